@@ -13,34 +13,34 @@ import { findIdentity } from '../postgres.ts'
 import type { Teardown } from '../run-to-end.ts'
 import { createNode, type Member, type Node } from './node.ts'
 
-/** Three PostgreSQL nodes under Patroni, with etcd, behind HAProxy. */
+/** Three PostgreSQL nodes managed by Patroni, with etcd and HAProxy. */
 export interface ReplicatedDatabase {
-  /** Leads to the primary. */
+  /** Connects to the primary. */
   readonly url: string
-  /** Of all nodes, of which an instance reads from synchronous standbys. */
+  /** Names all nodes. Instances read from the synchronous standbys among them. */
   readonly readUrl: string
   readonly proxy: Restartable
-  /** The node that is the primary, or the synchronous standby, by what the reachable nodes say. */
+  /** The current primary or synchronous standby, as reported by a reachable node. */
   node(role: 'leader' | 'sync_standby'): Promise<Node>
   /** Resolves when a node other than `before` has the role. */
   untilAnother(role: 'leader' | 'sync_standby', before: Node): Promise<void>
-  /** Resolves when there are a primary, a synchronous standby and another replica, without lag. */
-  untilWhole(): Promise<void>
-  /** Runs patronictl, and resolves when it has ended. */
+  /** Resolves when there are a primary, a synchronous standby and another replica, with little lag. */
+  untilHealthy(): Promise<void>
+  /** Runs patronictl. */
   control(...parameters: readonly string[]): Promise<void>
 }
 
-/** A program that can be stopped and started again at the same address. */
+/** A program that can be stopped and restarted at the same address. */
 export interface Restartable {
   readonly start: () => Promise<void>
   readonly stop: () => Promise<void>
 }
 
-/** Milliseconds in which the nodes have to recover from whatever happened: three times the lease of the primary. */
+/** Milliseconds for the recovery from a fault: three times the lease of the primary. */
 const recoveryDeadline = 60_000
 
-/** Milliseconds between two looks at the nodes. */
-const lookEvery = 200
+/** Milliseconds between two checks of the nodes. */
+const checkInterval = 200
 
 const nodeNames = ['node1', 'node2', 'node3']
 
@@ -48,7 +48,7 @@ const scope = 'taskwright'
 
 const proxyTemplate = new URL('../../deploy/patroni/haproxy.cfg', import.meta.url)
 
-/** A program that is killed when `t` ends. Its output goes to a file. */
+/** A program that a teardown kills. Its output goes to a file. */
 const program = (
   t: Teardown,
   command: readonly [file: string, ...parameters: string[]],
@@ -73,13 +73,13 @@ const program = (
   }
 }
 
-const answers = async (url: string): Promise<boolean> =>
+const isHealthyAt = async (url: string): Promise<boolean> =>
   fetch(url).then(
     ({ ok }) => ok,
     () => false,
   )
 
-const accepts = async (port: number): Promise<boolean> => {
+const acceptsConnections = async (port: number): Promise<boolean> => {
   const socket = connect(port, '127.0.0.1')
   try {
     await once(socket, 'connect')
@@ -107,11 +107,11 @@ const startEtcd = async (t: Teardown, folder: string): Promise<number> => {
   }
   const parameters = Object.entries(options).map(([name, value]) => `--${name}=${value}`)
   const log = join(folder, 'etcd.log')
-  await program(t, ['etcd', ...parameters], { log, isReady: () => answers(`${url}/health`) }).start()
+  await program(t, ['etcd', ...parameters], { log, isReady: () => isHealthyAt(`${url}/health`) }).start()
   return port
 }
 
-/** HAProxy with the configuration of deploy/patroni, at the addresses of these nodes. */
+/** HAProxy with the configuration in deploy/patroni and the addresses of these nodes. */
 const createProxy = async (
   t: Teardown,
   folder: string,
@@ -130,12 +130,12 @@ const createProxy = async (
   await writeFile(file, config)
   const proxy = program(t, ['haproxy', '-db', '-f', file], {
     log: join(folder, 'haproxy.log'),
-    isReady: () => accepts(port),
+    isReady: () => acceptsConnections(port),
   })
   return { port, ...proxy }
 }
 
-/** Starts all of it, with an empty database that the service owns. `isDirect`: its URL names the nodes instead of HAProxy. */
+/** Starts the nodes and HAProxy, with an empty database owned by the service. `isDirect`: its URL names the nodes, not HAProxy. */
 export const startReplicatedDatabase = async (
   t: Teardown,
   { folder, isDirect }: { readonly folder: string; readonly isDirect: boolean },
@@ -149,11 +149,11 @@ export const startReplicatedDatabase = async (
   for (const name of nodeNames) nodes.push(await createNode(t, { name, folder, etcdPort, passwords }))
   await Promise.all(nodes.map((node) => node.start()))
 
-  /** What a reachable node says. */
+  /** The members, as reported by a reachable node. */
   const members = async (): Promise<readonly Member[]> => {
     for (const node of nodes) {
-      const known = node.isReachable() ? await node.members() : null
-      if (known !== null) return known
+      const reported = node.isReachable() ? await node.members() : null
+      if (reported !== null) return reported
     }
     return []
   }
@@ -163,19 +163,19 @@ export const startReplicatedDatabase = async (
     return nodes.find(({ name }) => name === found?.name) ?? null
   }
 
-  const untilTrue = (what: string, check: () => Promise<boolean>): Promise<void> =>
+  const untilTrue = (condition: string, check: () => Promise<boolean>): Promise<void> =>
     eventually(
-      what,
+      condition,
       async () => {
         if (await check()) return true
-        await pause(lookEvery)
+        await pause(checkInterval)
         return false
       },
       recoveryDeadline,
     )
 
-  const untilWhole = (): Promise<void> =>
-    untilTrue('all nodes are in their places', async () => isWhole(await members()))
+  const untilHealthy = (): Promise<void> =>
+    untilTrue('the cluster is healthy', async () => isHealthy(await members()))
 
   const node = async (role: Member['role']): Promise<Node> => {
     const found = await findNode(role)
@@ -183,7 +183,7 @@ export const startReplicatedDatabase = async (
     return found
   }
 
-  await untilWhole()
+  await untilHealthy()
   const proxy = await createProxy(t, folder, nodes)
   await proxy.start()
   const password = newPassword()
@@ -193,7 +193,7 @@ export const startReplicatedDatabase = async (
     password,
   )
 
-  const direct = nodes.map((one) => `127.0.0.1:${one.ports.database}`).join(',')
+  const direct = nodes.map((member) => `127.0.0.1:${member.ports.database}`).join(',')
   return {
     url: isDirect
       ? `postgres://${scope}:${password}@${direct}/${scope}?target_session_attrs=primary`
@@ -202,11 +202,11 @@ export const startReplicatedDatabase = async (
     proxy,
     node,
     untilAnother: (role, before) =>
-      untilTrue(`another ${role} than ${before.name}`, async () => {
+      untilTrue(`a ${role} other than ${before.name}`, async () => {
         const found = await findNode(role)
         return found !== null && found !== before
       }),
-    untilWhole,
+    untilHealthy,
     async control(...parameters) {
       const [{ configFile }] = nodes as [Node]
       const args = ['--config-file', configFile, ...parameters]
@@ -215,7 +215,7 @@ export const startReplicatedDatabase = async (
   }
 }
 
-const isWhole = (members: readonly Member[]): boolean => {
+const isHealthy = (members: readonly Member[]): boolean => {
   const primary = members.find(({ role }) => role === 'leader')
   return (
     members.length === nodeNames.length &&
@@ -227,10 +227,10 @@ const isWhole = (members: readonly Member[]): boolean => {
   )
 }
 
-/** Bytes by which a replica may be behind; there is a load. */
+/** Maximum lag of a replica in bytes. Under load, it is never zero for long. */
 const maxLag = 1_048_576
 
-/** Creates the user of the service, and its database, as docs/operations/scaling.md says. */
+/** Creates the user and the database of the service, as described in docs/operations/scaling.md. */
 const createOwner = async (url: string, password: string): Promise<void> => {
   const sql = createClient({ kind: 'server', url })
   try {

@@ -6,7 +6,7 @@ import type { Load } from './load.ts'
 import type { Node } from './node.ts'
 import type { Instance } from './services.ts'
 
-/** Everything that a fault can happen to. */
+/** The parts of a cluster that faults affect. */
 export interface Cluster {
   readonly database: ReplicatedDatabase
   readonly redis: RedisServer
@@ -16,19 +16,19 @@ export interface Cluster {
   readonly folder: string
 }
 
-/** Something that happens to a cluster; resolves when the cluster is whole again. */
+/** Causes a fault. Resolves when the cluster has recovered. */
 type Fault = (cluster: Cluster) => Promise<void>
 
-/** Takes the primary away in some way, and brings it back when another one has taken over. */
+/** Makes the primary fail, and restores it after the failover. */
 const losePrimary =
-  (lose: (node: Node) => Promise<void>, bringBack: (node: Node) => Promise<void>): Fault =>
+  (fail: (node: Node) => Promise<void>, restore: (node: Node) => Promise<void>): Fault =>
   async ({ database, load }) => {
     const primary = await database.node('leader')
-    await lose(primary)
+    await fail(primary)
     await database.untilAnother('leader', primary)
     await load.untilWritten()
-    await bringBack(primary)
-    await database.untilWhole()
+    await restore(primary)
+    await database.untilHealthy()
     await load.untilWritten()
   }
 
@@ -36,7 +36,7 @@ const switchOver: Fault = async ({ database, load }) => {
   const [primary, standby] = [await database.node('leader'), await database.node('sync_standby')]
   await database.control('switchover', '--leader', primary.name, '--candidate', standby.name, '--force')
   await database.untilAnother('leader', primary)
-  await database.untilWhole()
+  await database.untilHealthy()
   await load.untilWritten()
 }
 
@@ -46,7 +46,7 @@ const loseStandby: Fault = async ({ database, load }) => {
   await database.untilAnother('sync_standby', standby)
   await load.untilWritten()
   await standby.start()
-  await database.untilWhole()
+  await database.untilHealthy()
 }
 
 const restartRedis: Fault = async ({ redis, load }) => {
@@ -71,14 +71,14 @@ const endEach =
   async ({ instances, load }) => {
     for (const instance of instances) {
       const code = await instance.end(signal)
-      if (signal === 'SIGTERM' && code !== 0) throw new Error(`An instance ended with ${code}`)
+      if (signal === 'SIGTERM' && code !== 0) throw new Error(`An instance exited with ${code}`)
       await load.untilWritten()
       await instance.start()
     }
     await load.untilWritten()
   }
 
-/** One instance after the other gets a version with a newer schema, and the first one the old version again. */
+/** A rolling upgrade of the instances to a version with a newer schema, then a rollback of the first instance. */
 const upgrade: Fault = async ({ instances, folder, load }) => {
   const program = await createNextVersion(folder)
   const replace = async (instance: Instance, version?: string): Promise<void> => {
@@ -90,23 +90,23 @@ const upgrade: Fault = async ({ instances, folder, load }) => {
   const [first] = instances as [Instance]
   await replace(first)
   if (!first.output().includes('from a newer version'))
-    throw new Error('The old version did not notice the newer schema')
+    throw new Error('The old version did not detect the newer schema')
 }
 
-/** Cuts the primary off. It has to give its role up by itself. */
-const cutOff = async (node: Node): Promise<void> => {
-  node.cutOff()
+/** Isolates the primary, and waits until it demotes itself. */
+const isolate = async (node: Node): Promise<void> => {
+  node.isolate()
   await eventually(
-    'the primary that is cut off gives up',
+    'the isolated primary demotes itself',
     async () => (await node.role()) === 'replica',
     demotionDeadline,
   )
 }
 
-/** Milliseconds; the lease of a primary is 20 s. */
+/** Milliseconds. The lease of a primary is 20 s. */
 const demotionDeadline = 30_000
 
-/** All faults by name, in the order in which they happen. */
+/** All faults by name, in order. */
 export const faults: Readonly<Record<string, Fault>> = {
   kill: losePrimary(
     (node) => node.kill(),
@@ -116,7 +116,7 @@ export const faults: Readonly<Record<string, Fault>> = {
     (node) => node.freeze(),
     (node) => node.thaw(),
   ),
-  partition: losePrimary(cutOff, async (node) => node.reconnect()),
+  partition: losePrimary(isolate, async (node) => node.reconnect()),
   switchover: switchOver,
   standby: loseStandby,
   redis: restartRedis,

@@ -8,100 +8,99 @@ import { connectionErrorCode } from '../../test/fixture/http-client.ts'
 import { type Call, createClient, fileForm, type Reply } from '../../test/fixture/service.ts'
 
 /**
- * Writers and readers that follow docs/guides/concurrency-and-idempotency.md. Each writer has an account of its own and
- * remembers what was acknowledged, so that what is there in the end is known in advance.
+ * Writers and readers that follow docs/guides/concurrency-and-idempotency.md. Each writer has its own account and records what was
+ * acknowledged, so that the expected data is acknowledged.
  */
 
 type Task = components['schemas']['Task']
 type Attachment = components['schemas']['Attachment']
 
-/** What was seen during a fault. */
+/** The results of a period of load. */
 export interface Observation {
-  /** Writes that were acknowledged. */
+  /** Number of acknowledged writes. */
   acknowledged: number
-  /** Requests that were sent again. */
   retries: number
-  /** How often a request was answered with each status that is retried, or not at all. */
-  readonly refusals: Map<string, number>
+  /** Number of retries by cause: the status of a response, or why there was none. */
+  readonly retryReasons: Map<string, number>
   /** The longest time without an acknowledged write, in milliseconds. */
   longestGap: number
-  /** What should not have happened, in words. */
+  /** Descriptions of unexpected results. */
   readonly faults: string[]
 }
 
 export interface Load {
-  /** Starts a new observation, and resumes. */
+  /** Starts a new observation and sends requests. */
   resume(): void
-  /** Lets everybody finish what they are doing. */
+  /** Stops sending requests. Resolves when all users have finished their current action. */
   pause(): Promise<Observation>
-  /** Resolves when some writes that were sent from now on have been acknowledged. */
+  /** Resolves when some writes that were sent after this call are acknowledged. */
   untilWritten(): Promise<void>
-  /** What is wrong with what is there, in words. */
+  /** Compares the data with what was acknowledged. Resolves to descriptions of differences. */
   verify(): Promise<readonly string[]>
-  /** The number of tasks that were acknowledged. */
+  /** Number of acknowledged tasks. */
   taskCount(): number
   end(): Promise<void>
 }
 
 type Client = ReturnType<typeof createClient>
 
-/** Somebody with an account, who uses one instance until it fails. */
-interface Person {
+/** A user of one instance, who switches to the next instance after an error. */
+interface User {
   readonly token: string
   instance: number
 }
 
-interface Writer extends Person {
-  /** The task that has the files. */
+interface Writer extends User {
+  /** The task with the files. */
   readonly folder: string
-  /** By id, as acknowledged. */
+  /** Acknowledged tasks by id. */
   readonly tasks: Map<string, Pick<Task, 'title' | 'description' | 'version'>>
   /** Digests by id. */
   readonly files: Map<string, string>
 }
 
-/** Milliseconds: the service answers within 20 s. */
-const answerDeadline = 25_000
+/** Milliseconds. The service responds within 20 s. */
+const responseTimeout = 25_000
 
-/** Milliseconds after which a request that is still refused is a fault. */
+/** Milliseconds of retries after which a request counts as a fault. */
 const retryDeadline = 90_000
 
-/** Milliseconds in which one write has to be acknowledged after the database is itself again. */
+/** Milliseconds until a write is acknowledged after the database has recovered. */
 const writeDeadline = 30_000
 
-/** Writes after which the service counts as itself again. */
-const writesToSee = 20
+/** Acknowledged writes after which the service counts as recovered. */
+const recoveryWrites = 20
 
-/** Milliseconds between two attempts: twice as many each time, from `firstDelay` to `maxDelay`. */
+/** Milliseconds between attempts. The delay doubles from `firstDelay` to `maxDelay`. */
 const firstDelay = 1_000
 const maxDelay = 2_000
 
-/** Milliseconds between two actions of one person. */
+/** Milliseconds between two actions of a user. */
 const rest = 100
 
 const writerCount = 4
 const readerCount = 2
 
-const isRetried = (status: number): boolean => status >= 500 || status === 429 || status === 408
+const isRetryable = (status: number): boolean => status >= 500 || status === 429 || status === 408
 
-/** Statuses of which it is not known whether the request was done. */
-const isUncertain = (status: number): boolean => status >= 500 && status !== 503
+/** Whether the request may have been executed. */
+const isOutcomeUnknown = (status: number): boolean => status >= 500 && status !== 503
 
-/** Why there is no response. Only without a connection it is known that nothing was done. */
-type Loss = 'no connection' | 'connection lost' | 'no answer'
+/** Why there is no response. Only without a connection, the request was certainly not executed. */
+type Failure = 'no connection' | 'connection lost' | 'timeout'
 
-class NoAnswer extends Error {}
+class ResponseTimeout extends Error {}
 
-interface Settled {
+interface Result {
   readonly reply: Reply
-  /** Whether an earlier attempt may have been done. */
+  /** Whether an earlier attempt may have been executed. */
   readonly isRepeat: boolean
 }
 
-/** Registers the writers; nobody does anything before `resume`. */
+/** Registers the users. They send no requests before `resume`. */
 export const createLoad = async (urls: readonly string[]): Promise<Load> => {
   const clients = urls.map((url) => createClient(url, () => undefined))
-  const clientOf = ({ instance }: Person): Client => {
+  const clientOf = ({ instance }: User): Client => {
     const client = clients[instance % clients.length]
     if (client === undefined) throw new Error('There is no instance')
     return client
@@ -111,131 +110,131 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
   let lastWrite = performance.now()
   const written = new EventEmitter<{ written: [sentAt: number] }>()
 
-  const noteGap = (): void => {
+  const recordGap = (): void => {
     const now = performance.now()
     observation.longestGap = Math.max(observation.longestGap, now - lastWrite)
     lastWrite = now
   }
 
-  const noteWrite = (sentAt: number): void => {
+  const recordWrite = (sentAt: number): void => {
     observation.acknowledged += 1
-    noteGap()
+    recordGap()
     written.emit('written', sentAt)
   }
 
-  const noteRefusal = (what: string): void => {
-    observation.refusals.set(what, (observation.refusals.get(what) ?? 0) + 1)
+  const recordRetry = (reason: string): void => {
+    observation.retryReasons.set(reason, (observation.retryReasons.get(reason) ?? 0) + 1)
     observation.retries += 1
   }
 
-  const attempt = async (person: Person, operation: OperationId, call: Call): Promise<Reply | Loss> => {
+  const attempt = async (user: User, operation: OperationId, call: Call): Promise<Reply | Failure> => {
     try {
-      const asked = clientOf(person).call(operation, { token: person.token, ...call })
-      return await withTimeout(answerDeadline, asked, () => new NoAnswer())
+      const response = clientOf(user).call(operation, { token: user.token, ...call })
+      return await withTimeout(responseTimeout, response, () => new ResponseTimeout())
     } catch (error) {
-      if (error instanceof NoAnswer) return 'no answer'
+      if (error instanceof ResponseTimeout) return 'timeout'
       const code = connectionErrorCode(error)
       if (code === null) throw error
       return code === 'ECONNREFUSED' ? 'no connection' : 'connection lost'
     }
   }
 
-  /** Repeats a request, at the next instance, until it is not refused any more. */
-  const settle = async (person: Person, operation: OperationId, call: Call): Promise<Settled> => {
-    const begun = performance.now()
+  /** Sends a request, and retries it on the next instance until the response is final. */
+  const sendWithRetries = async (user: User, operation: OperationId, call: Call): Promise<Result> => {
+    const startedAt = performance.now()
     let isRepeat = false
     for (let delay = firstDelay; ; delay = Math.min(delay * 2, maxDelay)) {
-      const reply = await attempt(person, operation, call)
+      const reply = await attempt(user, operation, call)
       if (typeof reply === 'string') {
-        noteRefusal(reply)
+        recordRetry(reply)
         if (reply !== 'no connection') isRepeat = true
       } else {
-        if (!isRetried(reply.status)) return { reply, isRepeat }
-        noteRefusal(String(reply.status))
-        if (isUncertain(reply.status)) isRepeat = true
+        if (!isRetryable(reply.status)) return { reply, isRepeat }
+        recordRetry(String(reply.status))
+        if (isOutcomeUnknown(reply.status)) isRepeat = true
         if (reply.status === 500) observation.faults.push(unexpected(operation, reply).message)
         if (reply.status === 503 && !reply.headers.has('retry-after'))
-          observation.faults.push(`${operation} was answered 503 without Retry-After`)
+          observation.faults.push(`${operation} returned 503 without Retry-After`)
       }
-      if (performance.now() - begun > retryDeadline)
-        throw new Error(`${operation} was refused for ${retryDeadline / 1_000} s`)
-      person.instance += 1
+      if (performance.now() - startedAt > retryDeadline)
+        throw new Error(`${operation} was retried for ${retryDeadline / 1_000} s without success`)
+      user.instance += 1
       await pause(delay * (0.5 + Math.random() / 2))
     }
   }
 
-  /** Settles a request and requires a status. */
+  /** Sends a request with retries and expects a status. */
   const expect = async (
-    person: Person,
+    user: User,
     operation: OperationId,
     status: number,
     call: Call,
   ): Promise<Reply['body']> => {
-    const { reply } = await settle(person, operation, call)
+    const { reply } = await sendWithRetries(user, operation, call)
     if (reply.status !== status) throw unexpected(operation, reply)
     return reply.body
   }
 
-  const createTask = async (person: Writer): Promise<void> => {
+  const createTask = async (user: Writer): Promise<void> => {
     const sentAt = performance.now()
     const title = `Task ${randomUUID()}`
-    const created = (await expect(person, 'createTask', 201, {
+    const created = (await expect(user, 'createTask', 201, {
       headers: { 'idempotency-key': randomUUID() },
       body: { title },
     })) as Task
-    person.tasks.set(created.id, created)
-    noteWrite(sentAt)
+    user.tasks.set(created.id, created)
+    recordWrite(sentAt)
   }
 
-  const readTask = async (person: Person, task_id: string, token = person.token): Promise<Task> =>
-    (await expect(person, 'getTask', 200, { token, params: { task_id } })) as Task
+  const readTask = async (user: User, task_id: string, token = user.token): Promise<Task> =>
+    (await expect(user, 'getTask', 200, { token, params: { task_id } })) as Task
 
-  const changeTask = async (person: Writer): Promise<void> => {
-    const [id, known] = oneOf([...person.tasks])
+  const changeTask = async (user: Writer): Promise<void> => {
+    const [id, acknowledged] = oneOf([...user.tasks])
     const sentAt = performance.now()
     const description = randomUUID()
-    const { reply, isRepeat } = await settle(person, 'updateTask', {
+    const { reply, isRepeat } = await sendWithRetries(user, 'updateTask', {
       params: { task_id: id },
-      headers: { 'if-match': `"${known.version}"` },
+      headers: { 'if-match': `"${acknowledged.version}"` },
       body: { description },
     })
     const isDone = reply.status === 200
     if (!isDone && !(reply.status === 412 && isRepeat)) throw unexpected('updateTask', reply)
-    const task = isDone ? (reply.body as Task) : await readTask(person, id)
-    if (task.description !== description || task.version !== known.version + 1)
-      throw new Error(`Task ${id} is not as its only writer left it`)
-    person.tasks.set(id, task)
-    noteWrite(sentAt)
+    const task = isDone ? (reply.body as Task) : await readTask(user, id)
+    if (task.description !== description || task.version !== acknowledged.version + 1)
+      throw new Error(`Task ${id} differs from the last write of its only writer`)
+    user.tasks.set(id, task)
+    recordWrite(sentAt)
   }
 
-  const attach = async (person: Writer): Promise<void> => {
+  const attach = async (user: Writer): Promise<void> => {
     const sentAt = performance.now()
     const content = randomBytes(randomInt(1, 20_000))
-    const attached = (await expect(person, 'addTaskAttachment', 201, {
-      params: { task_id: person.folder },
+    const attached = (await expect(user, 'addTaskAttachment', 201, {
+      params: { task_id: user.folder },
       headers: { 'idempotency-key': randomUUID() },
       body: fileForm(content, 'bytes', 'application/octet-stream'),
     })) as Attachment
-    person.files.set(attached.id, digestOf(content))
-    noteWrite(sentAt)
+    user.files.set(attached.id, digestOf(content))
+    recordWrite(sentAt)
   }
 
-  const write = (person: Writer): Promise<void> => {
-    const choice = person.tasks.size === 0 ? 0 : randomInt(20)
-    if (choice < 10) return createTask(person)
-    return choice < 19 ? changeTask(person) : attach(person)
+  const write = (user: Writer): Promise<void> => {
+    const choice = user.tasks.size === 0 ? 0 : randomInt(20)
+    if (choice < 10) return createTask(user)
+    return choice < 19 ? changeTask(user) : attach(user)
   }
 
-  /** Reads a task that somebody has written: it may not be older than what was acknowledged before. */
-  const read = async (reader: Person): Promise<void> => {
+  /** Reads a task of a writer. It must not be older than the last acknowledged version. */
+  const read = async (reader: User): Promise<void> => {
     const writer = oneOf(writers)
     if (writer.tasks.size === 0) return
     const [id, { version }] = oneOf([...writer.tasks])
     const task = await readTask(reader, id, writer.token)
-    if (task.version < version) throw new Error(`Task ${id} was read as it was before an acknowledged write`)
+    if (task.version < version) throw new Error(`A read of task ${id} was older than an acknowledged write`)
   }
 
-  const begin = async (name: string, instance: number): Promise<Writer> => {
+  const createWriter = async (name: string, instance: number): Promise<Writer> => {
     const [client] = clients as [Client]
     const { token } = await client.register(name)
     const { body } = await client.expect('createTask', 201, { token, body: { title: `Files of ${name}` } })
@@ -243,12 +242,13 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
   }
 
   const writers: Writer[] = []
-  for (let index = 0; index < writerCount; index += 1) writers.push(await begin(`writer${index}`, index))
+  for (let index = 0; index < writerCount; index += 1)
+    writers.push(await createWriter(`writer${index}`, index))
   const readers = writers.slice(0, readerCount).map(({ token, instance }) => ({ token, instance }))
 
   let stopping = new AbortController()
-  let lives: Promise<void>[] = []
-  const live = async (act: () => Promise<void>): Promise<void> => {
+  let loops: Promise<void>[] = []
+  const actUntilStopped = async (act: () => Promise<void>): Promise<void> => {
     while (!stopping.signal.aborted) {
       try {
         await act()
@@ -259,12 +259,12 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
     }
   }
 
-  const listAll = async <T>(person: Person, operation: OperationId, call: Call): Promise<T[]> => {
+  const listAll = async <T>(user: User, operation: OperationId, call: Call): Promise<T[]> => {
     const items: T[] = []
     let cursor: string | null = null
     do {
       const query: Call['query'] = { limit: 200, ...(cursor !== null && { cursor }) }
-      const page = (await expect(person, operation, 200, { ...call, query })) as {
+      const page = (await expect(user, operation, 200, { ...call, query })) as {
         readonly items: readonly T[]
         readonly next_cursor: string | null
       }
@@ -274,45 +274,47 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
     return items
   }
 
-  const verifyTasks = async (person: Writer): Promise<string[]> => {
-    const found = (await listAll<Task>(person, 'listTasks', {})).filter(({ id }) => id !== person.folder)
+  const verifyTasks = async (user: Writer): Promise<string[]> => {
+    const found = (await listAll<Task>(user, 'listTasks', {})).filter(({ id }) => id !== user.folder)
     const byId = new Map(found.map((task) => [task.id, task]))
     return [
-      ...[...person.tasks.keys()].filter((id) => !byId.has(id)).map((id) => `lost: task ${id}`),
+      ...[...user.tasks.keys()].filter((id) => !byId.has(id)).map((id) => `lost: task ${id}`),
       ...found.flatMap(({ id, title, description, version }) => {
-        const known = person.tasks.get(id)
-        if (known === undefined) return [`doubled or unacknowledged: task ${id}`]
-        const isAsLeft =
-          known.version === version && known.description === description && known.title === title
-        return isAsLeft
+        const acknowledged = user.tasks.get(id)
+        if (acknowledged === undefined) return [`duplicated or not acknowledged: task ${id}`]
+        const isSame =
+          acknowledged.version === version &&
+          acknowledged.description === description &&
+          acknowledged.title === title
+        return isSame
           ? []
-          : [`differs: task ${id} has version ${version}, acknowledged was ${known.version}`]
+          : [`differs: task ${id} has version ${version}; version ${acknowledged.version} was acknowledged`]
       }),
     ]
   }
 
-  const verifyFiles = async (person: Writer): Promise<string[]> => {
-    const params = { task_id: person.folder }
-    const found = await listAll<Attachment>(person, 'listTaskAttachments', { params })
+  const verifyFiles = async (user: Writer): Promise<string[]> => {
+    const params = { task_id: user.folder }
+    const found = await listAll<Attachment>(user, 'listTaskAttachments', { params })
     const ids = new Set(found.map(({ id }) => id))
-    const wrong = [
-      ...[...person.files.keys()].filter((id) => !ids.has(id)).map((id) => `lost: attachment ${id}`),
+    const differences = [
+      ...[...user.files.keys()].filter((id) => !ids.has(id)).map((id) => `lost: attachment ${id}`),
       ...[...ids]
-        .filter((id) => !person.files.has(id))
-        .map((id) => `doubled or unacknowledged: attachment ${id}`),
+        .filter((id) => !user.files.has(id))
+        .map((id) => `duplicated or not acknowledged: attachment ${id}`),
     ]
-    for (const [attach_id, digest] of person.files) {
+    for (const [attach_id, digest] of user.files) {
       if (!ids.has(attach_id)) continue
-      const content = await expect(person, 'downloadAttachment', 200, { params: { attach_id } })
+      const content = await expect(user, 'downloadAttachment', 200, { params: { attach_id } })
       if (digestOf(content as Uint8Array) !== digest)
-        wrong.push(`differs: attachment ${attach_id} has other bytes`)
+        differences.push(`differs: the content of attachment ${attach_id}`)
     }
-    return wrong
+    return differences
   }
 
   const stop = async (): Promise<void> => {
     stopping.abort()
-    await Promise.all(lives)
+    await Promise.all(loops)
   }
 
   return {
@@ -320,9 +322,9 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
       observation = newObservation()
       lastWrite = performance.now()
       stopping = new AbortController()
-      lives = [
-        ...writers.map((writer) => live(() => write(writer))),
-        ...readers.map((reader) => live(() => read(reader))),
+      loops = [
+        ...writers.map((writer) => actUntilStopped(() => write(writer))),
+        ...readers.map((reader) => actUntilStopped(() => read(reader))),
       ]
     },
     async pause() {
@@ -331,16 +333,17 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
     },
     async untilWritten() {
       const from = performance.now()
-      for (let left = writesToSee; left > 0;) {
+      for (let left = recoveryWrites; left > 0;) {
         const signal = AbortSignal.timeout(writeDeadline)
         const [sentAt] = (await once(written, 'written', { signal })) as [number]
         if (sentAt >= from) left -= 1
       }
     },
     async verify() {
-      const wrong: string[] = []
-      for (const writer of writers) wrong.push(...(await verifyTasks(writer)), ...(await verifyFiles(writer)))
-      return wrong
+      const differences: string[] = []
+      for (const writer of writers)
+        differences.push(...(await verifyTasks(writer)), ...(await verifyFiles(writer)))
+      return differences
     },
     taskCount: () => writers.reduce((sum, { tasks }) => sum + tasks.size + 1, 0),
     end: stop,
@@ -350,17 +353,17 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
 const newObservation = (): Observation => ({
   acknowledged: 0,
   retries: 0,
-  refusals: new Map(),
+  retryReasons: new Map(),
   longestGap: 0,
   faults: [],
 })
 
 const unexpected = (operation: OperationId, { status, body }: Reply): Error =>
-  new Error(`${operation} was answered ${status}: ${JSON.stringify(body)}`)
+  new Error(`${operation} returned ${status}: ${JSON.stringify(body)}`)
 
 const oneOf = <T>(choices: readonly T[]): T => {
   const chosen = choices[randomInt(choices.length)]
-  if (chosen === undefined) throw new Error('There is nothing to choose from')
+  if (chosen === undefined) throw new Error('There are no choices')
   return chosen
 }
 

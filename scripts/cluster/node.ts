@@ -9,31 +9,31 @@ import { startTcpProxy } from '../../test/fixture/tcp-proxy.ts'
 import { findBinaries, findIdentity, signalServer } from '../postgres.ts'
 import type { Teardown } from '../run-to-end.ts'
 
-/** A PostgreSQL server under Patroni, as a machine of its own: others reach it by links that can be cut. */
+/** A PostgreSQL server managed by Patroni. Other nodes reach it through proxies that can be cut, as if on another machine. */
 export interface Node {
   readonly name: string
-  /** The ports of its PostgreSQL and of Patroni's REST API, as others see them. */
+  /** The ports of PostgreSQL and of Patroni's REST API for other nodes. */
   readonly ports: { readonly database: number; readonly api: number }
-  /** The configuration, for patronictl. */
+  /** The configuration file for patronictl. */
   readonly configFile: string
-  /** False while it is killed, frozen or cut off. */
+  /** False while the node is killed, frozen or isolated. */
   readonly isReachable: () => boolean
   start(): Promise<void>
-  /** Kills all of its processes at once. */
+  /** Kills all processes. */
   kill(): Promise<void>
-  /** Stops all of its processes in their tracks, with connections open. */
+  /** Suspends all processes. Connections stay open. */
   freeze(): Promise<void>
   thaw(): Promise<void>
-  /** Drops everything between it and the others, etcd included. */
-  cutOff(): void
+  /** Drops all traffic between this node and others, including etcd. */
+  isolate(): void
   reconnect(): void
-  /** The role that it takes itself to have, asked on its own machine; null if it does not answer. */
+  /** The role that the node reports about itself, even while it is isolated. Null if it does not respond. */
   role(): Promise<string | null>
-  /** Patroni's view of all nodes; null if it does not answer. */
+  /** Patroni's view of all nodes. Null if it does not respond. */
   members(): Promise<readonly Member[] | null>
 }
 
-/** A node as Patroni describes it. */
+/** A node, as reported by Patroni. */
 export interface Member {
   readonly name: string
   readonly role: 'leader' | 'sync_standby' | 'replica'
@@ -42,20 +42,20 @@ export interface Member {
   readonly lag?: number | 'unknown'
 }
 
-/** The passwords of a node, which all nodes share. */
+/** Passwords, which are the same on all nodes. */
 export interface Passwords {
   readonly superuser: string
   readonly replication: string
 }
 
-/** The part of patroni.yaml that is different here. */
+/** The part of patroni.yaml that is changed. */
 interface PatroniConfig {
   readonly postgresql: Readonly<Record<string, unknown>>
 }
 
 interface NodeOptions {
   readonly name: string
-  /** The parent of its folder. */
+  /** The parent of the node's folder. */
   readonly folder: string
   readonly etcdPort: number
   readonly passwords: Passwords
@@ -63,16 +63,16 @@ interface NodeOptions {
 
 const template = new URL('../../deploy/patroni/patroni.yaml', import.meta.url)
 
-/** The folder of the programs of PostgreSQL that Patroni runs. */
+/** The folder with the programs of PostgreSQL that Patroni needs. */
 export const findPatroniBinaries = (): string =>
   findBinaries(['initdb', 'postgres', 'pg_controldata', 'pg_basebackup', 'pg_rewind', 'pg_isready'])
 
-/** Milliseconds in which a node has to answer what is asked about it. */
-const answerWithin = 2_000
+/** Milliseconds for a response of Patroni's REST API. */
+const responseTimeout = 2_000
 
-const askPatroni = async (url: string): Promise<unknown> => {
+const fetchFromPatroni = async (url: string): Promise<unknown> => {
   try {
-    const response = await fetch(url, { signal: AbortSignal.timeout(answerWithin) })
+    const response = await fetch(url, { signal: AbortSignal.timeout(responseTimeout) })
     return await response.json()
   } catch {
     return null
@@ -82,7 +82,7 @@ const askPatroni = async (url: string): Promise<unknown> => {
 const hasExited = ({ exitCode, signalCode }: ChildProcess): boolean =>
   exitCode !== null || signalCode !== null
 
-/** Prepares a node, which is not started yet. It is killed when `t` ends. */
+/** Creates a node without starting it. A teardown kills it. */
 export const createNode = async (
   t: Teardown,
   { name, folder: parent, etcdPort, passwords }: NodeOptions,
@@ -103,7 +103,7 @@ export const createNode = async (
     ...config,
     name,
     restapi: { listen: `127.0.0.1:${own.api}`, connect_address: `127.0.0.1:${links.api.port}` },
-    // Without use_proxies, Patroni would find the member of etcd behind the link, and go there.
+    // Without use_proxies, Patroni would discover the etcd member behind the proxy and connect to it directly.
     etcd3: { host: `127.0.0.1:${links.etcd.port}`, use_proxies: true },
     postgresql: {
       ...config.postgresql,
@@ -132,7 +132,7 @@ export const createNode = async (
     const lines = await readFile(join(dataFolder, 'postmaster.pid'), 'utf8').catch(() => '')
     const pid = Number.parseInt(lines, 10)
     if (!(pid > 0)) return null
-    // The file of a killed server stays, and its id may be somebody else's by now.
+    // The file of a killed server remains, and another process may have its process id.
     const command = await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '')
     return command.includes(dataFolder) ? pid : null
   }
@@ -164,10 +164,10 @@ export const createNode = async (
     },
     async kill() {
       isReachable = false
-      const ended = patroni === null || hasExited(patroni) ? null : once(patroni, 'exit')
+      const exited = patroni === null || hasExited(patroni) ? null : once(patroni, 'exit')
       await signalAll('SIGKILL')
-      await ended
-      await eventually(`the server of ${name} has ended`, async () => (await serverPid()) === null)
+      await exited
+      await eventually(`the server of ${name} has exited`, async () => (await serverPid()) === null)
     },
     async freeze() {
       isReachable = false
@@ -177,25 +177,27 @@ export const createNode = async (
       await signalAll('SIGCONT')
       isReachable = true
     },
-    cutOff() {
+    isolate() {
       isReachable = false
       setPassage('swallow')
     },
     reconnect() {
       setPassage('pass')
-      // What was dropped is missing in connections that were open.
+      // Open connections have lost data.
       for (const link of Object.values(links)) link.cut()
       isReachable = true
     },
     async role() {
-      const answer = (await askPatroni(`http://127.0.0.1:${own.api}/patroni`)) as { role?: string } | null
-      return answer?.role ?? null
+      const response = (await fetchFromPatroni(`http://127.0.0.1:${own.api}/patroni`)) as {
+        role?: string
+      } | null
+      return response?.role ?? null
     },
     async members() {
-      const answer = (await askPatroni(`http://127.0.0.1:${own.api}/cluster`)) as {
+      const response = (await fetchFromPatroni(`http://127.0.0.1:${own.api}/cluster`)) as {
         members?: readonly Member[]
       } | null
-      return answer?.members ?? null
+      return response?.members ?? null
     },
   }
   t.teardown(() => node.kill())

@@ -13,17 +13,17 @@ import { createLoad, type Observation } from './load.ts'
 import { createInstances } from './services.ts'
 
 /**
- * `npm run test:cluster [-- [--direct] <fault>...]`: whether three instances of the service, on three PostgreSQL nodes under Patroni, lose or
- * double anything when a part of it fails. With --direct, they find the primary without HAProxy. `scripts/s3.ts` starts it, with a
- * server for the attachments.
+ * `npm run test:cluster [-- [--direct] <fault>...]`: three instances of the service on three PostgreSQL nodes with Patroni must not lose
+ * or duplicate data when a part of the cluster fails. With --direct, instances find the primary without HAProxy. The npm script uses
+ * `scripts/s3.ts`, which starts an S3 server for attachments.
  */
 
-/** Milliseconds for all of it. */
+/** Milliseconds. */
 const deadline = 9 * 60_000
 
 const instanceCount = 3
 
-/** What is not here, of what it takes. */
+/** The first required program that is not installed, or null. */
 const findMissing = (): string | null => {
   const programs = ['etcd', 'patroni', 'patronictl', 'haproxy', 'redis-server']
   const missing = programs.find((name) => !isInstalled(name))
@@ -59,55 +59,58 @@ const startCluster = async (t: Teardown, storageUrl: string, isDirect: boolean):
 /** The row of a fault in the table. */
 interface Row {
   readonly 'writes acknowledged': number
-  readonly 'lost, doubled or different': number
+  readonly 'lost, duplicated or different': number
   readonly 'longest time without a write (s)': string
-  readonly 'whole again after (s)': string
+  readonly 'recovered after (s)': string
   readonly retries: number
-  readonly 'refused with': string
+  readonly 'reasons for retries': string
 }
 
 const inSeconds = (milliseconds: number): string => (milliseconds / 1_000).toFixed(1)
 
 const maxShown = 10
 
-/** Lets a fault happen under load, and compares what is there with what was acknowledged. */
+/** Causes a fault under load, and compares the data with what was acknowledged. */
 const tryFault = async (
   name: string,
   cluster: Cluster,
-): Promise<{ readonly row: Row; readonly isRight: boolean }> => {
+): Promise<{ readonly row: Row; readonly passed: boolean }> => {
   const { load, database } = cluster
   load.resume()
   await load.untilWritten()
-  const begun = performance.now()
+  const startedAt = performance.now()
   await faults[name]?.(cluster)
-  const recovered = performance.now() - begun
+  const recoveryTime = performance.now() - startedAt
   const observation = await load.pause()
-  const wrong = [...(await load.verify()), ...(await countedWrongly(database.url, load.taskCount()))]
-  for (const text of [...observation.faults, ...wrong].slice(0, maxShown)) console.log(`  ${text}`)
+  const inconsistencies = [
+    ...(await load.verify()),
+    ...(await verifyTaskCount(database.url, load.taskCount())),
+  ]
+  for (const text of [...observation.faults, ...inconsistencies].slice(0, maxShown)) console.log(`  ${text}`)
   return {
-    row: rowOf(observation, wrong.length, recovered),
-    isRight: wrong.length === 0 && observation.faults.length === 0,
+    row: rowOf(observation, inconsistencies.length, recoveryTime),
+    passed: inconsistencies.length === 0 && observation.faults.length === 0,
   }
 }
 
 const rowOf = (
-  { acknowledged, longestGap, retries, refusals }: Observation,
-  wrong: number,
-  recovered: number,
+  { acknowledged, longestGap, retries, retryReasons }: Observation,
+  inconsistencies: number,
+  recoveryTime: number,
 ): Row => ({
   'writes acknowledged': acknowledged,
-  'lost, doubled or different': wrong,
+  'lost, duplicated or different': inconsistencies,
   'longest time without a write (s)': inSeconds(longestGap),
-  'whole again after (s)': inSeconds(recovered),
+  'recovered after (s)': inSeconds(recoveryTime),
   retries,
-  'refused with': [...refusals]
-    .map(([what, times]) => `${what}: ${times}`)
+  'reasons for retries': [...retryReasons]
+    .map(([reason, count]) => `${reason}: ${count}`)
     .toSorted()
     .join(', '),
 })
 
-/** What the tables say, whatever the API does: every task has a title of its own. */
-const countedWrongly = async (url: string, expected: number): Promise<readonly string[]> => {
+/** Counts tasks and titles in the database, without the API. Every task has a unique title. */
+const verifyTaskCount = async (url: string, expected: number): Promise<readonly string[]> => {
   const sql = createClient({ kind: 'server', url })
   try {
     const [row] = await sql<{ tasks: number; titles: number }[]>`
@@ -115,38 +118,38 @@ const countedWrongly = async (url: string, expected: number): Promise<readonly s
     const { tasks = 0, titles = 0 } = row ?? {}
     return tasks === expected && titles === expected
       ? []
-      : [`the database has ${tasks} tasks with ${titles} titles, acknowledged were ${expected}`]
+      : [`the database has ${tasks} tasks with ${titles} titles; ${expected} were acknowledged`]
   } finally {
     await sql.end()
   }
 }
 
 await runToEnd('cluster', deadline, async (t) => {
-  const { values: given, positionals } = parseArgs({
+  const { values: options, positionals } = parseArgs({
     options: { direct: { type: 'boolean', default: false } },
     allowPositionals: true,
   })
   const names = positionals.length > 0 ? positionals : Object.keys(faults)
   const unknown = names.find((name) => faults[name] === undefined)
   if (unknown !== undefined)
-    throw new Error(`${unknown} is no fault; there are ${Object.keys(faults).join(', ')}`)
+    throw new Error(`Unknown fault ${unknown}. Expected one of: ${Object.keys(faults).join(', ')}`)
   const missing = findMissing()
   if (missing !== null) {
-    console.log(`cluster: skipped: no ${missing}`)
+    console.log(`cluster: skipped: ${missing} is not installed`)
     return
   }
   const storageUrl = process.env.TEST_STORAGE_URL
-  if (storageUrl === undefined) throw new Error('Run it by npm run test:cluster, which starts an S3 server')
-  const begun = performance.now()
-  const cluster = await startCluster(t, storageUrl, given.direct)
-  console.log(`cluster: started in ${inSeconds(performance.now() - begun)} s`)
+  if (storageUrl === undefined) throw new Error('Run npm run test:cluster, which starts an S3 server')
+  const startedAt = performance.now()
+  const cluster = await startCluster(t, storageUrl, options.direct)
+  console.log(`cluster: started in ${inSeconds(performance.now() - startedAt)} s`)
   const rows: Record<string, Row> = {}
   const failed: string[] = []
   for (const name of names) {
-    const { row, isRight } = await tryFault(name, cluster)
-    console.log(`cluster: ${name}: ${isRight ? 'nothing lost' : 'FAILED'}`)
+    const { row, passed } = await tryFault(name, cluster)
+    console.log(`cluster: ${name}: ${passed ? 'passed' : 'FAILED'}`)
     rows[name] = row
-    if (!isRight) failed.push(name)
+    if (!passed) failed.push(name)
   }
   console.table(rows)
   if (failed.length > 0) throw new Error(`failed: ${failed.join(', ')}`)

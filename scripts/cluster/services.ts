@@ -4,33 +4,33 @@ import { freePort } from '../../test/fixture/ports.ts'
 import { type ServiceProcess, startProcess } from '../../test/fixture/process.ts'
 import type { Teardown } from '../run-to-end.ts'
 
-/** An instance of the service, always at the same address. */
+/** An instance of the service with a fixed address. */
 export interface Instance {
   readonly url: string
-  /** Starts this version, or another one by the path of its main.js; resolves when it is ready. */
+  /** Starts the current version, or another version by the path of its main.js. Resolves when it is ready. */
   start(program?: string): Promise<void>
-  /** Resolves to the exit code, null after a kill. */
+  /** Resolves to the exit code, or null if the signal ended the process. */
   end(signal: NodeJS.Signals): Promise<number | null>
-  /** Everything that it has printed since its start. */
+  /** The output since the last start. */
   output(): string
 }
 
-/** What all instances share. */
-interface Shared {
+/** Settings of all instances. */
+interface SharedSettings {
   readonly databaseUrl: string
   readonly readUrl: string
   readonly storageUrl: string
   readonly redisUrl: string
-  /** The parent of their folders. */
+  /** The parent of the data folders. */
   readonly folder: string
 }
 
-/** Limits that are counted in Redis and never reached. */
+/** Rate limits that are counted in Redis, but never reached. */
 const limits = Object.fromEntries(
   ['SIGN_IN', 'REFRESH', 'API', 'UPLOAD', 'ANONYMOUS'].map((name) => [`RATE_LIMIT_${name}`, '1000000']),
 )
 
-/** Prepares an instance, which is not started yet. */
+/** Creates an instance without starting it. */
 export const createInstance = async (
   t: Teardown,
   environment: Readonly<Record<string, string>>,
@@ -50,11 +50,11 @@ export const createInstance = async (
   }
 }
 
-/** Prepares the instances of a cluster. */
+/** Creates the instances of a cluster without starting them. */
 export const createInstances = async (
   t: Teardown,
   count: number,
-  { databaseUrl, readUrl, storageUrl, redisUrl, folder }: Shared,
+  { databaseUrl, readUrl, storageUrl, redisUrl, folder }: SharedSettings,
 ): Promise<readonly Instance[]> => {
   const secret = randomBytes(48).toString('base64')
   const names = Array.from({ length: count }, (_, index) => `instance${index + 1}`)
@@ -75,7 +75,7 @@ export const createInstances = async (
   )
 }
 
-/** Where the AWS SDK finds the keys of the S3 server. */
+/** The variables with the S3 credentials, read by the AWS SDK. */
 const credentials = (): Readonly<Record<string, string>> =>
   Object.fromEntries(
     ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY'].map((name) => [name, process.env[name] ?? '']),

@@ -7,180 +7,181 @@ import { type Account, type BodyAt, type Call, createClient, fileForm } from '..
 import { pieceHeaders, tusHeaders, uploadIdIn } from '../../test/fixture/uploads.ts'
 
 /**
- * People who use the service at a bounded rate. Each does one thing at a time and remembers what was acknowledged, so
- * that every answer is known in advance.
+ * Users who use the service at a limited rate. Each performs one action at a time and records what was acknowledged, so that every
+ * response can be checked.
  */
 
-/** What was asked for, and what came of it. */
-export interface Tally {
+export interface LoadResult {
   readonly requests: number
-  /** How often each operation was answered with each status. */
+  /** Number of responses by operation and status. */
   readonly statuses: ReadonlyMap<string, number>
-  /** What should not have happened, in words. */
+  /** Descriptions of unexpected results. */
   readonly faults: readonly string[]
 }
 
 interface Load {
-  readonly tally: () => Tally
-  /** Lets everybody finish what they are doing. */
+  readonly result: () => LoadResult
+  /** Resolves when all users have finished their current action. */
   readonly stop: () => Promise<void>
-  /** Holds what is there against what was acknowledged, and resolves to how many things it looked at. */
+  /** Compares tasks and files with what was acknowledged. Resolves to their number. */
   readonly verify: () => Promise<number>
 }
 
 interface LoadOptions {
-  readonly people: number
-  /** Things done in a second by all of them together; most are one request or two. */
+  readonly users: number
+  /** Actions per second of all users together. Most are one or two requests. */
   readonly rate: number
 }
 
-interface Person {
+interface User {
   readonly account: Account
   token: string
   refreshToken: string
-  /** Where the files are. */
+  /** The task with the files. */
   readonly folder: string
-  /** The titles of tasks. */
+  /** Titles of tasks by id. */
   readonly tasks: Map<string, string>
   readonly tags: string[]
-  /** The digests of attachments. */
+  /** Digests of attachments by id. */
   readonly files: Map<string, string>
 }
 
 const mebibyte = 1_048_576
 const largeSize = 5 * mebibyte
 
-/** So many a person keeps of each; what is more is removed, the oldest first. */
-const most = { tasks: 150, files: 30 }
+/** Maximum number per user. The oldest are deleted first. */
+const max = { tasks: 150, files: 30 }
 
-export const startLoad = async (url: string, { people, rate }: LoadOptions): Promise<Load> => {
+export const startLoad = async (url: string, { users: userCount, rate }: LoadOptions): Promise<Load> => {
   const { call, register } = createClient(url, () => undefined)
   const statuses = new Map<string, number>()
   const faults: string[] = []
   let requests = 0
 
-  /** Asks, and requires a status. */
-  const ask = async <Id extends OperationId, Status extends number>(
+  /** Calls an operation and expects a status. */
+  const expect = async <Id extends OperationId, Status extends number>(
     operation: Id,
     status: Status,
-    asked: Call,
+    request: Call,
   ): Promise<{ readonly headers: Headers; readonly body: BodyAt<Id, Status> }> => {
-    const reply = await call(operation, asked)
-    const seen = `${operation} ${reply.status}`
+    const reply = await call(operation, request)
+    const key = `${operation} ${reply.status}`
     requests += 1
-    statuses.set(seen, (statuses.get(seen) ?? 0) + 1)
+    statuses.set(key, (statuses.get(key) ?? 0) + 1)
     if (reply.status !== status)
-      throw new Error(`${operation} answered ${reply.status}, not ${status}: ${JSON.stringify(reply.body)}`)
+      throw new Error(
+        `${operation} returned ${reply.status} instead of ${status}: ${JSON.stringify(reply.body)}`,
+      )
     return reply as never
   }
 
-  const createTask = async (person: Person): Promise<void> => {
-    const { token, tasks } = person
+  const createTask = async (user: User): Promise<void> => {
+    const { token, tasks } = user
     const body = { title: `Task ${randomUUID()}`, priority: 'high', due_at: '2027-05-14T16:00:00.000Z' }
-    const asked = { token, body, headers: { 'idempotency-key': randomUUID() } }
-    const created = await ask('createTask', 201, asked)
+    const request = { token, body, headers: { 'idempotency-key': randomUUID() } }
+    const created = await expect('createTask', 201, request)
     if (chance(4)) {
-      const again = await ask('createTask', 201, asked)
-      if (again.body.id !== created.body.id) throw new Error('One Idempotency-Key made two tasks')
+      const again = await expect('createTask', 201, request)
+      if (again.body.id !== created.body.id) throw new Error('One Idempotency-Key created two tasks')
     }
     tasks.set(created.body.id, body.title)
-    if (tasks.size > most.tasks) await trashTask(person, oldest(tasks))
+    if (tasks.size > max.tasks) await trashTask(user, oldest(tasks))
   }
 
-  const readTask = async ({ token, tasks }: Person): Promise<void> => {
+  const readTask = async ({ token, tasks }: User): Promise<void> => {
     const task_id = oneOf([...tasks.keys()])
-    const { body, headers } = await ask('getTask', 200, { token, params: { task_id } })
-    if (body.title !== tasks.get(task_id)) throw new Error(`Task ${task_id} has another title`)
+    const { body, headers } = await expect('getTask', 200, { token, params: { task_id } })
+    if (body.title !== tasks.get(task_id)) throw new Error(`The title of task ${task_id} differs`)
     const known = { 'if-none-match': headers.get('etag') ?? '' }
-    if (chance(3)) await ask('getTask', 304, { token, params: { task_id }, headers: known })
+    if (chance(3)) await expect('getTask', 304, { token, params: { task_id }, headers: known })
   }
 
-  const listTasks = async ({ token }: Person): Promise<void> => {
+  const listTasks = async ({ token }: User): Promise<void> => {
     const query = randomQuery()
-    const { body } = await ask('listTasks', 200, { token, query })
+    const { body } = await expect('listTasks', 200, { token, query })
     const cursor = body.next_cursor
-    if (cursor !== null) await ask('listTasks', 200, { token, query: { ...query, cursor } })
+    if (cursor !== null) await expect('listTasks', 200, { token, query: { ...query, cursor } })
   }
 
-  const listOthers = async ({ token, folder }: Person): Promise<void> => {
-    await ask('listTags', 200, { token, query: { limit: 20 } })
-    await ask('listTaskAttachments', 200, { token, params: { task_id: folder } })
-    await ask('listTaskChanges', 200, { token, query: { limit: 20 } })
-    await ask('listTrash', 200, { token, query: { limit: 20 } })
+  const listOthers = async ({ token, folder }: User): Promise<void> => {
+    await expect('listTags', 200, { token, query: { limit: 20 } })
+    await expect('listTaskAttachments', 200, { token, params: { task_id: folder } })
+    await expect('listTaskChanges', 200, { token, query: { limit: 20 } })
+    await expect('listTrash', 200, { token, query: { limit: 20 } })
   }
 
-  const changeTask = async ({ token, tasks }: Person): Promise<void> => {
+  const changeTask = async ({ token, tasks }: User): Promise<void> => {
     const params = { task_id: oneOf([...tasks.keys()]) }
-    const { headers } = await ask('getTask', 200, { token, params })
+    const { headers } = await expect('getTask', 200, { token, params })
     const ifMatch = { 'if-match': headers.get('etag') ?? '' }
     const body = { title: `Changed ${randomUUID()}`, status: oneOf(['todo', 'in_progress', 'done']) }
-    await ask('updateTask', 200, { token, params, headers: ifMatch, body })
+    await expect('updateTask', 200, { token, params, headers: ifMatch, body })
     tasks.set(params.task_id, body.title)
     if (chance(4))
-      await ask('updateTask', 412, { token, params, headers: ifMatch, body: { title: 'Too late' } })
+      await expect('updateTask', 412, { token, params, headers: ifMatch, body: { title: 'Too late' } })
   }
 
-  const tagTask = async ({ token, tasks, tags }: Person): Promise<void> => {
+  const tagTask = async ({ token, tasks, tags }: User): Promise<void> => {
     const params = { task_id: oneOf([...tasks.keys()]), tag_id: oneOf(tags) }
-    await ask('addTaskTag', 204, { token, params })
-    if (chance(2)) await ask('removeTaskTag', 204, { token, params })
+    await expect('addTaskTag', 204, { token, params })
+    if (chance(2)) await expect('removeTaskTag', 204, { token, params })
   }
 
-  const trashTask = async ({ token, tasks }: Person, task_id: string): Promise<void> => {
+  const trashTask = async ({ token, tasks }: User, task_id: string): Promise<void> => {
     const params = { task_id }
-    await ask('deleteTask', 204, { token, params })
-    if (tasks.size < most.tasks && chance(2)) {
-      await ask('restoreTask', 200, { token, params })
+    await expect('deleteTask', 204, { token, params })
+    if (tasks.size < max.tasks && chance(2)) {
+      await expect('restoreTask', 200, { token, params })
       return
     }
     tasks.delete(task_id)
-    if (chance(2)) await ask('deleteTrashedTask', 204, { token, params })
+    if (chance(2)) await expect('deleteTrashedTask', 204, { token, params })
   }
 
-  const remember = async (person: Person, id: string, content: Uint8Array): Promise<void> => {
-    const { token, files } = person
+  const recordFile = async (user: User, id: string, content: Uint8Array): Promise<void> => {
+    const { token, files } = user
     files.set(id, digestOf(content))
-    await readFile(person, oneOf([...files.keys()]))
-    if (files.size <= most.files) return
+    await readFile(user, oneOf([...files.keys()]))
+    if (files.size <= max.files) return
     const attach_id = oldest(files)
-    await ask('deleteAttachment', 204, { token, params: { attach_id } })
+    await expect('deleteAttachment', 204, { token, params: { attach_id } })
     files.delete(attach_id)
   }
 
-  const readFile = async ({ token, files }: Person, attach_id: string): Promise<void> => {
-    const { body } = await ask('downloadAttachment', 200, { token, params: { attach_id } })
+  const readFile = async ({ token, files }: User, attach_id: string): Promise<void> => {
+    const { body } = await expect('downloadAttachment', 200, { token, params: { attach_id } })
     if (digestOf(body as unknown as Uint8Array) !== files.get(attach_id))
-      throw new Error(`Attachment ${attach_id} has other bytes`)
+      throw new Error(`The content of attachment ${attach_id} differs`)
   }
 
-  const upload = async (person: Person, size: number): Promise<void> => {
+  const upload = async (user: User, size: number): Promise<void> => {
     const content = randomBytes(size)
-    const { body } = await ask('addTaskAttachment', 201, {
-      token: person.token,
-      params: { task_id: person.folder },
+    const { body } = await expect('addTaskAttachment', 201, {
+      token: user.token,
+      params: { task_id: user.folder },
       headers: { 'idempotency-key': randomUUID() },
       body: fileForm(content, 'bytes', 'application/octet-stream'),
     })
-    await remember(person, body.id, content)
+    await recordFile(user, body.id, content)
   }
 
-  const uploadInPieces = async (person: Person, size: number): Promise<void> => {
-    const { token, folder } = person
+  const uploadInChunks = async (user: User, size: number): Promise<void> => {
+    const { token, folder } = user
     const content = randomBytes(size)
-    const begun = await ask('createUpload', 201, {
+    const creation = await expect('createUpload', 201, {
       token,
       params: { task_id: folder },
       headers: tusHeaders(size),
     })
-    const params = { upload_id: uploadIdIn(begun.headers) }
+    const params = { upload_id: uploadIdIn(creation.headers) }
     if (chance(8)) {
-      await ask('abortUpload', 204, { token, params, headers: { 'tus-resumable': '1.0.0' } })
+      await expect('abortUpload', 204, { token, params, headers: { 'tus-resumable': '1.0.0' } })
       return
     }
     let id = ''
     for (let offset = 0; offset < size;) {
       const body = content.subarray(offset, offset + Math.ceil(size / 3))
-      const { headers } = await ask('appendUpload', 204, {
+      const { headers } = await expect('appendUpload', 204, {
         token,
         params,
         headers: pieceHeaders(offset),
@@ -189,31 +190,31 @@ export const startLoad = async (url: string, { people, rate }: LoadOptions): Pro
       offset += body.length
       id = headers.get('content-location')?.split('/').at(-1) ?? ''
     }
-    await remember(person, id, content)
+    await recordFile(user, id, content)
   }
 
-  /** A second session of a person, and a new pair of tokens for the first. */
-  const signIn = async (person: Person): Promise<void> => {
-    const { email, password } = person.account
-    const { body: session } = await ask('login', 200, { body: { email, password } })
-    await ask('getCurrentUser', 200, { token: session.access_token })
-    await ask('logout', 204, { token: session.access_token })
-    await ask('getCurrentUser', 401, { token: session.access_token })
-    const { body } = await ask('refreshToken', 200, { body: { refresh_token: person.refreshToken } })
-    person.token = body.access_token
-    person.refreshToken = body.refresh_token
+  /** Starts and ends a second session, and refreshes the tokens of the first. */
+  const signIn = async (user: User): Promise<void> => {
+    const { email, password } = user.account
+    const { body: session } = await expect('login', 200, { body: { email, password } })
+    await expect('getCurrentUser', 200, { token: session.access_token })
+    await expect('logout', 204, { token: session.access_token })
+    await expect('getCurrentUser', 401, { token: session.access_token })
+    const { body } = await expect('refreshToken', 200, { body: { refresh_token: user.refreshToken } })
+    user.token = body.access_token
+    user.refreshToken = body.refresh_token
   }
 
-  const makeMistakes = async ({ token }: Person): Promise<void> => {
-    await ask('getTask', 404, { token, params: { task_id: newTaskId() } })
-    await ask('createTask', 400, { token, body: { titel: 'Misspelt' } })
-    await ask('listTasks', 401, { token: randomUUID() })
+  const sendInvalidRequests = async ({ token }: User): Promise<void> => {
+    await expect('getTask', 404, { token, params: { task_id: missingTaskId() } })
+    await expect('createTask', 400, { token, body: { titel: 'Misspelt' } })
+    await expect('listTasks', 401, { token: randomUUID() })
     const email = `nobody-${randomUUID()}@example.com`
-    await ask('login', 401, { body: { email, password: 'the password of nobody' } })
+    await expect('login', 401, { body: { email, password: 'the password of nobody' } })
   }
 
-  /** A client that goes away in the middle of what it sends, and of what it is sent. */
-  const goAway = async ({ token, folder, files }: Person): Promise<void> => {
+  /** Closes the connection during an upload and during a download. */
+  const disconnect = async ({ token, folder, files }: User): Promise<void> => {
     const authorization = `Bearer ${token}`
     const sending = request(`${url}/tasks/${folder}/attachments`, {
       method: 'POST',
@@ -227,40 +228,40 @@ export const startLoad = async (url: string, { people, rate }: LoadOptions): Pro
     })
     sending.flushHeaders()
     await once(sending, 'continue')
-    const gone = new Promise((resolve) => sending.once('close', resolve))
-    // That it did not end well is what it says.
+    const closed = new Promise((resolve) => sending.once('close', resolve))
+    // The error is expected, because the request is destroyed.
     sending.on('error', () => undefined)
     sending.write('--x\r\nContent-Disposition: form-data; name="file"; filename="lost"\r\n\r\n')
     sending.write(randomBytes(mebibyte), () => sending.destroy())
-    await gone
+    await closed
     const attachment = `${url}/attachments/${oneOf([...files.keys()])}`
     const response = await fetch(attachment, { headers: { authorization } })
     await response.body?.cancel()
   }
 
-  /** What people do, each as often as its number says. */
-  const habits: readonly (readonly [times: number, act: (person: Person) => Promise<void>])[] = [
+  /** The actions of users, with their weights. */
+  const actions: readonly (readonly [weight: number, act: (user: User) => Promise<void>])[] = [
     [24, readTask],
     [16, listTasks],
     [2, listOthers],
     [14, createTask],
     [14, changeTask],
     [8, tagTask],
-    [6, (person) => trashTask(person, oneOf([...person.tasks.keys()]))],
-    [6, (person) => upload(person, randomInt(1, 100_000))],
-    [1, (person) => upload(person, largeSize)],
-    [3, (person) => uploadInPieces(person, randomInt(3, 300_000))],
+    [6, (user) => trashTask(user, oneOf([...user.tasks.keys()]))],
+    [6, (user) => upload(user, randomInt(1, 100_000))],
+    [1, (user) => upload(user, largeSize)],
+    [3, (user) => uploadInChunks(user, randomInt(3, 300_000))],
     [2, signIn],
-    [2, makeMistakes],
-    [2, goAway],
+    [2, sendInvalidRequests],
+    [2, disconnect],
   ]
-  const choices = habits.flatMap(([times, act]) => Array.from({ length: times }, () => act))
+  const choices = actions.flatMap(([weight, act]) => Array.from({ length: weight }, () => act))
 
-  const begin = async (name: string): Promise<Person> => {
+  const createUser = async (name: string): Promise<User> => {
     const account = await register(name)
     const { token, refreshToken } = account
-    const { body: folder } = await ask('createTask', 201, { token, body: { title: 'With files' } })
-    const person = {
+    const { body: folder } = await expect('createTask', 201, { token, body: { title: 'With files' } })
+    const user = {
       account,
       token,
       refreshToken,
@@ -270,18 +271,18 @@ export const startLoad = async (url: string, { people, rate }: LoadOptions): Pro
       files: new Map<string, string>(),
     }
     for (const tag of ['urgent', 'home', 'work']) {
-      const { body } = await ask('createTag', 201, { token, body: { name: tag } })
-      person.tags.push(body.id)
+      const { body } = await expect('createTag', 201, { token, body: { name: tag } })
+      user.tags.push(body.id)
     }
-    // From the start as many as will be kept: what is there grows no more, and so must be told from what leaks.
-    for (let left = most.tasks; left > 0; left -= 1) await createTask(person)
-    for (let left = most.files; left > 0; left -= 1) await upload(person, left === 1 ? largeSize : 10_000)
-    return person
+    // Starts with the maximum, so that growing data is not mistaken for a leak.
+    for (let left = max.tasks; left > 0; left -= 1) await createTask(user)
+    for (let left = max.files; left > 0; left -= 1) await upload(user, left === 1 ? largeSize : 10_000)
+    return user
   }
 
   const stopping = new AbortController()
 
-  /** Notes what goes wrong, and goes on. */
+  /** Records an error as a fault. */
   const attempt = async (act: () => Promise<void>): Promise<void> => {
     try {
       await act()
@@ -290,45 +291,45 @@ export const startLoad = async (url: string, { people, rate }: LoadOptions): Pro
     }
   }
 
-  const live = async (person: Person): Promise<void> => {
-    const interval = (people / rate) * 1_000
+  const actUntilStopped = async (user: User): Promise<void> => {
+    const interval = (userCount / rate) * 1_000
     while (!stopping.signal.aborted) {
-      const begun = performance.now()
-      await attempt(() => oneOf(choices)(person))
-      // Whoever was slow does not hurry.
-      const rest = interval * (0.5 + Math.random()) - (performance.now() - begun)
+      const startedAt = performance.now()
+      await attempt(() => oneOf(choices)(user))
+      // A slow action is not made up for.
+      const rest = interval * (0.5 + Math.random()) - (performance.now() - startedAt)
       await pause(Math.max(0, rest), undefined, { signal: stopping.signal }).catch(() => undefined)
     }
   }
 
-  const everybody: Person[] = []
-  // The first of them is the administrator.
-  for (let index = 0; index < people; index += 1) everybody.push(await begin(`person-${index}`))
-  const lives = everybody.map(live)
+  const users: User[] = []
+  // The first user is the administrator.
+  for (let index = 0; index < userCount; index += 1) users.push(await createUser(`user-${index}`))
+  const loops = users.map(actUntilStopped)
 
   return {
-    tally: () => ({ requests, statuses, faults }),
+    result: () => ({ requests, statuses, faults }),
     async stop() {
       stopping.abort()
-      await Promise.all(lives)
+      await Promise.all(loops)
     },
     async verify() {
-      let seen = 0
-      for (const person of everybody) {
-        for (const [task_id, title] of person.tasks)
+      let verified = 0
+      for (const user of users) {
+        for (const [task_id, title] of user.tasks)
           await attempt(async () => {
-            const { body } = await ask('getTask', 200, { token: person.token, params: { task_id } })
-            if (body.title !== title) throw new Error(`Task ${task_id} has another title`)
+            const { body } = await expect('getTask', 200, { token: user.token, params: { task_id } })
+            if (body.title !== title) throw new Error(`The title of task ${task_id} differs`)
           })
-        for (const id of person.files.keys()) await attempt(() => readFile(person, id))
-        seen += person.tasks.size + person.files.size
+        for (const id of user.files.keys()) await attempt(() => readFile(user, id))
+        verified += user.tasks.size + user.files.size
       }
-      return seen
+      return verified
     },
   }
 }
 
-/** One of many kinds of lists: each combination of filters and orders is a statement of its own. */
+/** A random combination of filters and a sort order. Each combination is a different statement. */
 const randomQuery = (): Record<string, string | number | readonly string[]> => ({
   limit: randomInt(5, 50),
   ...(chance(3) && { status: ['todo', 'in_progress'] }),
@@ -352,7 +353,7 @@ const chance = (oneIn: number): boolean => randomInt(oneIn) === 0
 
 const oneOf = <T>(choices: readonly T[]): T => {
   const chosen = choices[randomInt(choices.length)]
-  if (chosen === undefined) throw new Error('There is nothing to choose from')
+  if (chosen === undefined) throw new Error('There are no choices')
   return chosen
 }
 
@@ -360,5 +361,5 @@ const oldest = (map: ReadonlyMap<string, unknown>): string => oneOf([...map.keys
 
 const digestOf = (content: Uint8Array): string => createHash('sha256').update(content).digest('hex')
 
-/** The id of no task. */
-const newTaskId = (): string => randomUUID()
+/** The id of a task that does not exist. */
+const missingTaskId = (): string => randomUUID()

@@ -16,41 +16,41 @@ import { freePort } from '../../test/fixture/ports.ts'
 import { service, startServer } from '../bench/processes.ts'
 import { withPostgres } from '../postgres.ts'
 import { runToEnd, type Teardown } from '../run-to-end.ts'
-import { startLoad, type Tally } from './load.ts'
-import { type Sample, watch } from './watch.ts'
+import { type LoadResult, startLoad } from './load.ts'
+import { monitor, type Sample } from './monitor.ts'
 
 /**
- * `npm run soak -- --minutes 10 --workers 1`: whether the service keeps running. People use all of it at a rate that leaves it time,
- * while what it holds is measured; in the end everything that was acknowledged must be there, nothing else may be left,
- * and what it holds must not have grown. On the server of DATABASE_URL, or one that it starts.
+ * `npm run soak -- --minutes 10 --workers 1`: a long run under mixed load below saturation, with samples of the resources of the
+ * service. At the end, all acknowledged data must exist, no other files may remain, and resource usage must not have grown. Uses the
+ * server of DATABASE_URL, or starts one.
  */
 
-const { values: given } = parseArgs({
+const { values: options } = parseArgs({
   options: { minutes: { type: 'string', default: '10' }, workers: { type: 'string', default: '1' } },
 })
 
-const minutes = Number(given.minutes)
-const workers = Number(given.workers)
+const minutes = Number(options.minutes)
+const workers = Number(options.workers)
 
-/** Milliseconds from one look at the service to the next. */
-const sampleEvery = 5_000
+/** Milliseconds between samples. */
+const sampleInterval = 5_000
 
-/** The part of the time in which caches fill and code is compiled. Of the rest, two halves are compared. */
+/** The fraction of the run in which caches fill and code is compiled. The two halves of the rest are compared. */
 const warmUp = 0.25
 
-const load = { people: 8, rate: 40 }
+const load = { users: 8, rate: 40 }
 
-/** What is measured, in which unit, and what its median may be in the second half by that of the first, if that is judged. */
+/** The measured resources. `max`, if any, returns the maximum median in the second half for that in the first half. */
 const measures: readonly Measure[] = [
-  { name: 'heap after GC (MiB)', of: ({ heap }) => heap / 1_048_576, most: (before) => before * 1.05 },
+  { name: 'heap after GC (MiB)', of: ({ heap }) => heap / 1_048_576, max: (before) => before * 1.05 },
   { name: 'buffers after GC (MiB)', of: ({ buffers }) => buffers / 1_048_576 },
   { name: 'resident (MiB)', of: ({ resident }) => resident / 1_048_576 },
-  { name: 'file descriptors', of: ({ descriptors }) => descriptors, most: (before) => before * 1.1 },
-  { name: 'active resources', of: ({ resources }) => resources, most: (before) => before * 1.1 },
+  { name: 'file descriptors', of: ({ descriptors }) => descriptors, max: (before) => before * 1.1 },
+  { name: 'active resources', of: ({ resources }) => resources, max: (before) => before * 1.1 },
   {
     name: 'PostgreSQL connections',
     of: ({ connections }) => connections,
-    most: () => maxConnections.server * workers,
+    max: () => maxConnections.server * workers,
   },
   { name: 'event loop lag p99 (ms)', of: ({ lagP99 }) => lagP99 },
 ]
@@ -58,7 +58,7 @@ const measures: readonly Measure[] = [
 interface Measure {
   readonly name: string
   readonly of: (sample: Sample) => number
-  readonly most?: (before: number) => number
+  readonly max?: (before: number) => number
 }
 
 const main = async (t: Teardown): Promise<void> => {
@@ -88,44 +88,47 @@ const soak = async (t: Teardown, folder: string, databaseUrl: string): Promise<v
   const sql = createClient({ kind: 'server', url: databaseUrl }, { connection: {} })
   t.teardown(() => sql.end())
 
-  console.log(`soak: ${load.people} users, ${load.rate} actions per second, ${minutes} min`)
-  const { tally, stop, verify } = await startLoad(server.url, load)
+  console.log(`soak: ${load.users} users, ${load.rate} actions per second, ${minutes} min`)
+  const { result, stop, verify } = await startLoad(server.url, load)
   const processes = [server.pid, ...(await workersOf(server.pid))]
-  // Node gives each worker the next port.
-  const watched = processes.map((pid, index) => ({ pid, inspectorPort: inspectorPort + index }))
-  const { sample, close } = await watch(watched, sql)
+  // Node increments the inspector port for each worker.
+  const monitored = processes.map((pid, index) => ({ pid, inspectorPort: inspectorPort + index }))
+  const { sample, close } = await monitor(monitored, sql)
   const samples: Sample[] = []
   const end = performance.now() + minutes * 60_000
   while (performance.now() < end) {
-    await pause(sampleEvery)
+    await pause(sampleInterval)
     samples.push(await sample())
   }
   await stop()
-  const busy = loadavg().map((figure) => figure.toFixed(1))
-  const looked = await verify()
+  const loadAverages = loadavg().map((figure) => figure.toFixed(1))
+  const verified = await verify()
   close()
-  const left = await leftovers(t, environment)
+  const leftovers = await findLeftovers(t, environment)
   await server.stop()
 
   printSamples(samples)
-  printStatuses(tally())
-  console.log(`\nLoad of the machine in the last 1, 5 and 15 min: ${busy.join(', ')}`)
+  printStatuses(result())
+  console.log(`\nLoad average of the last 1, 5 and 15 min: ${loadAverages.join(', ')}`)
   const verdicts = [
     ...judgeGrowth(samples),
-    judge(
-      `${looked} tasks and files match what was acknowledged, and all responses are as expected`,
-      tally(),
+    judgeFaults(
+      `${verified} tasks and files are as acknowledged, and all responses are as expected`,
+      result(),
     ),
-    tell(`nothing is left over${left.length > 0 ? ` (found ${left.join(', ')})` : ''}`, left.length === 0),
+    report(
+      `no orphaned files or rows${leftovers.length > 0 ? ` (found ${leftovers.join(', ')})` : ''}`,
+      leftovers.length === 0,
+    ),
   ]
   if (!verdicts.every(Boolean)) throw new Error('Some criteria were not met')
 }
 
-/** The processes that a primary has started, the oldest first. */
+/** The child processes of a supervisor, oldest first. */
 const workersOf = async (pid: number): Promise<readonly number[]> =>
   (await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8')).split(' ').filter(Boolean).map(Number)
 
-/** Limits that count and are never reached. */
+/** Rate limits that are counted, but never reached. */
 const limits = {
   LOG_LEVEL: 'info',
   RATE_LIMIT: 'on',
@@ -134,8 +137,8 @@ const limits = {
   ),
 }
 
-/** Files without rows, rows without files, and what still waits for its removal, in words. */
-const leftovers = async (t: Teardown, environment: NodeJS.ProcessEnv): Promise<readonly string[]> => {
+/** Describes files without rows, rows without files, and files waiting for deletion. */
+const findLeftovers = async (t: Teardown, environment: NodeJS.ProcessEnv): Promise<readonly string[]> => {
   const config = readConfig(environment)
   const db = openDatabase({ kind: 'server', url: config.databaseUrl ?? '' })
   t.teardown(() => db.close())
@@ -144,7 +147,7 @@ const leftovers = async (t: Teardown, environment: NodeJS.ProcessEnv): Promise<r
   const waiting = async (): Promise<number> => (await countFileDeletions(db)).count
   await eventually('deleted files are removed', async () => (await waiting()) === 0).catch(() => undefined)
   const counts = { ...(await compare(db, storage)), 'files waiting for deletion': await waiting() }
-  return Object.entries(counts).flatMap(([what, count]) => (count > 0 ? [`${count} ${what}`] : []))
+  return Object.entries(counts).flatMap(([kind, count]) => (count > 0 ? [`${count} ${kind}`] : []))
 }
 
 const compare = async (db: Database, storage: Storage) => ({
@@ -162,21 +165,21 @@ const count = async (batches: AsyncIterable<readonly unknown[]>): Promise<number
 const judgeGrowth = (samples: readonly Sample[]): boolean[] => {
   const settled = samples.slice(Math.floor(samples.length * warmUp))
   const middle = Math.floor(settled.length / 2)
-  return measures.flatMap(({ name, of, most }) => {
-    if (most === undefined) return []
+  return measures.flatMap(({ name, of, max }) => {
+    if (max === undefined) return []
     const before = median(settled.slice(0, middle).map(of))
     const after = median(settled.slice(middle).map(of))
-    const allowed = most(before)
-    const what = `${name}: ${rounded(before)}, then ${rounded(after)} of at most ${rounded(allowed)}`
-    return [tell(what, after <= allowed)]
+    const allowed = max(before)
+    const criterion = `${name}: ${rounded(before)}, then ${rounded(after)}, at most ${rounded(allowed)}`
+    return [report(criterion, after <= allowed)]
   })
 }
 
-const judge = (what: string, { requests, faults }: Tally): boolean => {
+const judgeFaults = (criterion: string, { requests, faults }: LoadResult): boolean => {
   const shown = faults.slice(0, 20)
   for (const fault of shown) console.log(`  ${fault}`)
   if (faults.length > shown.length) console.log(`  and ${faults.length - shown.length} more`)
-  return tell(`${what} (${requests} requests)`, faults.length === 0)
+  return report(`${criterion} (${requests} requests)`, faults.length === 0)
 }
 
 const printSamples = (samples: readonly Sample[]): void => {
@@ -193,10 +196,10 @@ const printSamples = (samples: readonly Sample[]): void => {
   )
 }
 
-const printStatuses = ({ statuses }: Tally): void =>
+const printStatuses = ({ statuses }: LoadResult): void =>
   console.log(
     [...statuses]
-      .map(([what, times]) => `${what}: ${times}`)
+      .map(([response, count]) => `${response}: ${count}`)
       .toSorted()
       .join(', '),
   )
@@ -206,8 +209,8 @@ const median = (figures: readonly number[]): number =>
 
 const rounded = (figure: number): number => Math.round(figure * 10) / 10
 
-const tell = (what: string, met: boolean): boolean => {
-  console.log(`${what}: ${met ? 'met' : 'not met'}`)
+const report = (criterion: string, met: boolean): boolean => {
+  console.log(`${criterion}: ${met ? 'met' : 'not met'}`)
   return met
 }
 

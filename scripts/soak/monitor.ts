@@ -3,60 +3,63 @@ import { readdir } from 'node:fs/promises'
 import type postgres from 'postgres'
 import { residentMemory } from '../bench/processes.ts'
 
-/** What processes hold together at a moment, and how long an event loop kept things waiting since the one before. */
+/** The resources of all processes together, and the lag of event loops since the previous sample. */
 export interface Sample {
-  /** Milliseconds since the watch began. */
+  /** Milliseconds since the start of monitoring. */
   readonly time: number
   /** Resident memory, in bytes. */
   readonly resident: number
-  /** What is left of the heap after all garbage was collected, in bytes. */
+  /** Heap after a full garbage collection, in bytes. */
   readonly heap: number
-  /** What buffers outside the heap take then, in bytes. */
+  /** Buffers outside of the heap after the garbage collection, in bytes. */
   readonly buffers: number
   /** Open file descriptors. */
   readonly descriptors: number
-  /** What keeps the event loop busy: sockets, timers, running requests of the system. */
+  /** Active resources of event loops: sockets, timers, pending system calls. */
   readonly resources: number
-  /** Of the event loop, the slowest of them, in milliseconds. */
+  /** Milliseconds, the maximum over all processes. */
   readonly lagP99: number
   /** Connections to PostgreSQL. */
   readonly connections: number
 }
 
-/** A process that was started with Node's inspector, which lets one look into it from outside. */
+/** A connection to Node's inspector in a process. */
 interface Inspector {
   readonly send: (method: string, params?: object) => Promise<unknown>
   readonly close: () => void
 }
 
-/** A process that is watched, and how it is reached. */
-interface Watched {
+interface MonitoredProcess {
   readonly pid: number
   readonly inspectorPort: number
 }
 
-interface Watch {
+interface Monitor {
   readonly sample: () => Promise<Sample>
   readonly close: () => void
 }
 
-/** Watches processes; `sql` is a client of their database. */
-export const watch = async (watched: readonly Watched[], sql: postgres.Sql): Promise<Watch> => {
-  const processes = await Promise.all(watched.map(watchProcess))
-  const begun = performance.now()
+/** Monitors processes. `sql` is a client of their database. */
+export const monitor = async (
+  monitored: readonly MonitoredProcess[],
+  sql: postgres.Sql,
+): Promise<Monitor> => {
+  const processes = await Promise.all(monitored.map(monitorProcess))
+  const startedAt = performance.now()
   return {
     async sample() {
-      const held = await Promise.all(processes.map((one) => one.sample()))
-      const sum = (name: keyof Held): number => held.reduce((total, one) => total + one[name], 0)
+      const samples = await Promise.all(processes.map((process) => process.sample()))
+      const sum = (name: keyof ProcessSample): number =>
+        samples.reduce((total, sample) => total + sample[name], 0)
       const [row] = await sql.unsafe<{ count: number }[]>(countConnections)
       return {
-        time: performance.now() - begun,
+        time: performance.now() - startedAt,
         resident: sum('resident'),
         heap: sum('heap'),
         buffers: sum('buffers'),
         descriptors: sum('descriptors'),
         resources: sum('resources'),
-        lagP99: Math.max(...held.map(({ lagP99 }) => lagP99)),
+        lagP99: Math.max(...samples.map(({ lagP99 }) => lagP99)),
         connections: row?.count ?? Number.NaN,
       }
     },
@@ -66,14 +69,14 @@ export const watch = async (watched: readonly Watched[], sql: postgres.Sql): Pro
   }
 }
 
-/** What one of the processes holds. */
-type Held = Omit<Sample, 'time' | 'connections'>
+/** The resources of one process. */
+type ProcessSample = Omit<Sample, 'time' | 'connections'>
 
-const watchProcess = async ({ pid, inspectorPort }: Watched) => {
+const monitorProcess = async ({ pid, inspectorPort }: MonitoredProcess) => {
   const inspector = await connect(inspectorPort)
-  await evaluate(inspector, startOfLag)
+  await evaluate(inspector, startLagMonitor)
   return {
-    async sample(): Promise<Held> {
+    async sample(): Promise<ProcessSample> {
       const resident = await residentMemory(pid)
       const descriptors = (await readdir(`/proc/${pid}/fd`)).length
       const { lagP99, resources } = await evaluate(inspector, lagAndResources)
@@ -89,13 +92,13 @@ const countConnections = `
   select count(*)::integer from pg_stat_activity
   where application_name = 'taskwright' and datname = current_database()`
 
-/** An expression of the watched process, and the names of the figures in its value. */
+/** An expression to evaluate in the process, and the names of the numbers in its value. */
 interface Expression<Names extends string> {
   readonly text: string
   readonly names: readonly Names[]
 }
 
-const startOfLag: Expression<never> = {
+const startLagMonitor: Expression<never> = {
   text: `
     globalThis.soakLag = process.getBuiltinModule('node:perf_hooks').monitorEventLoopDelay({ resolution: 10 })
     soakLag.enable()
@@ -121,21 +124,21 @@ const evaluate = async <Names extends string>(
   { send }: Inspector,
   { text, names }: Expression<Names>,
 ): Promise<Readonly<Record<Names, number>>> => {
-  const answer = await send('Runtime.evaluate', { expression: text, returnByValue: true })
-  const { result } = answer as { readonly result: { readonly value?: unknown } }
+  const response = await send('Runtime.evaluate', { expression: text, returnByValue: true })
+  const { result } = response as { readonly result: { readonly value?: unknown } }
   const figures = (result.value ?? {}) as Readonly<Record<string, unknown>>
   if (names.some((name) => typeof figures[name] !== 'number'))
-    throw new Error(`The inspector answered ${JSON.stringify(answer)}`)
+    throw new Error(`The inspector returned ${JSON.stringify(response)}`)
   return figures as Readonly<Record<Names, number>>
 }
 
-/** Speaks the DevTools protocol with the process that listens for it on a port. */
+/** Connects to an inspector port with the Chrome DevTools Protocol. */
 const connect = async (port: number): Promise<Inspector> => {
   const response = await fetch(`http://127.0.0.1:${port}/json/list`)
   const [target] = (await response.json()) as { readonly webSocketDebuggerUrl: string }[]
   const socket = new WebSocket(target?.webSocketDebuggerUrl ?? '')
   await once(socket, 'open')
-  const waiting = new Map<number, PromiseWithResolvers<unknown>>()
+  const pending = new Map<number, PromiseWithResolvers<unknown>>()
   let lastId = 0
   socket.addEventListener('message', ({ data }) => {
     const { id, result, error } = JSON.parse(String(data)) as {
@@ -144,20 +147,20 @@ const connect = async (port: number): Promise<Inspector> => {
       readonly error?: { readonly message: string }
     }
     if (id === undefined) return
-    if (error === undefined) waiting.get(id)?.resolve(result)
-    else waiting.get(id)?.reject(new Error(`The inspector refused: ${error.message}`))
-    waiting.delete(id)
+    if (error === undefined) pending.get(id)?.resolve(result)
+    else pending.get(id)?.reject(new Error(`The inspector returned an error: ${error.message}`))
+    pending.delete(id)
   })
   socket.addEventListener('close', () => {
-    for (const { reject } of waiting.values()) reject(new Error('The watched process has ended'))
+    for (const { reject } of pending.values()) reject(new Error('The monitored process has exited'))
   })
   return {
     send(method, params = {}) {
       lastId += 1
-      const answered = Promise.withResolvers<unknown>()
-      waiting.set(lastId, answered)
+      const response = Promise.withResolvers<unknown>()
+      pending.set(lastId, response)
       socket.send(JSON.stringify({ id: lastId, method, params }))
-      return answered.promise
+      return response.promise
     },
     close: () => socket.close(),
   }
