@@ -1,4 +1,4 @@
-"""What Schemathesis cannot know of the contract."""
+"""Adapts Schemathesis to rules of the contract that OpenAPI cannot express."""
 
 import unicodedata
 from collections.abc import Callable
@@ -11,8 +11,8 @@ from schemathesis import Case, GenerationMode, HookContext, SerializationContext
 
 
 @schemathesis.serializer("application/offset+octet-stream")
-def piece_of_a_file(ctx: SerializationContext, value: object) -> bytes:
-    """A piece of an upload is bytes as they are."""
+def upload_chunk(ctx: SerializationContext, value: object) -> bytes:
+    """Serialize a chunk of an upload as raw bytes."""
     return value if isinstance(value, bytes) else str(value).encode()
 
 
@@ -28,29 +28,29 @@ schemathesis.openapi.format(
 
 @schemathesis.hook
 def before_call(context: HookContext, case: Case, kwargs: dict[str, Any]) -> None:
-    """Correct a request; Schemathesis then validates it again and decides anew whether it must be refused."""
+    """Correct a request. Schemathesis validates it again and decides whether the service must reject it."""
     if case.meta is not None and "json" in (case.media_type or ""):
-        # Titles and names are trimmed before they are measured (x-normalize: line).
+        # The service trims titles and names before it checks their length (x-normalize: line).
         is_negative = case.meta.generation.mode is GenerationMode.NEGATIVE
         body = map_text(str.strip if is_negative else make_visible, case.body)
         if body != case.body:
             case.body = body
     for name, value in case.path_parameters.items():
-        if leads_nowhere(name, value):
+        if is_not_an_id(name, value):
             case.path_parameters[name] = str(uuid4())
 
 
-def leads_nowhere(name: str, value: object) -> bool:
-    """Whether Schemathesis took for an id what one response said to the next, and is none.
+def is_not_an_id(name: str, value: object) -> bool:
+    """Whether Schemathesis mistook a value of an earlier response for an id.
 
-    A task or a tag in no project has the project_id null. The problems in the results of a batch have the instance
+    A task or tag without a project has the project_id null. Problems in the results of a batch have the instance
     /tasks/batch, which looks like the URL of a task.
     """
     return value in (None, "None") or (name == "task_id" and value == "batch")
 
 
 def map_text(change: Callable[[str], str], value: Any) -> Any:
-    """Change the text in a JSON value, and leave anything else as it is."""
+    """Apply a change to all strings in a JSON value."""
     if isinstance(value, str):
         return change(value)
     if isinstance(value, list):
@@ -61,7 +61,7 @@ def map_text(change: Callable[[str], str], value: Any) -> Any:
 
 
 def make_visible(text: str) -> str:
-    """Names need a visible character, which a portable pattern cannot express."""
+    """Add a visible character, which names require but a portable pattern cannot express."""
     if text == "" or any(unicodedata.category(character)[0] in "LNPS" for character in text):
         return text
     return text[:-1] + "x"

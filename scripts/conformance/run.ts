@@ -7,28 +7,28 @@ import { isInstalled, runCommand } from '../commands.ts'
 import { runToEnd, type Teardown } from '../run-to-end.ts'
 
 /**
- * Property-based conformance: Schemathesis makes thousands of requests from openapi.yaml, valid and invalid ones, and
- * follows what one answer says to the next. Every check and every phase is on, and an administrator is signed in.
+ * Property-based conformance tests: Schemathesis generates thousands of valid and invalid requests from openapi.yaml, and sequences in
+ * selection a request uses data of an earlier response. All checks and phases are enabled, and the caller is an administrator.
  */
 
 /**
- * Operations that can take away the rights of the one who calls them, and so are tried by some who have them to lose: each
- * line by another administrator, together with what finds something to try them on.
+ * Operations that can revoke the caller's own access. A separate administrator tests each entry, together with `source`, an operation
+ * whose responses have ids for them.
  */
-const leaving = [
-  { ids: ['replaceUser', 'updateUser'], finding: 'createUser' },
-  { ids: ['deleteUser'], finding: 'createUser' },
-  { ids: ['revokeSession'], finding: 'listSessions' },
-  { ids: ['logout'], finding: 'getCurrentUser' },
+const revoking = [
+  { ids: ['replaceUser', 'updateUser'], source: 'createUser' },
+  { ids: ['deleteUser'], source: 'createUser' },
+  { ids: ['revokeSession'], source: 'listSessions' },
+  { ids: ['logout'], source: 'getCurrentUser' },
 ]
 
-/** The same requests at every run, unless another seed is given: `npm run conformance -- 7`. */
+/** A fixed seed makes runs repeatable. An argument overrides it: `npm run conformance -- 7`. */
 const seed = process.argv[2] ?? '1'
 
-/** Requests that are made up for each operation. */
+/** Number of generated requests per operation. */
 const examples = '30'
 
-/** Milliseconds for all of it, the tool still to be installed. */
+/** Milliseconds, including the installation of the tool. */
 const deadline = 15 * 60_000
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -46,7 +46,12 @@ const install = async (t: Teardown): Promise<void> => {
   await runCommand(t, { command: join(bin, 'python'), args, ...at })
 }
 
-const conform = async (t: Teardown, url: string, token: string, ...which: string[]): Promise<void> => {
+const runSchemathesis = async (
+  t: Teardown,
+  url: string,
+  token: string,
+  ...selection: string[]
+): Promise<void> => {
   const authorization = `Authorization: Bearer ${token}`
   const args = [
     'run',
@@ -59,7 +64,7 @@ const conform = async (t: Teardown, url: string, token: string, ...which: string
     'all',
     '--phases',
   ]
-  const printed = await runCommand(t, {
+  const output = await runCommand(t, {
     command: join(bin, 'st'),
     args: [
       '--config-file',
@@ -71,22 +76,22 @@ const conform = async (t: Teardown, url: string, token: string, ...which: string
       '--max-examples',
       examples,
       '--no-color',
-      ...which,
+      ...selection,
     ],
     cwd: cache,
-    // Without it Python leaves a compiled copy of the hooks beside them.
+    // Otherwise, Python writes a compiled copy of the hooks into this folder.
     env: { ...process.env, SCHEMATHESIS_HOOKS: hooks, PYTHONDONTWRITEBYTECODE: '1' },
   })
-  console.log(printed.slice(printed.indexOf('API Operations:')))
+  console.log(output.slice(output.indexOf('API Operations:')))
 }
 
-/** Operations whose responses do not end by themselves. */
+/** Operations whose responses do not end. */
 const endless = ['streamEvents']
 
 await runToEnd('conformance', deadline, async (t) => {
   if (!isInstalled('python3')) {
     console.log('skipped: python3 is not installed')
-    // On a machine of one's own a toolchain may be missing; where every change is checked it may not.
+    // Python is required in CI only.
     if (process.env.CI) process.exitCode = 1
     return
   }
@@ -98,17 +103,17 @@ await runToEnd('conformance', deadline, async (t) => {
   })
   const client = createClient(service.url, () => undefined)
   const { token } = await client.register('admin')
-  const left = leaving.flatMap(({ ids }) => ids)
-  const excluded = [...left, ...endless].flatMap((id) => ['--exclude-operation-id', id])
-  await conform(t, service.url, token, ...excluded)
+  const separate = revoking.flatMap(({ ids }) => ids)
+  const excluded = [...separate, ...endless].flatMap((id) => ['--exclude-operation-id', id])
+  await runSchemathesis(t, service.url, token, ...excluded)
 
-  for (const [index, { ids, finding }] of leaving.entries()) {
-    const email = `leaver-${index}@example.com`
-    const password = 'a password to leave with'
-    const leaver = { username: `leaver-${index}`, email, password, role: 'admin' }
-    await client.expect('createUser', 201, { token, body: leaver })
+  for (const [index, { ids, source }] of revoking.entries()) {
+    const email = `admin-${index}@example.com`
+    const password = 'the password of this administrator'
+    const administrator = { username: `admin-${index}`, email, password, role: 'admin' }
+    await client.expect('createUser', 201, { token, body: administrator })
     const { body } = await client.expect('login', 200, { body: { email, password } })
-    const which = [...ids, finding].flatMap((id) => ['--include-operation-id', id])
-    await conform(t, service.url, body.access_token, ...which)
+    const selection = [...ids, source].flatMap((id) => ['--include-operation-id', id])
+    await runSchemathesis(t, service.url, body.access_token, ...selection)
   }
 })

@@ -1,5 +1,5 @@
-// Loads a Compose file as Compose itself does: schema, interpolation, the files that it names, and consistency.
-// Prints the environment of its services as JSON.
+// Loads a Compose file like Compose: validates the schema, interpolates variables, reads referenced files and checks consistency.
+// Prints the environment of each service as JSON.
 //
 //	compose <file>
 package main

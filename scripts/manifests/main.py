@@ -1,4 +1,4 @@
-"""Validates the objects of a file against the schemas of each version of Kubernetes that is given. Unknown fields are errors.
+"""Validates the objects in a file with the schemas of the given versions of Kubernetes. Unknown fields are errors.
 
     main.py <file> <version>...
 """

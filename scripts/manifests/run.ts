@@ -10,22 +10,22 @@ import { CommandFailure, isInstalled, runCommand } from '../commands.ts'
 import { runToEnd, type Teardown } from '../run-to-end.ts'
 
 /**
- * Checks the files that an installation begins with, each with the tools of those who read it: the objects that kustomize
- * makes against the schemas of Kubernetes, the Compose files with the parser of Compose, the unit with systemd-analyze. The
- * settings in them must be ones that the service accepts. Then breaks copies of them, which must be noticed.
+ * Checks the files in deploy/ with the tools of their platforms: the output of kustomize with the schemas of Kubernetes, the Compose
+ * files with the parser of Compose, the unit with systemd-analyze. The service must accept their settings. Then makes mistakes in
+ * copies of the files, which the checks must detect.
  */
 
-/** Milliseconds for all of it, the tools still to be installed. */
+/** Milliseconds, including the installation of the tools. */
 const deadline = 10 * 60_000
 
-/** The oldest and the newest that kubernetes-validate has schemas of, and what is between. */
+/** All versions for which kubernetes-validate has schemas. */
 const kubernetesVersions = Array.from({ length: 37 - 25 + 1 }, (_, index) => `1.${25 + index}`)
 
-/** What `systemd-analyze security` may find at most: ten times the exposure that docs/operations/install.md names. */
+/** Maximum exposure for `systemd-analyze security`: ten times the value in docs/operations/install.md. */
 const maxExposure = 13
 
-/** Variables that the service does not read itself. */
-const foreign = ['AWS_SHARED_CREDENTIALS_FILE', 'MALLOC_ARENA_MAX']
+/** Variables read by libraries instead of the service. */
+const libraryVariables = ['AWS_SHARED_CREDENTIALS_FILE', 'MALLOC_ARENA_MAX']
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const source = fileURLToPath(new URL('.', import.meta.url))
@@ -34,7 +34,7 @@ const python = join(cache, 'venv/bin/python')
 
 type Environment = Readonly<Record<string, string>>
 
-/** Runs a command in `cwd`, and resolves with what it printed. */
+/** Runs a command in `cwd`. Resolves to its output. */
 type Run = (cwd: string, command: string, ...args: readonly string[]) => Promise<string>
 
 const createRun =
@@ -51,11 +51,11 @@ const installTools = async (run: Run): Promise<void> => {
   await run(cache, python, '-m', 'pip', 'install', '--quiet', '--no-deps', '--requirement', requirements)
 }
 
-/** Throws unless the service starts with these. Files of secrets are in `secrets` instead of in `mount`. */
+/** Throws unless the service accepts the settings. Secrets are read from the folder `secrets` instead of `mount`. */
 const checkSettings = (environment: Environment, mount: string, secrets: string): void => {
   const known = Object.values(settings).flatMap(({ name }) => [name, `${name}_FILE`])
-  const unknown = Object.keys(environment).filter((name) => ![...known, ...foreign].includes(name))
-  if (unknown.length > 0) throw new CommandFailure(`no settings: ${unknown.join(', ')}`)
+  const unknown = Object.keys(environment).filter((name) => ![...known, ...libraryVariables].includes(name))
+  if (unknown.length > 0) throw new CommandFailure(`unknown settings: ${unknown.join(', ')}`)
   const values = Object.entries(environment).map(
     ([name, value]) => [name, value.replace(mount, secrets)] as const,
   )
@@ -66,7 +66,7 @@ const checkSettings = (environment: Environment, mount: string, secrets: string)
   }
 }
 
-/** The parts of Kubernetes' objects that name settings. */
+/** The parts of Kubernetes objects that contain settings. */
 interface KubernetesObject {
   readonly kind: string
   readonly data?: Environment
@@ -89,11 +89,11 @@ const settingsOf = (rendered: string): Environment => {
   return Object.assign({}, ...literals, ...variables) as Environment
 }
 
-/** The secrets are made by the commands of docs/operations/install.md. */
+/** Creates the secrets with the commands in docs/operations/install.md. */
 const checkKubernetes = async (run: Run, folder: string): Promise<string> => {
   const guide = await readFile(join(root, 'docs/operations/install.md'), 'utf8')
   const commands = fencedBlocks(guide, 'sh').find((block) => block.includes('kubectl apply'))
-  if (commands === undefined) throw new Error('install.md does not say how to apply the manifests')
+  if (commands === undefined) throw new Error('install.md has no commands that apply the manifests')
   await run(folder, 'sh', '-ec', commands.replace(/^kubectl apply .*$/m, ''))
 
   const base = join(folder, 'deploy/kubernetes')
@@ -108,20 +108,20 @@ const checkKubernetes = async (run: Run, folder: string): Promise<string> => {
 const checkCompose = async (run: Run, folder: string): Promise<string> => {
   await run(folder, 'deploy/compose/secrets.sh')
   for (const file of ['compose.yaml', 'deploy/compose/single.yaml']) {
-    const printed = await run(folder, join(cache, 'manifests'), file)
-    const { taskwright = {} } = JSON.parse(printed) as { readonly taskwright?: Environment }
+    const output = await run(folder, join(cache, 'manifests'), file)
+    const { taskwright = {} } = JSON.parse(output) as { readonly taskwright?: Environment }
     checkSettings(taskwright, '/run/secrets', join(folder, 'deploy/compose/secrets'))
   }
   return 'Compose accepts its files'
 }
 
-/** The folder of the repository stands for /opt/taskwright, which has the program that the unit starts. */
+/** Replaces /opt/taskwright by the folder of the repository, so that the program of the unit exists. */
 const checkSystemd = async (run: Run, folder: string): Promise<string> => {
   const [unit, sysusers] = ['taskwright.service', 'taskwright.sysusers.conf'].map((name) =>
     join(folder, 'deploy/systemd', name),
   ) as [string, string]
   await run(folder, 'sed', '-i', `s#/opt/taskwright/\\?#${root}#`, unit)
-  // Of most mistakes it only warns.
+  // systemd-analyze reports most mistakes as warnings.
   const warnings = await run(folder, 'systemd-analyze', 'verify', unit)
   if (warnings !== '') throw new CommandFailure(warnings)
   await run(folder, 'systemd-analyze', 'security', '--offline=true', `--threshold=${maxExposure}`, unit)
@@ -131,7 +131,7 @@ const checkSystemd = async (run: Run, folder: string): Promise<string> => {
 
 type Check = (run: Run, folder: string) => Promise<string>
 
-/** A mistake that a check must notice. */
+/** A mistake that a check must detect. */
 interface Mistake {
   readonly file: string
   readonly from: string
@@ -182,7 +182,7 @@ const checks: readonly { readonly check: Check; readonly mistakes: readonly Mist
   },
 ]
 
-/** A copy of the files, in which `mistake` was made. */
+/** Copies the files, and makes a mistake in the copy. */
 const copyFiles = async (t: Teardown, mistake?: Mistake): Promise<string> => {
   const folder = await temporaryFolder(t)
   await cp(join(root, 'compose.yaml'), join(folder, 'compose.yaml'))
@@ -194,12 +194,12 @@ const copyFiles = async (t: Teardown, mistake?: Mistake): Promise<string> => {
   if (mistake === undefined) return folder
   const { file, from, to } = mistake
   const text = await readFile(join(folder, file), 'utf8')
-  if (!text.includes(from)) throw new Error(`${file} has no "${from}" to be broken`)
+  if (!text.includes(from)) throw new Error(`${file} does not contain "${from}"`)
   await writeFile(join(folder, file), text.replace(from, to))
   return folder
 }
 
-const isNoticed = (check: Check, run: Run, folder: string): Promise<boolean> =>
+const detectsMistake = (check: Check, run: Run, folder: string): Promise<boolean> =>
   check(run, folder).then(
     () => false,
     (error: unknown) => {
@@ -211,9 +211,9 @@ const isNoticed = (check: Check, run: Run, folder: string): Promise<boolean> =>
 await runToEnd('check:manifests', deadline, async (t) => {
   const missing = ['go', 'python3', 'openssl', 'systemd-analyze'].filter((name) => !isInstalled(name))
   if (missing.length > 0) {
-    // On a machine of one's own these may be missing; where every change is checked they may not.
+    // The tools are required in CI only.
     if (process.env.CI) throw new Error(`In CI, this requires ${missing.join(', ')}`)
-    console.log(`skipped: no ${missing.join(', ')}`)
+    console.log(`skipped: ${missing.join(', ')} not installed`)
     return
   }
   const run = createRun(t)
@@ -221,8 +221,8 @@ await runToEnd('check:manifests', deadline, async (t) => {
   for (const { check, mistakes } of checks) {
     console.log(await check(run, await copyFiles(t)))
     for (const mistake of mistakes)
-      if (!(await isNoticed(check, run, await copyFiles(t, mistake))))
-        throw new Error(`"${mistake.to}" instead of "${mistake.from}" in ${mistake.file} is not noticed`)
-    console.log(`  and ${mistakes.length} mistakes were noticed`)
+      if (!(await detectsMistake(check, run, await copyFiles(t, mistake))))
+        throw new Error(`"${mistake.to}" instead of "${mistake.from}" in ${mistake.file} was not detected`)
+    console.log(`  and the check detects ${mistakes.length} mistakes`)
   }
 })

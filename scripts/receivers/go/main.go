@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	// How far the clocks may differ, and the age at which a copied message is refused.
+	// Maximum difference between the clocks, and the age after which a replayed message is rejected.
 	tolerance    = 5 * time.Minute
 	maxBodyBytes = 8 << 20
 	maxIDs       = 10_000
@@ -28,7 +28,7 @@ type receiver struct {
 	key   []byte
 	mutex sync.Mutex
 	seen  map[string]bool
-	// A ring of the ids in seen; next is the oldest once it is full.
+	// A ring buffer of the ids in seen. When it is full, next is the index of the oldest.
 	order [maxIDs]string
 	next  int
 }
@@ -85,7 +85,7 @@ func main() {
 	if port == "" {
 		port = "8080"
 	}
-	// Behind a proxy that ends TLS.
+	// Behind a proxy that terminates TLS.
 	listener, err := net.Listen("tcp", "127.0.0.1:"+port)
 	if err != nil {
 		log.Fatal(err)

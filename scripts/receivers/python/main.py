@@ -11,11 +11,11 @@ key = base64.b64decode(os.environ.get("WEBHOOK_SECRET", "").removeprefix("whsec_
 if not key:
     raise SystemExit("Set WEBHOOK_SECRET to the secret of the webhook.")
 
-TOLERANCE = 300  # The seconds that the clocks may differ, and the age at which a copied message is refused.
+TOLERANCE = 300  # Seconds: maximum difference between the clocks, and the age after which a replayed message is rejected.
 MAX_BODY_BYTES = 8 * 1024 * 1024
 MAX_IDS = 10_000
 
-seen: dict[str, None] = {}  # In the order of insertion: the first is the oldest.
+seen: dict[str, None] = {}  # In insertion order: the first is the oldest.
 lock = threading.Lock()
 
 
@@ -57,10 +57,10 @@ class Receiver(BaseHTTPRequestHandler):
             print(json.loads(body)["type"], self.headers.get("webhook-sequence"), flush=True)
 
     def log_message(self, *args: object) -> None:
-        """Prints no line for each request."""
+        """Disables the line that the base class logs for each request."""
 
 
-# Behind a proxy that ends TLS.
+# Behind a proxy that terminates TLS.
 server = ThreadingHTTPServer(("127.0.0.1", int(os.environ.get("PORT", "8080"))), Receiver)
 print(f"listening at http://127.0.0.1:{server.server_port}", flush=True)
 server.serve_forever()

@@ -6,7 +6,7 @@ const { WEBHOOK_SECRET = '', PORT = '8080' } = process.env
 const key = Buffer.from(WEBHOOK_SECRET.replace(/^whsec_/, ''), 'base64')
 if (key.length === 0) throw new Error('Set WEBHOOK_SECRET to the secret of the webhook.')
 
-/** The seconds that the clocks may differ, and the age at which a copied message is refused. */
+/** Seconds: maximum difference between the clocks, and the age after which a replayed message is rejected. */
 const tolerance = 300
 const maxBodyBytes = 8 * 1024 * 1024
 const maxIds = 10_000
@@ -28,7 +28,7 @@ const isSigned = (headers: IncomingHttpHeaders, body: Buffer): boolean => {
     })
 }
 
-/** A set keeps the order of insertion: the first is the oldest. */
+/** A set keeps insertion order: the first is the oldest. */
 const seen = new Set<string>()
 
 const isNew = (id: string): boolean => {
@@ -59,7 +59,7 @@ const server = createServer(async (request, response) => {
   console.log(type, request.headers['webhook-sequence'])
 })
 
-// Behind a proxy that ends TLS.
+// Behind a proxy that terminates TLS.
 server.listen(Number(PORT), '127.0.0.1', () => {
   console.log(`listening at http://127.0.0.1:${(server.address() as AddressInfo).port}`)
 })
