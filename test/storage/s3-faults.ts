@@ -167,10 +167,10 @@ t.test('a way to the server on which things go wrong', { skip: noS3 }, async (t)
     'freeze',
   ]
   const steps = [
-    ['PUT object', small, [...refusals, 'cut', 'corrupt', 'lose the answer']],
+    ['PUT object', small, [...refusals, 'cut', 'corrupt', 'lose the response']],
     ['CreateMultipartUpload', large, refusals],
-    ['UploadPart', large, [...refusals, 'cut', 'corrupt', 'lose the answer']],
-    ['CompleteMultipartUpload', large, [...refusals, 'cut', 'lose the answer']],
+    ['UploadPart', large, [...refusals, 'cut', 'corrupt', 'lose the response']],
+    ['CompleteMultipartUpload', large, [...refusals, 'cut', 'lose the response']],
   ] as const
   for (const [step, content, faults] of steps) {
     t.test(`a fault at ${step} leaves nothing, and the next upload works`, async (t) => {
@@ -194,7 +194,7 @@ t.test('a way to the server on which things go wrong', { skip: noS3 }, async (t)
 
   t.test('an upload whose begin nobody was told of is left to a background job', async (t) => {
     const { proxy, storage, keys } = await openProxied(t)
-    proxy.fault = (operation) => (operation === 'CreateMultipartUpload' ? 'lose the answer' : null)
+    proxy.fault = (operation) => (operation === 'CreateMultipartUpload' ? 'lose the response' : null)
     await t.rejects(storage.put(chunks(large), { maxBytes }), StorageUnavailable)
     t.not((await keys()).length, 0)
     for await (const unfinished of storage.listUnfinished()) await storage.removeUnfinished(unfinished.key)
@@ -221,7 +221,7 @@ t.test('a way to the server on which things go wrong', { skip: noS3 }, async (t)
     for (const content of [small, large]) {
       proxy.fault = () => null
       const { key } = await storage.put(chunks(content), { maxBytes })
-      for (const fault of ['cut the answer', 'stall the answer'] as const) {
+      for (const fault of ['cut the response', 'stall the response'] as const) {
         proxy.fault = () => fault
         await t.rejects(buffer(await storage.open(key)), fault)
       }
@@ -231,7 +231,7 @@ t.test('a way to the server on which things go wrong', { skip: noS3 }, async (t)
   t.test('a download that is changed on the way fails, if it was put at once', async (t) => {
     const { proxy, storage } = await openProxied(t)
     const { key } = await storage.put(chunks(small), { maxBytes })
-    proxy.fault = () => 'corrupt the answer'
+    proxy.fault = () => 'corrupt the response'
     await t.rejects(buffer(await storage.open(key)), /Checksum mismatch/)
   })
 
@@ -309,7 +309,7 @@ t.test('the service on such a storage', { skip: noS3 }, async (t) => {
     proxy.fault = () => null
     t.strictSame((await service.expect('getReadiness', 200)).body.degraded, [])
     await service.expect('downloadAttachment', 200, download)
-    proxy.fault = () => 'cut the answer'
+    proxy.fault = () => 'cut the response'
     await t.rejects(service.call('downloadAttachment', download), 'one that is cut is not whole')
     proxy.fault = () => null
     await service.expect('deleteAttachment', 204, download)
