@@ -7,13 +7,13 @@ import { eventually } from '../fixture/eventually.ts'
 import { head, openRaw, type RawConnection } from '../fixture/raw.ts'
 import { type Account, startService } from '../fixture/service.ts'
 
-/** What one caller may hold of the process, so that something is left for the others. */
+/** Limits on what one caller can use of the process, so that other callers are served. */
 
 const { db } = await openTestDatabase(t)
 
-/** Statements on tasks that run now, and the most that ran at once. */
-const statements = { running: 0, most: 0 }
-/** Keeps them from ending. */
+/** Statements on tasks: those that are running, and the most that ran concurrently. */
+const statements = { running: 0, max: 0 }
+/** Blocks these statements until it resolves. */
 let held: PromiseWithResolvers<void> | null = null
 
 const requestLimit = 30
@@ -23,7 +23,7 @@ const service = await startService(t, {
     async run(...parameters) {
       if (!/insert into tasks|from tasks/.test(parameters[0])) return db.run(...parameters)
       statements.running += 1
-      statements.most = Math.max(statements.most, statements.running)
+      statements.max = Math.max(statements.max, statements.running)
       try {
         await held?.promise
         return await db.run(...parameters)
@@ -60,39 +60,42 @@ const answersOf = async ({ answer }: RawConnection, count: number) => {
   return answers
 }
 
-t.test('requests of one connection run one after the other', async (t) => {
+t.test('pipelined requests of a connection run one at a time', async (t) => {
   const connection = await openRaw(t, service.url)
   await service.expect('getCurrentUser', 200, { token: member.token })
-  statements.most = 0
+  statements.max = 0
   const titles = Array.from({ length: 20 }, (_, index) => `Task ${index}`)
   connection.socket.write(titles.map(post).join(''))
   const answers = await answersOf(connection, titles.length)
   t.strictSame(
     answers.map(({ status, body }) => [status, (body as { readonly title: string }).title]),
     titles.map((title) => [201, title]),
-    'and are answered in order',
+    'responses arrive in order',
   )
-  t.equal(statements.most, 1)
+  t.equal(statements.max, 1)
 })
 
-t.test('a connection with too many requests waiting is closed, and what waits is not begun', async (t) => {
-  held = Promise.withResolvers()
-  const { socket, answer } = await openRaw(t, service.url)
-  const [first = '', ...others] = Array.from({ length: 200 }, (_, index) => post(`Flood ${index}`))
-  socket.write(first)
-  await eventually('the first one is being done', async () => statements.running === 1)
-  socket.write(others.join(''))
-  await t.rejects(answer(), /The connection ended/)
-  held.resolve()
-  held = null
-  const count = async (): Promise<number> => {
-    const query = { filter: 'title:"Flood"', limit: 200 }
-    return (await service.expect('listTasks', 200, { token: member.token, query })).body.items.length
-  }
-  await eventually('it is done', async () => (await count()) === 1)
-  await eventually('nothing runs', async () => statements.running === 0)
-  t.equal(await count(), 1)
-})
+t.test(
+  'a connection with too many pipelined requests is closed, and waiting requests are not executed',
+  async (t) => {
+    held = Promise.withResolvers()
+    const { socket, answer } = await openRaw(t, service.url)
+    const [first = '', ...others] = Array.from({ length: 200 }, (_, index) => post(`Flood ${index}`))
+    socket.write(first)
+    await eventually('the first request is running', async () => statements.running === 1)
+    socket.write(others.join(''))
+    await t.rejects(answer(), /The connection ended/)
+    held.resolve()
+    held = null
+    const count = async (): Promise<number> => {
+      const query = { filter: 'title:"Flood"', limit: 200 }
+      return (await service.expect('listTasks', 200, { token: member.token, query })).body.items.length
+    }
+    await eventually('the first request has finished', async () => (await count()) === 1)
+    await eventually('no statement is running', async () => statements.running === 0)
+    t.equal(await count(), 1)
+  },
+)
 
 /** A list of more than half a mebibyte. */
 const query = { limit: 10, filter: 'title:"Large"' }
@@ -109,34 +112,34 @@ const isServed = async (t: Test): Promise<void> => {
     t.equal((await service.call('listTasks', { token: other.token })).status, 200)
 }
 
-t.test('a caller that reads no answers gets no more, and others do', async (t) => {
+t.test('429 for a caller that does not read its responses; other callers are served', async (t) => {
   await createLargeTasks()
-  const ask = () => service.call('listTasks', { token: member.token, query })
-  t.equal((await ask()).status, 200)
+  const list = () => service.call('listTasks', { token: member.token, query })
+  t.equal((await list()).status, 200)
 
-  // The systems at both ends keep some mebibytes, so that each connection asks for several.
+  // Socket buffers hold some mebibytes, so each connection requests several.
   const perConnection = 16
   const connections = await Promise.all(Array.from({ length: 3 }, () => openRaw(t, service.url)))
   for (const { socket } of connections) {
     socket.pause()
     socket.write(listRequest.repeat(perConnection))
   }
-  let refused = await ask()
-  await eventually('it is refused', async () => (refused = await ask()).status === 429)
+  let refused = await list()
+  await eventually('the caller gets 429', async () => (refused = await list()).status === 429)
   t.match(refused.body, { code: 'too_many_requests', detail: /You have not read the responses/ })
   t.equal(refused.headers.get('retry-after'), '1')
-  t.notOk(refused.headers.has('etag') || refused.headers.has('link'), 'like any problem')
+  t.notOk(refused.headers.has('etag') || refused.headers.has('link'), 'a problem has neither')
   await isServed(t)
 
   const [reading, ...others] = connections
   for (const { socket } of others) socket.destroy()
   reading?.socket.resume()
   const answers = reading === undefined ? [] : await answersOf(reading, perConnection)
-  t.equal(answers[0]?.status, 200, 'what was answered arrives')
-  await eventually('it is served again', async () => (await ask()).status === 200)
+  t.equal(answers[0]?.status, 200, 'responses that were sent arrive')
+  await eventually('the caller is served again', async () => (await list()).status === 200)
 })
 
-t.test('an answer that nobody reads is given up with its connection', async (t) => {
+t.test('a connection whose response is not read is closed', async (t) => {
   const impatient = await startService(t, {
     db,
     timeLimits: { ...timeLimits, stall: 2_000 },
@@ -146,10 +149,10 @@ t.test('an answer that nobody reads is given up with its connection', async (t) 
   const [ours] = await accepted
   socket.pause()
   socket.write(listRequest.repeat(16))
-  await eventually('it is closed', async () => ours.destroyed)
+  await eventually('the connection is closed', async () => ours.destroyed)
 })
 
-t.test('one caller cannot take all requests that may run at once', async (t) => {
+t.test('429 for a caller with too many concurrent requests; other callers are served', async (t) => {
   held = Promise.withResolvers()
   const running = Array.from({ length: requestLimit }, () =>
     service.call('listTasks', { token: member.token }),

@@ -3,7 +3,7 @@ import { lookUp } from '../fixture/contract-check.ts'
 import { type Operation, operations, prepareOperations } from '../fixture/operations.ts'
 import { type Call, startService } from '../fixture/service.ts'
 
-/** If-Match on every read with an ETag (RFC 9110 §13.1.1). It is evaluated before If-None-Match (§13.2.2). */
+/** If-Match on every read with an ETag (RFC 9110 §13.1.1), evaluated before If-None-Match (§13.2.2), and on every write. */
 
 const service = await startService(t)
 const { requestTo } = await prepareOperations(service, await service.register('admin'))
@@ -40,7 +40,7 @@ for (const operation of reads) {
   })
 }
 
-/** The read of the resource that a write's If-Match is about: at the same path, or at the nearest one above it. */
+/** The read of the resource that a write's If-Match refers to: at the same path, or at its nearest ancestor. */
 const readFor = (path: string): Operation | undefined =>
   path === ''
     ? undefined
@@ -50,9 +50,9 @@ const writes = operations.filter(({ method, takesIfMatch }) => method !== 'GET' 
 let versioned = 0
 
 for (const operation of writes) {
-  t.test(`${operation.id} takes the version of its resource`, async (t) => {
+  t.test(`${operation.id}: If-Match compares the version of the resource`, async (t) => {
     const read = readFor(operation.path)
-    if (read === undefined) throw new Error(`Nothing reads what ${operation.id} changes`)
+    if (read === undefined) throw new Error(`No operation reads the resource that ${operation.id} changes`)
     const refused = await requestTo(operation)
     const versionOf = async ({ token = '', params = {} }: Call): Promise<number | null> => {
       const { body } = await service.call(read.id, { token, params })
@@ -77,7 +77,7 @@ for (const operation of writes) {
       const isMalformed = list.includes(' ')
       t.equal((await send(refused, list)).status, isMalformed ? 400 : 412, list)
     }
-    t.equal(await versionOf(refused), version, 'nothing was done')
+    t.equal(await versionOf(refused), version, 'the resource is unchanged')
     for (const list of [
       (current: number) => `"${current}"`,
       (current: number) => `"${before}", "${current}"`,
@@ -90,4 +90,4 @@ for (const operation of writes) {
   })
 }
 
-t.test('tasks, deleted tasks and users have versions', async (t) => t.ok(versioned >= 9))
+t.test('at least nine writes are of versioned resources', async (t) => t.ok(versioned >= 9))

@@ -6,7 +6,7 @@ import { operations } from '../fixture/operations.ts'
 import { type Service, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
-/** What pages of other origins may do, by CORS_ORIGINS. */
+/** Cross-origin requests, which CORS_ORIGINS allows. */
 
 const origin = 'https://app.example.com'
 const passwords = narrowHasher()
@@ -42,7 +42,7 @@ const preflight = (path: string, headers: Record<string, string> = {}, at?: Pick
     at,
   )
 
-t.test('without CORS_ORIGINS nobody hears of it', async (t) => {
+t.test('without CORS_ORIGINS, no response has a CORS header', async (t) => {
   const closed = await startService(t, { db: service.deps.db })
   for (const path of ['/', '/health/live', '/tasks', '/nope', '/%ff', '/openapi.json']) {
     const { headers } = await ask(path, { headers: { origin } }, closed)
@@ -54,7 +54,7 @@ t.test('without CORS_ORIGINS nobody hears of it', async (t) => {
   t.same(corsNames(headers), [])
 })
 
-t.test('a listed origin may read every answer, problems too', async (t) => {
+t.test('a listed origin can read every response, including problems', async (t) => {
   const as = (more: Record<string, string> = {}) => ({ headers: { origin, ...more } })
   const json = as({ ...bearer, 'content-type': 'application/json' })
   const answers: readonly (readonly [status: number, path: string, init: RequestInit])[] = [
@@ -85,7 +85,7 @@ t.test('a listed origin may read every answer, problems too', async (t) => {
   isReadable(t, busy, '429')
 })
 
-t.test('another origin gets nothing', async (t) => {
+t.test('an origin that is not listed gets no CORS header', async (t) => {
   const others = [
     'null',
     'https://evil.example',
@@ -103,23 +103,23 @@ t.test('another origin gets nothing', async (t) => {
     for (const path of ['/tasks', '/nope', '/%ff', '/openapi.json']) {
       const { headers } = await ask(path, { headers: { origin: other } })
       t.same(corsNames(headers), [], `${other} ${path}`)
-      t.equal(headers.get('vary'), 'Origin', 'and no cache gives it the answer to another')
+      t.equal(headers.get('vary'), 'Origin', 'caches keep responses to different origins apart')
     }
     const refused = await preflight('/tasks', { origin: other })
     t.equal(refused.status, 405)
     t.same(corsNames(refused.headers), [])
   }
   const { headers } = await ask('/health/live')
-  t.same(corsNames(headers), [], 'nor does who names none')
+  t.same(corsNames(headers), [], 'nor does a request without Origin')
   t.equal(headers.get('vary'), 'Origin')
 })
 
-t.test('an answer that depends on more says so beside it', async (t) => {
+t.test('Vary has Origin along with the other headers that a response depends on', async (t) => {
   const { headers } = await ask('/problems/not_found', { headers: { origin } })
   t.equal(headers.get('vary'), 'Origin, Accept')
 })
 
-t.test('a preflight tells the methods that the path has, without a token', async (t) => {
+t.test('a preflight lists the methods of the path, without a token', async (t) => {
   const paths = Map.groupBy(operations, ({ path }) => path)
   for (const [path, operations] of paths) {
     const methods = operations.map(({ method }) => method)
@@ -135,7 +135,7 @@ t.test('a preflight tells the methods that the path has, without a token', async
   }
 })
 
-t.test('OPTIONS that is no preflight is refused like any other method', async (t) => {
+t.test('405 for OPTIONS that is not a preflight, 404 for unknown paths', async (t) => {
   const { status, headers } = await ask('/tasks', { method: 'OPTIONS', headers: { origin } })
   t.equal(status, 405)
   t.equal(headers.get('allow'), 'GET, HEAD, POST')
@@ -146,13 +146,13 @@ t.test('OPTIONS that is no preflight is refused like any other method', async (t
   }
 })
 
-/** Names that a page may send or read without being told. */
+/** CORS-safelisted headers, which need no permission. */
 const safe = ['Accept', 'Cache-Control', 'Content-Length', 'Content-Type', 'Last-Modified']
 
-/** Response headers that no page reads. */
+/** Response headers for the browser, which pages do not read. */
 const forBrowsers = ['Cross-Origin-Resource-Policy']
 
-t.test('all headers of the contract are allowed', async (t) => {
+t.test('all request headers of the contract are allowed', async (t) => {
   const allowed = listed((await preflight('/tasks')).headers.get('access-control-allow-headers'))
   const parameters = lookUp(['components', 'parameters'])?.node ?? {}
   const names = Object.keys(parameters)
@@ -164,7 +164,7 @@ t.test('all headers of the contract are allowed', async (t) => {
     t.ok(allowed.includes(name), name)
 })
 
-t.test('all headers of the contract can be read', async (t) => {
+t.test('all response headers of the contract are exposed', async (t) => {
   const { headers } = await ask('/health/live', { headers: { origin } })
   const exposed = listed(headers.get('access-control-expose-headers'))
   const names = operations.flatMap(({ path, method }) => {
@@ -178,19 +178,19 @@ t.test('all headers of the contract can be read', async (t) => {
   for (const name of new Set(names)) t.ok([...safe, ...forBrowsers, ...exposed].includes(name), name)
 })
 
-t.test('a star opens it to all, in the same words', async (t) => {
+t.test('with *, all origins get the same response', async (t) => {
   const open = await startService(t, { db: service.deps.db, config: { corsOrigins: '*' } })
   for (const headers of [{ origin }, { origin: 'null' }, { origin: 'https://else.example' }, {}]) {
     const answer = await ask('/openapi.json', { headers }, open)
     t.equal(answer.headers.get('access-control-allow-origin'), '*')
     t.equal(answer.headers.get('access-control-allow-credentials'), null)
-    t.equal(answer.headers.get('vary'), null, 'so a cache may give it to anybody')
+    t.equal(answer.headers.get('vary'), null, 'a cache can reuse it for any origin')
   }
   t.equal((await preflight('/tasks', {}, open)).status, 204)
   t.equal((await ask('/%ff', { headers: { origin } }, open)).headers.get('access-control-allow-origin'), '*')
 })
 
-t.test('a listed origin may read of faults and outages', async (t) => {
+t.test('a listed origin can read 500 and 503', async (t) => {
   const broken = await startService(t, { config: { corsOrigins: [origin] } })
   const { attachFile, createTask } = taskActions(broken)
   const ada = await broken.register('ada')

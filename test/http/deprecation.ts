@@ -2,11 +2,11 @@ import t from 'tap'
 import { loadContract, parseContract } from '../../src/contract/contract.ts'
 import { startService } from '../fixture/service.ts'
 
-/** Nothing in the contract is deprecated yet, so the tests deprecate something in a copy. */
+/** Nothing in the contract is deprecated yet, so the tests add a deprecation to a copy. */
 
 const yaml = loadContract().yaml.toString()
 
-/** Adds lines to the node that begins with `start`, which is unique, with the indentation of its children. */
+/** Adds lines after the line `start`, which must be unique, with the same indentation. */
 const mark = (text: string, start: string, ...lines: readonly string[]): string => {
   const indent = /^ */.exec(start)?.[0] ?? ''
   const [before, after, ...others] = text.split(`\n${start}\n`)
@@ -18,7 +18,7 @@ const getTag = '      operationId: getTag'
 const untagged = '      name: untagged'
 const dates = ["x-deprecated: '2027-01-31'", "x-sunset: '2028-01-31'"]
 
-t.test('a deprecated operation or parameter is announced when it is used', async (t) => {
+t.test('responses to requests with a deprecated operation or parameter announce it', async (t) => {
   const operation = mark(yaml, getTag, 'deprecated: true', ...dates)
   const both = mark(
     operation,
@@ -35,7 +35,7 @@ t.test('a deprecated operation or parameter is announced when it is used', async
   const ofOperation = ['@1801353600', 'Mon, 31 Jan 2028 00:00:00 GMT']
   const params = { tag_id: tag.id }
   t.strictSame(announced(await service.expect('getTag', 200, { token, params })), ofOperation)
-  t.strictSame(announced(await service.expect('getTag', 401, { params })), ofOperation, 'problems too')
+  t.strictSame(announced(await service.expect('getTag', 401, { params })), ofOperation, 'also in a problem')
   t.strictSame(announced(await service.expect('deleteTag', 204, { token, params })), [null, null])
 
   const used = await service.expect('listTasks', 200, { token, query: { untagged: true } })
@@ -43,7 +43,7 @@ t.test('a deprecated operation or parameter is announced when it is used', async
   t.strictSame(announced(await service.expect('listTasks', 200, { token })), [null, null])
 })
 
-t.test('a deprecation needs both dates, at least twelve months apart', async (t) => {
+t.test('a deprecation without two dates at least twelve months apart is rejected', async (t) => {
   const parse =
     (...lines: readonly string[]) =>
     () =>

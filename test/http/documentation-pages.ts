@@ -3,7 +3,7 @@ import t from 'tap'
 import { operations } from '../fixture/operations.ts'
 import { startService } from '../fixture/service.ts'
 
-/** Swagger UI and the reference: what a browser loads for them, and how. */
+/** Swagger UI and the reference: their pages and assets. */
 
 const service = await startService(t)
 const prefixed = await startService(t, {
@@ -25,7 +25,7 @@ const load = async (address: string, headers: Readonly<Record<string, string>> =
 const textOf = async (address: string, url = service.url): Promise<string> =>
   String((await load(address, {}, url)).content)
 
-/** Everything that a page loads; its links are not among it. */
+/** The URLs of everything that a page loads. Links are not included. */
 const assetsOf = (html: string): readonly string[] =>
   [...html.matchAll(/(?:<link rel="stylesheet" href|src|data-contract)="([^"]+)"/g)].map(
     ([, address = '']) => address,
@@ -39,7 +39,7 @@ for (const page of pages) {
     t.equal(headers.get('content-type'), 'text/html; charset=utf-8')
     t.equal(headers.get('cache-control'), 'no-cache')
 
-    t.test('runs what the service serves, and nothing else', async (t) => {
+    t.test('loads scripts of the service only', async (t) => {
       const policy = headers.get('content-security-policy') ?? ''
       t.match(policy, /^default-src 'none'; script-src 'self';/)
       t.match(policy, /; connect-src 'self';/)
@@ -48,14 +48,14 @@ for (const page of pages) {
       t.notMatch(html, /<script>|\son\w+=|https?:\/\/(?!www\.w3\.org\/2000\/svg)/)
     })
 
-    t.test('has a language, a title, links to the other pages and an icon', async (t) => {
+    t.test('has a language, a title, navigation and an icon', async (t) => {
       t.match(html, '<html lang="en">')
       t.match(html, /<title>Taskwright API/)
       t.match(html, /<header[\s\S]+<nav aria-label=/)
       t.match(html, /<link rel="icon" type="image\/svg\+xml" href="data:/)
     })
 
-    t.test('loads files that are there', async (t) => {
+    t.test('loads only assets that exist', async (t) => {
       const assets = assetsOf(html)
       t.ok(assets.length >= 4)
       for (const asset of assets) {
@@ -64,13 +64,13 @@ for (const page of pages) {
       }
     })
 
-    t.test('is there without the slash at its end', async (t) => {
+    t.test('308 from the path with a trailing slash', async (t) => {
       const moved = await load(`${page}/`)
       t.equal(moved.status, 308)
       t.equal(moved.headers.get('location'), page)
     })
 
-    t.test('is there under the path of PUBLIC_URL, with all that it loads', async (t) => {
+    t.test('is served under the path of PUBLIC_URL, with its assets', async (t) => {
       const assets = assetsOf(await textOf(`/api${page}`, prefixed.url))
       t.ok(assets.length >= 4)
       for (const asset of assets) {
@@ -82,7 +82,7 @@ for (const page of pages) {
   })
 }
 
-t.test('the files of the pages', async (t) => {
+t.test('assets of the pages', async (t) => {
   const htmls = await Promise.all(pages.map((page) => textOf(page)))
   const assets = [...new Set(htmls.flatMap(assetsOf))]
   for (const asset of assets) {
@@ -98,7 +98,7 @@ t.test('the files of the pages', async (t) => {
         t.equal(headers.get('cache-control'), 'public, max-age=31536000, immutable')
         t.ok(content.equals(plain.content), 'the same content')
         if (content.length > 10_000)
-          t.ok(Number(headers.get('content-length')) < content.length / 3, 'a third of the bytes at most')
+          t.ok(Number(headers.get('content-length')) < content.length / 3, 'compressed to less than a third')
 
         const etag = headers.get('etag') ?? ''
         etags.add(etag)
@@ -108,11 +108,11 @@ t.test('the files of the pages', async (t) => {
         t.equal(same.headers.get('vary'), 'Accept-Encoding')
         t.equal(same.content.length, 0)
       }
-      t.equal(etags.size, 3, 'an ETag of each encoding')
+      t.equal(etags.size, 3, 'each encoding has its own ETag')
     })
   }
 
-  t.test('the best encoding that a client accepts', async (t) => {
+  t.test('are sent in the best encoding that the client accepts', async (t) => {
     const [asset = ''] = assets
     for (const [accepted, sent] of [
       ['gzip, deflate, br, zstd', 'br'],
@@ -127,20 +127,20 @@ t.test('the files of the pages', async (t) => {
     }
   })
 
-  t.test('a range is answered with the whole file', async (t) => {
+  t.test('are sent whole, even for a Range', async (t) => {
     const { status, headers } = await load(assets[0] ?? '', { range: 'bytes=0-9' })
     t.equal(status, 200)
     t.equal(headers.get('accept-ranges'), null)
   })
 
-  t.test('no other file of the packages is served', async (t) => {
+  t.test('404 for other files of their packages', async (t) => {
     const folder = /.*\//.exec(assets.find((asset) => asset.endsWith('swagger-ui.css')) ?? '')?.[0] ?? ''
     for (const name of ['package.json', 'index.html', 'swagger-ui.css.map', '..%2fpackage.json', ''])
       t.equal((await load(`${folder}${name}`)).status, 404, name)
   })
 })
 
-t.test('the contract of the pages', async (t) => {
+t.test('the contract on the pages', async (t) => {
   interface Described {
     readonly servers: readonly { readonly url: string }[]
     readonly paths: Readonly<Record<string, Readonly<Record<string, { readonly description: string }>>>>
@@ -152,7 +152,7 @@ t.test('the contract of the pages', async (t) => {
   }
   const contract = await contractOf('', service.url)
 
-  t.test('says of each operation who may call it', async (t) => {
+  t.test('has the permission and scope in each description', async (t) => {
     for (const { path, method, scope, permission } of operations) {
       const { description = '' } = contract.paths[path]?.[method.toLowerCase()] ?? {}
       if (scope === 'none') t.match(description, /\*\*Access:\*\* anyone/)
@@ -166,12 +166,12 @@ t.test('the contract of the pages', async (t) => {
     t.match(description, '**Permission:** `task.create` (signed in). **Scope:** `tasks:write`.')
   })
 
-  t.test('names the server, wherever the page is', async (t) => {
+  t.test('has the path prefix of the service as its server', async (t) => {
     t.strictSame(contract.servers, [{ url: '/' }])
     t.strictSame((await contractOf('/api', prefixed.url)).servers, [{ url: '/api' }])
   })
 
-  t.test('leaves the contract of programs as it is', async (t) => {
+  t.test('does not change the contract at /openapi.yaml', async (t) => {
     const file = await readFile(new URL('../../openapi.yaml', import.meta.url), 'utf8')
     t.equal(await textOf('/openapi.yaml'), file)
   })

@@ -4,17 +4,17 @@ import { matchesWeakly, parseETagList, parseHttpDate } from '../../src/http/cond
 const strong = (opaque: string) => ({ weak: false, opaque })
 const weak = (opaque: string) => ({ weak: true, opaque })
 
-t.test('a star stands alone', async (t) => {
+t.test('* is valid only alone', async (t) => {
   t.equal(parseETagList('*'), '*')
   t.equal(parseETagList(' \t* '), '*')
   for (const header of ['**', '*,', '*, "a"', '"a", *', 'W/*']) t.equal(parseETagList(header), null, header)
 })
 
-t.test('entity tags are read in order', async (t) => {
+t.test('entity tags are parsed in order', async (t) => {
   t.same(parseETagList('"a"'), [strong('"a"')])
   t.same(parseETagList('W/"a"'), [weak('"a"')])
   t.same(parseETagList('"a",W/"b" ,\t"c"'), [strong('"a"'), weak('"b"'), strong('"c"')])
-  t.same(parseETagList('""'), [strong('""')], 'the empty tag is one')
+  t.same(parseETagList('""'), [strong('""')], 'an empty tag is valid')
   t.same(parseETagList('"a,b", "W/", "\\", "*"'), ['"a,b"', '"W/"', '"\\"', '"*"'].map(strong))
   t.same(parseETagList('"\x80\xff!#~"'), [strong('"\x80\xff!#~"')])
 })
@@ -25,7 +25,7 @@ t.test('empty list elements are skipped', async (t) => {
   t.same(parseETagList(' , '), [])
 })
 
-t.test('malformed headers', async (t) => {
+t.test('malformed headers are rejected', async (t) => {
   const malformed = [
     'a',
     '"a',
@@ -51,7 +51,7 @@ t.test('malformed headers', async (t) => {
   for (const header of malformed) t.equal(parseETagList(header), null, JSON.stringify(header))
 })
 
-t.test('long headers take linear time', async (t) => {
+t.test('long headers are parsed in linear time', async (t) => {
   const length = 8192
   const valid = Array.from({ length: length / 4 }, () => '""').join(', ')
   t.equal(parseETagList(valid)?.length, length / 4)
@@ -64,23 +64,23 @@ t.test('long headers take linear time', async (t) => {
   t.ok(performance.now() - started < 1000, 'a quadratic or worse parser would take longer')
 })
 
-t.test('comparison', async (t) => {
+t.test('weak comparison', async (t) => {
   const list = [strong('"a"'), weak('"b"')]
 
-  t.test('weak: weakness does not matter', async (t) => {
+  t.test('weak and strong tags are equal', async (t) => {
     t.equal(matchesWeakly(list, '"a"'), true)
     t.equal(matchesWeakly(list, '"b"'), true)
     t.equal(matchesWeakly(list, '"A"'), false)
     t.equal(matchesWeakly(list, '"c"'), false)
   })
 
-  t.test('a star matches, an empty list does not', async (t) => {
+  t.test('* matches any tag, an empty list none', async (t) => {
     t.equal(matchesWeakly('*', '"a"'), true)
     t.equal(matchesWeakly([], '"a"'), false)
   })
 })
 
-t.test('dates in the three formats of HTTP', async (t) => {
+t.test('the three date formats of HTTP are parsed, and no others', async (t) => {
   const time = Date.UTC(1994, 10, 6, 8, 49, 37)
   for (const date of [
     'Sun, 06 Nov 1994 08:49:37 GMT',

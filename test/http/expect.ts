@@ -5,7 +5,7 @@ import { startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
 
-/** `Expect: 100-continue`: the body is asked for only when nothing but the body can make the request fail. */
+/** `Expect: 100-continue`: 100 is sent only if all checks that need no body have passed. */
 
 const service = await startService(t, { config: { attachmentMaxBytes: 1_000, attachmentQuotaBytes: 2_000 } })
 const ada = await service.register('ada')
@@ -22,19 +22,25 @@ const send = async (t: Test, start: string, ...lines: readonly string[]) => {
 }
 
 const attachments = `/tasks/${task.id}/attachments`
-const absent = '/tasks/0199c0f0-1111-7222-8333-444455556666/attachments'
+const missing = '/tasks/0199c0f0-1111-7222-8333-444455556666/attachments'
 
 const refused: Readonly<Record<string, readonly [status: number, start: string, ...lines: string[]]>> = {
   'without a token': [401, 'POST /tasks', json, 'Content-Length: 20'],
   'with a bad token': [401, 'POST /tasks', 'Authorization: Bearer a.b.c', json, 'Content-Length: 20'],
-  'a file without a token': [401, `POST ${attachments}`, form, 'Content-Length: 20'],
-  'of no path': [404, 'POST /nothing/here', json, 'Content-Length: 20'],
-  'of no method': [405, 'PUT /tasks', json, 'Content-Length: 20'],
-  'of another type': [415, 'POST /tasks', authorization, 'Content-Type: text/plain', 'Content-Length: 20'],
-  'too large': [413, 'POST /tasks', authorization, json, 'Content-Length: 2000000'],
-  'too large a file': [413, `POST ${attachments}`, authorization, form, 'Content-Length: 2000000'],
-  'a file for no task': [404, `POST ${absent}`, authorization, form, 'Content-Length: 200'],
-  'a piece of no upload': [
+  'with a file without a token': [401, `POST ${attachments}`, form, 'Content-Length: 20'],
+  'to an unknown path': [404, 'POST /nothing/here', json, 'Content-Length: 20'],
+  'with another method': [405, 'PUT /tasks', json, 'Content-Length: 20'],
+  'with another media type': [
+    415,
+    'POST /tasks',
+    authorization,
+    'Content-Type: text/plain',
+    'Content-Length: 20',
+  ],
+  'with too large a body': [413, 'POST /tasks', authorization, json, 'Content-Length: 2000000'],
+  'with too large a file': [413, `POST ${attachments}`, authorization, form, 'Content-Length: 2000000'],
+  'with a file for an unknown task': [404, `POST ${missing}`, authorization, form, 'Content-Length: 200'],
+  'with a chunk of an unknown upload': [
     404,
     'PATCH /uploads/0199c0f0-1111-7222-8333-444455556666',
     authorization,
@@ -44,7 +50,7 @@ const refused: Readonly<Record<string, readonly [status: number, start: string, 
 }
 
 for (const [what, [status, start, ...lines]] of Object.entries(refused)) {
-  t.test(`a request ${what} is ${status} at once`, async (t) => {
+  t.test(`${status} without 100 for a request ${what}`, async (t) => {
     const { socket, answer } = await send(t, start, ...lines)
     const closed = once(socket, 'close')
     const first = await answer()
@@ -54,19 +60,23 @@ for (const [what, [status, start, ...lines]] of Object.entries(refused)) {
   })
 }
 
-t.test('a body that can be taken is asked for', async (t) => {
-  const taken = async (start: string, body: string, ...lines: readonly string[]): Promise<number> => {
+t.test('100 for a request that can succeed', async (t) => {
+  const statusAfter100 = async (
+    start: string,
+    body: string,
+    ...lines: readonly string[]
+  ): Promise<number> => {
     const { socket, answer } = await send(t, start, authorization, `Content-Length: ${body.length}`, ...lines)
     t.equal((await answer()).status, 100)
     socket.write(body)
     return (await answer()).status
   }
-  t.equal(await taken('POST /tasks', '{"title":"Asked for"}', json), 201)
-  t.equal(await taken('POST /tasks', '{"title":', json), 400)
+  t.equal(await statusAfter100('POST /tasks', '{"title":"Asked for"}', json), 201)
+  t.equal(await statusAfter100('POST /tasks', '{"title":', json), 400)
   const content = '--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nbytes\r\n--x--\r\n'
-  t.equal(await taken(`POST ${attachments}`, content, form), 201)
-  const begun = { token, params: { task_id: task.id }, headers: tusHeaders(5) }
-  const upload = uploadIdIn((await service.expect('createUpload', 201, begun)).headers)
+  t.equal(await statusAfter100(`POST ${attachments}`, content, form), 201)
+  const creation = { token, params: { task_id: task.id }, headers: tusHeaders(5) }
+  const upload = uploadIdIn((await service.expect('createUpload', 201, creation)).headers)
   const piece = Object.entries(pieceHeaders(0)).map(([name, value]) => `${name}: ${value}`)
-  t.equal(await taken(`PATCH /uploads/${upload}`, 'bytes', ...piece), 204)
+  t.equal(await statusAfter100(`PATCH /uploads/${upload}`, 'bytes', ...piece), 204)
 })

@@ -4,7 +4,7 @@ import { operations, prepareOperations } from '../fixture/operations.ts'
 import { isInvalid } from '../fixture/refusals.ts'
 import { startService } from '../fixture/service.ts'
 
-/** Every POST of the contract honours an Idempotency-Key or refuses it. None ignores it. */
+/** Every POST honours an Idempotency-Key or refuses it. None ignores it. */
 
 const service = await startService(t)
 const { newWorld, requestTo } = await prepareOperations(service, await service.register('admin'))
@@ -12,7 +12,7 @@ const posts = operations.filter(({ method }) => method === 'POST')
 
 for (const operation of posts) {
   const { id, takesIdempotencyKey } = operation
-  t.test(`${id} ${takesIdempotencyKey ? 'honours' : 'refuses'} an Idempotency-Key`, async (t) => {
+  t.test(`${id}: ${takesIdempotencyKey ? 'replay' : '400'} for an Idempotency-Key`, async (t) => {
     const request = await requestTo(operation)
     const headers = { ...request.headers, 'idempotency-key': `one-for-${id}` }
     const send = () => service.call(id, { ...request, headers })
@@ -33,7 +33,7 @@ for (const operation of posts.filter(
   ({ takesIdempotencyKey, path }) => takesIdempotencyKey && path.includes('{'),
 )) {
   const { id } = operation
-  t.test(`${id} refuses the Idempotency-Key of another path`, async (t) => {
+  t.test(`${id}: 422 for an Idempotency-Key used with another path`, async (t) => {
     const preparation = { world: await newWorld() }
     const [first, second] = [await requestTo(operation, preparation), await requestTo(operation, preparation)]
     const headers = { ...first.headers, 'idempotency-key': `path-of-${id}` }
@@ -44,7 +44,7 @@ for (const operation of posts.filter(
   })
 }
 
-/** They create something, and a repeated request is harmless or refused for another reason. */
+/** POSTs that create a resource without a key, because a repeat is harmless or refused for another reason. */
 const withoutKey: readonly OperationId[] = [
   'register',
   'enrolSecondFactor',
@@ -52,7 +52,7 @@ const withoutKey: readonly OperationId[] = [
   'createUpload',
 ]
 
-t.test('every other POST that creates something honours it', async (t) => {
+t.test('only listed POSTs create resources without an Idempotency-Key', async (t) => {
   const refusing = posts.filter(
     ({ takesIdempotencyKey, constantHeaders }) => !takesIdempotencyKey && '201' in constantHeaders,
   )

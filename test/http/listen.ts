@@ -4,7 +4,7 @@ import t from 'tap'
 import { listenAddress } from '../../src/http/listen.ts'
 import { httpUrl } from '../../src/http/url.ts'
 
-t.test('localhost is one server on 127.0.0.1', async (t) => {
+t.test('localhost listens on 127.0.0.1 only', async (t) => {
   const app = Fastify()
   t.teardown(() => app.close())
   app.get('/', async () => 'here')
@@ -16,11 +16,11 @@ t.test('localhost is one server on 127.0.0.1', async (t) => {
     t.equal(await (await fetch(httpUrl(host, port))).text(), 'here', host)
 })
 
-t.test('any other host is taken as it is', async (t) => {
+t.test('other hosts are used unchanged', async (t) => {
   for (const host of ['0.0.0.0', '::', '127.0.0.2', 'tasks.example.com']) t.equal(listenAddress(host), host)
 })
 
-t.test('an IPv6 address is in brackets', async (t) => {
+t.test('URLs have IPv6 addresses in brackets', async (t) => {
   t.equal(httpUrl('::1', 3000), 'http://[::1]:3000')
   t.equal(httpUrl('localhost', 3000), 'http://localhost:3000')
 })

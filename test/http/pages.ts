@@ -6,7 +6,7 @@ import { problemTypes } from '../../src/problems/catalogue.ts'
 import { escapeHtml } from '../../src/http/pages.ts'
 import { startService } from '../fixture/service.ts'
 
-/** What programs and people find who have nothing but the address of a service. */
+/** Discovery of the API from the address of a service: root page, API catalog, contract and problem pages. */
 
 const publicUrl = 'https://tasks.example.com/api'
 const service = await startService(t)
@@ -18,7 +18,7 @@ const linkSet = 'application/linkset+json; profile="https://www.rfc-editor.org/i
 const addressesIn = (html: string): string[] =>
   [...html.matchAll(/(?:href|src)="([^"]+)"/g)].map(([, address = '']) => address)
 
-/** Follows an address from the service at `url`, to which a proxy would lead PUBLIC_URL, and reads all that comes. */
+/** Fetches an address from the service at `url`, which stands in for PUBLIC_URL. */
 const follow = async (url: string, address: string, init?: RequestInit) => {
   const response = await fetch(new URL(address.replace('https://tasks.example.com', ''), url), {
     redirect: 'manual',
@@ -34,7 +34,7 @@ t.test('the root page', async (t) => {
   const response = await follow(service.url, '/')
   const html = response.text
 
-  t.test('says what this is, and all that it links to is there', async (t) => {
+  t.test('describes the service, and its links work', async (t) => {
     t.equal(response.status, 200)
     t.equal(response.headers.get('content-type'), 'text/html; charset=utf-8')
     t.match(html, /<html lang="en">[\s\S]+<title>Taskwright<\/title>[\s\S]+<main>\s*<h1>Taskwright<\/h1>/)
@@ -51,18 +51,18 @@ t.test('the root page', async (t) => {
     for (const address of addresses) t.equal((await follow(service.url, address)).status, 200, address)
   })
 
-  t.test('runs nothing and is framed by nobody', async (t) => {
+  t.test('allows no scripts and no framing', async (t) => {
     const policy = response.headers.get('content-security-policy') ?? ''
     t.match(policy, /^default-src 'none';/)
     t.notMatch(policy, /script-src/)
     t.match(policy, /frame-ancestors 'none'/)
   })
 
-  t.test('fits a phone', async (t) => {
+  t.test('has a viewport for phones', async (t) => {
     t.match(html, '<meta name="viewport" content="width=device-width, initial-scale=1">')
   })
 
-  t.test('links to the contract, its pages and the catalog, in HEAD too', async (t) => {
+  t.test('has a Link header to the contract, its pages and the catalog, also for HEAD', async (t) => {
     const links =
       '</openapi.yaml>; rel="service-desc", </docs>; rel="service-doc", </reference>; rel="service-doc", </.well-known/api-catalog>; rel="api-catalog"'
     t.equal(response.headers.get('link'), links)
@@ -76,7 +76,7 @@ t.test('the root page', async (t) => {
 t.test('/.well-known/api-catalog', async (t) => {
   const address = '/.well-known/api-catalog'
 
-  t.test('is a link set of the one API, and all that it links to is there, as it says', async (t) => {
+  t.test('is a link set of the API, and its links have the declared media types', async (t) => {
     const response = await follow(service.url, address)
     t.equal(response.status, 200)
     t.equal(response.headers.get('content-type'), linkSet)
@@ -111,21 +111,21 @@ t.test('/.well-known/api-catalog', async (t) => {
     }
   })
 
-  t.test('HEAD tells its relation, as RFC 9727 wants it', async (t) => {
+  t.test('HEAD has its Link relation (RFC 9727)', async (t) => {
     const head = await follow(service.url, address, { method: 'HEAD' })
     t.equal(head.status, 200)
     t.equal(head.headers.get('content-type'), linkSet)
     t.equal(head.headers.get('link'), '</.well-known/api-catalog>; rel="api-catalog"')
   })
 
-  t.test('another method is refused with what there is', async (t) => {
+  t.test('405 with Allow for another method', async (t) => {
     const refused = await follow(service.url, address, { method: 'POST' })
     t.equal(refused.status, 405)
     t.equal(refused.headers.get('allow'), 'GET, HEAD')
   })
 })
 
-t.test('/openapi.yaml is the file of the repository, byte for byte', async (t) => {
+t.test('/openapi.yaml is byte-identical to the file in the repository', async (t) => {
   const file = await readFile(new URL('../../openapi.yaml', import.meta.url))
   for (const one of [service, prefixed]) {
     const { status, body } = await one.call('getContract')
@@ -134,14 +134,14 @@ t.test('/openapi.yaml is the file of the repository, byte for byte', async (t) =
   }
 })
 
-t.test('the catalogue says cause and remedy in sentences', async (t) => {
+t.test('causes and remedies of problems are sentences, titles are phrases', async (t) => {
   for (const [code, { title, cause, remedy }] of Object.entries(problemTypes)) {
     t.match(title, /^[A-Z][^.]*[^.]$/, code)
     for (const text of [cause, remedy]) t.match(text, /^[A-Z][^]*\.$/, code)
   }
 })
 
-t.test('/problems lists all of them, as the contract does', async (t) => {
+t.test('/problems lists the problem codes of the contract', async (t) => {
   const forPrograms = await follow(service.url, '/problems')
   t.equal(forPrograms.headers.get('vary'), 'Accept')
   const { items } = JSON.parse(forPrograms.text) as { readonly items: readonly { readonly code: string }[] }
@@ -158,7 +158,7 @@ t.test('/problems lists all of them, as the contract does', async (t) => {
   }
 })
 
-t.test('/problems says which operations may be retried', async (t) => {
+t.test('/problems shows which operations can be retried', async (t) => {
   const { text } = await follow(service.url, '/problems', { headers: { accept: 'text/html' } })
   const rowOf = (operation: string) =>
     text.split('\n').find((line) => line.includes(`<code>${operation}</code>`))
@@ -182,13 +182,13 @@ t.test('/problems/<code>', async (t) => {
     })
   }
 
-  t.test('an unknown code is not found', async (t) => {
+  t.test('404 for an unknown code', async (t) => {
     t.equal((await follow(service.url, '/problems/nonsense')).status, 404)
   })
 })
 
 t.test('under the path of PUBLIC_URL', async (t) => {
-  t.test('the root page is there with and without a slash, and its links lead on', async (t) => {
+  t.test('the root page is served with and without a trailing slash, and its links work', async (t) => {
     for (const address of ['/api/', '/api', '/api?from=mail']) {
       const response = await follow(prefixed.url, address)
       t.equal(response.status, 200, address)
@@ -201,11 +201,11 @@ t.test('under the path of PUBLIC_URL', async (t) => {
     }
   })
 
-  t.test('what only begins like it is not found', async (t) => {
+  t.test('404 for a path that only starts with the same characters', async (t) => {
     t.equal((await follow(prefixed.url, '/apidocs')).status, 404)
   })
 
-  t.test('the links are those of PUBLIC_URL', async (t) => {
+  t.test('links in headers and in the catalog start with PUBLIC_URL', async (t) => {
     const link = (await follow(prefixed.url, '/api/')).headers.get('link')
     t.equal(targetOf(link, 'service-desc'), `${publicUrl}/openapi.yaml`)
     t.equal(targetOf(link, 'service-doc'), `${publicUrl}/docs`)

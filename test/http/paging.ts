@@ -23,7 +23,7 @@ interface Listing {
   readonly params: Readonly<Record<string, string>>
 }
 
-/** Each list, filled with the same number of items that only `owner` and the administrator see. */
+/** Fills each list with `count` items that only `owner` and the administrator see. */
 const fillLists = async (owner: Account, count: number): Promise<Listing[]> => {
   const numbers = Array.from({ length: count }, (_, n) => n)
   const tag_ids: string[] = []
@@ -43,7 +43,7 @@ const fillLists = async (owner: Account, count: number): Promise<Listing[]> => {
   ]
 }
 
-/** A page as its reader uses it: the parsed answer, and the links of its header. */
+/** Reads a page and its links. */
 const readPage = async (
   { operation, params }: Listing,
   { token }: Account,
@@ -53,7 +53,7 @@ const readPage = async (
   return { ...body, links: parseLinks(headers.get('link') ?? '') }
 }
 
-/** RFC 8288 §3, strictly: targets in angle brackets, each with one quoted relation, parted by commas. */
+/** A strict parser of RFC 8288 §3: comma-separated targets in angle brackets, each with one quoted relation. */
 const parseLinks = (header: string): Map<string, URL> => {
   const link = /<(?<target>[^<>\s]*)>\s*;\s*rel="(?<relation>[a-z]+)"\s*(?:,\s*|$)/gy
   const links = new Map<string, URL>()
@@ -69,7 +69,7 @@ const parseLinks = (header: string): Map<string, URL> => {
 
 const idsOf = ({ items }: Page): string[] => items.map(({ id }) => id)
 
-/** Reads a list from its start to its end; `between` runs after each page. */
+/** Reads a list from start to end. `between` runs after each page. */
 const walk = async (
   list: Listing,
   account: Account,
@@ -92,7 +92,7 @@ const owner = await service.register('owner')
 const lists = await fillLists(owner, count)
 const [tasks, userTasks, , taskTags] = lists as [Listing, Listing, Listing, Listing, Listing]
 
-t.test('no page that the contract allows is longer than what its statement reads', async (t) => {
+t.test('the maximum page size of the contract is that of the statements', async (t) => {
   const Limit = { schema: { maximum: maxLimit } }
   t.match(loadContract().document, { components: { parameters: { Limit } } })
 })
@@ -106,7 +106,7 @@ for (const list of lists) {
   t.test(operation, async (t) => {
     const everything = idsOf(await readPage(list, owner, { limit: 200 }))
 
-    t.test('a page of 50 when nothing is said', async (t) => {
+    t.test('pages have 50 items by default', async (t) => {
       const page = await readPage(list, owner)
       t.strictSame(idsOf(page), everything.slice(0, 50))
       t.equal(everything.length, count)
@@ -122,7 +122,7 @@ for (const list of lists) {
       for (const limit of [1, 52, 53, 200]) {
         const page = await readPage(list, owner, { limit })
         t.strictSame(idsOf(page), everything.slice(0, limit))
-        t.equal(page.next_cursor === null, limit >= count, `${limit}: more`)
+        t.equal(page.next_cursor === null, limit >= count, `limit ${limit}`)
         t.equal(page.links.has('next'), limit < count)
       }
       t.equal((await readPage(list, owner, 'limit=007')).items.length, 7)
@@ -162,7 +162,7 @@ for (const list of lists) {
       }
       t.strictSame(await refused('offset=1&offset=1'), ['/offset'])
       const { body } = await service.expect(operation, 400, { token, params, query: { offset: 100_001 } })
-      t.match(body.detail, /cursor/, 'what to use instead is told')
+      t.match(body.detail, /cursor/, 'suggests a cursor')
     })
 
     t.test('include_total', async (t) => {
@@ -174,11 +174,11 @@ for (const list of lists) {
       }
       const { links } = await readPage(list, owner, { include_total: true, limit: 50 })
       const next = await readPage(list, owner, links.get('next')?.search.slice(1))
-      t.equal(next.total, count, 'the next page counts too')
+      t.equal(next.total, count, 'the next page has the total, too')
       t.strictSame(idsOf(next), everything.slice(50))
     })
 
-    t.test('the walk by cursor, and the same by the Link header', async (t) => {
+    t.test('cursors and Link headers lead through the whole list', async (t) => {
       for (const limit of [1, 7, 53]) t.strictSame(await walk(list, owner, { limit }), everything)
       const ids: string[] = []
       let url: URL | undefined = new URL(`${path}?limit=20`, service.url)
@@ -193,24 +193,24 @@ for (const list of lists) {
       t.strictSame(ids, everything)
     })
 
-    t.test('the walk back by the Link header', async (t) => {
+    t.test('Link headers lead back to the first page', async (t) => {
       const first = await readPage(list, owner, { limit: 20 })
-      t.notOk(first.links.has('prev'), 'nothing comes before the first page')
+      t.notOk(first.links.has('prev'), 'the first page has no previous page')
       t.equal(first.prev_cursor, null)
       let page = await readPage(list, owner, { offset: 45, limit: 20 })
       const ids = idsOf(page)
       for (let url = page.links.get('prev'); url !== undefined; url = page.links.get('prev')) {
         t.equal(url.searchParams.get('cursor'), page.prev_cursor)
-        const behind = ids[0]
+        const after = ids[0]
         page = await readPage(list, owner, url.search.slice(1))
         ids.unshift(...idsOf(page))
         const next = await readPage(list, owner, page.links.get('next')?.search.slice(1))
-        t.equal(idsOf(next)[0], behind, 'and forth again')
+        t.equal(idsOf(next)[0], after, 'and forward again')
       }
       t.strictSame(ids, everything)
     })
 
-    t.test('a cursor goes with another limit, and not with an offset', async (t) => {
+    t.test('a cursor can be combined with another limit, but not with an offset', async (t) => {
       const { next_cursor } = await readPage(list, owner, { limit: 10 })
       const page = await readPage(list, owner, { cursor: next_cursor ?? '', limit: 3, include_total: true })
       t.strictSame(idsOf(page), everything.slice(10, 13))
@@ -220,7 +220,7 @@ for (const list of lists) {
       }
     })
 
-    t.test('a cursor that was tampered with', async (t) => {
+    t.test('400 for a cursor that was tampered with', async (t) => {
       const cursor = (await readPage(list, owner, { limit: 10 })).next_cursor ?? ''
       t.match(cursor, /^[\w-]+$/)
       const bytes = Buffer.from(cursor, 'base64url')
@@ -252,21 +252,21 @@ for (const list of lists) {
       t.strictSame(await refused(`cursor=${cursor}&cursor=${cursor}`), ['/cursor'])
     })
 
-    t.test('a cursor of another caller', async (t) => {
+    t.test('400 for a cursor of another caller', async (t) => {
       const { next_cursor } = await readPage(list, owner, { limit: 10 })
       const query = { cursor: next_cursor ?? '' }
       const { body } = await service.expect(operation, 400, { token: admin.token, params, query })
       t.strictSame(pointersOf(body), ['/cursor'])
     })
 
-    t.test('a cursor of another list', async (t) => {
+    t.test('400 for a cursor of another list', async (t) => {
       for (const other of lists.filter(({ path }) => path !== list.path)) {
         const { next_cursor } = await readPage(other, owner, { limit: 10 })
         t.strictSame(await refused(`cursor=${next_cursor}`), ['/cursor'], other.operation)
       }
     })
 
-    t.test('queries that are not text, or not known', async (t) => {
+    t.test('400 for malformed encodings and unknown parameters', async (t) => {
       for (const query of [
         'limit=%zz',
         'limit=5%',
@@ -284,7 +284,7 @@ for (const list of lists) {
       await service.expect(operation, 401, { params, query: 'limit=%zz' })
     })
 
-    t.test('HEAD has the header of GET', async (t) => {
+    t.test('HEAD has the headers of GET', async (t) => {
       const query = { limit: 5, include_total: true }
       const get = await service.expect(operation, 200, { token, params, query })
       const head = await service.expect(operation, 200, { token, params, query, method: 'HEAD' })
@@ -310,7 +310,7 @@ const cursorOf = async (query: string): Promise<string> => {
   return next_cursor
 }
 
-t.test('a cursor does not depend on what a page shows, or on how its filter is spelled', async (t) => {
+t.test('a cursor works with other expansions and with equivalent filters', async (t) => {
   const [someId, otherId] = [unknownId, owner.id]
   for (const [query, same] of [
     ['status=todo', 'status=todo&expand=owner,attachments'],
@@ -334,16 +334,16 @@ t.test('a cursor does not depend on what a page shows, or on how its filter is s
   }
 })
 
-t.test('a cursor does not depend on how the path spells an id', async (t) => {
+t.test('a cursor works with an id in upper case in the path', async (t) => {
   const upper = { ...userTasks, params: { user_id: owner.id.toUpperCase() } }
   const page = await readPage(upper, owner, { limit: 3 })
-  t.equal(page.links.get('next')?.pathname, userTasks.path, 'links spell it as every response does')
+  t.equal(page.links.get('next')?.pathname, userTasks.path, 'links have the id in lower case')
   const following = await readPage(userTasks, owner, { cursor: page.next_cursor ?? '', limit: 3 })
   t.equal(following.items.length, 3)
   t.notOk(idsOf(following).some((id) => idsOf(page).includes(id)))
 })
 
-t.test('a refused cursor says what differs', async (t) => {
+t.test('400 for a cursor names the parameters that differ', async (t) => {
   const detailOf = async (query: string, caller = owner, operation: ListId = 'listTasks') => {
     const { body } = await service.expect(operation, 400, { token: caller.token, query })
     t.strictSame(pointersOf(body), ['/cursor'])
@@ -382,14 +382,14 @@ t.test('a refused cursor says what differs', async (t) => {
   await service.expect('listTaskChanges', 200, { token: admin.token, query })
 })
 
-t.test('filters belong to a cursor', async (t) => {
+t.test('a cursor is bound to its filters', async (t) => {
   const { token } = owner
   const query = 'status=todo&priority=none&q=Task%20&limit=10'
   const page = await readPage(tasks, owner, query)
   const cursor = page.next_cursor ?? ''
   t.ok(cursor)
 
-  t.test('the links keep them', async (t) => {
+  t.test('links repeat the filters', async (t) => {
     for (const link of page.links.values()) {
       const { searchParams } = link
       t.strictSame(
@@ -401,7 +401,7 @@ t.test('filters belong to a cursor', async (t) => {
     t.strictSame(repeated.links.get('next')?.searchParams.getAll('status'), ['todo', 'done'])
   })
 
-  t.test('the same filters read on, in whatever order they stand', async (t) => {
+  t.test('the same filters in any order lead to the next page', async (t) => {
     const next = await readPage(tasks, owner, `${query}&cursor=${cursor}`)
     t.equal(next.items.length, 10)
     const reordered = await readPage(
@@ -413,7 +413,7 @@ t.test('filters belong to a cursor', async (t) => {
     t.notOk(idsOf(next).some((id) => idsOf(page).includes(id)))
   })
 
-  t.test('others are refused', async (t) => {
+  t.test('400 for other filters', async (t) => {
     const others = [
       '',
       'status=todo&priority=none',
@@ -430,7 +430,7 @@ t.test('filters belong to a cursor', async (t) => {
 })
 
 t.test('a list that changes while it is read', async (t) => {
-  t.test('every task that stays is there once', async (t) => {
+  t.test('every task that stays is listed once', async (t) => {
     const reader = await service.register('reader')
     const { token } = reader
     const before: string[] = []
@@ -443,7 +443,7 @@ t.test('a list that changes while it is read', async (t) => {
       seen.push(...idsOf(page))
       const last = seen.at(-1)
       const unseen = before.filter((id) => !seen.includes(id) && !removed.has(id))
-      // The row that the cursor stands on, the one right behind it, and one further on.
+      // The row of the cursor, the next one, and one further on.
       for (const id of [last, unseen[0], unseen[5]]) {
         if (id === undefined || removed.has(id)) continue
         removed.add(id)
@@ -458,7 +458,7 @@ t.test('a list that changes while it is read', async (t) => {
       })
     })
 
-    t.equal(new Set(ids).size, ids.length, 'none is there twice')
+    t.equal(new Set(ids).size, ids.length, 'no duplicates')
     t.strictSame(
       before.filter((id) => !ids.includes(id) && !removed.has(id)),
       [],
@@ -467,12 +467,12 @@ t.test('a list that changes while it is read', async (t) => {
     t.strictSame(
       ids,
       before.filter((id) => ids.includes(id)),
-      'none is new, and the order holds',
+      'no new tasks, and in order',
     )
     t.ok(removed.size >= 12)
   })
 
-  t.test('the same beside writers that do not wait', async (t) => {
+  t.test('the same with concurrent writers', async (t) => {
     const reader = await service.register('busy-reader')
     const before: string[] = []
     for (let n = 0; n < 25; n += 1) before.unshift((await createTask(reader)).id)
@@ -488,7 +488,7 @@ t.test('a list that changes while it is read', async (t) => {
     t.strictSame(new Set(after), new Set([...before, ...added.map(({ id }) => id)]))
   })
 
-  t.test('tasks of the same millisecond are parted by cursors too', async (t) => {
+  t.test('cursors separate tasks of the same millisecond', async (t) => {
     const reader = await service.register('burst')
     const made = await Promise.all(Array.from({ length: 40 }, () => createTask(reader)))
     const ids = await walk(tasks, reader, { limit: 1 })
@@ -502,20 +502,20 @@ t.test('a list that changes while it is read', async (t) => {
     )
   })
 
-  t.test('tags that are taken off', async (t) => {
+  t.test('tags that are removed during the reading are still listed once', async (t) => {
     const { task } = await readTask(owner, taskTags.params.task_id ?? '')
-    const taken: string[] = []
+    const removed: string[] = []
     const ids = await walk(taskTags, owner, { limit: 20 }, async (page) => {
       const tag_id = page.items.at(-1)?.id ?? ''
-      taken.push(tag_id)
+      removed.push(tag_id)
       await service.expect('removeTaskTag', 204, { token: owner.token, params: { task_id: task.id, tag_id } })
     })
     t.strictSame(ids.toSorted(), task.tags.map(({ id }) => id).toSorted())
-    t.equal(taken.length, 3)
+    t.equal(removed.length, 3)
   })
 })
 
-t.test('links that do not fit into the head of an answer are left out', async (t) => {
+t.test('links that exceed the header limit are omitted', async (t) => {
   const relationsOf = async (length: number, query: object = {}) => {
     const filter = `NOT title:"${'語'.repeat(length)}"`
     const page = await readPage(tasks, owner, { filter, limit: 20, ...query })
@@ -535,7 +535,7 @@ t.test('links that do not fit into the head of an answer are left out', async (t
 
 const compare = (a: string, b: string): number => (a < b ? -1 : Number(a > b))
 
-t.test('what an administrator sees, a member does not', async (t) => {
+t.test("an administrator reads another user's lists, a member does not", async (t) => {
   const stranger = await service.register('stranger')
   for (const list of [tasks, userTasks]) {
     const page = await readPage(list, stranger, { include_total: true })

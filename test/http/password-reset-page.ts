@@ -2,10 +2,10 @@ import t from 'tap'
 import { emailChangeUndoLink, invitationLink, passwordResetLink } from '../../src/mail/mailer.ts'
 import { startService } from '../fixture/service.ts'
 
-/** What the page does is tried in a browser, by scripts/browser.ts. */
+/** The pages that mails link to. scripts/browser.ts tests their behaviour in a browser. */
 
 for (const base of ['', '/api']) {
-  t.test(`the page of the mail, under '${base}/'`, async (t) => {
+  t.test(`the password reset page under '${base}/'`, async (t) => {
     const service = await startService(t, {
       config: { publicUrl: base === '' ? null : `https://tasks.example.com${base}` },
     })
@@ -15,15 +15,15 @@ for (const base of ['', '/api']) {
     t.equal(response.status, 200)
     t.equal(response.headers.get('content-type'), 'text/html; charset=utf-8')
 
-    t.test('keeps itself and its address to itself', async (t) => {
+    t.test('is not cached, and sends no referrer', async (t) => {
       t.equal(response.headers.get('cache-control'), 'no-store')
       t.equal(response.headers.get('referrer-policy'), 'no-referrer')
     })
 
-    t.test('runs its own script and no other', async (t) => {
+    t.test('loads only its own script', async (t) => {
       const policy = response.headers.get('content-security-policy') ?? ''
       t.match(policy, /^default-src 'none'; script-src 'self'; connect-src 'self';/)
-      t.match(policy, /form-action 'none'/, 'and without the script no password is sent anywhere')
+      t.match(policy, /form-action 'none'/, 'without the script, the form sends no password')
       t.notMatch(policy, /script-src [^;]*unsafe/)
       const addresses = [...html.matchAll(/(?:href|src)="([^"]+)"/g)].map(([, address = '']) => address)
       const requested = addresses.filter((address) => !address.startsWith('data:'))
@@ -38,7 +38,7 @@ for (const base of ['', '/api']) {
       t.match(await shared.text(), 'export const handleForm')
     })
 
-    t.test('names its fields, for people and for password managers', async (t) => {
+    t.test('has labels and autocomplete for both fields', async (t) => {
       const names = [...html.matchAll(/<label for="(\w+)">/g)].map(([, name]) => name)
       const fields = [...html.matchAll(/<input id="(\w+)" type="password" autocomplete="new-password"/g)]
       t.strictSame(
@@ -50,7 +50,7 @@ for (const base of ['', '/api']) {
   })
 }
 
-t.test('the page that restores an address', async (t) => {
+t.test('the page that restores an email address', async (t) => {
   const service = await startService(t)
   const response = await fetch(emailChangeUndoLink(service.url, 'twu_secret'))
   const html = await response.text()

@@ -12,30 +12,30 @@ t.test('a single range selects its bytes', async (t) => {
   t.same(selectRange('Bytes=2-5', 10), part(2, 5), 'units are case-insensitive')
 })
 
-t.test('an end past the file is the end of the file', async (t) => {
+t.test('an end beyond the file is clamped', async (t) => {
   t.same(selectRange('bytes=5-10', 10), part(5, 9))
   t.same(selectRange(`bytes=5-${'9'.repeat(400)}`, 10), part(5, 9))
 })
 
-t.test('an open range reaches to the end', async (t) => {
+t.test('an open range selects up to the end', async (t) => {
   t.same(selectRange('bytes=0-', 10), part(0, 9))
   t.same(selectRange('bytes=9-', 10), part(9, 9))
 })
 
-t.test('a suffix selects the last bytes, at most all', async (t) => {
+t.test('a suffix selects the last bytes, or the whole file', async (t) => {
   t.same(selectRange('bytes=-3', 10), part(7, 9))
   t.same(selectRange('bytes=-10', 10), part(0, 9))
   t.same(selectRange('bytes=-11', 10), part(0, 9))
   t.same(selectRange(`bytes=-${'9'.repeat(400)}`, 10), part(0, 9))
 })
 
-t.test('a range without a byte of the file is unsatisfiable', async (t) => {
+t.test('a range outside the file is unsatisfiable', async (t) => {
   for (const header of ['bytes=10-', 'bytes=10-12', 'bytes=-0', `bytes=${'9'.repeat(400)}-`]) {
     t.same(selectRange(header, 10), unsatisfiable, header)
   }
 })
 
-t.test('an empty file', async (t) => {
+t.test('in an empty file, all ranges but a non-empty suffix are unsatisfiable', async (t) => {
   t.same(selectRange(undefined, 0), whole)
   t.same(selectRange('bytes=0-', 0), unsatisfiable)
   t.same(selectRange('bytes=0-0', 0), unsatisfiable)
@@ -43,7 +43,7 @@ t.test('an empty file', async (t) => {
   t.same(selectRange('bytes=-1', 0), whole)
 })
 
-t.test('whatever is not one byte range is ignored', async (t) => {
+t.test('headers other than a single byte range are ignored', async (t) => {
   const ignored = [
     undefined,
     '',

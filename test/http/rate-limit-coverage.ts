@@ -3,7 +3,7 @@ import type { OperationId } from '../../src/contract/contract.ts'
 import { operations, prepareOperations, rows } from '../fixture/operations.ts'
 import { startService } from '../fixture/service.ts'
 
-/** Calls every operation of the contract twice within a minute that allows one request. */
+/** Calls every operation twice with limits of one request per minute. */
 
 const service = await startService(t)
 const admin = await service.register('admin')
@@ -22,7 +22,7 @@ const limited = await startService(t, {
   },
 })
 
-t.test('every operation but the health checks documents a limit', async (t) => {
+t.test('all operations except the health checks document 429', async (t) => {
   const without = operations.filter(({ constantHeaders }) => constantHeaders['429'] === undefined)
   const unlimited: readonly OperationId[] = ['getLiveness', 'getReadiness']
   t.same(
@@ -32,7 +32,7 @@ t.test('every operation but the health checks documents a limit', async (t) => {
   for (const { id, rateLimit } of without) t.equal(rateLimit, 'none', id)
 })
 
-t.test('credentials are not accepted at the general rate', async (t) => {
+t.test('operations that take credentials have a stricter limit', async (t) => {
   for (const { id, isOpen, method, rateLimit } of operations)
     if (isOpen && method === 'POST') t.match(rateLimit, /^(sign_in|refresh)$/, id)
 })
@@ -43,7 +43,7 @@ for (const [index, operation] of operations.entries()) {
 
   t.test(id, async (t) => {
     const world = await newWorld()
-    // Requests count per user, so nobody makes two of these.
+    // Requests count per user, so each operation has its own user.
     const caller = rows[id].caller === 'admin' ? await world.doubleOf(admin) : world.owner
     const prepared = await requestTo(operation, { world, caller })
     const request = { ...prepared, headers: { ...prepared.headers, ...address } }
@@ -60,7 +60,7 @@ for (const [index, operation] of operations.entries()) {
     const policies = rateLimit === 'upload' ? ['api', 'upload'] : [rateLimit]
     const policy = policies.map((name) => `"${name}";q=1;w=60`).join(', ')
     if (policies.includes('api')) {
-      // The first request may end the session, so it is another operation's.
+      // The operation may end the session, so the first request is to another one.
       await limited.expect('getCurrentUser', 200, { token: request.token, headers: address })
     } else {
       const first = await limited.call(id, request)

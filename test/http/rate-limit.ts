@@ -8,7 +8,7 @@ import { createRedis, noRedis } from '../fixture/redis.ts'
 import { type Account, createClient, fileForm, startService } from '../fixture/service.ts'
 import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
 
-/** Each test has networks of its own, as a proxy at 127.0.0.1 would tell them. */
+/** Each test uses its own networks, which it sends as a proxy at 127.0.0.1 would. */
 const limits = {
   rateLimit: 'on',
   rateLimitSignIn: 3,
@@ -19,7 +19,7 @@ const limits = {
 } as const
 const service = await startService(t, { config: { ...limits, trustProxy: ['127.0.0.1'] } })
 
-/** Another instance on the same database, which ends with the test. */
+/** Another instance on the same database. It is stopped when the test ends. */
 const startBeside = async (t: Test, config: Partial<AppDeps['config']>) => {
   const app = await buildApp({ ...service.deps, config: { ...service.deps.config, ...config } })
   t.teardown(() => app.close())
@@ -39,7 +39,7 @@ const registerFrom = async (network: string, name: string): Promise<Account> => 
   return { id: user.id, token, refreshToken, user, email, password }
 }
 
-/** With another address each time, since failed attempts for the same one are delayed besides. */
+/** With a new email address each time, because failed attempts at the same one are delayed as well. */
 const wrongLogin = () => ({ body: { email: `${randomUUID()}@example.com`, password: 'a wrong password' } })
 
 const get = (
@@ -57,7 +57,7 @@ const statuses = async (
   return seen
 }
 
-t.test('attempts to sign in are counted by network, whichever way they take', async (t) => {
+t.test('sign-ins and registrations are counted together, by network', async (t) => {
   const ada = await registerFrom('192.0.2.1', 'ada')
   const login = () => service.call('login', { ...wrongLogin(), headers: from('192.0.2.1') })
   t.same(await statuses(3, login), [401, 401, 429])
@@ -76,7 +76,7 @@ t.test('refreshes are counted by network', async (t) => {
   t.same(await statuses(3, refresh), [401, 401, 429])
 })
 
-t.test('requests of a signed-in user are counted by user, wherever they come from', async (t) => {
+t.test('authenticated requests are counted by user, from any network', async (t) => {
   const carol = await registerFrom('192.0.2.4', 'carol')
   const dave = await registerFrom('192.0.2.4', 'dave')
   let host = 0
@@ -88,7 +88,7 @@ t.test('requests of a signed-in user are counted by user, wherever they come fro
   await service.expect('listTasks', 200, { token: dave.token, headers: from('198.51.100.1') })
 })
 
-t.test('uploads are counted besides, and both limits are told', async (t) => {
+t.test('uploads count against two limits, and both are reported', async (t) => {
   const { token } = await registerFrom('192.0.2.5', 'erin')
   const task = await service.expect('createTask', 201, { token, body: { title: 'With files' } })
   const upload = () =>
@@ -105,11 +105,11 @@ t.test('uploads are counted besides, and both limits are told', async (t) => {
   await service.expect('listTasks', 200, { token })
 })
 
-t.test('where to continue an upload can be asked when nothing else can', async (t) => {
+t.test('the offset of an upload can be read after its limit is reached', async (t) => {
   const { token } = await registerFrom('192.0.2.77', 'sender')
   const task = await service.expect('createTask', 201, { token, body: { title: 'With files' } })
-  const begun = { token, params: { task_id: task.body.id }, headers: tusHeaders(10) }
-  const upload_id = uploadIdIn((await service.expect('createUpload', 201, begun)).headers)
+  const creation = { token, params: { task_id: task.body.id }, headers: tusHeaders(10) }
+  const upload_id = uploadIdIn((await service.expect('createUpload', 201, creation)).headers)
   const ask = () =>
     service.call('getUploadOffset', { token, params: { upload_id }, headers: { 'tus-resumable': '1.0.0' } })
   const send = () =>
@@ -123,7 +123,7 @@ t.test('where to continue an upload can be asked when nothing else can', async (
   t.same(await statuses(6, ask), [200, 200, 200, 200, 200, 429])
 })
 
-t.test('what carries no principal is counted together, by network', async (t) => {
+t.test('anonymous requests are counted together, by network', async (t) => {
   const frank = await registerFrom('192.0.2.6', 'frank')
   const headers = from('192.0.2.6')
   const paths = {
@@ -137,32 +137,32 @@ t.test('what carries no principal is counted together, by network', async (t) =>
     t.equal((await get(path, headers)).status, 429, path)
   }
 
-  t.test('a token that is guessed too', async (t) => {
+  t.test('including an invalid token', async (t) => {
     t.equal((await get('/tasks', { ...headers, authorization: 'Bearer a.b.c' })).status, 429)
   })
 
-  t.test('a method that is not there too', async (t) => {
+  t.test('including an unsupported method', async (t) => {
     t.equal((await fetch(`${service.url}/tasks`, { method: 'PUT', headers })).status, 429)
   })
 
-  t.test('a signed-in user of that network is let through, and others may sign in', async () => {
+  t.test('but not authenticated requests and sign-ins from that network', async () => {
     await service.expect('getCurrentUser', 200, { token: frank.token, headers })
     await service.expect('login', 401, { ...wrongLogin(), headers })
   })
 
-  t.test('and so are other networks', async (t) => {
+  t.test('and not other networks', async (t) => {
     t.equal((await get('/', from('192.0.2.7'))).status, 200)
   })
 })
 
-t.test('a request with a good token does not count for its network', async (t) => {
+t.test('a request with a valid token does not count against its network', async (t) => {
   const grace = await registerFrom('192.0.2.8', 'grace')
   const headers = from('192.0.2.8')
   await statuses(5, () => service.call('listTasks', { token: grace.token, headers }))
   t.match((await get('/', headers)).headers.get('ratelimit'), /^"anonymous";r=3;/)
 })
 
-t.test('health is never limited, and says nothing of limits', async (t) => {
+t.test('health checks are not limited, and have no RateLimit headers', async (t) => {
   const headers = from('192.0.2.9')
   for (const path of ['/health/live', '/health/ready']) {
     t.same(await statuses(10, () => get(path, headers)), Array(10).fill(200))
@@ -172,7 +172,7 @@ t.test('health is never limited, and says nothing of limits', async (t) => {
   }
 })
 
-t.test('an IPv6 client is its /64', async (t) => {
+t.test('IPv6 clients are counted by /64', async (t) => {
   for (const host of ['::1', ':ffff::2', ':0:1:2:3']) {
     t.equal((await get('/', from(`2001:db8:0:1${host}`))).status, 200)
   }
@@ -181,10 +181,10 @@ t.test('an IPv6 client is its /64', async (t) => {
   t.equal((await get('/', from('2001:db8:0:2::1'))).status, 200)
 })
 
-t.test('the fields', async (t) => {
+t.test('the RateLimit headers', async (t) => {
   const { token } = await registerFrom('192.0.2.10', 'heidi')
 
-  t.test('are on every success: 200, HEAD and 304', async (t) => {
+  t.test('are in every success: 200, HEAD and 304', async (t) => {
     const read = await service.expect('getCurrentUser', 200, { token })
     t.equal(read.headers.get('ratelimit-policy'), '"api";q=5;w=60')
     t.match(read.headers.get('ratelimit'), /^"api";r=4;t=\d+$/)
@@ -199,7 +199,7 @@ t.test('the fields', async (t) => {
     t.match(unchanged.headers.get('ratelimit'), /^"api";r=2;t=\d+$/)
   })
 
-  t.test('are on a failure', async (t) => {
+  t.test('are in a 400 and a 404', async (t) => {
     const refused = await service.expect('createTask', 400, { token, body: {} })
     t.match(refused.headers.get('ratelimit'), /^"api";r=1;t=\d+$/)
     const missing = await get('/nothing/here', from('192.0.2.10'))
@@ -207,7 +207,7 @@ t.test('the fields', async (t) => {
     t.match(missing.headers.get('ratelimit'), /^"anonymous";r=3;t=\d+$/)
   })
 
-  t.test('are on a 429, with Retry-After and the problem', async (t) => {
+  t.test('are in a 429, with Retry-After', async (t) => {
     await service.expect('getCurrentUser', 200, { token })
     const { headers, body } = await service.expect('getCurrentUser', 429, { token })
     const seconds = headers.get('retry-after') ?? ''
@@ -226,7 +226,7 @@ t.test('the fields', async (t) => {
   })
 })
 
-t.test('after the seconds in Retry-After requests are taken again', async (t) => {
+t.test('requests succeed again after Retry-After', async (t) => {
   const headers = from('192.0.2.11')
   await statuses(4, () => get('/', headers))
   const now = Date.now.bind(Date)
@@ -237,7 +237,7 @@ t.test('after the seconds in Retry-After requests are taken again', async (t) =>
   twenty.restore()
   t.equal(refused.status, 429)
   const wait = Number(refused.headers.get('retry-after'))
-  t.ok(wait > 30 && wait <= 40, 'which are those that are left')
+  t.ok(wait > 30 && wait <= 40, 'the remaining seconds of the window')
 
   const tooEarly = later(20 + wait - 5)
   t.equal((await get('/', headers)).status, 429)
@@ -246,12 +246,12 @@ t.test('after the seconds in Retry-After requests are taken again', async (t) =>
   t.equal((await get('/', headers)).status, 200)
 })
 
-t.test('of many at once exactly as many as the limit says are taken', async (t) => {
+t.test('of concurrent requests, exactly as many as the limit succeed', async (t) => {
   const { token } = await registerFrom('192.0.2.12', 'ivan')
   const answers = await Promise.all(Array.from({ length: 30 }, () => service.call('listTasks', { token })))
   t.equal(answers.filter(({ status }) => status === 200).length, 5)
 
-  t.test('on one connection too', async (t) => {
+  t.test('also on one connection', async (t) => {
     const { socket, answer } = await openRaw(t, service.url)
     const request = head('GET / HTTP/1.1', 'Host: localhost', 'X-Forwarded-For: 192.0.2.13')
     socket.write(request.repeat(6))
@@ -259,7 +259,7 @@ t.test('of many at once exactly as many as the limit says are taken', async (t) 
   })
 })
 
-t.test('X-Forwarded-For of a client that is no trusted proxy changes nothing', async (t) => {
+t.test('X-Forwarded-For is ignored unless it is from a trusted proxy', async (t) => {
   const direct = await startBeside(t, { trustProxy: [] })
   let host = 0
   const login = () => {
@@ -269,7 +269,7 @@ t.test('X-Forwarded-For of a client that is no trusted proxy changes nothing', a
   t.same(await statuses(5, login), [401, 401, 401, 429, 429])
 })
 
-t.test('nothing is limited, and nothing said of limits, when they are off', async (t) => {
+t.test('with RATE_LIMIT=off, nothing is limited, and no response has RateLimit headers', async (t) => {
   const open = await startBeside(t, { rateLimit: 'off' })
   const { token } = await open.register('judy')
   t.same(await statuses(7, () => open.call('login', wrongLogin())), Array(7).fill(401))
@@ -280,12 +280,12 @@ t.test('nothing is limited, and nothing said of limits, when they are off', asyn
 
 t.test('with Redis', { skip: noRedis }, async (t) => {
   const redis = await createRedis(t)
-  // It is not there when the instances start.
+  // Redis is down when the instances start.
   const one = await startBeside(t, { redisUrl: redis.url })
   const other = await startBeside(t, { redisUrl: redis.url })
   const warnings = t.capture(one.app.log, 'warn')
   const notes = t.capture(one.app.log, 'info')
-  /** Whether both count together, from a network of their own each time. */
+  /** Whether both instances count together. Each call uses a new network. */
   let networks = 0
   const countTogether = async (): Promise<boolean> => {
     const headers = from(`203.0.112.${(networks += 1)}`)
@@ -293,12 +293,12 @@ t.test('with Redis', { skip: noRedis }, async (t) => {
     return /;r=2;/.test((await get('/', headers, other)).headers.get('ratelimit') ?? '')
   }
   const isBack = async (t: Test): Promise<void> => {
-    await eventually('they count together again', countTogether)
-    t.equal(notes().filter(({ args }) => /again/.test(String(args))).length, 1, 'and one line says so')
+    await eventually('the instances count together again', countTogether)
+    t.equal(notes().filter(({ args }) => /again/.test(String(args))).length, 1, 'logged once')
   }
   const limited = [200, 200, 200, 200, 429, 429]
 
-  t.test('that is away at the start each instance limits by itself', async (t) => {
+  t.test('down at the start, each instance counts alone', async (t) => {
     t.same(await statuses(6, () => get('/', from('203.0.113.2'), one)), limited)
     await redis.start()
     await isBack(t)
@@ -317,7 +317,7 @@ t.test('with Redis', { skip: noRedis }, async (t) => {
     t.equal(seen[5]?.headers.get('ratelimit'), `"anonymous";r=0;t=${seen[5]?.headers.get('retry-after')}`)
   })
 
-  t.test('that is killed limits hold, sign-in included, and one warning says so', async (t) => {
+  t.test('killed, limits still hold, and one warning is logged', async (t) => {
     warnings()
     await redis.kill()
     t.same(await statuses(6, () => get('/', from('203.0.113.6'), one)), limited)
@@ -328,28 +328,28 @@ t.test('with Redis', { skip: noRedis }, async (t) => {
     await isBack(t)
   })
 
-  t.test('that hangs limits hold, and requests are served fast', async (t) => {
+  t.test('hanging, limits still hold, and requests are not delayed', async (t) => {
     redis.freeze()
     t.teardown(() => redis.thaw())
     const started = performance.now()
     t.same(await statuses(6, () => get('/', from('203.0.113.5'), one)), limited)
-    t.ok(performance.now() - started < 5_000, 'waiting once, and not for each')
+    t.ok(performance.now() - started < 5_000, 'only one request waits')
     t.equal(warnings().length, 1)
     const third = await startBeside(t, { redisUrl: redis.url })
     await third.app.close()
-    t.pass('an instance starts and ends meanwhile')
+    t.pass('an instance can start and stop meanwhile')
     redis.thaw()
     await isBack(t)
   })
 
-  t.test('that refuses the password one warning says so, without it', async (t) => {
+  t.test('refusing the password, a warning is logged without the password', async (t) => {
     await redis.kill()
     await redis.start({ password: 'another' })
-    const said: unknown[] = []
-    await eventually('it is refused', async () => {
-      said.push(...warnings().map(({ args }) => args))
-      return said.length > 0
+    const logged: unknown[] = []
+    await eventually('a warning is logged', async () => {
+      logged.push(...warnings().map(({ args }) => args))
+      return logged.length > 0
     })
-    t.notMatch(inspect(said, { depth: 9 }), redis.password)
+    t.notMatch(inspect(logged, { depth: 9 }), redis.password)
   })
 })

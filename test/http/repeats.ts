@@ -2,28 +2,28 @@ import t from 'tap'
 import { type Operation, operations, prepareOperations } from '../fixture/operations.ts'
 import { type Call, type Reply, startService } from '../fixture/service.ts'
 
-/** What the contract says of a repeat, for clients that did not receive the response: each request is sent twice. */
+/** `x-repeat`: what a client gets when it repeats a request whose response it did not receive. Each request is sent twice. */
 
 const service = await startService(t)
 const admin = await service.register('admin')
 const { newWorld, requestTo } = await prepareOperations(service, admin)
 
-/** What goes on without a request. */
-const ongoing = ['next_cursor']
-const ongoingOfDeliveries = [
-  ...ongoing,
+/** Fields that change without a request. */
+const volatile = ['next_cursor']
+const volatileOfDeliveries = [
+  ...volatile,
   'attempts',
   'next_attempt_at',
   'attempted_at',
   'duration_ms',
   'error',
 ]
-const ongoingByOperation: Readonly<Record<string, readonly string[]>> = {
-  getWebhookDelivery: ongoingOfDeliveries,
-  listWebhookDeliveries: ongoingOfDeliveries,
+const volatileByOperation: Readonly<Record<string, readonly string[]>> = {
+  getWebhookDelivery: volatileOfDeliveries,
+  listWebhookDeliveries: volatileOfDeliveries,
 }
 
-/** What a client uses of a response. */
+/** The parts of a response that a client uses. */
 const contentOf = ({ id }: Operation, { status, headers, body }: Reply): object => ({
   status,
   etag: headers.get('etag'),
@@ -31,18 +31,18 @@ const contentOf = ({ id }: Operation, { status, headers, body }: Reply): object 
   body:
     body instanceof Uint8Array
       ? Buffer.from(body).toString('base64')
-      : withoutOngoing(body, ongoingByOperation[id] ?? ongoing),
+      : withoutVolatile(body, volatileByOperation[id] ?? volatile),
 })
 
-/** Streams of events tell clients to reconnect after random times. */
-const withoutOngoing = (body: unknown, names: readonly string[]): unknown =>
+/** Event streams have a random reconnection time. */
+const withoutVolatile = (body: unknown, names: readonly string[]): unknown =>
   typeof body === 'string'
     ? body.replace(/^retry: \d+$/m, 'retry')
     : JSON.stringify(body, (name, value: unknown) => (names.includes(name) ? null : value))
 
 const sendTwice = async (operation: Operation): Promise<readonly [Reply, Reply]> => {
   const world = await newWorld()
-  // Who deletes the own account cannot repeat it.
+  // A user who deletes their own account cannot repeat the request.
   const caller = operation.id === 'deleteUser' ? { caller: admin } : {}
   const prepared = await requestTo(operation, { world, ...caller })
   const key = operation.repeat === 'key' ? { 'idempotency-key': world.newName() } : {}
@@ -70,7 +70,7 @@ for (const operation of operations) {
   const { id, path, method, takesIfMatch } = operation
   const reading = operations.find((other) => other.path === path && other.method === 'GET')
   if (!takesIfMatch || !['PUT', 'PATCH'].includes(method) || reading === undefined) continue
-  t.test(`${id} with If-Match: 412 if it was done`, async (t) => {
+  t.test(`${id} with If-Match: 412 for a repeat`, async (t) => {
     const request = await requestTo(operation)
     const { token, params = {} } = request
     const read = await service.call(reading.id, { token, params })

@@ -4,7 +4,7 @@ import { head, sendRaw } from '../fixture/raw.ts'
 import { operations, prepareOperations } from '../fixture/operations.ts'
 import { fileForm, startService } from '../fixture/service.ts'
 
-/** What every answer tells a browser, whoever gives it. */
+/** Security headers, in responses from every part of the service. */
 
 const service = await startService(t)
 const { db } = service.deps
@@ -29,7 +29,7 @@ const expected = {
   server: undefined,
 }
 
-/** Pages of other origins can embed the file that a link is for. */
+/** Pages of other origins can embed linked files. */
 const embeddable = {
   ...expected,
   'cross-origin-resource-policy': 'cross-origin',
@@ -51,12 +51,12 @@ const ask = async (path: string, init: RequestInit = {}, url = service.url): Pro
   return { status, headers }
 }
 
-t.test('the answers of every operation', async (t) => {
+t.test('responses of every operation', async (t) => {
   const { requestTo } = await prepareOperations(service, ada)
   for (const operation of operations) {
     const request = await requestTo(operation)
     const malformed = { ...request, query: 'bogus=1' }
-    // The request itself comes last: it may end the session.
+    // The valid request is last, because it may end the session.
     for (const call of [malformed, { ...malformed, token: undefined }, request]) {
       const reply = await service.call(operation.id, call)
       const isEmbeddable = operation.id === 'downloadLinkedAttachment' && reply.status === 200
@@ -65,7 +65,7 @@ t.test('the answers of every operation', async (t) => {
   }
 })
 
-t.test('the answers of no operation', async (t) => {
+t.test('responses outside of the operations', async (t) => {
   const docs = await (await fetch(`${service.url}/docs`)).text()
   const asset = /\/assets\/[^"]+\.css/.exec(docs)?.[0] ?? 'no asset'
   const json = { ...bearer, 'content-type': 'application/json' }
@@ -105,7 +105,7 @@ t.test('the answers of no operation', async (t) => {
   }
 })
 
-t.test('the answers to what is hardly a request', async (t) => {
+t.test('responses to malformed HTTP', async (t) => {
   const requests: readonly (readonly [status: number, bytes: string])[] = [
     [400, 'NONSENSE\r\n\r\n'],
     [400, head('GET / HTTP/1.1')],
@@ -119,7 +119,7 @@ t.test('the answers to what is hardly a request', async (t) => {
   }
 })
 
-t.test('a file is for saving, and the page that links to it cannot run it', async (t) => {
+t.test('downloads are sandboxed', async (t) => {
   const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'With a file' } })
   const { body: attachment } = await service.expect('addTaskAttachment', 201, {
     token,
@@ -142,7 +142,7 @@ t.test('a file is for saving, and the page that links to it cannot run it', asyn
   }
 })
 
-t.test('what is private is kept by nobody', async (t) => {
+t.test('private responses are not stored in caches', async (t) => {
   const secret = await service.register('secret')
   const { headers } = await service.expect('login', 200, {
     body: { email: secret.email, password: secret.password },
@@ -151,20 +151,20 @@ t.test('what is private is kept by nobody', async (t) => {
   const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'Mine' } })
   const request = { token, params: { task_id: task.id } }
   const read = await service.expect('getTask', 200, request)
-  t.equal(read.headers.get('cache-control'), 'private, no-cache', 'what the contract says something of')
+  t.equal(read.headers.get('cache-control'), 'private, no-cache', 'with Cache-Control in the contract')
   const deleted = await service.expect('deleteTask', 204, request)
-  t.equal(deleted.headers.get('cache-control'), 'no-store', 'what it says nothing of')
+  t.equal(deleted.headers.get('cache-control'), 'no-store', 'without it in the contract')
   const missing = await service.expect('getTask', 404, { token, params: { task_id: newId() } })
   t.equal(missing.headers.get('cache-control'), 'no-store', 'problems')
   for (const page of ['/', '/docs', '/reference', '/problems/not_found'])
     t.equal((await ask(page)).headers.get('cache-control'), 'no-cache', page)
 })
 
-t.test('what holds over TLS alone', async (t) => {
+t.test('HSTS and the opener policy', async (t) => {
   const hsts = 'max-age=31536000'
   const paths = ['/', '/docs', '/health/live', '/tasks', '/nope', '/%ff']
 
-  t.test('is not said without it, whatever a stranger claims', async (t) => {
+  t.test('are absent without TLS, even if an untrusted client sends X-Forwarded-Proto', async (t) => {
     for (const path of paths) {
       const { headers } = await ask(path, { headers: { 'x-forwarded-proto': 'https' } })
       t.equal(headers.get('strict-transport-security'), null, path)
@@ -172,9 +172,9 @@ t.test('what holds over TLS alone', async (t) => {
     }
   })
 
-  t.test('is said when a trusted proxy says that TLS was used', async (t) => {
+  t.test('are sent if a trusted proxy reports TLS', async (t) => {
     const { url } = await startService(t, { db, config: { trustProxy: ['127.0.0.1'] } })
-    // A URL that cannot be read is refused before anybody asks about the proxy.
+    // A malformed URL is refused before X-Forwarded-Proto is read.
     for (const path of paths.filter((path) => path !== '/%ff')) {
       const { headers } = await ask(path, { headers: { 'x-forwarded-proto': 'https' } }, url)
       t.equal(headers.get('strict-transport-security'), hsts, path)
@@ -184,7 +184,7 @@ t.test('what holds over TLS alone', async (t) => {
     }
   })
 
-  t.test('is said when PUBLIC_URL says that TLS is used', async (t) => {
+  t.test('are sent if PUBLIC_URL has https', async (t) => {
     const { url } = await startService(t, { db, config: { publicUrl: 'https://tasks.example.com' } })
     for (const path of paths) {
       const { headers } = await ask(path, {}, url)
@@ -196,7 +196,7 @@ t.test('what holds over TLS alone', async (t) => {
   })
 })
 
-t.test('faults and outages', async (t) => {
+t.test('responses to faults and outages', async (t) => {
   const broken = await startService(t)
   const { token } = await broken.register('ada')
   await broken.loseFiles()

@@ -9,7 +9,7 @@ import { temporaryFolder } from '../fixture/process.ts'
 import { head, openRaw, type RawConnection } from '../fixture/raw.ts'
 import { startService } from '../fixture/service.ts'
 
-/** Clients that keep the service waiting: it waits for a while, and holds little for them meanwhile. */
+/** Slow clients: the service waits for a limited time, and holds few resources for them. */
 
 const timeLimits = {
   head: 1_000,
@@ -22,12 +22,12 @@ const timeLimits = {
   checkEvery: 20,
   heartbeat: 15_000,
 }
-const largestFile = 64 * 1_048_576
+const maxFileBytes = 64 * 1_048_576
 
 const files = await diskStorage(await temporaryFolder(t))
 const opened: Readable[] = []
 const service = await startService(t, {
-  config: { attachmentMaxBytes: largestFile },
+  config: { attachmentMaxBytes: maxFileBytes },
   timeLimits,
   storage: {
     ...files,
@@ -45,7 +45,7 @@ const countConnections = (): Promise<number> =>
     service.app.server.getConnections((error, count) => (error === null ? resolve(count) : reject(error))),
   )
 
-/** Sends a byte now and then until the connection ends, so that it is never idle. */
+/** Sends a byte every 10 ms until the connection ends, so that it is never idle. */
 const drip = async ({ socket }: RawConnection, byte: string): Promise<void> => {
   for await (const _ of every(10)) {
     if (socket.destroyed || !socket.writable) return
@@ -53,7 +53,7 @@ const drip = async ({ socket }: RawConnection, byte: string): Promise<void> => {
   }
 }
 
-/** Resolves when a connection ends, by a reset too. */
+/** Resolves when a connection is closed or reset. */
 const closing = (socket: Socket): Promise<unknown> =>
   socket.closed ? Promise.resolve() : new Promise((resolve) => socket.once('close', resolve))
 
@@ -71,17 +71,17 @@ const post = (path: string, ...lines: readonly string[]): string =>
 
 const json = 'Content-Type: application/json'
 
-t.test('a head that does not end is 408, and the connection is closed', async (t) => {
-  const begun = 'GET / HTTP/1.1\r\nHost: x\r\nX-Slow: '
+t.test('408 for a request head that does not end, and the connection is closed', async (t) => {
+  const unfinished = 'GET / HTTP/1.1\r\nHost: x\r\nX-Slow: '
   const startWith = async (bytes: string): Promise<RawConnection> => {
     const connection = await openRaw(t, service.url)
     connection.socket.write(bytes)
     return connection
   }
-  const untouched = await Promise.all(['', 'GET', begun].map(startWith))
+  const untouched = await Promise.all(['', 'GET', unfinished].map(startWith))
   const [busy, second] = await Promise.all([
-    startWith(begun),
-    startWith(`${head('GET /health/live HTTP/1.1', 'Host: x')}${begun}`),
+    startWith(unfinished),
+    startWith(`${head('GET /health/live HTTP/1.1', 'Host: x')}${unfinished}`),
   ])
   t.equal((await second.answer()).status, 200)
   await Promise.all([
@@ -91,7 +91,7 @@ t.test('a head that does not end is 408, and the connection is closed', async (t
   ])
 })
 
-t.test('a body that does not end is 408, and nothing is done', async (t) => {
+t.test('408 for a body that does not end, and nothing is written', async (t) => {
   const starts = [
     `${post('/tasks', json, 'Content-Length: 2000')}{"title":"Slow"`,
     `${post('/tasks', json, 'Transfer-Encoding: chunked')}10\r\n{"title":"Slow"}\r\n`,
@@ -108,7 +108,7 @@ t.test('a body that does not end is 408, and nothing is done', async (t) => {
   t.equal(body.total, 0)
 })
 
-t.test('a body that nobody waits for any more ends with its connection', async (t) => {
+t.test('a connection is closed if its body continues after the response', async (t) => {
   const refused = {
     401: head('POST /tasks HTTP/1.1', 'Host: x', json, 'Content-Length: 2000'),
     404: post('/nope', json, 'Content-Length: 2000'),
@@ -119,12 +119,12 @@ t.test('a body that nobody waits for any more ends with its connection', async (
     connection.socket.write(start)
     t.equal((await connection.answer()).status, Number(status))
     await drip(connection, ' ')
-    await t.rejects(connection.answer(), /The connection ended/, 'without a second answer')
+    await t.rejects(connection.answer(), /The connection ended/, 'without a second response')
   }
   await Promise.all(Object.entries(refused).map(refuse))
 })
 
-t.test('a body that takes its time but arrives is read', async (t) => {
+t.test('a slow body that arrives in time is read', async (t) => {
   const connection = await openRaw(t, service.url)
   const body = '{"title":"Not so fast"}'
   connection.socket.write(post('/tasks', json, `Content-Length: ${body.length}`))
@@ -135,7 +135,7 @@ t.test('a body that takes its time but arrives is read', async (t) => {
   t.equal((await connection.answer()).status, 201)
 })
 
-/** Begins to upload a file, without its last bytes, which `finish` sends. */
+/** Starts to upload a file. `finish` sends the end of the form. */
 const beginUpload = async (t: Test, content: Uint8Array) => {
   const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'With a file' } })
   const connection = await openRaw(t, service.url)
@@ -150,7 +150,7 @@ const beginUpload = async (t: Test, content: Uint8Array) => {
 }
 
 t.test('an upload', async (t) => {
-  t.test('may take longer than another body', async (t) => {
+  t.test('may take longer than other bodies', async (t) => {
     const { finish, answer } = await beginUpload(t, Buffer.from('content'))
     const other = await openRaw(t, service.url)
     other.socket.write(post('/tasks', json, 'Content-Length: 2000'))
@@ -159,32 +159,35 @@ t.test('an upload', async (t) => {
     t.equal((await answer()).status, 201)
   })
 
-  t.test('that stalls is cut off', async (t) => {
+  t.test('is aborted if it stalls', async (t) => {
     const { socket, answer } = await beginUpload(t, Buffer.from('content'))
     await closing(socket)
     await t.rejects(answer(), /The connection ended/)
   })
 })
 
-t.test('a download that nobody reads is not read from the disk either, and is cut off', async (t) => {
-  const { finish, answer } = await beginUpload(t, Buffer.alloc(largestFile))
-  finish()
-  const { status, headers } = await answer()
-  t.equal(status, 201)
-  const { socket } = await openRaw(t, service.url)
-  socket.pause()
-  socket.write(head(`GET ${headers.get('location')} HTTP/1.1`, 'Host: x', `Authorization: Bearer ${token}`))
-  await eventually('the file is opened', async () => opened.length === 1)
-  const [content] = opened
-  await eventually('the file is closed', async () => content?.closed === true)
-  // What the systems at both ends keep of a connection is in it too.
-  const read = content !== undefined && 'bytesRead' in content ? Number(content.bytesRead) : Infinity
-  t.ok(read > 0 && read < largestFile / 4, `${read} bytes were read`)
-  await eventually('its connection is closed', async () => (await countConnections()) === 0)
-})
+t.test(
+  'a download that the client does not read applies backpressure to the disk, and is aborted',
+  async (t) => {
+    const { finish, answer } = await beginUpload(t, Buffer.alloc(maxFileBytes))
+    finish()
+    const { status, headers } = await answer()
+    t.equal(status, 201)
+    const { socket } = await openRaw(t, service.url)
+    socket.pause()
+    socket.write(head(`GET ${headers.get('location')} HTTP/1.1`, 'Host: x', `Authorization: Bearer ${token}`))
+    await eventually('the file is opened', async () => opened.length === 1)
+    const [content] = opened
+    await eventually('the file is closed', async () => content?.closed === true)
+    // Includes what the socket buffers hold.
+    const read = content !== undefined && 'bytesRead' in content ? Number(content.bytesRead) : Infinity
+    t.ok(read > 0 && read < maxFileBytes / 4, `${read} bytes were read`)
+    await eventually('the connection is closed', async () => (await countConnections()) === 0)
+  },
+)
 
-t.test('a download whose client leaves in the middle closes its file', async (t) => {
-  const { finish, answer } = await beginUpload(t, Buffer.alloc(largestFile))
+t.test('the file of a download is closed when the client disconnects', async (t) => {
+  const { finish, answer } = await beginUpload(t, Buffer.alloc(maxFileBytes))
   finish()
   const { headers } = await answer()
   opened.length = 0
@@ -197,9 +200,9 @@ t.test('a download whose client leaves in the middle closes its file', async (t)
   await eventually('the file is closed', async () => opened[0]?.closed === true)
 })
 
-t.test('connections on which nothing happens are closed', async (t) => {
+t.test('idle connections are closed', async (t) => {
   const before = await Promise.all(Array.from({ length: 100 }, () => openRaw(t, service.url)))
   for (const { socket } of before.slice(50)) socket.write(head('GET /health/live HTTP/1.1', 'Host: x'))
   await Promise.all(before.slice(50).map(async ({ answer }) => t.equal((await answer()).status, 200)))
-  await eventually('all are closed', async () => (await countConnections()) === 0)
+  await eventually('all connections are closed', async () => (await countConnections()) === 0)
 })

@@ -22,11 +22,11 @@ const { token } = caller
 
 const userIds = /^(user|owner|assignee|actor)_id$/
 
-/** The named parts of a request's schema that hold values, such as `body.create.items.owner_id`. */
+/** The paths of the fields in a request's schema, such as `body.create.items.owner_id`. */
 const fieldsOf = (schema: Located, path: string): [string, Located][] => {
   const properties = Object.keys(schema.node.properties ?? {}).flatMap((name) => {
     const property = member(schema, 'properties', name)
-    // A read-only field is ignored, whatever it names.
+    // Read-only fields are ignored.
     if (property === undefined || property.node.readOnly === true) return []
     return [[`${path}.${name}`, property] as [string, Located]]
   })
@@ -61,7 +61,7 @@ const requestFields = ({ path, method }: Operation): [string, Located][] => {
   ]
 }
 
-/** Where requests name users, each tried below. */
+/** Where requests name users. Each place is tested below. */
 const places = operations.flatMap((operation) =>
   requestFields(operation)
     .filter(([name]) => userIds.test(name.split('.').at(-1) ?? ''))
@@ -73,12 +73,12 @@ const isReference = (schema: Located): boolean => {
   return one.pointer.at(-1)?.endsWith('UserRef') === true
 }
 
-t.test('every place where a request names a user takes a reference', async (t) => {
+t.test('every user id in a request has the schema UserRef', async (t) => {
   t.ok(places.length >= 23)
   for (const { operation, name, schema } of places) t.ok(isReference(schema), `${operation.id} ${name}`)
 })
 
-/** What a caller notices of a response, apart from ids, times and a digest of them in the ETag. */
+/** What the response for `me` has in common with the one for the id: ids, times and the ETag's digest of them differ. */
 const outcomeOf = ({ status, headers, body }: Reply) => ({
   status,
   code: (body as { code?: string } | null)?.code,
@@ -86,7 +86,7 @@ const outcomeOf = ({ status, headers, body }: Reply) => ({
 })
 
 t.test('in the path', async (t) => {
-  /** The request of the registry, of an account about itself. */
+  /** The registry's request, from an account about itself. */
   const requestBy = async ({ id }: Operation, account: Account, user_id: string): Promise<Call> => {
     const world = { ...(await newWorld()), owner: account }
     const request = await rows[id].request(world, account)
@@ -124,7 +124,7 @@ t.test('in the path', async (t) => {
     await service.expect('getUser', 304, { token, params, headers })
   })
 
-  t.test('conditions hold as with the id', async (t) => {
+  t.test('If-Match works as with the id', async (t) => {
     const change = { token, params: { user_id: 'me' }, body: { display_name: 'Me' } }
     await service.expect('updateUser', 412, { ...change, headers: { 'if-match': '"99"' } })
     const { body } = await service.expect('updateUser', 200, { ...change, headers: { 'if-match': '"1"' } })
@@ -172,7 +172,7 @@ t.test('in a query', async (t) => {
     t.match(refused, { status: 400, body: { errors: [{ detail: 'must be a UUID or me' }] } })
   }
 
-  t.test('and in a filter', async (t) => {
+  t.test('in a filter', async (t) => {
     const titles = async (filter: string) => {
       const { body } = await service.expect('listTasks', 200, { token, query: { filter, sort: 'title' } })
       return body.items.map(({ title }) => title)
@@ -183,7 +183,7 @@ t.test('in a query', async (t) => {
     t.strictSame(await titles('assignee_id != me'), [])
   })
 
-  t.test('a cursor is the same with me and with the id', async (t) => {
+  t.test('a cursor from a list with me works with the id', async (t) => {
     const list = { token, params: { user_id: 'me' } }
     const query = { assignee_id: ['me'], limit: 2 }
     const { headers, body } = await service.expect('listUserTasks', 200, { ...list, query })
@@ -227,7 +227,7 @@ t.test('in a body', async (t) => {
     t.test(`${operation.id} ${name}`, async (t) => {
       const [, where = '', field = ''] = /^(.*)\.(\w+)$/.exec(name) ?? []
       const write = tries[`${operation.id} ${where}`]
-      if (write === undefined) throw new Error('It is not tried')
+      if (write === undefined) throw new Error('This place has no test')
       t.match(await write({ [field]: 'me' }), { [field]: other.id })
       t.match(await write({ [field]: other.id.toUpperCase() }), { [field]: other.id })
     })
@@ -243,7 +243,7 @@ t.test('in a body', async (t) => {
     await refused(t, { assignee_id: ['me'] }, ['/assignee_id'])
   })
 
-  t.test('an Idempotency-Key belongs to me and to my id alike', async (t) => {
+  t.test('an Idempotency-Key used with me is replayed with the id', async (t) => {
     const create = async (assignee_id: string) =>
       service.expect('createTask', 201, {
         token: other.token,
@@ -259,7 +259,7 @@ t.test('in a body', async (t) => {
     }
   })
 
-  t.test('nothing changes if the task is mine already', async (t) => {
+  t.test('me for the current assignee changes nothing', async (t) => {
     const task = await createTask(other, { assignee_id: 'me' })
     const change = { token: other.token, params: { task_id: task.id } }
     const byId = await service.expect('updateTask', 200, { ...change, body: { assignee_id: other.id } })

@@ -7,7 +7,7 @@ import { operations, prepareOperations } from '../fixture/operations.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
 import { tusHeaders } from '../fixture/uploads.ts'
 
-/** How requests are validated, whatever their operation. */
+/** The validation of requests, independent of the operation. */
 
 const service = await startService(t)
 const ada = await service.register('ada')
@@ -51,7 +51,7 @@ t.test('all errors of a request are reported together', async (t) => {
     body: { title: null },
   }
   const parts = await service.expect('updateTask', 400, request)
-  t.same(pointersOf(parts), ['/task_id', '/title', '/limit', '/page'], 'of the path, the body and the query')
+  t.same(pointersOf(parts), ['/task_id', '/title', '/limit', '/page'], 'of path, body and query')
   t.match(parts.body.errors?.[2], { detail: /^is not a known parameter\. None is expected$/ })
 
   const missing = await service.call('register', { body: {} })
@@ -65,7 +65,7 @@ t.test('all errors of a request are reported together', async (t) => {
   )
 })
 
-t.test('at most twenty errors are reported, and a field has one', async (t) => {
+t.test('at most twenty errors are reported, one per field', async (t) => {
   const items = Array.from({ length: 200 }, () => ({ title: '', status: 'lost' }))
   const { body } = await service.expect('batchTasks', 400, { token, body: { create: items } })
   t.equal(body.errors?.length, 20)
@@ -77,11 +77,11 @@ t.test('at most twenty errors are reported, and a field has one', async (t) => {
   t.same(
     pointersOf(atomic),
     Array.from({ length: 20 }, (_, index) => `/create/${index}/tag_ids/0`),
-    'of the items of an atomic batch as well',
+    'also in an atomic batch',
   )
 })
 
-t.test('only the first error of a very large body is searched for', async (t) => {
+t.test('only the first error of a very large body is reported', async (t) => {
   const unknown = Object.fromEntries(Array.from({ length: 60_000 }, (_, index) => [`k${index}`, 0]))
   const numbers = Array.from({ length: 300_000 }, () => 0)
   for (const [body, pointers] of [
@@ -95,7 +95,7 @@ t.test('only the first error of a very large body is searched for', async (t) =>
   }
 })
 
-t.test('a query has at most a hundred different parameters', async (t) => {
+t.test('400 for a query with more than a hundred different parameters', async (t) => {
   const query = (count: number) => Array.from({ length: count }, (_, index) => `k${index}=1`).join('&')
   const { body } = await service.expect('listTasks', 400, { token, query: query(100) })
   t.equal(body.errors?.length, 20)
@@ -106,7 +106,7 @@ t.test('a query has at most a hundred different parameters', async (t) => {
   })
 })
 
-t.test('keys that appear twice are refused', async (t) => {
+t.test('400 for duplicate keys', async (t) => {
   for (const [body, pointers] of [
     ['{"title":"a","title":"b"}', ['/title']],
     ['{"title":"a","t\\u0069tle":"b"}', ['/title']],
@@ -127,7 +127,7 @@ t.test('keys that appear twice are refused', async (t) => {
   await service.expect('batchTasks', 200, { token, body: batch, headers: json })
 })
 
-t.test('a body has at most a hundred levels', async (t) => {
+t.test('400 for a body with more than a hundred levels', async (t) => {
   const nested = (levels: number) => `{"title":${'['.repeat(levels)}${']'.repeat(levels)}}`
   const { body } = await service.expect('createTask', 400, { token, body: nested(99), headers: json })
   t.same(pointersOf({ body }), ['/title'])
@@ -135,7 +135,7 @@ t.test('a body has at most a hundred levels', async (t) => {
   t.match(deep.body, { detail: 'The body is nested more than 100 levels deep.' })
 })
 
-t.test('ids are the same in either case', async (t) => {
+t.test('ids are case-insensitive', async (t) => {
   const upper = ({ id }: { readonly id: string }) => id.toUpperCase()
   const task = await newTask(ada)
   const tag = (await service.expect('createTag', 201, { token, body: { name: 'release' } })).body
@@ -185,7 +185,11 @@ t.test('413 for a body over the limit of its operation', async (t) => {
   const withJson = operations.filter(({ mediaTypes }) => mediaTypes.includes('application/json'))
   const { newWorld, requestTo } = await prepareOperations(service, ada)
   const world = await newWorld()
-  t.equal(withJson.filter(({ maxBody }) => maxBody === 1_048_576).length, 7, 'few take much')
+  t.equal(
+    withJson.filter(({ maxBody }) => maxBody === 1_048_576).length,
+    7,
+    'few operations have the large limit',
+  )
   for (const operation of withJson) {
     const { maxBody } = operation
     t.ok(maxBody === 16_384 || maxBody === 1_048_576, operation.id)
@@ -199,28 +203,28 @@ t.test('413 for a body over the limit of its operation', async (t) => {
   }
   const login = { email: 'nobody@example.com', password: 'x' }
   const atLimit = await service.call('login', { body: JSON.stringify(login).padEnd(16_384), headers: json })
-  t.equal(atLimit.status, 401, 'one at the limit is read')
+  t.equal(atLimit.status, 401, 'a body of the maximum size is read')
 
   const body = ReadableStream.from([Buffer.from(JSON.stringify(login).padEnd(16_385))])
   const init = { method: 'POST', headers: json, body, duplex: 'half' } as const
-  t.equal((await fetch(`${service.url}/auth/login`, init)).status, 413, 'without a Content-Length too')
+  t.equal((await fetch(`${service.url}/auth/login`, init)).status, 413, 'also without a Content-Length')
   const announced = head(
     'POST /auth/login HTTP/1.1',
     'Host: x',
     'Content-Type: application/json',
     'Content-Length: 16385',
   )
-  t.equal((await sendRaw(t, service.url, announced)).status, 413, 'before it is sent')
+  t.equal((await sendRaw(t, service.url, announced)).status, 413, 'before the body is sent')
 })
 
-/** Marks of several classes, which normalization sorts in quadratic time. */
+/** Combining marks of several classes, which normalization sorts in quadratic time. */
 const marks = (count: number): string => '\u0316\u0301'.repeat(count / 2)
 
-/** An operation with a text in one place, and the pointer to that place. */
+/** A request with an attacker's text in one place, and the pointer to that place. */
 interface Attack {
   readonly pointer: string
   readonly send: (text: string) => Promise<Reply>
-  /** Code units that fit in. */
+  /** The maximum length, in code units. */
   readonly room: number
 }
 
@@ -320,7 +324,7 @@ const attacks = async (): Promise<Readonly<Record<string, Attack>>> => {
   }
 }
 
-t.test('no text takes long to normalize', async (t) => {
+t.test('no text blocks the event loop by its normalization', async (t) => {
   const delay = monitorEventLoopDelay({ resolution: 10 })
   for (const [place, { pointer, send, room }] of Object.entries(await attacks())) {
     await t.test(place, async (t) => {
@@ -330,24 +334,20 @@ t.test('no text takes long to normalize', async (t) => {
         const { status, body } = await send(marks(length))
         t.equal(status, 400, `${length} marks`)
         t.same(pointersOf({ body }), [pointer])
-        // The length may be what is wrong with a file's name.
+        // A longer file name may be refused by its length.
         if (length === 32)
-          t.match(
-            body,
-            { errors: [{ detail: /at most 30 consecutive combining marks/ }] },
-            'says what is wrong',
-          )
+          t.match(body, { errors: [{ detail: /at most 30 consecutive combining marks/ }] }, 'names the cause')
       }
-      // Legal runs, but far too much: refused by its length before it is normalized.
+      // Each run is legal, but the text is too long, and is refused before it is normalized.
       const long = await send(`a${marks(30)}`.repeat(Math.floor(room / 31)))
       if (pointer !== '/description') t.equal(long.status, 400)
-      t.ok(delay.max < 1.5e9, `the event loop was held for ${delay.max / 1e6} ms`)
+      t.ok(delay.max < 1.5e9, `the event loop was blocked for ${delay.max / 1e6} ms`)
     })
   }
   delay.disable()
 })
 
-t.test('a larger body of marks is not read where text is short', async (t) => {
+t.test('413 for a large body where texts are short', async (t) => {
   for (const bytes of [160_000, 900_000]) {
     const password = marks(bytes / 2)
     for (const operation of ['login', 'register'] as const) {
@@ -357,21 +357,21 @@ t.test('a larger body of marks is not read where text is short', async (t) => {
   }
 })
 
-t.test('thirty marks in a row are taken', async (t) => {
+t.test('thirty consecutive marks are accepted', async (t) => {
   const title = `a${marks(30)} b${marks(30)}`
   const { body } = await service.expect('createTask', 201, { token, body: { title, description: title } })
   t.equal(body.title, title.normalize('NFC'))
   t.equal(body.description, title)
 })
 
-/** Asks in a row, so that none waits for another. */
+/** Requests are sent one at a time, so that none waits for another. */
 const sendMetadata = async (t: Test, value: string): Promise<void> => {
   const headers = { ...tusHeaders(1), 'upload-metadata': value }
   const { status } = await service.call('createUpload', { token, params: { task_id: newId() }, headers })
   t.equal(status, 400, value.slice(0, 40))
 }
 
-t.test('no header takes long to match', async (t) => {
+t.test('no header blocks the event loop by its parsing', async (t) => {
   const delay = monitorEventLoopDelay({ resolution: 10 })
   delay.enable()
   for (const value of [
@@ -382,7 +382,7 @@ t.test('no header takes long to match', async (t) => {
     `a${' '.repeat(4_000)},,`,
   ])
     await sendMetadata(t, `${value}\u00e9`)
-  t.ok(delay.max < 1.5e9, `the event loop was held for ${delay.max / 1e6} ms`)
+  t.ok(delay.max < 1.5e9, `the event loop was blocked for ${delay.max / 1e6} ms`)
   const { 'upload-metadata': metadata = '', ...headers } = tusHeaders(1)
   const params = { task_id: (await newTask(ada)).id }
   await service.expect('createUpload', 201, {
@@ -392,7 +392,7 @@ t.test('no header takes long to match', async (t) => {
   })
 })
 
-t.test('email addresses that look alike are one', async (t) => {
+t.test('email addresses that are equal after case folding and NFKC are one account', async (t) => {
   const password = 'a long password'
   const pairs = [
     ['σοφος', 'σοφοσ'],
@@ -413,7 +413,7 @@ t.test('email addresses that look alike are one', async (t) => {
   }
 })
 
-t.test('invisible characters are refused where they could hide', async (t) => {
+t.test('400 for invisible characters in names, email addresses and titles', async (t) => {
   const account = { username: 'ghost', email: 'ghost@example.com', password: 'a long password' }
   for (const filler of [
     '\u115f',
@@ -450,7 +450,7 @@ t.test('invisible characters are refused where they could hide', async (t) => {
   await service.expect('register', 201, { body: { ...account, display_name: '👩\u200d🚀' } })
 })
 
-t.test('PUT takes every field of what GET returns', async (t) => {
+t.test('PUT accepts every field that GET returns', async (t) => {
   const puts = operations.filter(({ method, path }) => method === 'PUT' && lookUp(['paths', path, 'get']))
   t.ok(puts.length >= 2)
   for (const { path, id } of puts) {
@@ -459,11 +459,11 @@ t.test('PUT takes every field of what GET returns', async (t) => {
         lookUp(['paths', path, ...pointer, 'content', 'application/json', 'schema', 'properties'])?.node ??
           {},
       )
-    const taken = new Set(propertiesOf('put', 'requestBody'))
+    const accepted = new Set(propertiesOf('put', 'requestBody'))
     const returned = propertiesOf('get', 'responses', '200')
     t.ok(returned.length > 1, id)
     t.strictSame(
-      returned.filter((name) => !taken.has(name)),
+      returned.filter((name) => !accepted.has(name)),
       [],
       id,
     )
