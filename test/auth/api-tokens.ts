@@ -6,28 +6,28 @@ import { newRefreshToken } from '../../src/auth/opaque-tokens.ts'
 
 const base62 = '0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz'
 
-/** The number that base62 digits are. */
+/** The value of base62 digits. */
 const numberOf = (digits: string): number =>
   Array.from(digits).reduce((number, digit) => number * 62 + base62.indexOf(digit), 0)
 
-t.test('a new token is recognizable, unlike any other, and found by its hash', async (t) => {
+t.test('a new token has the prefix, is unique, and has a hash', async (t) => {
   const { token, hash } = newApiToken()
   t.match(token, /^twp_[0-9A-Za-z]{49}$/)
-  t.match(`token=${token};`.match(/\btwp_[0-9A-Za-z]{49}\b/), [token], 'by a scanner too')
+  t.match(`token=${token};`.match(/\btwp_[0-9A-Za-z]{49}\b/), [token], 'a secret scanner finds it')
   t.same(hash, createHash('sha256').update(token).digest())
   t.same(hashApiToken(token), hash)
   t.not(newApiToken().token, token)
 })
 
-t.test('it ends with its checksum', async (t) => {
+t.test('a token ends with its checksum', async (t) => {
   for (let count = 0; count < 100; count += 1) {
     const { token } = newApiToken()
     t.equal(numberOf(token.slice(-6)), crc32(token.slice(0, -6)), token)
   }
 })
 
-t.test('tokens of other tools are checked alike', async (t) => {
-  // By Python's zlib.crc32; the second checksum needs its padding.
+t.test('checksums from another implementation are accepted', async (t) => {
+  // From Python's zlib.crc32. The second checksum has padding.
   const tokens = [
     'twp_Ky9Pf34qY6Nb3wWD25RQ4F5ZR3qa7yEeeby3abP3E2Z0FqDc2',
     'twp_6WUVmv92DjQe8L6tgNLUnXZnwDIRLRGZ3qIIMqVPLWH00Pyl2',
@@ -52,7 +52,7 @@ t.test('every character is equally likely', async (t) => {
   }
 })
 
-t.test('any other character in any place is refused', async (t) => {
+t.test('a token with any one character changed is rejected', async (t) => {
   const { token } = newApiToken()
   for (const [place, character] of Array.from(token).entries()) {
     const typo = character === 'x' ? 'y' : 'x'
@@ -60,7 +60,7 @@ t.test('any other character in any place is refused', async (t) => {
   }
 })
 
-t.test('no other string has a hash', async (t) => {
+t.test('other strings are rejected', async (t) => {
   const { token } = newApiToken()
   const others = [
     '',
@@ -72,9 +72,9 @@ t.test('no other string has a hash', async (t) => {
     ` ${token}`,
     token.toUpperCase(),
     newRefreshToken().token,
-    // Two characters of the first token above in the wrong order.
+    // The first token above with two characters swapped.
     'twp_yK9Pf34qY6Nb3wWD25RQ4F5ZR3qa7yEeeby3abP3E2Z0FqDc2',
-    // The right checksum of the wrong alphabet, length and prefix.
+    // A valid checksum, but the wrong alphabet, length or prefix.
     'twp_a-a-a-a-a-a-a-a-a-a-a-a-a-a-a-a-a-a-a-a-a-a1ViHKZ',
     'twp_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa0fEA7y',
     'twp_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa1Oa1Gc',

@@ -12,7 +12,7 @@ import { secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
 import { createClient, type Reply, startService } from '../fixture/service.ts'
 import { countStatuses } from '../fixture/tasks.ts'
 
-/** What failed attempts to prove who one is lead to, for passwords and codes alike. */
+/** Delays after failed attempts at passwords and codes. */
 
 const guess = (url: string): Promise<Reply> =>
   createClient(url).call('login', { body: { email: 'nobody@example.com', password: 'wrong' } })
@@ -21,10 +21,10 @@ const secret = 'the secret of a process and of the service that comes after it'
 const environment = await environmentFor(t)
 const killed = await startProcess(t, { ...environment, JWT_SECRET: secret })
 const guesses = Array.from({ length: 20 }, () => guess(killed.url))
-// The first refusal comes before the passwords of the five that went before it are hashed.
+// The first 429 arrives before the passwords of the first five attempts have been hashed.
 await Promise.any(
   guesses.map(async (reply) => {
-    if ((await reply).status !== 429) throw new Error('It was tried')
+    if ((await reply).status !== 429) throw new Error('The attempt was not refused')
   }),
 )
 await Promise.all([killed.end('SIGKILL'), Promise.allSettled(guesses)])
@@ -43,7 +43,7 @@ const { challengeOf, guard } = secondFactorActions(service)
 const signIn = (email: string, password: string, address = '192.0.2.1') =>
   service.call('login', { body: { email, password }, headers: from(address) })
 
-/** Lets time pass for everything that was counted. */
+/** Moves all counted attempts into the past. */
 const elapse = async (time: string): Promise<void> => {
   await db.run(
     `update attempts set last_failed_at = last_failed_at - $1::text::interval,
@@ -54,18 +54,19 @@ const elapse = async (time: string): Promise<void> => {
 
 const retryAfter = ({ headers }: Reply): number => Number(headers.get('retry-after'))
 
-/** An answer without its times. */
+/** A response without its times. */
 const timeless = (reply: Reply): string =>
   JSON.stringify(withoutIds(reply)).replaceAll(/\b\d+\b(?= seconds|")/g, 'N')
 
-interface Way {
+interface Attempts {
   readonly fail: () => Promise<Reply>
   readonly succeed: (() => Promise<Reply>) | null
+  /** The status of a failure. */
   readonly failed: number
 }
 
-const ways: Readonly<Record<string, () => Promise<Way>>> = {
-  async 'signing in'() {
+const operations: Readonly<Record<string, () => Promise<Attempts>>> = {
+  async 'sign-in'() {
     const { email, password } = await service.register('signs-in')
     return {
       fail: () => signIn(email, 'wrong'),
@@ -73,10 +74,10 @@ const ways: Readonly<Record<string, () => Promise<Way>>> = {
       failed: 401,
     }
   },
-  async 'signing in where no account is'() {
+  async 'sign-in to an unknown account'() {
     return { fail: () => signIn('nobody@example.com', 'wrong'), succeed: null, failed: 401 }
   },
-  async 'signing in with a code'() {
+  async 'sign-in with a code'() {
     const ada = await guard(await service.register('has-a-code'))
     const complete = async (code: string) =>
       service.call('completeLogin', { body: { challenge: await challengeOf(ada), code } })
@@ -86,13 +87,13 @@ const ways: Readonly<Record<string, () => Promise<Way>>> = {
       failed: 401,
     }
   },
-  async 'changing the password'() {
+  async 'password change'() {
     const { token, password } = await service.register('changes')
     const change = (current_password: string) =>
       service.call('changePassword', { token, body: { current_password, new_password: password } })
     return { fail: () => change('wrong'), succeed: () => change(password), failed: 422 }
   },
-  async 'disabling the second factor'() {
+  async 'second factor removal'() {
     const ada = await guard(await service.register('disables'))
     const disable = (code: string) =>
       service.call('disableSecondFactor', { token: ada.token, body: { password: ada.password, code } })
@@ -100,38 +101,41 @@ const ways: Readonly<Record<string, () => Promise<Way>>> = {
   },
 }
 
-t.test('a process that is killed in the middle of it has counted', async (t) => {
+t.test('attempts are counted even if the process is killed during them', async (t) => {
   const next = [await guess(service.url), await guess(service.url)]
   t.ok(
     next.some(({ status }) => status === 429),
-    'the delay, which may be over by now, or the next one',
+    'within the delay or, if it has ended, after one more failure',
   )
 })
 
-for (const [name, start] of Object.entries(ways)) {
-  t.test(`${name}: five failures are free, then each doubles the delay, up to 15 minutes`, async (t) => {
-    const { fail, succeed, failed } = await start()
-    for (let failure = 1; failure <= 5; failure += 1)
-      t.equal((await fail()).status, failed, `failure ${failure}`)
-    for (const delay of [5, 10, 20, 40, 80, 160, 320, 640, 900, 900]) {
-      const refused = await fail()
-      t.match(refused, { status: 429, body: { code: 'too_many_requests' } })
-      t.ok(
-        retryAfter(refused) <= delay && retryAfter(refused) > delay - 4,
-        `${retryAfter(refused)} of ${delay}`,
-      )
-      if (succeed !== null)
-        t.equal(timeless(await succeed()), timeless(refused), 'the right one tells nothing')
-      await elapse(`${delay} seconds`)
-      t.equal((await fail()).status, failed, `after ${delay} seconds`)
-    }
-    await elapse('900 seconds')
-    if (succeed === null) return
-    t.ok([200, 204].includes((await succeed()).status))
-  })
+for (const [name, start] of Object.entries(operations)) {
+  t.test(
+    `${name}: five failures are answered without a delay, then each doubles it, up to 15 minutes`,
+    async (t) => {
+      const { fail, succeed, failed } = await start()
+      for (let failure = 1; failure <= 5; failure += 1)
+        t.equal((await fail()).status, failed, `failure ${failure}`)
+      for (const delay of [5, 10, 20, 40, 80, 160, 320, 640, 900, 900]) {
+        const refused = await fail()
+        t.match(refused, { status: 429, body: { code: 'too_many_requests' } })
+        t.ok(
+          retryAfter(refused) <= delay && retryAfter(refused) > delay - 4,
+          `${retryAfter(refused)} of ${delay}`,
+        )
+        if (succeed !== null)
+          t.equal(timeless(await succeed()), timeless(refused), 'the same response for the right secret')
+        await elapse(`${delay} seconds`)
+        t.equal((await fail()).status, failed, `after ${delay} seconds`)
+      }
+      await elapse('900 seconds')
+      if (succeed === null) return
+      t.ok([200, 204].includes((await succeed()).status))
+    },
+  )
 }
 
-t.test('a success clears what was counted', async (t) => {
+t.test('a success resets the count', async (t) => {
   const { email, password } = await service.register('forgiven')
   for (let round = 0; round < 2; round += 1) {
     for (let failure = 0; failure < 4; failure += 1) t.equal((await signIn(email, 'wrong')).status, 401)
@@ -158,10 +162,10 @@ t.test('failures are forgotten a day after the last one', async (t) => {
     return (await db.run('select from attempts', [])).length
   }
   t.ok((await countAfter('23 hours')) > 0)
-  t.equal(await countAfter('2 hours'), 0, 'and their rows are removed')
+  t.equal(await countAfter('2 hours'), 0, 'their rows are removed')
 })
 
-t.test('an address that nobody has is answered like one that somebody has', async (t) => {
+t.test('unknown and known email addresses get the same responses', async (t) => {
   const { email } = await service.register('somebody')
   for (let attempt = 0; attempt < 8; attempt += 1) {
     const [known, unknown] = [await signIn(email, 'wrong'), await signIn('anybody@example.com', 'wrong')]
@@ -171,7 +175,7 @@ t.test('an address that nobody has is answered like one that somebody has', asyn
   }
 })
 
-t.test('twenty at once: five are tried, however the address is written', async (t) => {
+t.test('of twenty concurrent attempts, five are tried, for all spellings of an address', async (t) => {
   const { email } = await service.register('stormed')
   for (const [one, other] of [
     [email, ` ${email.toUpperCase()}`],
@@ -188,21 +192,25 @@ const exhaust = async (email: string, address?: string): Promise<void> => {
   for (let failure = 0; failure < 5; failure += 1) await signIn(email, 'wrong', address)
 }
 
-t.test('a password is delayed for the network that it was tried from, and no other', async (t) => {
+t.test('429 for a password applies only to that account from that network', async (t) => {
   const { email, password } = await service.register('attacked')
   await exhaust(email, '198.51.100.1')
   t.equal((await signIn(email, password, '198.51.100.1')).status, 429)
   t.equal((await signIn(email, password, '::ffff:198.51.100.1')).status, 429, 'IPv4 in IPv6')
   t.equal((await signIn(email, password, '198.51.100.2')).status, 200)
-  t.equal((await signIn(email, password, '198.51.100.1')).status, 429, 'which clears nothing there')
+  t.equal(
+    (await signIn(email, password, '198.51.100.1')).status,
+    429,
+    'a success elsewhere does not reset it',
+  )
   await exhaust(email, '2001:db8:0:1::1')
   t.equal((await signIn(email, password, '2001:db8:0:1:ffff::2')).status, 429, 'a /64 is one network')
   t.equal((await signIn(email, password, '2001:db8:0:2::1')).status, 200)
   const { email: other, password: otherPassword } = await service.register('neighbour')
-  t.equal((await signIn(other, otherPassword, '198.51.100.1')).status, 200, 'nor for another account')
+  t.equal((await signIn(other, otherPassword, '198.51.100.1')).status, 200, 'another account')
 })
 
-t.test('X-Forwarded-For from nobody who is trusted makes no network', async (t) => {
+t.test('X-Forwarded-For is ignored unless it is from a trusted proxy', async (t) => {
   const exposed = await startService(t, { db })
   const replies: Reply[] = []
   for (let attempt = 1; attempt <= 6; attempt += 1) {
@@ -212,7 +220,7 @@ t.test('X-Forwarded-For from nobody who is trusted makes no network', async (t) 
   t.strictSame(countStatuses(replies), { 401: 5, 429: 1 })
 })
 
-t.test('a code is delayed for the account, wherever it is tried from', async (t) => {
+t.test('429 for a code applies to the account from any network', async (t) => {
   const ada = await guard(await service.register('guessed'))
   const challenge = await challengeOf(ada)
   const complete = (code: string, address: number) =>
@@ -225,10 +233,10 @@ t.test('a code is delayed for the account, wherever it is tried from', async (t)
   }
   t.match(await signIn(ada.email, ada.password), { status: 401, body: { code: 'second_factor_required' } })
   await elapse('5 seconds')
-  t.equal((await complete(ada.codeAt(), 6)).status, 200, 'and what was refused is not used up')
+  t.equal((await complete(ada.codeAt(), 6)).status, 200, 'refused codes are not used up')
 })
 
-t.test('so is one that is to disable the second factor', async (t) => {
+t.test('429 for a code that disables the second factor, from any network', async (t) => {
   const ada = await guard(await service.register('stolen'))
   const disable = (code: string, address: number) => {
     const { token, password } = ada
@@ -241,7 +249,7 @@ t.test('so is one that is to disable the second factor', async (t) => {
   t.equal((await disable(ada.codeAt(), 6)).status, 429)
 })
 
-t.test('a client that hangs up does not get away', async (t) => {
+t.test('attempts are counted even if the client disconnects', async (t) => {
   const email = 'hung-up@example.com'
   const failures = async (): Promise<unknown> =>
     (await db.run('select coalesce(sum(failures), 0)::int as failures from attempts', []))[0]?.failures
@@ -263,9 +271,9 @@ t.test('a client that hangs up does not get away', async (t) => {
   t.equal((await signIn(email, 'wrong')).status, 429)
 })
 
-// The embedded database has one connection, on which nothing waits for a lock.
+// The embedded database has one connection, so nothing waits for a lock.
 const skip = process.env.DATABASE_URL === undefined
-t.test('one that waited for another is refused', { skip }, async (t) => {
+t.test('an attempt that waited for a concurrent one is refused', { skip }, async (t) => {
   const { db, options } = await openTestDatabase(t)
   const sql = createSqlClient(options, { max: 2 })
   t.teardown(() => sql.end())
@@ -275,9 +283,9 @@ t.test('one that waited for another is refused', { skip }, async (t) => {
   const waiting = await sql.begin(async (transaction) => {
     await transaction`update attempts set failures = 5, delayed_until = now() + interval '5 seconds'`
     const counted = insertAttempt({ db }, key)
-    await eventually('the second waits for the first', waits)
+    await eventually('the attempt waits for the lock', waits)
     return { counted }
   })
-  t.equal(await waiting.counted, 1, 'as long as it takes to know better')
+  t.equal(await waiting.counted, 1, 'the minimum delay')
   t.equal(await insertAttempt({ db }, key), 5)
 })

@@ -9,17 +9,17 @@ import { eventually } from '../fixture/eventually.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, type Service, startService } from '../fixture/service.ts'
 
-/** Two instances on one database server: what one revokes, the other refuses. */
+/** Two instances on one database server: credentials that one revokes are refused by the other. */
 
 const skip = process.env.DATABASE_URL === undefined && 'the embedded database serves one process'
 
-/** Milliseconds for which an instance believes what it has cached when it is not notified. */
+/** Milliseconds that an instance trusts its cache without a notification. */
 const cacheTtl = 5_000
 
-/** Milliseconds, mostly 10. Less than the TTL by more than a busy machine takes for a request. */
+/** Milliseconds; typically 10. It is below the TTL by more than a busy machine takes for a request. */
 const maxDelay = 2_000
 
-/** Starts an instance with connections of its own. */
+/** Starts an instance with its own connections. */
 const startInstance = async (
   t: Test,
   service: Service,
@@ -36,10 +36,11 @@ interface Change {
   readonly what: string
   /** Makes the change on the first instance. */
   readonly change: () => Promise<unknown>
-  /** What the second instance is asked. */
+  /** The token, operation and path of the requests to the second instance. */
   readonly token: string
   readonly operation?: OperationId
   readonly params?: Readonly<Record<string, string>>
+  /** Their statuses before and after the change. */
   readonly before?: number
   readonly after: number
 }
@@ -65,28 +66,28 @@ t.test('instances on one server', { skip }, async (t) => {
 
   type Instance = Pick<Service, 'call'>
 
-  /** Asks an instance until it answers with `after`; resolves to the milliseconds since the end of the change. */
+  /** Polls an instance until it returns the status `after`. Resolves to the milliseconds since the change and since the caching. */
   const measure = async (
     instance: Instance,
     { change, token, operation = 'getCurrentUser', params = {}, before = 200, after }: Change,
   ) => {
-    const ask = async (): Promise<number> => (await instance.call(operation, { token, params })).status
-    const status = await ask()
-    if (status !== before) throw new Error(`It was answered ${status} before the change`)
+    const poll = async (): Promise<number> => (await instance.call(operation, { token, params })).status
+    const status = await poll()
+    if (status !== before) throw new Error(`The status before the change is ${status}`)
     const cached = performance.now()
     await change()
     const changed = performance.now()
     let polls = 0
-    await eventually(`it is answered ${after}`, async () => {
+    await eventually(`the status is ${after}`, async () => {
       polls += 1
-      return (await ask()) === after
+      return (await poll()) === after
     })
     const seen = performance.now()
     return { delay: seen - changed, sinceCached: seen - cached, polls }
   }
 
   const signOut = (token: string): Change => ({
-    what: 'signing out',
+    what: 'sign-out',
     change: () => here.expect('logout', 204, { token }),
     token,
     after: 401,
@@ -94,7 +95,7 @@ t.test('instances on one server', { skip }, async (t) => {
   const removeUser = (user: Account) => () =>
     here.expect('deleteUser', 204, { token: admin.token, params: { user_id: user.id } })
 
-  /** Each with an account of its own. */
+  /** Each is made with a new account. */
   const changes: readonly ((user: Account) => Promise<Change>)[] = [
     async ({ token }) => signOut(token),
     async (user) => {
@@ -103,7 +104,7 @@ t.test('instances on one server', { skip }, async (t) => {
       return { what: 'revoking an API token', change: revoke, token, after: 401 }
     },
     async (user) => ({
-      what: 'making an administrator',
+      what: 'promotion to administrator',
       change: () => setRole(user, 'admin'),
       token: user.token,
       operation: 'listAuditEvents',
@@ -114,11 +115,11 @@ t.test('instances on one server', { skip }, async (t) => {
       await setRole(user, 'admin')
       const operation = 'listAuditEvents'
       await eventually(
-        'it is known',
+        'the other instance has cached the role',
         async () => (await there.call(operation, { token: user.token })).status === 200,
       )
       const change = () => setRole(user, 'member')
-      return { what: 'making a member', change, token: user.token, operation, after: 403 }
+      return { what: 'demotion to member', change, token: user.token, operation, after: 403 }
     },
     async ({ id, token }) => ({
       what: 'disabling a user',
@@ -157,9 +158,9 @@ t.test('instances on one server', { skip }, async (t) => {
     }),
   ]
 
-  await eventually('both listen', bothListen)
+  await eventually('both instances listen', bothListen)
 
-  await t.test('a change is seen by the other long before what it has cached expires', async (t) => {
+  await t.test('the other instance sees a change before its cache expires', async (t) => {
     for (const [index, prepare] of changes.entries()) {
       const change = await prepare(await here.register(`user${index}`))
       const { delay, sinceCached } = await measure(there, change)
@@ -168,7 +169,7 @@ t.test('instances on one server', { skip }, async (t) => {
     }
   })
 
-  await t.test('the log says when no notifications arrive, as behind a pooler by transaction', async (t) => {
+  await t.test('missing notifications, as behind a transaction pooler, are logged', async (t) => {
     const warningsOf = (background: Database): string[] => {
       const warnings: string[] = []
       cacheCredentials(db, { background, log: { warn: (message) => void warnings.push(message) } })
@@ -177,7 +178,7 @@ t.test('instances on one server', { skip }, async (t) => {
     const own = openDatabase(options)
     t.teardown(() => own.close())
     const { promise: listens, resolve } = Promise.withResolvers<void>()
-    const ofHearing = warningsOf({
+    const ofNotified = warningsOf({
       ...own,
       listen: (channel, { onNotification, onListening }) =>
         own.listen(channel, {
@@ -190,35 +191,38 @@ t.test('instances on one server', { skip }, async (t) => {
     })
     await listens
     const ofSilent = warningsOf({ ...own, listen: (_channel, { onListening }) => onListening() })
-    await eventually('it is noticed', async () => ofSilent.length > 0)
+    await eventually('a warning is logged', async () => ofSilent.length > 0)
     t.match(ofSilent, [/delivers no notifications/])
-    t.strictSame(ofHearing, [], 'and only then')
+    t.strictSame(ofNotified, [], 'no warning with notifications')
   })
 
-  await t.test('an instance that hears nothing believes its cache for 5 seconds', async (t) => {
+  await t.test('an instance without notifications trusts its cache for 5 seconds', async (t) => {
     const { token } = await here.register('unheard')
     const { sinceCached, polls } = await measure(deaf, signOut(token))
     t.comment(`${sinceCached.toFixed(0)} ms`)
-    t.ok(polls > 1, 'it still accepted it')
+    t.ok(polls > 1, 'the token was still accepted')
     t.ok(sinceCached < cacheTtl + maxDelay, `${sinceCached} ms`)
   })
 
-  await t.test('a lost connection empties the cache, since a change may have been missed', async (t) => {
-    const { id, token } = await here.register('missed')
-    const isAdminThere = async (): Promise<boolean> =>
-      (await there.call('listAuditEvents', { token })).status === 200
-    const cached = performance.now()
-    t.notOk(await isAdminThere())
-    await sql`update users set role = 'admin' where id = ${id}`
-    t.notOk(await isAdminThere(), 'nobody was notified')
-    await cutListeners()
-    await eventually('it is looked up again', isAdminThere)
-    t.ok(performance.now() - cached < cacheTtl - 1_000)
-    await eventually('both listen again', bothListen)
-  })
+  await t.test(
+    'a lost listening connection empties the cache, because a change may have been missed',
+    async (t) => {
+      const { id, token } = await here.register('missed')
+      const isAdminThere = async (): Promise<boolean> =>
+        (await there.call('listAuditEvents', { token })).status === 200
+      const cached = performance.now()
+      t.notOk(await isAdminThere())
+      await sql`update users set role = 'admin' where id = ${id}`
+      t.notOk(await isAdminThere(), 'the change sent no notification')
+      await cutListeners()
+      await eventually('the role is read again', isAdminThere)
+      t.ok(performance.now() - cached < cacheTtl - 1_000)
+      await eventually('both instances listen again', bothListen)
+    },
+  )
 
   await t.test(
-    'without the listening connection nothing is believed for longer, and it comes back',
+    'without a listening connection, changes are seen before the cache expires, and it reconnects',
     async (t) => {
       for (let round = 0; round < 3; round += 1) {
         const { token } = await here.register(`cut${round}`)
@@ -227,11 +231,11 @@ t.test('instances on one server', { skip }, async (t) => {
         const { delay } = await measure(there, { ...rest, change })
         t.comment(`${delay.toFixed(0)} ms`)
         t.ok(delay < cacheTtl, `${delay} ms`)
-        await eventually('both listen again', bothListen)
+        await eventually('both instances listen again', bothListen)
       }
       const { token } = await here.register('afterwards')
       const { delay } = await measure(there, signOut(token))
-      t.ok(delay < maxDelay, 'and is notified')
+      t.ok(delay < maxDelay, 'notified again')
     },
   )
 })

@@ -5,10 +5,10 @@ import { deriveKeys } from '../../src/auth/keys.ts'
 const secret = Buffer.alloc(32, 1)
 const other = Buffer.alloc(32, 2)
 
-/** Key objects look all the same. */
+/** Key objects are compared by their bytes. */
 const bytesOf = (key: KeyObject): Buffer => key.export()
 
-t.test('a key depends on the secret and on the purpose alone', async (t) => {
+t.test('a key depends only on the secret and the purpose', async (t) => {
   const bytes = bytesOf(deriveKeys([secret], 'cursor').active)
   t.equal(bytes.length, 32)
   t.same(bytesOf(deriveKeys([Buffer.from(secret)], 'cursor').active), bytes)
@@ -17,7 +17,7 @@ t.test('a key depends on the secret and on the purpose alone', async (t) => {
   t.notSame(bytes, secret)
 })
 
-t.test('a ring has a key for each secret, in their order', async (t) => {
+t.test('a key ring has a key for each secret, in their order', async (t) => {
   const { active, verification } = deriveKeys([secret, other], 'cursor')
   const keys = verification.map(bytesOf)
   t.strictSame(keys, [bytesOf(active), bytesOf(deriveKeys([other], 'cursor').active)])

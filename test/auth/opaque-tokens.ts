@@ -19,7 +19,7 @@ const kinds = [
 ]
 
 for (const { prefix, create, hashOf } of kinds) {
-  t.test(`${prefix}: a new token is recognizable, unlike any other, and found by its hash`, async (t) => {
+  t.test(`${prefix}: a new token has the prefix, is unique, and has a hash`, async (t) => {
     const { token, hash } = create()
     t.match(token, new RegExp(`^${prefix}[A-Za-z0-9_-]{43}$`))
     t.same(hash, createHash('sha256').update(token).digest())
@@ -27,7 +27,7 @@ for (const { prefix, create, hashOf } of kinds) {
     t.not(create().token, token)
   })
 
-  t.test(`${prefix}: no other string has a hash`, async (t) => {
+  t.test(`${prefix}: other strings are rejected`, async (t) => {
     const { token } = create()
     const others = [
       '',

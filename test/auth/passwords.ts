@@ -18,32 +18,32 @@ t.test('two hashes of one password differ', async (t) => {
   t.not(await hasher.hash('correct horse'), await hasher.hash('correct horse'))
 })
 
-t.test('the default parameters', async (t) => {
+t.test('hashes have the documented parameters by default', async (t) => {
   const encoded = await passwordHasher().hash('correct horse')
   t.match(encoded, /^\$argon2id\$v=19\$/)
   t.equal(needsRehash(encoded, { memoryCost: 19_456, timeCost: 2, parallelism: 1 }), false)
 })
 
-t.test('NFC and NFD are one password', async (t) => {
+t.test('NFC and NFD forms are the same password', async (t) => {
   const [composed, decomposed] = ['caf\u00e9 au lait', 'cafe\u0301 au lait']
   t.same(await hasher.verify(await hasher.hash(decomposed), composed), { valid: true, rehash: false })
   t.same(await hasher.verify(await hasher.hash(composed), decomposed), { valid: true, rehash: false })
 })
 
-t.test('every character of a long password counts', async (t) => {
+t.test('long passwords are not truncated', async (t) => {
   const long = '\u{1f511}'.repeat(256)
   const encoded = await hasher.hash(long)
   t.equal((await hasher.verify(encoded, long)).valid, true)
   t.equal((await hasher.verify(encoded, long.slice(0, -2))).valid, false)
 })
 
-t.test('an unknown user is never valid', async (t) => {
+t.test('no password is valid for an unknown user', async (t) => {
   for (const password of ['', 'correct horse', 'null']) {
     t.same(await hasher.verify(null, password), { valid: false, rehash: false })
   }
 })
 
-t.test('a rehash is wanted for a valid password with other parameters', async (t) => {
+t.test('a valid password with other parameters needs a rehash', async (t) => {
   const older = passwordHasher({ parameters: { ...parameters, timeCost: 2 } })
   const encoded = await older.hash('correct horse')
   t.same(await hasher.verify(encoded, 'correct horse'), { valid: true, rehash: true })
@@ -65,7 +65,7 @@ t.test('the queue is bounded and first come, first served', async (t) => {
   t.type(await bounded.hash('there is room again'), 'string')
 })
 
-t.test('a failing hash gives its place back', async (t) => {
+t.test('a failed hash releases its slot', async (t) => {
   const bounded = passwordHasher({ parameters, limiter: hashQueue({ concurrency: 1, maxQueue: 0 }) })
   await t.rejects(bounded.verify('not an encoded hash', 'password'), TypeError)
   t.type(await bounded.hash('password'), 'string')

@@ -2,7 +2,7 @@ import { createHash } from 'node:crypto'
 import t from 'tap'
 import { hashRecoveryCode, newRecoveryCodes } from '../../src/auth/recovery-codes.ts'
 
-t.test('ten codes that differ, each found by its hash', async (t) => {
+t.test('new codes are ten, unique, and each has its hash', async (t) => {
   const { codes, hashes } = newRecoveryCodes()
   t.equal(codes.length, 10)
   t.equal(new Set([...codes, ...newRecoveryCodes().codes]).size, 20)
@@ -15,7 +15,7 @@ t.test('every character of the alphabet is used', async (t) => {
   t.equal(new Set(codes.join('').replaceAll('-', '')).size, 32)
 })
 
-t.test('a code is read as people write it', async (t) => {
+t.test('spaces, hyphens, case and look-alike characters are normalized', async (t) => {
   const hash = createHash('sha256').update('01110a2b3c4d5e6z').digest()
   for (const text of [
     '0111-0a2b-3c4d-5e6z',
@@ -30,7 +30,7 @@ t.test('a code is read as people write it', async (t) => {
   }
 })
 
-t.test('no other text has a hash', async (t) => {
+t.test('other texts are rejected', async (t) => {
   for (const text of [
     '',
     '----',

@@ -13,14 +13,14 @@ const ring = ringOf(oldKey)
 const plaintext = Buffer.from('12345678901234567890')
 const context = '0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c'
 
-t.test('what was sealed opens, and is not to be seen before', async (t) => {
+t.test('a sealed text is unreadable, and opens', async (t) => {
   const sealed = seal(ring, plaintext, context)
   t.same(open(ring, sealed, context), { plaintext, isActive: true })
   t.equal(sealed.includes(plaintext.subarray(0, 4)), false)
   t.same(open(ring, seal(ring, Buffer.alloc(0), context), context)?.plaintext, Buffer.alloc(0))
 })
 
-t.test('it is AES-256-GCM with a version and a nonce before it and the tag after', async (t) => {
+t.test('the format is a version, a nonce, AES-256-GCM ciphertext and a tag', async (t) => {
   const sealed = seal(ring, plaintext, context)
   t.equal(sealed.length, 1 + 12 + plaintext.length + 16)
   t.equal(sealed[0], 1)
@@ -29,12 +29,12 @@ t.test('it is AES-256-GCM with a version and a nonce before it and the tag after
   t.same(Buffer.concat([decipher.update(sealed.subarray(13, -16)), decipher.final()]), plaintext)
 })
 
-t.test('no two seals have one nonce', async (t) => {
+t.test('nonces are unique', async (t) => {
   const seals = Array.from({ length: 100 }, () => seal(ring, plaintext, context))
   t.equal(new Set(seals.map((sealed) => sealed.toString('hex', 1, 13))).size, 100)
 })
 
-t.test('the newest key seals and every key opens', async (t) => {
+t.test('the active key seals, and every verification key opens', async (t) => {
   const rotated = ringOf(newKey, oldKey)
   const before = seal(ring, plaintext, context)
   t.same(open(rotated, before, context), { plaintext, isActive: false })
@@ -45,14 +45,14 @@ t.test('the newest key seals and every key opens', async (t) => {
   t.equal(open(ringOf(otherKey), after, context), null)
 })
 
-t.test('nothing opens for another context', async (t) => {
+t.test('a sealed text does not open with another context', async (t) => {
   const sealed = seal(ring, plaintext, context)
   for (const other of ['', context.slice(1), `${context}0`, context.toUpperCase()]) {
     t.equal(open(ring, sealed, other), null, JSON.stringify(other))
   }
 })
 
-t.test('nothing opens that was changed in any bit, cut or lengthened', async (t) => {
+t.test('a sealed text does not open if a bit is changed, or if it is truncated or extended', async (t) => {
   const sealed = seal(ring, plaintext, context)
   for (let bit = 0; bit < sealed.length * 8; bit += 1) {
     const changed = Buffer.from(sealed)

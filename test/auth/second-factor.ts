@@ -5,7 +5,7 @@ import { authenticator, secondFactorActions } from '../fixture/second-factor.ts'
 import { type Service, startService } from '../fixture/service.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 
-/** What becomes of the sealed secrets of second factors when the service's own secret is replaced. */
+/** The sealed secrets of second factors during a rotation of the service's own secret. */
 
 const oldSecret = Buffer.from('the secret that is to be replaced')
 const newSecret = Buffer.from('the secret that comes in its place')
@@ -16,7 +16,7 @@ const { registerGuarded } = secondFactorActions(service)
 
 type Instance = Pick<Service, 'call' | 'expect' | 'register' | 'deps'>
 
-/** The same database, behind other secrets. */
+/** Another instance on the same database, with other secrets. */
 const startWith = async (t: Test, secrets: Secrets): Promise<Instance> => {
   const deps = { ...service.deps, secrets }
   return { ...(await startBeside(t, { ...service, deps })), deps }
@@ -37,7 +37,7 @@ const sealsOf = async (): Promise<readonly string[]> =>
   )
 
 t.test(
-  'a background job seals every secret with the newest key, after which the others can go',
+  'a background job reseals every secret with the active key, after which the other keys can be removed',
   async (t) => {
     const people = [
       await registerGuarded('ada'),
@@ -45,13 +45,9 @@ t.test(
       await registerGuarded('edith'),
     ]
     const both = actionsOf(await startWith(t, [newSecret, oldSecret]))
-    // The job that starts with the service may be over or not.
+    // The job that starts with the service may or may not have finished.
     for (const person of people) {
-      t.equal(
-        await both.complete(await both.challengeOf(person), person.codeAt()),
-        200,
-        'while both are listed',
-      )
+      t.equal(await both.complete(await both.challengeOf(person), person.codeAt()), 200, 'with both keys')
       await both.forgetLastCode(person)
     }
     await reseal(newSecret, oldSecret)
@@ -61,16 +57,16 @@ t.test(
       t.equal(
         await rotated.complete(await rotated.challengeOf(person), person.codeAt()),
         200,
-        'with one alone',
+        'with the active key only',
       )
       await rotated.forgetLastCode(person)
     }
     await reseal(newSecret, oldSecret)
-    t.strictSame(await sealsOf(), after, 'what has the newest key is left as it is')
+    t.strictSame(await sealsOf(), after, 'secrets with the active key are not resealed')
   },
 )
 
-t.test('a secret that no key opens any more refuses codes, and takes recovery codes', async (t) => {
+t.test('without the key of a secret, codes are refused and recovery codes work', async (t) => {
   const ada = await registerGuarded('lost')
   const bob = await registerGuarded('found')
   const lost = actionsOf(await startWith(t, [Buffer.from('a secret that nothing was sealed with')]))
@@ -79,12 +75,12 @@ t.test('a secret that no key opens any more refuses codes, and takes recovery co
   t.equal(await lost.complete(challenge, ada.recoveryCodes[0] ?? ''), 200)
   const before = await sealsOf()
   await reseal(Buffer.from('a secret that nothing was sealed with'))
-  t.strictSame(await sealsOf(), before, 'the job leaves it, for the key may come back')
+  t.strictSame(await sealsOf(), before, 'the job does not change it, because the key may be restored')
   const { challengeOf, complete } = actionsOf(service)
   t.equal(await complete(await challengeOf(bob), bob.codeAt()), 200)
 })
 
-t.test('a secret that was replaced while it was sealed anew stays replaced', async (t) => {
+t.test('a secret that is replaced while it is resealed keeps its new value', async (t) => {
   const ada = await service.register('busy')
   const enrol = async (): Promise<string> => {
     const request = { token: ada.token, body: { password: ada.password } }

@@ -7,10 +7,10 @@ import { untilRefused } from '../fixture/eventually.ts'
 import { listen } from '../fixture/ports.ts'
 import { type Account, startService } from '../fixture/service.ts'
 
-/** Attacks on sessions: forged and odd access tokens, odd headers, stolen refresh tokens, changes that must act at once. */
+/** Attacks on sessions: forged and malformed access tokens, malformed headers, stolen refresh tokens, revocation. */
 
-const secrets = { newest: Buffer.alloc(32, 'n'), earlier: Buffer.alloc(32, 'e') }
-const service = await startService(t, { secrets: [secrets.newest, secrets.earlier] })
+const secrets = { active: Buffer.alloc(32, 'n'), earlier: Buffer.alloc(32, 'e') }
+const service = await startService(t, { secrets: [secrets.active, secrets.earlier] })
 const admin = await service.register('admin')
 const ada = await service.register('ada')
 
@@ -25,7 +25,7 @@ const decode = (token: string, part: 0 | 1): Fields => {
 
 const now = (): number => Math.floor(Date.now() / 1000)
 
-/** What a token of the service holds, with some of it replaced; undefined leaves a claim out. */
+/** The claims of a token of the service, some replaced; undefined removes a claim. */
 const claims = (replaced: Fields = {}): Fields => ({
   ...decode(ada.token, 1),
   jti: randomUUID(),
@@ -41,14 +41,14 @@ const hmacToken = (header: Fields, payload: Fields, key: Buffer | string, algori
     .digest('base64url')}`
 }
 
-/** Made like those of the service, with one of its own secrets. */
-const sign = (payload: Fields, header: Fields = {}, secret: Buffer = secrets.newest): string =>
+/** A token like those of the service, signed with one of its secrets. */
+const sign = (payload: Fields, header: Fields = {}, secret: Buffer = secrets.active): string =>
   hmacToken(header, payload, secret)
 
-/** A test for each secret of the service, since each has a verifier of its own. */
+/** Runs a test for each secret of the service, because each has its own verifier. */
 const testEachSecret = (name: string, test: (t: Test, secret: Buffer) => Promise<void>): void => {
   for (const [age, secret] of Object.entries(secrets)) {
-    t.test(`${name}, by the ${age} secret`, (t) => test(t, secret))
+    t.test(`${name} (${age} secret)`, (t) => test(t, secret))
   }
 }
 
@@ -62,12 +62,12 @@ const unsigned = (alg: string): string => `${encode({ alg, typ: 'JWT' })}.${enco
 const statusOf = async (token: string): Promise<number> =>
   (await service.call('getCurrentUser', { token })).status
 
-const answerTo = async (authorization: string): Promise<number> =>
+const statusFor = async (authorization: string): Promise<number> =>
   (await service.call('getCurrentUser', { headers: { authorization } })).status
 
 const refused = { status: 401, body: { code: 'unauthorized' } }
 
-testEachSecret('a token made by hand like those of the service is accepted', async (t, secret) => {
+testEachSecret('a handmade token with the claims of the service is accepted', async (t, secret) => {
   t.strictSame(decode(ada.token, 0), { alg: 'HS256', typ: 'JWT' })
   t.strictSame(Object.keys(decode(ada.token, 1)).toSorted(), [
     'aud',
@@ -81,11 +81,11 @@ testEachSecret('a token made by hand like those of the service is accepted', asy
   t.equal(
     await statusOf(sign(claims(), {}, secret)),
     200,
-    'so that what is refused below is refused for its one fault',
+    'the tokens below are refused only for their one fault',
   )
 })
 
-testEachSecret('every algorithm but HS256 is refused', async (t, secret) => {
+testEachSecret('401 for any algorithm or key but HS256 with the secret', async (t, secret) => {
   const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 })
   const publicPem = rsa.publicKey.export({ type: 'spki', format: 'pem' })
   const [head = '', payload = '', signature = ''] = ada.token.split('.')
@@ -99,24 +99,24 @@ testEachSecret('every algorithm but HS256 is refused', async (t, secret) => {
     'HS256 without its third part': `${head}.${payload}`,
     HS384: hmacToken({}, claims(), secret, 'HS384'),
     HS512: hmacToken({}, claims(), secret, 'HS512'),
-    'HS512 that says HS256': hmacToken({ alg: 'HS256' }, claims(), secret, 'HS512'),
-    'HS256 that says HS512': hmacToken({ alg: 'HS512' }, claims(), secret),
+    'HS512 labelled HS256': hmacToken({ alg: 'HS256' }, claims(), secret, 'HS512'),
+    'HS256 labelled HS512': hmacToken({ alg: 'HS512' }, claims(), secret),
     'HS256 in lower case': hmacToken({ alg: 'hs256' }, claims(), secret),
     'a list of algorithms': hmacToken({ alg: ['HS256'] }, claims(), secret),
     'no algorithm': hmacToken({ alg: undefined }, claims(), secret),
     RS256: rsaToken({}, rsa.privateKey),
-    'HS256 by a public key': hmacToken({}, claims(), publicPem),
+    'HS256 with a public key': hmacToken({}, claims(), publicPem),
     'an empty key': hmacToken({}, claims(), ''),
     'a key of zeros': hmacToken({}, claims(), Buffer.alloc(32)),
     'another key': hmacToken({}, claims(), Buffer.concat([secret, Buffer.from('x')])),
     'the key in base64': hmacToken({}, claims(), secret.toString('base64')),
     "another token's signature": [signed[0], payload, signed[2]].join('.'),
-    'a payload with one character more': `${head}.${payload}A.${signature}`,
+    'a payload with one more character': `${head}.${payload}A.${signature}`,
   }
   for (const [fault, token] of Object.entries(tokens)) t.equal(await statusOf(token), 401, fault)
 })
 
-t.test('a key that the token brings or names is never used, nor fetched', async (t) => {
+t.test('401 for a token with a key or a key URL in its header, which is not fetched', async (t) => {
   let fetches = 0
   const listener = createServer((_request, response) => {
     fetches += 1
@@ -148,7 +148,7 @@ t.test('a key that the token brings or names is never used, nor fetched', async 
   t.equal(fetches, 0)
 })
 
-testEachSecret('a critical extension is refused, since none is known', async (t, secret) => {
+testEachSecret('401 for any critical extension', async (t, secret) => {
   for (const header of [
     { crit: ['exp'] },
     { crit: ['b64'], b64: false },
@@ -161,29 +161,29 @@ testEachSecret('a critical extension is refused, since none is known', async (t,
   }
 })
 
-testEachSecret('times count, with 30 seconds of clock skew', async (t, secret) => {
+testEachSecret('exp and nbf are checked, with 30 seconds of clock skew', async (t, secret) => {
   const statusWith = (replaced: Fields) => statusOf(sign(claims(replaced), {}, secret))
   t.equal(await statusWith({ exp: now() - 20 }), 200, 'expired, within the skew')
-  t.equal(await statusWith({ exp: now() - 35 }), 401, 'expired, beyond it')
+  t.equal(await statusWith({ exp: now() - 35 }), 401, 'expired, beyond the skew')
   t.equal(await statusWith({ exp: 0 }), 401, 'expired long ago')
   t.equal(await statusWith({ nbf: now() + 20 }), 200, 'not yet valid, within the skew')
-  t.equal(await statusWith({ nbf: now() + 60 }), 401, 'not yet valid, beyond it')
+  t.equal(await statusWith({ nbf: now() + 60 }), 401, 'not yet valid, beyond the skew')
   for (const exp of [String(now() + 900), null, [now() + 900], true]) {
     t.equal(await statusWith({ exp }), 401, `an expiry of ${JSON.stringify(exp)}`)
   }
 })
 
-t.test('a token that was accepted expires all the same', async (t) => {
+t.test('a cached token expires in time', async (t) => {
   const exp = now() - 26
   const token = sign(claims({ exp }))
   t.equal(await statusOf(token), 200)
   const { accepted } = await untilRefused(() => statusOf(token))
-  t.ok(now() >= exp + 30, 'not too early')
-  t.ok(accepted / 1_000 < exp + 32, 'and not too late')
+  t.ok(now() >= exp + 30, 'not before its expiry')
+  t.ok(accepted / 1_000 < exp + 32, 'within two seconds of its expiry')
   t.equal(await statusOf(token), 401)
 })
 
-testEachSecret('every claim is needed, and has to be right', async (t, secret) => {
+testEachSecret('401 if any claim is missing or wrong', async (t, secret) => {
   const statusWith = (replaced: Fields) => statusOf(sign(claims(replaced), {}, secret))
   for (const name of ['sub', 'sid', 'iss', 'aud', 'exp', 'iat', 'jti']) {
     t.equal(await statusWith({ [name]: undefined }), 401, `no ${name}`)
@@ -210,26 +210,26 @@ testEachSecret('every claim is needed, and has to be right', async (t, secret) =
     { sid: randomUUID() },
     { sid: decode(admin.token, 1).sid },
   ]
-  t.equal(await statusOf(admin.token), 200, 'the other session is known')
+  t.equal(await statusOf(admin.token), 200, 'the other session is valid')
   for (const replaced of wrong) t.equal(await statusWith(replaced), 401, JSON.stringify(replaced))
 })
 
-t.test('a claim of a role is nothing', async (t) => {
+t.test('403: claims of a role are ignored', async (t) => {
   const token = sign(claims({ role: 'admin', admin: true, scope: '*' }))
   t.match(await service.call('createUser', { token, body: someone('forged') }), { status: 403 })
 })
 
-t.test('a token of one kind is not taken for the other', async (t) => {
+t.test('401 for a refresh token as an access token, and vice versa', async (t) => {
   t.match(await service.call('getCurrentUser', { token: ada.refreshToken }), refused)
   t.match(await service.call('refreshToken', { body: { refresh_token: ada.token } }), {
     status: 401,
     body: { code: 'invalid_credentials' },
   })
-  const dressed = sign({ ...claims(), refresh_token: ada.refreshToken })
-  t.match(await service.call('refreshToken', { body: { refresh_token: dressed } }), { status: 401 })
+  const disguised = sign({ ...claims(), refresh_token: ada.refreshToken })
+  t.match(await service.call('refreshToken', { body: { refresh_token: disguised } }), { status: 401 })
 })
 
-t.test('a header that is not exactly one bearer token is refused', async (t) => {
+t.test('401 for a header that is not exactly one bearer token', async (t) => {
   const { token } = ada
   const credentials = Buffer.from(`${ada.email}:${ada.password}`).toString('base64')
   const [head = '', payload = '', signature = ''] = token.split('.')
@@ -263,14 +263,14 @@ t.test('a header that is not exactly one bearer token is refused', async (t) => 
     `Bearer ${'a'.repeat(8_000)}`,
     `Bearer ${'a.'.repeat(4_000)}`,
   ]) {
-    t.equal(await answerTo(authorization), 401, JSON.stringify(authorization.slice(0, 40)))
+    t.equal(await statusFor(authorization), 401, JSON.stringify(authorization.slice(0, 40)))
   }
   for (const scheme of ['Bearer', 'bearer', 'BEARER', 'Bearer  ']) {
-    t.equal(await answerTo(`${scheme} ${token}`), 200, `${scheme}, since the scheme has no case`)
+    t.equal(await statusFor(`${scheme} ${token}`), 200, `${scheme}: the scheme is case-insensitive`)
   }
 })
 
-t.test('two Authorization headers are refused, whichever comes first', async (t) => {
+t.test('401 for two Authorization headers, in any order', async (t) => {
   const good = `Bearer ${ada.token}`
   for (const values of [
     [good, good],
@@ -287,7 +287,7 @@ t.test('two Authorization headers are refused, whichever comes first', async (t)
   }
 })
 
-t.test('a token anywhere but in the header is nothing', async (t) => {
+t.test('401 for a token outside of the Authorization header', async (t) => {
   const query = { access_token: ada.token }
   t.match(await service.call('getCurrentUser', { query }), refused)
   const headers = { cookie: `access_token=${ada.token}; token=${ada.token}`, 'x-access-token': ada.token }
@@ -303,18 +303,18 @@ const someone = (username: string) => ({
 const refresh = (refreshToken: string) =>
   service.call('refreshToken', { body: { refresh_token: refreshToken } })
 
-/** Swaps a refresh token that is expected to be good. */
+/** Exchanges a valid refresh token. */
 const swap = async (refreshToken: string) => {
   const { body } = await service.expect('refreshToken', 200, { body: { refresh_token: refreshToken } })
   return { token: body.access_token, refreshToken: body.refresh_token }
 }
 
-t.test('20 refreshes at once with one token get one pair of tokens, which is live', async (t) => {
+t.test('20 concurrent refreshes with one token get the same pair of valid tokens', async (t) => {
   for (const round of [1, 2, 3]) {
     const account = await service.register(`racer${round}`)
     const pairs = await Promise.all(Array.from({ length: 20 }, () => swap(account.refreshToken)))
-    t.equal(new Set(pairs.map(({ token }) => token)).size, 1, 'one access token, to the byte')
-    t.equal(new Set(pairs.map(({ refreshToken }) => refreshToken)).size, 1, 'and one refresh token')
+    t.equal(new Set(pairs.map(({ token }) => token)).size, 1, 'one access token')
+    t.equal(new Set(pairs.map(({ refreshToken }) => refreshToken)).size, 1, 'one refresh token')
     const [pair = account] = pairs
     t.equal(await statusOf(pair.token), 200)
     const next = await swap(pair.refreshToken)
@@ -323,7 +323,7 @@ t.test('20 refreshes at once with one token get one pair of tokens, which is liv
   }
 })
 
-/** Lets it be a while ago that the refresh tokens of a user were spent. */
+/** Moves the use of a user's refresh tokens into the past. */
 const age = (account: Account, seconds: number) =>
   service.deps.db.run(
     `update refresh_tokens set spent_at = spent_at - $2::int * interval '1 second'
@@ -331,22 +331,22 @@ const age = (account: Account, seconds: number) =>
     [account.id, seconds],
   )
 
-t.test('a refresh that is repeated within 30 seconds gets the same pair again', async (t) => {
+t.test('a refresh repeated within 30 seconds gets the same pair', async (t) => {
   const account = await service.register('two-tabs')
   const pair = await swap(account.refreshToken)
   await age(account, 25)
   t.strictSame(await swap(account.refreshToken), pair)
   t.equal(await statusOf(pair.token), 200)
-  t.equal(await statusOf(account.token), 200, 'the session goes on')
+  t.equal(await statusOf(account.token), 200, 'the session continues')
   const [row] = await service.deps.db.run(
     'select count(*)::int as count from refresh_tokens token join sessions on sessions.id = session_id where user_id = $1',
     [account.id],
   )
-  t.equal(row?.count, 2, 'and nothing more is stored')
+  t.equal(row?.count, 2, 'no further token is stored')
   await swap(pair.refreshToken)
 })
 
-t.test('what a repeated refresh tells is how long the tokens still last', async (t) => {
+t.test('expires_in of a repeated refresh is the remaining lifetime', async (t) => {
   const account = await service.register('late-tab')
   await swap(account.refreshToken)
   await service.deps.db.run(
@@ -362,7 +362,7 @@ t.test('what a repeated refresh tells is how long the tokens still last', async 
   t.ok(tokens.expires_in <= 880)
 })
 
-t.test('a database does not hold what refresh tokens are derived from', async (t) => {
+t.test('the database does not contain refresh tokens', async (t) => {
   const account = await service.register('dumped')
   const pair = await swap(account.refreshToken)
   const rows = await service.deps.db.run('select token::text as text from refresh_tokens token', [])
@@ -373,7 +373,7 @@ t.test('a database does not hold what refresh tokens are derived from', async (t
   }
 })
 
-t.test('a refresh token that was spent longer ago ends its session at once', async (t) => {
+t.test('reuse of a refresh token after 30 seconds ends its session immediately', async (t) => {
   const account = await service.register('stolen')
   const { body: other } = await service.expect('login', 200, {
     body: { email: account.email, password: account.password },
@@ -386,11 +386,11 @@ t.test('a refresh token that was spent longer ago ends its session at once', asy
   t.equal(await statusOf(second.token), 401)
   t.equal(await statusOf(account.token), 401)
   t.match(await refresh(second.refreshToken), { status: 401 })
-  t.equal(await statusOf(other.access_token), 200, 'the other session goes on')
+  t.equal(await statusOf(other.access_token), 200, 'the other session continues')
   await swap(other.refresh_token)
 })
 
-t.test('so does the grandparent of the current one, at any time', async (t) => {
+t.test('reuse of a refresh token whose successor has been used ends its session', async (t) => {
   const account = await service.register('ancestor')
   const second = await swap(account.refreshToken)
   const third = await swap(second.refreshToken)
@@ -403,18 +403,18 @@ t.test('so does the grandparent of the current one, at any time', async (t) => {
   }
 })
 
-t.test('logout kills access and refresh at once, and may be repeated', async (t) => {
+t.test('logout revokes access and refresh tokens immediately; repeated, it is 401', async (t) => {
   const account = await service.register('leaver')
   const { token, refreshToken } = await swap(account.refreshToken)
   t.equal(await statusOf(account.token), 200)
   await service.expect('logout', 204, { token })
   t.equal(await statusOf(token), 401)
-  t.equal(await statusOf(account.token), 401, 'the older access token of the session too')
+  t.equal(await statusOf(account.token), 401, 'an earlier access token of the session')
   t.match(await refresh(refreshToken), { status: 401 })
   t.match(await service.call('logout', { token }), refused)
 })
 
-t.test('a refresh beside a logout leaves nothing alive', async (t) => {
+t.test('no token is valid after a concurrent refresh and logout', async (t) => {
   for (const round of [1, 2, 3, 4, 5, 6]) {
     const account = await service.register(`undecided${round}`)
     const calls = [
@@ -434,7 +434,7 @@ t.test('a refresh beside a logout leaves nothing alive', async (t) => {
   }
 })
 
-t.test('ten logouts at once are no failure', async (t) => {
+t.test('204 or 401 for concurrent logouts', async (t) => {
   const account = await service.register('hasty')
   const replies = await Promise.all(
     Array.from({ length: 10 }, () => service.call('logout', { token: account.token })),
@@ -451,7 +451,7 @@ const setRole = (account: Account, role: 'admin' | 'member') =>
     body: { role },
   })
 
-t.test('promotion and demotion act on the next request', async (t) => {
+t.test('promotion and demotion take effect on the next request', async (t) => {
   const account = await service.register('rising')
   const create = (username: string) =>
     service.call('createUser', { token: account.token, body: someone(username) })
@@ -467,7 +467,7 @@ t.test('promotion and demotion act on the next request', async (t) => {
   t.equal(body.email, null)
 })
 
-t.test('deletion acts on the next request', async (t) => {
+t.test('deletion of a user takes effect on the next request', async (t) => {
   const account = await service.register('doomed')
   const { body: other } = await service.expect('login', 200, {
     body: { email: account.email, password: account.password },
@@ -482,10 +482,10 @@ t.test('deletion acts on the next request', async (t) => {
   t.match(await service.call('login', again), { status: 401, body: { code: 'invalid_credentials' } })
 })
 
-t.test('sign-ins beside a deletion leave no live session', async (t) => {
+t.test('sign-ins concurrent with a deletion leave no valid session', async (t) => {
   const account = await service.register('gone')
   const login = () => service.call('login', { body: { email: account.email, password: account.password } })
-  // Five attempts in all: the next one would have to wait.
+  // Five attempts in total, because a sixth would be delayed.
   const replies = await Promise.all([
     ...Array.from({ length: 3 }, login),
     service.call('deleteUser', { token: admin.token, params: { user_id: account.id } }),
@@ -497,7 +497,7 @@ t.test('sign-ins beside a deletion leave no live session', async (t) => {
   }
 })
 
-t.test('another instance learns of it within 5 seconds', async (t) => {
+t.test('another instance sees a logout within 5 seconds', async (t) => {
   const account = await service.register('elsewhere')
   const { sub, sid } = decode(account.token, 1)
   const elsewhere = cacheCredentials(service.deps.db, { background: service.deps.db, log: console })

@@ -3,7 +3,7 @@ import { newTotpSecret, otpauthUri, qrCode, totpStep, totpSecretText } from '../
 
 const secret = Buffer.from('12345678901234567890')
 
-/** RFC 6238, appendix B, SHA-1: seconds, and the last six of eight digits. */
+/** From RFC 6238, appendix B, for SHA-1: a time in seconds, and the last six of its eight digits. */
 const vectors: readonly (readonly [number, string])[] = [
   [59, '287082'],
   [1_111_111_109, '081804'],
@@ -13,13 +13,13 @@ const vectors: readonly (readonly [number, string])[] = [
   [20_000_000_000, '353130'],
 ]
 
-t.test('the vectors of RFC 6238', async (t) => {
+t.test('the test vectors of RFC 6238 are accepted', async (t) => {
   for (const [time, code] of vectors) {
     t.equal(totpStep(secret, code, time * 1_000), Math.floor(time / 30), `at ${time}`)
   }
 })
 
-t.test('a code counts in its own step, the one before and the one after', async (t) => {
+t.test('a code is valid in its time step, the one before and the one after', async (t) => {
   for (const [time, code] of vectors.slice(1)) {
     const step = Math.floor(time / 30)
     const start = step * 30_000
@@ -32,13 +32,13 @@ t.test('a code counts in its own step, the one before and the one after', async 
   }
 })
 
-t.test('another code, or the code of another secret, is wrong', async (t) => {
+t.test('another code, or the code of another secret, is rejected', async (t) => {
   const now = 1_234_567_890_000
   t.equal(totpStep(secret, '005925', now), null)
   t.equal(totpStep(Buffer.from('12345678901234567891'), '005924', now), null)
 })
 
-t.test('a code is six digits and nothing else', async (t) => {
+t.test('texts other than six digits are rejected', async (t) => {
   const now = 1_234_567_890_000
   for (const code of [
     '',
@@ -58,13 +58,13 @@ t.test('a code is six digits and nothing else', async (t) => {
   }
 })
 
-t.test('a secret has 160 bits, and none is like another', async (t) => {
+t.test('a secret has 160 bits, and is unique', async (t) => {
   const [one, other] = [newTotpSecret(), newTotpSecret()]
   t.equal(one.length, 20)
   t.notSame(one, other)
 })
 
-t.test('authenticator apps get the secret and the parameters', async (t) => {
+t.test('the otpauth URI has the secret and the parameters', async (t) => {
   t.equal(totpSecretText(secret), 'GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ')
   const uri = new URL(otpauthUri(secret, 'ada'))
   t.equal(uri.protocol, 'otpauth:')
@@ -79,7 +79,7 @@ t.test('authenticator apps get the secret and the parameters', async (t) => {
   })
 })
 
-t.test('the picture of a URI is a PNG that a camera can read', async (t) => {
+t.test('the QR code of a URI is a small square PNG', async (t) => {
   const pictures = await Promise.all(
     ['ada', 'grace', 'a'.repeat(32)].map((username) => qrCode(otpauthUri(secret, username))),
   )
