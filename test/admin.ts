@@ -4,14 +4,14 @@ import { environmentFor } from './fixture/database.ts'
 import { runProcess, type ServiceProcess, startProcess } from './fixture/process.ts'
 import { createClient } from './fixture/service.ts'
 
-/** Administration from the shell: with the service running on a database server, and with it stopped on the embedded one. */
+/** `npm run admin`: with the service running on a database server, and stopped on the embedded one. */
 
 const program = fileURLToPath(new URL('../scripts/admin.ts', import.meta.url))
 const serverUrl = process.env.DATABASE_URL
 const environment = await environmentFor(t)
 const password = 'correct horse battery'
 
-t.test('the first administrator, from ADMIN_EMAIL', async (t) => {
+t.test('ADMIN_EMAIL creates the first administrator, once', async (t) => {
   const password = 'the first password'
   const environment = {
     ...(await environmentFor(t)),
@@ -38,13 +38,13 @@ t.test('the first administrator, from ADMIN_EMAIL', async (t) => {
   })
 })
 
-/** Runs `npm run admin -- user …`; a password is its standard input. */
+/** Runs `npm run admin -- user …`. `input`, a password, is its standard input. */
 const admin = (parameters: string, input?: string) =>
   runProcess(environment, program, ['user', ...parameters.split(' ')], input)
 
 const running: ServiceProcess | null = serverUrl === undefined ? null : await startProcess(t, environment)
 
-/** The service, which on the embedded database runs only between commands. */
+/** Uses the service. On the embedded database, it runs only between commands. */
 const withService = async <T>(use: (client: ReturnType<typeof createClient>) => Promise<T>): Promise<T> => {
   if (running !== null) return use(createClient(running.url))
   const service = await startProcess(t, environment)
@@ -59,13 +59,17 @@ const signIn = (email: string, secret: string, status: 200 | 401 = 200) =>
     return answer.body as { access_token: string; user: { id: string; role: string } }
   })
 
-t.test('create, of the first account too', async (t) => {
+t.test('create, also the first account', async (t) => {
   const created = await admin('create ada Ada@Example.com --admin --display-name Ada', `${password}\n`)
   t.match(created.output, /^Created admin ada \([-0-9a-f]{36}\)$/m)
   t.equal(created.code, 0)
   t.equal((await signIn('ada@example.com', password)).user.role, 'admin')
   const eve = await withService(({ register }) => register('eve'))
-  t.equal((await signIn(eve.email, eve.password)).user.role, 'member', 'who registers first is not the first')
+  t.equal(
+    (await signIn(eve.email, eve.password)).user.role,
+    'member',
+    'the first to register is no administrator',
+  )
 
   const again = await admin('create ada other@example.com', password)
   t.match(again.output, /^admin: .*username/m)
@@ -101,7 +105,7 @@ t.test('set-password ends the sessions', async (t) => {
   t.equal(short.code, 1)
 })
 
-t.test('make-admin, and what is audited', async (t) => {
+t.test('make-admin, and the audit events of the commands', async (t) => {
   t.equal((await admin('make-admin eve')).code, 0)
   const { access_token: token, user } = await signIn('ada@example.com', 'another horse battery')
   const { body } = await withService(({ expect }) =>
@@ -161,7 +165,7 @@ t.test('set-quota', async (t) => {
   t.match((await admin('set-quota eve')).output, /There is no quota to set/)
 })
 
-t.test('what is refused', async (t) => {
+t.test('exit code 1 for refused commands, 2 for wrong usage', async (t) => {
   const nobody = await admin('make-admin nobody')
   t.match(nobody.output, /^admin: There is no user nobody$/m)
   t.equal(nobody.code, 1)
@@ -175,7 +179,7 @@ t.test('what is refused', async (t) => {
   }
 })
 
-t.test('the embedded database serves one process', { skip: serverUrl !== undefined }, async (t) => {
+t.test('refused while a service uses the embedded database', { skip: serverUrl !== undefined }, async (t) => {
   const service = await startProcess(t, environment)
   const { code, output } = await admin('list')
   t.match(output, /^admin: DATA_DIR .* is in use .*stop the service first/m)

@@ -10,14 +10,14 @@ import { head, openRaw, sendRaw } from './fixture/raw.ts'
 import { operations, pathParameters, prepareOperations } from './fixture/operations.ts'
 import { type Account, type Reply, type Service, startService } from './fixture/service.ts'
 
-/** What is true of all operations, and of every path that is none. */
+/** Rules for all operations, and for paths without an operation. */
 
 const service = await startService(t)
 const admin = await service.register('admin')
 const ada = await service.register('ada')
 const { token } = ada
 const { newWorld, requestTo } = await prepareOperations(service, admin)
-/** Of requests that are refused. */
+/** Shared by requests that are refused. */
 const world = await newWorld()
 
 const newTask = async ({ token }: Account, more: object = {}) =>
@@ -26,7 +26,7 @@ const newTask = async ({ token }: Account, more: object = {}) =>
 const leaks =
   /\b(select|insert|returning|relation|constraint)\b|\bat .+:\d+:\d+|node_modules|\.ts\b|postgres/i
 
-/** Checks what every answer has to be, in one assertion, since there are thousands of answers, and gives it back. */
+/** Checks what all responses have in common and returns the response. One assertion, because there are thousands of responses. */
 const checked = <R extends SeenResponse>(t: Test, response: R, path?: string): R => {
   const { status, headers, body } = response
   const requestId = headers.get('x-request-id')
@@ -57,7 +57,7 @@ const checked = <R extends SeenResponse>(t: Test, response: R, path?: string): R
             status,
             detail: String,
             request_id: requestId,
-            // Longer ones are cut.
+            // Longer paths are truncated.
             ...(path !== undefined && instance.length <= 256 && { instance }),
           },
         }),
@@ -66,7 +66,7 @@ const checked = <R extends SeenResponse>(t: Test, response: R, path?: string): R
   return response
 }
 
-/** Asks for any path, one of no operation too. */
+/** Requests any path, even one without an operation. */
 const ask = async (t: Test, path: string, init: RequestInit = {}, at: Service = service): Promise<Reply> => {
   const response = await fetch(`${at.url}${path}`, { redirect: 'manual', ...init })
   const text = await response.text()
@@ -82,7 +82,7 @@ const raw = async (t: Test, ...lines: readonly string[]): Promise<SeenResponse> 
 
 const allMethods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
 
-t.test('a path that is not there is 404, whatever the method and the body', async (t) => {
+t.test('404 for unknown paths, with any method and body', async (t) => {
   for (const path of ['/nope', '/Tasks', '//tasks', `/tasks/${newId()}/nope`, '/.env', '/tasks.json']) {
     for (const method of allMethods) {
       const { status, body } = await ask(t, path, { method })
@@ -94,7 +94,7 @@ t.test('a path that is not there is 404, whatever the method and the body', asyn
   t.equal((await ask(t, '/nope', broken)).status, 404)
 })
 
-t.test('a path that lacks an id, or ends with a slash, is 404 for everybody', async (t) => {
+t.test('404 for paths with an empty id or a trailing slash, with and without a token', async (t) => {
   const withIds = [...new Set(operations.map(({ path }) => path))]
     .filter((path) => path.includes('{'))
     .map((path) => path.replaceAll(/\{\w+\}/g, ''))
@@ -109,7 +109,7 @@ t.test('a path that lacks an id, or ends with a slash, is 404 for everybody', as
   }
 })
 
-t.test('the asterisk form of a request names no path', async (t) => {
+t.test('404 for the asterisk form of a request target', async (t) => {
   for (const method of allMethods.filter((method) => method !== 'HEAD')) {
     const { status, body } = await raw(t, `${method} * HTTP/1.1`, 'Host: x', 'Connection: close')
     t.equal(status, 404, method)
@@ -117,7 +117,7 @@ t.test('the asterisk form of a request names no path', async (t) => {
   }
 })
 
-t.test('a method that a path does not take is 405 with Allow', async (t) => {
+t.test('405 with Allow for methods that a path does not have', async (t) => {
   const methodsOf = (path: string): string[] => {
     const methods = operations.filter((operation) => operation.path === path).map(({ method }) => method)
     return methods.includes('GET') ? [...methods, 'HEAD'] : methods
@@ -146,7 +146,7 @@ t.test('a method that a path does not take is 405 with Allow', async (t) => {
   t.equal(headers.get('allow'), 'GET, HEAD, POST')
 })
 
-t.test('HEAD is answered wherever GET is, without a body', async (t) => {
+t.test('HEAD has the headers of GET, and no body', async (t) => {
   for (const path of [
     '/',
     '/docs',
@@ -167,7 +167,7 @@ t.test('HEAD is answered wherever GET is, without a body', async (t) => {
   }
 })
 
-t.test('a URL that is not UTF-8 is 400', async (t) => {
+t.test('400 for a URL that is not UTF-8', async (t) => {
   for (const path of ['/%ff', '/tasks/%E0%A4%A', '/tasks/%', '/problems/%c0%af']) {
     const { status, body } = await ask(t, path, { headers: bearer })
     t.equal(status, 400, path)
@@ -179,7 +179,7 @@ t.test('a URL that is not UTF-8 is 400', async (t) => {
   }
 })
 
-t.test('an over-long path or URL is refused', async (t) => {
+t.test('400, 414 or 431 for an over-long id, path or URL', async (t) => {
   const { body } = await service.expect('getTask', 400, { token, params: { task_id: 'a'.repeat(1_024) } })
   t.equal(body.errors?.[0]?.pointer, '/task_id')
   const long = await ask(t, `/tasks/${'a'.repeat(1_025)}`, { headers: bearer })
@@ -192,14 +192,14 @@ t.test('an over-long path or URL is refused', async (t) => {
     const response = await fetch(`${service.url}/${'é'.repeat(length / 10)}${'a'.repeat((length * 2) / 5)}`)
     t.equal(response.status, status)
     const text = await response.text()
-    t.ok(text.length < 1_000, 'the answer is short')
+    t.ok(text.length < 1_000, 'the response is short')
     t.match(JSON.parse(text), { instance: /^\/(%[0-9A-F]{2})+\.\.\.$/ })
   }
   const longer = await raw(t, `GET /tasks?q=${'a'.repeat(70_000)} HTTP/1.1`, 'Host: x')
   t.equal(longer.status, 431)
 })
 
-t.test('an over-long path makes a short line of the log', async (t) => {
+t.test('over-long paths are truncated in the log', async (t) => {
   const lines: string[] = []
   const logged = await startService(t, {
     db: service.deps.db,
@@ -207,11 +207,11 @@ t.test('an over-long path makes a short line of the log', async (t) => {
     logStream: { write: (line) => void lines.push(line) },
   })
   t.equal((await fetch(`${logged.url}/${'a'.repeat(60_000)}`)).status, 414)
-  await eventually('it is written', async () => lines.some((line) => line.includes('aaa')))
+  await eventually('the request is logged', async () => lines.some((line) => line.includes('aaa')))
   for (const line of lines) t.ok(line.length < 1_000)
 })
 
-t.test('bytes that are no HTTP request are 400, and the connection is closed', async (t) => {
+t.test('400 for malformed HTTP, and the connection is closed', async (t) => {
   const requests = [
     'NONSENSE\r\n\r\n',
     'GET\r\n\r\n',
@@ -236,10 +236,10 @@ t.test('bytes that are no HTTP request are 400, and the connection is closed', a
       await closed
     })
   }
-  t.equal((await ask(t, '/health/live')).status, 200, 'the service lives on')
+  t.equal((await ask(t, '/health/live')).status, 200, 'the service keeps running')
 })
 
-t.test('a broken chunk of a body is 400', async (t) => {
+t.test('400 for a malformed chunk of a body', async (t) => {
   const lines = [
     'POST /tasks HTTP/1.1',
     'Host: x',
@@ -250,7 +250,7 @@ t.test('a broken chunk of a body is 400', async (t) => {
   t.equal(status, 400)
 })
 
-t.test('a header that is too large is 431', async (t) => {
+t.test('431 for a header that is too large', async (t) => {
   const { status, headers, body } = await raw(
     t,
     'GET / HTTP/1.1',
@@ -262,17 +262,17 @@ t.test('a header that is too large is 431', async (t) => {
   t.match(body, { code: 'header_fields_too_large' })
 })
 
-t.test('an expectation that nobody can meet is 417', async (t) => {
+t.test('417 for an unknown expectation', async (t) => {
   const { status, body } = await raw(t, 'GET / HTTP/1.1', 'Host: x', 'Expect: miracles')
   t.equal(status, 417)
   t.match(body, { code: 'expectation_failed' })
 })
 
-t.test('a body over the limit is 413', async (t) => {
+t.test('413 for a body over the limit', async (t) => {
   const json = { ...bearer, 'content-type': 'application/json' }
   const bodyOf = (size: number) => `{"title":"${'x'.repeat(size - 12)}"}`
   const atLimit = await ask(t, '/tasks', { method: 'POST', headers: json, body: bodyOf(maxBodyBytes) })
-  t.equal(atLimit.status, 400, 'one at the limit is read')
+  t.equal(atLimit.status, 400, 'a body of the maximum size is read')
   t.match(atLimit.body, { errors: [{ pointer: '/title' }] })
 
   const over = await ask(t, '/tasks', { method: 'POST', headers: json, body: bodyOf(maxBodyBytes + 1) })
@@ -281,7 +281,7 @@ t.test('a body over the limit is 413', async (t) => {
 
   const body = ReadableStream.from([bodyOf(maxBodyBytes + 1)].map((text) => Buffer.from(text)))
   const chunked = await ask(t, '/tasks', { method: 'POST', headers: json, body, duplex: 'half' })
-  t.equal(chunked.status, 413, 'without a Content-Length too')
+  t.equal(chunked.status, 413, 'also without a Content-Length')
 
   const announced = await raw(
     t,
@@ -291,10 +291,10 @@ t.test('a body over the limit is 413', async (t) => {
     'Content-Type: application/json',
     'Content-Length: 99999999999',
   )
-  t.equal(announced.status, 413, 'before it is sent')
+  t.equal(announced.status, 413, 'before the body is sent')
 })
 
-t.test('a body that is not what JSON should be is 400', async (t) => {
+t.test('400 for malformed or dangerous JSON', async (t) => {
   const deep = 100_000
   const bodies: readonly (string | Uint8Array)[] = [
     '',
@@ -333,11 +333,11 @@ t.test('a body that is not what JSON should be is 400', async (t) => {
     t.equal(problem.code, 'invalid_request', String(body).slice(0, 40))
     t.notMatch(JSON.stringify(problem), leaks)
   }
-  t.notOk('polluted' in {}, 'prototypes are clean')
-  t.equal(await countTasks(), before, 'and nothing was created')
+  t.notOk('polluted' in {}, 'prototypes are not polluted')
+  t.equal(await countTasks(), before, 'nothing was created')
 })
 
-/** Sends a body with a Content-Type exactly as it stands; none when it is null. */
+/** Sends a body with an unmodified Content-Type, or with none if it is null. */
 const send = async (t: Test, method: string, path: string, type: string | null, body: string) => {
   const lines = [
     `${method} ${path} HTTP/1.1`,
@@ -349,8 +349,8 @@ const send = async (t: Test, method: string, path: string, type: string | null, 
   return checked(t, await sendRaw(t, service.url, `${head(...lines)}${body}`))
 }
 
-t.test('a body never reaches an operation unvalidated', async (t) => {
-  const taken = [
+t.test('no Content-Type bypasses the validation of the body', async (t) => {
+  const accepted = [
     'application/json',
     '  application/json',
     '\tapplication/json',
@@ -382,7 +382,7 @@ t.test('a body never reaches an operation unvalidated', async (t) => {
     '*',
     'application/*',
   ]
-  const unclear = [
+  const ambiguous = [
     'application/json;',
     'application/json;;',
     'application/json; charset',
@@ -390,18 +390,18 @@ t.test('a body never reaches an operation unvalidated', async (t) => {
     'application/json;multipart/form-data',
     'application/json; charset=utf-8; charset=latin1',
   ]
-  for (const type of [...taken, ...refused, ...unclear]) {
+  for (const type of [...accepted, ...refused, ...ambiguous]) {
     const { status, body } = await send(t, 'POST', '/tasks', type, '{"title":"a","bogus":1}')
-    const isTaken = taken.some((one) => one === type)
-    if (isTaken) t.match(body, { status: 400, errors: [{ pointer: '/bogus' }] }, String(type))
-    else if (unclear.includes(String(type))) t.ok([400, 415].includes(status), `${type}: ${status}`)
+    const isAccepted = accepted.some((one) => one === type)
+    if (isAccepted) t.match(body, { status: 400, errors: [{ pointer: '/bogus' }] }, String(type))
+    else if (ambiguous.includes(String(type))) t.ok([400, 415].includes(status), `${type}: ${status}`)
     else t.match(body, { status: 415, code: 'unsupported_media_type' }, String(type))
   }
-  for (const type of taken)
+  for (const type of accepted)
     t.equal((await send(t, 'POST', '/tasks', type, '{"title":"a"}')).status, 201, type)
 })
 
-t.test('a patch says which types it takes', async (t) => {
+t.test('415 for a PATCH has Accept-Patch', async (t) => {
   const task = await newTask(ada)
   for (const type of ['text/plain', 'application/json-patch+json', null]) {
     const { status, headers } = await send(t, 'PATCH', `/tasks/${task.id}`, type, '{"title":"b"}')
@@ -416,7 +416,7 @@ t.test('a patch says which types it takes', async (t) => {
     t.equal((await send(t, 'PATCH', `/tasks/${task.id}`, type, '{"bogus":"b"}')).status, 400, type)
 })
 
-t.test('an operation without a body takes an empty one, whatever its type', async (t) => {
+t.test('operations without a body accept an empty one of any media type', async (t) => {
   const { body: tag } = await service.expect('createTag', 201, { token, body: { name: 'linked' } })
   const types = [
     null,
@@ -445,7 +445,7 @@ t.test('an operation without a body takes an empty one, whatever its type', asyn
   }
 })
 
-t.test('an operation without a body refuses one with 400', async (t) => {
+t.test('400 for a body where the operation has none', async (t) => {
   const { body: tag } = await service.expect('createTag', 201, { token, body: { name: 'refused' } })
   const task = await newTask(ada)
   const link = `/tasks/${task.id}/tags/${tag.id}`
@@ -467,10 +467,10 @@ t.test('an operation without a body refuses one with 400', async (t) => {
     }
   }
   const after = await service.expect('getTask', 200, { token, params: { task_id: task.id } })
-  t.same(after.body, task, 'and does nothing')
+  t.same(after.body, task, 'nothing was changed')
 })
 
-t.test('checks have an order', async (t) => {
+t.test('order of checks', async (t) => {
   const patch = (body: string, headers: Record<string, string>, id: string = newId()) =>
     ask(t, `/tasks/${id}`, {
       method: 'PATCH',
@@ -565,7 +565,7 @@ t.test('checks have an order', async (t) => {
 })
 
 for (const operation of operations.filter(({ isOpen }) => !isOpen)) {
-  t.test(`${operation.id} asks who it is before it reads anything`, async (t) => {
+  t.test(`${operation.id}: 401 before anything else is checked`, async (t) => {
     const malformed = { params: Object.fromEntries(pathParameters(operation).map((name) => [name, 'x'])) }
     const bad = {
       ...malformed,
@@ -583,7 +583,7 @@ for (const operation of operations.filter(({ isOpen }) => !isOpen)) {
 }
 
 for (const operation of operations) {
-  t.test(`${operation.id} refuses a query parameter that it does not have`, async (t) => {
+  t.test(`${operation.id}: 400 for an unknown query parameter`, async (t) => {
     const valid = await requestTo(operation, { world })
     for (const name of ['bogus', '__proto__', 'toString', 'Limit', 'limit%20']) {
       const required = typeof valid.query === 'string' ? `${valid.query}&` : ''
@@ -595,7 +595,7 @@ for (const operation of operations) {
 }
 
 for (const operation of operations.filter(({ mediaTypes }) => mediaTypes.length > 0)) {
-  t.test(`${operation.id} refuses a body that is compressed`, async (t) => {
+  t.test(`${operation.id}: 415 for a compressed body`, async (t) => {
     const valid = await requestTo(operation, { world })
     const request = { ...valid, headers: { ...valid.headers, 'content-encoding': 'gzip' } }
     const { status, headers, body } = await service.call(operation.id, request)
@@ -605,13 +605,13 @@ for (const operation of operations.filter(({ mediaTypes }) => mediaTypes.length 
   })
 }
 
-t.test('a body that is said to be as it is, is taken', async () => {
+t.test('Content-Encoding: identity is accepted', async () => {
   const headers = { 'content-encoding': 'identity' }
   await service.expect('createTask', 201, { token, headers, body: { title: 'Not compressed' } })
 })
 
 for (const operation of operations.filter(({ path }) => path.includes('{'))) {
-  t.test(`${operation.id} refuses a malformed id`, async (t) => {
+  t.test(`${operation.id}: 400 for a malformed id`, async (t) => {
     const valid = await requestTo(operation, { world })
     for (const name of pathParameters(operation)) {
       for (const id of [
@@ -636,7 +636,7 @@ for (const operation of operations.filter(({ path }) => path.includes('{'))) {
   })
 }
 
-t.test('every kind of problem has a page', async (t) => {
+t.test('every problem type has a page', async (t) => {
   for (const [code, { status, title, cause, remedy }] of Object.entries(problemTypes)) {
     const json = await ask(t, `/problems/${code}`)
     t.equal(json.status, 200)
@@ -652,7 +652,7 @@ t.test('every kind of problem has a page', async (t) => {
     t.equal((await ask(t, `/problems/${code}`, { headers: { accept: 'text/html' } })).status, 404, code)
 })
 
-t.test('every problem that is answered has a type that explains it', async (t) => {
+t.test('the type of a problem is the URL of its description', async (t) => {
   const { body } = await ask(t, '/nope')
   const { type } = body as { type: string }
   t.match((await ask(t, type)).body, { code: 'not_found', status: 404 })
@@ -661,7 +661,7 @@ t.test('every problem that is answered has a type that explains it', async (t) =
 const linksIn = (html: unknown): string[] =>
   [...String(html).matchAll(/(?:href|src)="(?!data:)([^"]*)"/g)].map(([, link]) => link ?? '')
 
-t.test('the start page leads to everything', async (t) => {
+t.test('the root page links to everything', async (t) => {
   const { status, headers, body } = await ask(t, '/')
   t.equal(status, 200)
   t.match(headers.get('content-security-policy'), /frame-ancestors 'none'/)
@@ -676,15 +676,15 @@ t.test('the start page leads to everything', async (t) => {
   for (const link of linksIn(body)) t.equal((await ask(t, link)).status, 200, link)
 })
 
-t.test('the contract is served as it is', async (t) => {
+t.test('the contract is served unchanged, and as JSON, with ETags', async (t) => {
   const file = await readFile(new URL('../openapi.yaml', import.meta.url))
   const yaml = await service.expect('getContract', 200)
   t.ok(file.equals(yaml.body as unknown as Uint8Array), 'byte for byte')
-  // V8 keeps a text with one such character, and all that is cut out of it, in two bytes each: every answer would be slower.
+  // V8 stores a string with such a character, and its substrings, with two bytes per character: every response would be slower.
   t.notMatch(file.toString(), /[^\0-\xff]/, 'no character past U+00FF')
   t.match(yaml.headers.get('content-type'), /^application\/yaml/)
   const json = await service.expect('getContractJson', 200)
-  t.strictSame(json.body, parseYaml(file.toString()), 'and the same as JSON')
+  t.strictSame(json.body, parseYaml(file.toString()), 'the same as JSON')
   for (const [operation, { headers }] of [
     ['getContract', yaml],
     ['getContractJson', json],
@@ -702,7 +702,7 @@ t.test('the contract is served as it is', async (t) => {
   t.not(yaml.headers.get('etag'), json.headers.get('etag'))
 })
 
-t.test('a fault of the service tells nothing about it', async (t) => {
+t.test('500 discloses no internals', async (t) => {
   const { db } = service.deps
   await db.run('alter table tags rename to hidden_tags', [])
   t.teardown(() => db.run('alter table hidden_tags rename to tags', []))
@@ -712,13 +712,13 @@ t.test('a fault of the service tells nothing about it', async (t) => {
   t.notMatch(JSON.stringify(body), /hidden_tags|42P01|exist/)
 })
 
-t.test('under a prefix', async (t) => {
+t.test('with a path in PUBLIC_URL', async (t) => {
   const publicUrl = 'https://tasks.example/api'
   const proxied = await startService(t, { db: service.deps.db, config: { publicUrl } })
   const { token } = ada
   const headers = { authorization: `Bearer ${token}` }
 
-  t.test('what is told of addresses is the public one', async (t) => {
+  t.test('URLs in responses start with PUBLIC_URL', async (t) => {
     const { body, headers } = await proxied.expect('createTask', 201, { token, body: { title: 'Far away' } })
     t.equal(headers.get('location'), `${publicUrl}/tasks/${body.id}`)
     await proxied.expect('createTask', 201, { token, body: { title: 'Another' } })
@@ -732,19 +732,19 @@ t.test('under a prefix', async (t) => {
     t.match(broken.body, { type: `${publicUrl}/problems/invalid_request` })
   })
 
-  t.test('requests work with it and without', async (t) => {
+  t.test('requests work with and without the path', async (t) => {
     for (const path of ['/tasks', '/', '/docs', '/reference', '/openapi.json', '/problems/not_found']) {
       const without = await ask(t, path, { headers }, proxied)
       const withIt = await ask(t, `/api${path}`, { headers }, proxied)
       t.equal(without.status, 200, path)
       t.same(withIt.body, without.body)
     }
-    t.equal((await ask(t, '/api', {}, proxied)).status, 200, 'the prefix alone is the start page')
+    t.equal((await ask(t, '/api', {}, proxied)).status, 200, 'the path alone is the root page')
     for (const path of ['/apitasks', '/api/api/tasks', '/API/tasks'])
       t.equal((await fetch(`${proxied.url}${path}`, { headers })).status, 404, path)
   })
 
-  t.test('links of the pages lead back into it', async (t) => {
+  t.test('links on the pages start with the path', async (t) => {
     for (const page of ['/api/', '/api/docs', '/api/reference', '/api/problems/not_found']) {
       const { body } = await ask(t, page, { headers: { accept: 'text/html' } }, proxied)
       const links = linksIn(body)
@@ -757,10 +757,10 @@ t.test('under a prefix', async (t) => {
   })
 })
 
-t.test('a request that comes while the service stops is 503', async (t) => {
+t.test('503 for new requests during a stop; running ones are finished', async (t) => {
   const stopping = await startService(t, { db: service.deps.db })
   const { token } = ada
-  const begun = await openRaw(t, stopping.url)
+  const running = await openRaw(t, stopping.url)
   const body = '{"title":"Begun before the stop"}'
   const lines = [
     'Host: x',
@@ -768,15 +768,15 @@ t.test('a request that comes while the service stops is 503', async (t) => {
     'Content-Type: application/json',
     'Expect: 100-continue',
   ]
-  begun.socket.write(head('POST /tasks HTTP/1.1', ...lines, `Content-Length: ${body.length}`))
-  t.equal((await begun.answer()).status, 100, 'a request has begun')
+  running.socket.write(head('POST /tasks HTTP/1.1', ...lines, `Content-Length: ${body.length}`))
+  t.equal((await running.answer()).status, 100, 'a request is running')
   const late = await openRaw(t, stopping.url)
   // Half of a second request keeps the connection from being idle when the stop begins.
   late.socket.write(`${head('GET /health/live HTTP/1.1', 'Host: x')}GET /tasks HTTP/1.1\r\nHost: x\r\n`)
   t.equal((await late.answer()).status, 200)
 
   const closed = stopping.app.close()
-  await eventually('it does not listen any more', async () => !stopping.app.server.listening)
+  await eventually('the service no longer listens', async () => !stopping.app.server.listening)
   late.socket.write('\r\n')
   const refused = checked(t, await late.answer())
   t.equal(refused.status, 503)
@@ -784,9 +784,9 @@ t.test('a request that comes while the service stops is 503', async (t) => {
   t.equal(refused.headers.get('retry-after'), '2')
   t.equal(refused.headers.get('connection'), 'close')
 
-  begun.socket.write(body)
-  const finished = await begun.answer()
-  t.equal(finished.status, 201, 'what has begun is finished')
+  running.socket.write(body)
+  const finished = await running.answer()
+  t.equal(finished.status, 201, 'the running request is finished')
   t.equal(finished.headers.get('connection'), 'close')
   await closed
 })

@@ -6,7 +6,7 @@ import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
 import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
 
-/** What is moved away from a service is compared through its API, with the tokens of before. */
+/** Backup, restore and migration to a server. The data is compared through the API, with the tokens issued before. */
 
 const program = (name: string): string => fileURLToPath(new URL(`../scripts/${name}.ts`, import.meta.url))
 const serverUrl = process.env.DATABASE_URL
@@ -42,7 +42,7 @@ for (const { id } of tasks.items)
     body: fileForm(`${id}\n`.repeat(5_000), `${id}.txt`),
   })
 
-/** Everything that the API shows. */
+/** All data that the API returns. */
 const everything = async (url: string) => {
   const { expect } = createClient(url)
   const list = { token, query: { limit: 200 } }
@@ -65,7 +65,7 @@ const everything = async (url: string) => {
     await expect('listSessions', 200, list),
     await expect('listAuditEvents', 200, list),
   ]
-  // When a session was used last is noted by the minute, and looking here uses it.
+  // The last use of a session is recorded by the minute, and these requests use it.
   const known = sessions.body.items.map(({ id, created_at }) => ({ id, created_at }))
   return { tasks, files, tags: tags.body, users: users.body, sessions: known, audit: audit.body }
 }
@@ -73,8 +73,8 @@ const everything = async (url: string) => {
 const before = await everything(first.url)
 const { body: known } = await expect('listTaskChanges', 200, { token })
 
-/** Who has read changes that a copy does not know of reads everything again. */
-const historyBeginsAnew = async (url: string): Promise<void> => {
+/** Old sync cursors are 410, because a client may have read changes that the copy does not have. */
+const startsNewHistory = async (url: string): Promise<void> => {
   const { expect } = createClient(url)
   await expect('listTaskChanges', 410, { token, query: { since: known.next_cursor } })
   const { body } = await expect('listTaskChanges', 200, { token })
@@ -83,7 +83,7 @@ const historyBeginsAnew = async (url: string): Promise<void> => {
 const backups = await temporaryFolder(t)
 const file = join(backups, 'taskwright.tar')
 
-t.test('while the service runs there is no backup', async (t) => {
+t.test('a backup is refused while the service runs', async (t) => {
   t.equal(before.files.flatMap(({ contents }) => contents).length, 3)
   const { code, output } = await runProcess({ DATA_DIR }, program('backup'), [file])
   t.equal(code, 1)
@@ -92,13 +92,17 @@ t.test('while the service runs there is no backup', async (t) => {
   t.equal(await first.end('SIGTERM'), 0)
 })
 
-t.test('a backup brings everything back', async (t) => {
+t.test('a backup restores everything', async (t) => {
   const made = await runProcess({ DATA_DIR }, program('backup'), [file])
   t.equal(made.code, 0, made.output)
   t.strictSame(await readdir(backups), ['taskwright.tar'])
-  t.equal((await runProcess({ DATA_DIR }, program('backup'), [file])).code, 1, 'nothing is overwritten')
+  t.equal(
+    (await runProcess({ DATA_DIR }, program('backup'), [file])).code,
+    1,
+    'an existing file is not overwritten',
+  )
   const full = await runProcess({ DATA_DIR }, program('restore'), [file])
-  t.equal(full.code, 1, 'and nothing in a folder that is not empty')
+  t.equal(full.code, 1, 'a folder that is not empty is refused')
   t.match(full.output, /not empty/)
 
   const restored = await temporaryFolder(t)
@@ -107,16 +111,16 @@ t.test('a backup brings everything back', async (t) => {
   t.strictSame(
     (await readdir(restored)).toSorted(),
     ['attachments', 'jwt-secret', 'postgres'],
-    'nothing else is left',
+    'no other files remain',
   )
   const service = await startProcess(t, { DATA_DIR: restored })
   t.strictSame(await everything(service.url), before)
-  await historyBeginsAnew(service.url)
+  await startsNewHistory(service.url)
   t.equal(await service.end('SIGTERM'), 0)
-  t.notMatch(service.output(), 'belong', 'and the files are its own')
+  t.notMatch(service.output(), 'belong', 'the files belong to the restored database')
 })
 
-t.test('a damaged backup is refused, and leaves nothing', async (t) => {
+t.test('a damaged backup is rejected, and leaves nothing', async (t) => {
   const good = await readFile(file)
   const refuse = async (name: string) => {
     const folder = await temporaryFolder(t)
@@ -124,7 +128,7 @@ t.test('a damaged backup is refused, and leaves nothing', async (t) => {
     t.equal(code, 1, output)
     t.strictSame(await readdir(folder), [])
   }
-  // In the middle of the file of an attachment, which PostgreSQL would not notice.
+  // Within an attachment, where PostgreSQL would not notice the damage.
   const flipped = Buffer.from(good)
   const at = good.indexOf(`${tasks.items[0]?.id}\n${tasks.items[0]?.id}\n`)
   t.ok(at > 0)
@@ -138,7 +142,7 @@ t.test('a damaged backup is refused, and leaves nothing', async (t) => {
 
 const skip = serverUrl === undefined && 'needs a server'
 
-t.test('a server takes the place of the embedded database', { skip }, async (t) => {
+t.test('migrate-to moves everything to a server', { skip }, async (t) => {
   const { options } = await createEmptyDatabase(t, serverUrl ?? '')
   const { code, output } = await runProcess({ DATA_DIR }, program('migrate-to'), [options.url])
   t.equal(code, 0, output)
@@ -146,12 +150,16 @@ t.test('a server takes the place of the embedded database', { skip }, async (t) 
   t.match(output, /^users: 2$/m)
   const service = await startProcess(t, { DATA_DIR, DATABASE_URL: options.url })
   t.strictSame(await everything(service.url), before)
-  await historyBeginsAnew(service.url)
+  await startsNewHistory(service.url)
   await createClient(service.url).expect('createTask', 201, { token, body: { title: 'On the server' } })
   t.equal(await service.end('SIGTERM'), 0)
-  t.notMatch(service.output(), 'belong', 'the files are its own')
+  t.notMatch(service.output(), 'belong', 'the files belong to the server database')
   const old = await runProcess({ DATA_DIR }, program('doctor'))
-  t.match(old.output, /FAIL +files: The files belong to another database/, 'and not of the old one any more')
+  t.match(
+    old.output,
+    /FAIL +files: The files belong to another database/,
+    'and no longer to the embedded one',
+  )
   const again = await runProcess({ DATA_DIR }, program('migrate-to'), [options.url])
   t.equal(again.code, 1)
   t.match(again.output, /is not empty/)

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { judge, reliedOn } from '../scripts/compatibility.ts'
 
-/** The rules of `npm run check:compatibility`; the tool that finds breaking changes is proved by each run of it. */
+/** The rules of `npm run check:compatibility`. Each of its runs verifies the tool that finds breaking changes. */
 
 const breaking = ['PUT /tasks/{task_id}: the response field due_at was removed']
 const changelogOf = (version: string): string =>
@@ -10,7 +10,7 @@ const changelogOf = (version: string): string =>
 const faultsOf = (released: string | null, version: string, changes: readonly string[] = []): string[] =>
   judge({ version, released, breaking: changes, earlyRemovals: [], changelog: changelogOf(version) })
 
-t.test('a breaking change needs a version that says so', async (t) => {
+t.test('a breaking change needs a major version, or before 1.0.0 a minor one', async (t) => {
   const refused = [
     ['0.1.0', '0.1.0', '0.2.0'],
     ['0.1.0', '0.1.1', '0.2.0'],
@@ -33,20 +33,20 @@ t.test('a breaking change needs a version that says so', async (t) => {
     t.strictSame(faultsOf(released, version, breaking), [], `${released} to ${version}`)
 })
 
-t.test('any other change may have any version from the released one on', async (t) => {
+t.test('other changes may have any version from the released one on', async (t) => {
   for (const version of ['0.1.2', '0.1.3', '0.2.0', '1.0.0'])
     t.strictSame(faultsOf('0.1.2', version), [], version)
   for (const version of ['0.1.1', '0.0.9'])
     t.match(faultsOf('0.1.2', version), [`info.version ${version} is older than the released 0.1.2`])
 })
 
-t.test('no version removes something before its announced date', async (t) => {
+t.test('nothing is removed before its announced date', async (t) => {
   const state = { released: '1.2.3', breaking, earlyRemovals: breaking, changelog: changelogOf('2.0.0') }
   const faults = ['no version may remove something before its x-sunset:', `  ${breaking[0]}`]
   t.strictSame(judge({ ...state, version: '2.0.0' }), faults)
 })
 
-t.test('an enum grows if the released contract says that it can', async (t) => {
+t.test('values can be added to an enum if the released contract marks it as extensible', async (t) => {
   const enumOf = (mayGrow: boolean, ...values: readonly string[]) => ({
     kind: { type: 'string', ...(mayGrow && { 'x-extensible-enum': true }), enum: values },
   })
@@ -56,7 +56,7 @@ t.test('an enum grows if the released contract says that it can', async (t) => {
     t.strictSame(reliedOn(enumOf(mayGrow, 'a', 'b'), enumOf(false, 'a')), enumOf(mayGrow, 'a', 'b'))
 })
 
-t.test('before the first release nothing can break', async (t) => {
+t.test('without a release there are no breaking changes', async (t) => {
   t.strictSame(faultsOf(null, '0.1.0'), [])
 })
 
@@ -77,7 +77,7 @@ t.test('CHANGELOG.md has an entry for the version, released or not', async (t) =
   )
 })
 
-t.test('what is not a version is refused', async (t) => {
+t.test('invalid versions are rejected', async (t) => {
   for (const version of ['', '1', '1.0', 'v1.0.0', '1.0.0-rc.1', '01.0.0', '1.0.0 '])
     t.match(faultsOf(null, version), [/is not a version/], version)
   t.match(faultsOf('latest', '1.0.0'), [/released info.version latest is not a version/])

@@ -1,7 +1,7 @@
 import t from 'tap'
 import { checkResponse, type SeenResponse } from './fixture/contract-check.ts'
 
-/** The check that every response in every test passes through: it must notice what the contract does not document. */
+/** Tests the check of every response in every test: it must notice what the contract does not document. */
 
 const live = (changes: Partial<SeenResponse> & { readonly cacheControl?: string } = {}): SeenResponse => ({
   status: 200,

@@ -13,19 +13,19 @@ import { keysIn, openTestClient, testLocation } from './fixture/s3.ts'
 import { filesBelow, noS3 } from './fixture/storage.ts'
 
 /**
- * kill -9 at each step of uploads and of a deletion. Each process starts on what the one before left, and every time no
- * row is without its file, no file without its row, what was answered 201 is there to the byte, and what was answered 204
- * is gone. `npm run test:s3` does it with a bucket.
+ * Kills with SIGKILL at each step of uploads and of a deletion. Each process starts with the data that the one before left.
+ * Each time, every row has its file and every file its row, files acknowledged with 201 are complete, and those deleted
+ * with 204 are gone. `npm run test:s3` runs it with a bucket.
  */
 
 const program = fileURLToPath(new URL('fixture/dying-service.ts', import.meta.url))
 const isOnDisk = noS3 !== false
 
 const small = 1_000
-/** More than one part of an upload to S3. */
+/** Bytes: more than one part of an S3 upload. */
 const large = 6_000_000
 
-/** The steps of uploads, and the sizes of as many uploads as can be held at them. The last step makes the attachment. */
+/** The steps of uploads, and the sizes of the uploads, one held at each step. The last step inserts the attachment. */
 const uploadSteps = isOnDisk
   ? [
       'make the file',
@@ -38,7 +38,7 @@ const uploadSteps = isOnDisk
   : ['PutObject', 'CreateMultipartUpload', 'UploadPart', 'CompleteMultipartUpload', 'insert the row']
 const uploadSizes = isOnDisk ? uploadSteps.map(() => small) : [small, large, large, large, large]
 
-/** The steps of a deletion. A background job does all but the first, one deletion at a time: a process dies at one of them. */
+/** The steps of a deletion, by process. A background job performs all but the first, one deletion at a time. */
 const deletionSteps = [
   ['delete the row', 'claim the file'],
   [isOnDisk ? 'remove the file' : 'DeleteObject'],
@@ -63,16 +63,16 @@ const prepare = async (t: Test) => {
   return { environment, countFiles: async () => (await keysIn(client, location)).length }
 }
 
-/** A service that dies when requests have done all of its steps, once it was told that they count. */
+/** A service that dies when a request is held at each of its steps, which count after `countSteps`. */
 type Mortal = ServiceProcess & ReturnType<typeof createClient>
 
-/** Starts one on what an earlier one left. */
+/** Starts one with the data that an earlier one left. */
 const startMortal = async (
   t: Test,
   environment: Readonly<Record<string, string>>,
   steps: readonly string[],
 ): Promise<Mortal> => {
-  // The lock of a process that is known to be dead; others wait until it has expired.
+  // The lock of the killed process, which would otherwise be waited for until it expires.
   await rm(join(environment.DATA_DIR ?? '', 'lock'), { recursive: true, force: true })
   const service = await startProcess(t, { ...environment, DIE_AFTER: steps.join(',') }, { program })
   return { ...service, ...createClient(service.url) }
@@ -80,11 +80,11 @@ const startMortal = async (
 
 const countSteps = async (service: Mortal): Promise<void> => {
   void service.end('SIGUSR2')
-  await eventually('it counts its steps', async () => /^counting$/m.test(service.output()))
+  await eventually('the service counts its steps', async () => /^counting$/m.test(service.output()))
 }
 
-/** Its exit code, which is null after a kill. */
-const diedOf = ({ exited }: Mortal): Promise<number | string | null> =>
+/** The exit code: null after a kill. */
+const exitCodeOf = ({ exited }: Mortal): Promise<number | string | null> =>
   Promise.race([exited, pause(30_000, 'alive', { ref: false })])
 
 const digestOf = (content: Uint8Array): string => createHash('sha256').update(content).digest('hex')
@@ -92,13 +92,13 @@ const digestOf = (content: Uint8Array): string => createHash('sha256').update(co
 const isReplay = ({ headers }: { readonly headers: Headers }): boolean =>
   headers.get('idempotency-replayed') === 'true'
 
-t.test('rows and files agree whenever the process is killed', async (t) => {
+t.test('rows and files are consistent after a kill at any step', async (t) => {
   const { environment, countFiles } = await prepare(t)
 
   const start = (deletion: readonly string[]) =>
     startMortal(t, environment, [...uploadSteps, ...deletion, 'insert the task'])
 
-  /** What was answered: the digests of attachments by their ids. */
+  /** Acknowledged attachments: their digests by id. */
   const acknowledged = new Map<string, string>()
   const deleted = new Set<string>()
 
@@ -117,7 +117,7 @@ t.test('rows and files agree whenever the process is killed', async (t) => {
     await service.expect('deleteAttachment', 204, { token, params: { attach_id: id } })
   }
 
-  /** Holds what is there against what was answered, and what was asked of the process that died. */
+  /** Compares the attachments with what the service has acknowledged, and checks their count. */
   const verify = async (service: Mortal, count: number): Promise<void> => {
     const { body } = await service.expect('listTaskAttachments', 200, ofTask)
     for (const { id, sha256 } of body.items) {
@@ -131,12 +131,12 @@ t.test('rows and files agree whenever the process is killed', async (t) => {
     t.same(
       [...acknowledged.keys()].filter((id) => !ids.includes(id)),
       [],
-      'what was acknowledged is there',
+      'acknowledged attachments exist',
     )
     t.same(
       ids.filter((id) => deleted.has(id)),
       [],
-      'what was deleted is gone',
+      'deleted attachments are gone',
     )
   }
 
@@ -159,26 +159,26 @@ t.test('rows and files agree whenever the process is killed', async (t) => {
     await countSteps(service)
     uploads = [...uploadSizes, small].map(newUpload)
     const running = uploads.map((one) => upload(service, one))
-    // Each step holds one of them.
+    // One succeeds; each step holds one of the others.
     await Promise.any(running)
     const creation = service.expect('createTask', 201, creations[index])
     const removal = remove(service, ids.pop() ?? '')
     const answers = await Promise.allSettled([creation, ...running, removal])
-    t.equal(answers[0]?.status, 'rejected', 'the task was committed, and not answered')
-    t.equal(await diedOf(service), null, `killed after ${steps.join(' and ')}`)
-    // One was answered, and the one that was held behind its row may as well have been; one was deleted.
+    t.equal(answers[0]?.status, 'rejected', 'the task was committed without a response')
+    t.equal(await exitCodeOf(service), null, `killed after ${steps.join(' and ')}`)
+    // Added: the acknowledged one and the one held after its row was inserted. Removed: the deleted one.
     count += 2 - 1
     service = await start(deletionSteps[index + 1] ?? [])
     await verify(service, count)
   }
 
-  await t.test('who never got the answer gets it when they repeat the request', async (t) => {
+  await t.test('a repeated request gets the response that was lost', async (t) => {
     const { expect } = service
     const { body: before } = await expect('listTaskAttachments', 200, ofTask)
     const files = await Promise.all(uploads.map((one) => upload(service, one)))
     const replayed = files.filter(isReplay).map(({ body }) => body.id)
     const known = new Set(before.items.map(({ id }) => id))
-    t.equal(replayed.length, 2, 'the one that was answered, and the one that was held behind its row')
+    t.equal(replayed.length, 2, 'the acknowledged one, and the one held after its row was inserted')
     t.ok(replayed.every((id) => known.has(id)))
     await verify(service, count + files.length - replayed.length)
 
@@ -188,7 +188,7 @@ t.test('rows and files agree whenever the process is killed', async (t) => {
     t.strictSame(
       found.items.toReversed(),
       tasks.map(({ body }) => body),
-      'each is there once, as it was',
+      'each was created once, and is unchanged',
     )
   })
   await service.end('SIGKILL')

@@ -6,7 +6,7 @@ import { pointersOf, type Task, taskActions, withoutRequest } from './fixture/ta
 
 type TaskPage = components['schemas']['TaskList']
 
-/** The time that `now` and `overdue` mean. */
+/** The service's clock, for `now` and `overdue`. */
 let now = new Date()
 
 const service = await startService(t, { clock: () => now })
@@ -48,7 +48,7 @@ const dayBefore = (day: string): string => shift(`${day}T00:00:00.000Z`, -86_400
 t.test('time_zone of a user', async (t) => {
   t.equal(admin.user.time_zone, 'UTC', 'the default')
 
-  t.test('in any case, and an alias stays one', async (t) => {
+  t.test('is case-insensitive, and aliases are kept', async (t) => {
     const spellings = {
       'europe/berlin': 'Europe/Berlin',
       'AMERICA/ARGENTINA/BUENOS_AIRES': 'America/Argentina/Buenos_Aires',
@@ -69,7 +69,7 @@ t.test('time_zone of a user', async (t) => {
     }
   })
 
-  t.test('created, replaced and changed', async (t) => {
+  t.test('can be created, replaced and changed', async (t) => {
     const { token } = admin
     const fields = { username: 'traveller', email: 'traveller@example.com' }
     const created = await service.expect('createUser', 201, {
@@ -119,7 +119,7 @@ t.test('time_zone of a user', async (t) => {
     }
   })
 
-  t.test('400: a zone that the database does not know', async (t) => {
+  t.test('400 for a zone that is unknown to the database', async (t) => {
     const { db } = service.deps
     const [before] = await db.run(`select pg_get_functiondef('check_time_zone'::regproc) as text`, [])
     const refusing = String(before?.text).replace('NEW.time_zone', `'Moon/Tranquility'`)
@@ -138,7 +138,7 @@ t.test('all-day dates of a task', async (t) => {
   const { token } = owner
   const instant = '2026-03-29T10:00:00.000Z'
 
-  t.test('are kept as they are', async (t) => {
+  t.test('are stored unchanged', async (t) => {
     for (const day of ['0001-01-01', '2024-02-29', '2026-03-29', '9999-12-31']) {
       const task = await createTask(owner, { start_on: day, due_on: day })
       const dates = { ...noDates, start_on: day, due_on: day }
@@ -147,7 +147,7 @@ t.test('all-day dates of a task', async (t) => {
     }
   })
 
-  t.test('one of another kind replaces it', async (t) => {
+  t.test('replace a time, and are replaced by one', async (t) => {
     const task = await createTask(owner, { start_on: '2026-03-01', due_on: '2026-03-29' })
     const patches: readonly (readonly [object, Partial<Task>])[] = [
       [{ due_at: instant }, { ...noDates, start_on: '2026-03-01', due_at: instant }],
@@ -229,7 +229,7 @@ t.test('all-day dates of a task', async (t) => {
       const [[first, value] = [], ...others] = Object.entries(dates)
       await service.expect('updateTask', 200, { ...call, body: { [String(first)]: value } })
       const refused = await service.expect('updateTask', 400, { ...call, body: Object.fromEntries(others) })
-      t.strictSame(pointersOf(refused.body), [pointer], 'whoever changes it')
+      t.strictSame(pointersOf(refused.body), [pointer], 'also for an administrator in another zone')
       await service.expect('replaceTask', 400, { ...call, body: { title, ...dates } })
     }
     const { body } = await service.expect('batchTasks', 200, {
@@ -244,7 +244,7 @@ t.test('all-day dates of a task', async (t) => {
     )
   })
 
-  t.test('a change of the time zone refuses no other change', async (t) => {
+  t.test('after a change of the time zone, 400 only for changes of the dates', async (t) => {
     const mover = await registerIn('mover', 'Pacific/Pago_Pago')
     const task = await createTask(mover, { start_at: '2026-03-30T10:00:00.000Z', due_on: '2026-03-29' })
     await moveTo(mover, 'Pacific/Kiritimati')
@@ -260,7 +260,7 @@ t.test('all-day dates of a task', async (t) => {
     t.strictSame(pointersOf(refused.body), ['/due_on'])
   })
 
-  t.test('in a batch, the change feed, the trash and a restored task', async (t) => {
+  t.test('in batches, the change feed, the trash and restored tasks', async (t) => {
     const dates = { ...noDates, start_on: '2026-03-28', due_on: '2026-03-29' }
     const { body } = await service.expect('batchTasks', 200, {
       token,
@@ -314,9 +314,9 @@ t.test('all-day dates of a task', async (t) => {
   })
 })
 
-/** When days begin. */
+/** Zones, days, and the instants when these days start. */
 const starts = [
-  // The clocks are put forward on the first of the two days, and back.
+  // The clocks go forward on the first of each two days, or back.
   ['Europe/Berlin', '2026-03-29', '2026-03-28T23:00:00.000Z'],
   ['Europe/Berlin', '2026-03-30', '2026-03-29T22:00:00.000Z'],
   ['Europe/Berlin', '2026-10-25', '2026-10-24T22:00:00.000Z'],
@@ -325,14 +325,14 @@ const starts = [
   ['America/New_York', '2026-03-09', '2026-03-09T04:00:00.000Z'],
   ['America/New_York', '2026-11-01', '2026-11-01T04:00:00.000Z'],
   ['America/New_York', '2026-11-02', '2026-11-02T05:00:00.000Z'],
-  // By half an hour.
+  // A change of half an hour.
   ['Australia/Lord_Howe', '2026-04-05', '2026-04-04T13:00:00.000Z'],
   ['Australia/Lord_Howe', '2026-04-06', '2026-04-05T13:30:00.000Z'],
   ['Australia/Lord_Howe', '2026-10-05', '2026-10-04T13:00:00.000Z'],
   // Both sides of the date line.
   ['Pacific/Kiritimati', '2026-06-01', '2026-05-31T10:00:00.000Z'],
   ['Pacific/Pago_Pago', '2026-06-01', '2026-06-01T11:00:00.000Z'],
-  // The day begins at 01:00; midnight comes twice; the day before does not exist.
+  // The day starts at 01:00; midnight occurs twice; the day before does not exist.
   ['Africa/Cairo', '2026-04-24', '2026-04-23T22:00:00.000Z'],
   ['America/Havana', '2026-11-01', '2026-11-01T04:00:00.000Z'],
   ['Pacific/Apia', '2011-12-31', '2011-12-30T10:00:00.000Z'],
@@ -340,7 +340,7 @@ const starts = [
   ['Asia/Tokyo', '2028-03-01', '2028-02-29T15:00:00.000Z'],
 ] as const
 
-t.test('overdue: when the day has ended where the caller is', async (t) => {
+t.test('overdue: a day ends in the time zone of the caller', async (t) => {
   const traveller = await service.register('overdue')
   for (const [zone, day, start] of starts) {
     await moveTo(traveller, zone)
@@ -358,7 +358,8 @@ t.test('overdue: when the day has ended where the caller is', async (t) => {
       const others = await listTasks(traveller, { ...query, overdue: false })
       return (one) => {
         const found = overdue.some(({ id }) => id === one.id)
-        if (found === others.some(({ id }) => id === one.id)) throw new Error('A task is overdue or not')
+        if (found === others.some(({ id }) => id === one.id))
+          throw new Error('The task is in both lists or in neither')
         return found
       }
     }
@@ -370,7 +371,7 @@ t.test('overdue: when the day has ended where the caller is', async (t) => {
     t.equal(isOverdue(done), false)
   }
 
-  t.test('two callers see the same task differently at the same time', async (t) => {
+  t.test('a task is overdue for one caller before another', async (t) => {
     const west = await registerIn('west', 'Pacific/Pago_Pago')
     const east = await registerIn('east', 'Pacific/Kiritimati')
     await createTask(west, { title: 'Shared', due_on: '2026-06-01', assignee_id: east.id })
@@ -383,7 +384,7 @@ t.test('overdue: when the day has ended where the caller is', async (t) => {
     t.strictSame(await overdueFor(west), ['Shared'])
   })
 
-  t.test('a time is overdue for everybody at once', async (t) => {
+  t.test('a time is overdue in all zones at the same instant', async (t) => {
     const one = await registerIn('one', 'Pacific/Kiritimati')
     await createTask(one, { title: 'Timed', due_at: '2026-06-01T12:00:00.000Z' })
     for (const [at, titles] of [
@@ -396,12 +397,12 @@ t.test('overdue: when the day has ended where the caller is', async (t) => {
   })
 })
 
-t.test('filters, held against a naive reading', async (t) => {
+t.test('filters, compared with a naive implementation', async (t) => {
   let owner = await service.register('filters')
   let all: readonly Task[] = []
-  /** What was found so far: some filters are compared with others more than once. */
+  /** Cached results, because some filters are used in several comparisons. */
   const found = new Map<string, readonly string[]>()
-  /** Tasks of another user in this zone: around the start of the day, at the bounds of the calendar, and without a date. */
+  /** Creates a user in a zone with tasks around the start of a day, at the bounds of the calendar, and without a date. */
   const moveOn = async (zone: string, day: string, start: string) => {
     owner = await registerIn(`${zone.replace(/.*\//, '').toLowerCase()}-${day}`, zone)
     const days = [dayBefore(day), day, '0001-01-01', '9999-12-31']
@@ -450,7 +451,7 @@ t.test('filters, held against a naive reading', async (t) => {
     const last = shift(start, -1)
     for (const value of [day, last, start]) {
       const at = value === day ? start : value
-      /** An all-day date is a point in time: the end of the day before is `last`, and that of `day` is later. */
+      /** An all-day due date is the end of its day: for the day before, that is `last`. */
       const dueOf = ({ due_at, due_on }: Task): number | null => {
         if (due_at !== null) return order(due_at, at)
         if (due_on === null) return null
@@ -463,7 +464,7 @@ t.test('filters, held against a naive reading', async (t) => {
         if (start_on === day) return order(start, at)
         return order(start_on, day)
       }
-      // `=` and `!=` are made of the others.
+      // One zone is enough for `=` and `!=`, which are combinations of the others.
       for (const operator of zone === 'Europe/Berlin' ? operators : operators.slice(0, 4)) {
         const label = `${zone} ${operator} ${value}`
         if (zone !== 'Pacific/Apia') {
@@ -564,7 +565,7 @@ t.test('times and dates in query parameters', async (t) => {
   await moveTo(owner, 'UTC')
   for (const name of ['created', 'updated']) {
     const found = async (query: string) => (await listTasks(owner, query)).length
-    t.equal(await found(`${name}_after=${today}`), 2, 'from the start of the day on')
+    t.equal(await found(`${name}_after=${today}`), 2, 'from the start of the day')
     t.equal(await found(`${name}_before=${today}`), 0)
   }
   for (const name of ['created_before', 'created_after', 'updated_after', 'completed_before', 'due_after']) {
@@ -586,7 +587,7 @@ t.test('times and dates in query parameters', async (t) => {
     }
   }
 
-  t.test('of the audit trail', async (t) => {
+  t.test('of the audit log', async (t) => {
     const { token } = admin
     const count = async (query: string) =>
       (await service.expect('listAuditEvents', 200, { token, query })).body.items.length
@@ -596,7 +597,7 @@ t.test('times and dates in query parameters', async (t) => {
   })
 })
 
-t.test('sort=due: the same order for everybody, whatever happens to the time zone', async (t) => {
+t.test('sort=due: the order does not depend on the time zone', async (t) => {
   const owner = await service.register('sorter')
   const inOrder = [
     { title: '0', due_at: '2026-03-28T23:59:59.998Z' },
@@ -627,10 +628,10 @@ t.test('sort=due: the same order for everybody, whatever happens to the time zon
     t.strictSame(await walk(`-${name}`), ['5', '4', '3', '2', '1', '0'], `-${name}`)
   }
   const titles = async (sort: string) => (await listTasks(owner, { sort })).map(({ title }) => title)
-  t.strictSame(await titles('due'), ['0', '1', '2', '3', '4', '5', '6'], 'without a due date last')
+  t.strictSame(await titles('due'), ['0', '1', '2', '3', '4', '5', '6'], 'tasks without a due date are last')
   t.strictSame(await titles('-due'), ['5', '4', '3', '2', '1', '0', '6'])
   const { body } = await service.expect('listTasks', 400, { token, query: { sort: 'due,-due_at' } })
-  t.strictSame(pointersOf(body), ['/sort'], 'two names of one field')
+  t.strictSame(pointersOf(body), ['/sort'], 'due and due_at are the same field')
 
   await createTask(owner, { title: 'all day', start_on: '2026-03-29' })
   await createTask(owner, { title: 'before', start_at: '2026-03-28T23:59:59.999Z' })
@@ -639,11 +640,11 @@ t.test('sort=due: the same order for everybody, whatever happens to the time zon
     t.strictSame(
       (await titles(name)).slice(0, 3),
       ['before', 'all day', 'after'],
-      'a start is that of the day',
+      'an all-day start is the start of the day',
     )
 })
 
-t.test('a problem with a date says what would be right', async (t) => {
+t.test('400 for a date has an example of a valid one', async (t) => {
   const { token } = admin
   const body = { title: 'x', due_on: '2026-02-29' }
   const problem = (await service.expect('createTask', 400, { token, body })).body

@@ -26,7 +26,7 @@ const matchesOf = (text: string, pattern: RegExp): readonly string[] =>
 
 const withoutBlocks = (markdown: string): string => markdown.replaceAll(/^```[^]*?^```$/gm, '')
 
-/** The anchors of a document's headings, as GitHub makes them. */
+/** The anchors of a document's headings, as GitHub generates them. */
 const anchorsOf = (markdown: string): readonly string[] =>
   matchesOf(withoutBlocks(markdown), /^#+ (.*)$/gm).map((heading) =>
     heading
@@ -60,7 +60,7 @@ t.test('README has at most 200 lines', async (t) => {
   t.ok(lines <= 200, `${lines} lines`)
 })
 
-t.test('npm scripts that are named exist', async (t) => {
+t.test('npm scripts in the documents exist', async (t) => {
   const { scripts } = JSON.parse(await read('package.json')) as { scripts: Readonly<Record<string, string>> }
   for (const path of documents) {
     const named = matchesOf(await read(path), /\bnpm run (?:--silent )?([a-z][a-z0-9:]*)/g)
@@ -68,7 +68,7 @@ t.test('npm scripts that are named exist', async (t) => {
   }
 })
 
-t.test('operations that are named exist', async (t) => {
+t.test('operations in the documents exist', async (t) => {
   const operations = [...loadContract().operations.values()]
   const names = new Set(operations.map(({ method, path }) => `${method} ${path}`))
   for (const path of documents) {
@@ -77,7 +77,7 @@ t.test('operations that are named exist', async (t) => {
   }
 })
 
-t.test('problem codes have the status that is named with them', async (t) => {
+t.test('problem codes in the documents have their status', async (t) => {
   for (const path of documents) {
     for (const [named, status, code = ''] of (await read(path)).matchAll(
       /\b(\d{3})\s`([a-z]+(?:_[a-z]+)+)`/g,
@@ -86,7 +86,7 @@ t.test('problem codes have the status that is named with them', async (t) => {
   }
 })
 
-t.test('the operations that take an Idempotency-Key are listed', async (t) => {
+t.test('all operations that accept an Idempotency-Key are listed', async (t) => {
   const [, list = ''] =
     /^## Idempotency keys\n([^]*?)^```/m.exec(await read('docs/guides/concurrency-and-idempotency.md')) ?? []
   const taking = [...loadContract().operations.values()].filter(
@@ -113,7 +113,7 @@ t.test('the tools of assistants are listed with their scopes', async (t) => {
   t.strictSame(listed.toSorted(), tools.map(({ name, operation }) => `${operation.scope} ${name}`).toSorted())
 })
 
-t.test('the settings are those that the service reads', async (t) => {
+t.test('the documented settings are those that the service reads', async (t) => {
   const known = new Set<string>()
   readConfig(
     new Proxy<NodeJS.ProcessEnv>(
@@ -130,14 +130,14 @@ t.test('the settings are those that the service reads', async (t) => {
 })
 
 const missing = ['bash', 'curl', 'jq'].filter((command) => !isInstalled(command))
-// On a machine of one's own these may be missing; where every change is checked they may not.
+// These may be missing on a developer's machine, but not in CI.
 const skip = missing.length > 0 && !process.env.CI && `${missing.join(' and ')} not installed`
 
-t.test('examples print what is shown', { skip }, async (t) => {
-  // The first account of a service is its administrator, as README has it: it comes first.
+t.test('commands in the documents print what is shown', { skip }, async (t) => {
+  // README comes first, because it registers the first account, the administrator.
   const { url, deps } = await startService(t, { config: { rateLimit: 'on', rateLimitSignIn: 100 } })
   const { host } = new URL(url)
-  // A feed shows what no other database on the server holds back any more.
+  // The change feed waits for earlier transactions on the server, so each command waits for them, too.
   const known = createServer((_, response) => {
     changesToBeKnown(deps.db).then(
       () => response.end(),
@@ -190,7 +190,7 @@ const linesOf = (text: string): string =>
     .filter((line) => line !== '')
     .join('\n')
 
-t.test('the guide to clients shows lines of the programs that are run', async (t) => {
+t.test('the guide to clients shows lines of the programs in scripts/sdk', async (t) => {
   const guide = linesOf(await read('docs/guides/generating-a-client.md'))
   for (const [language, file] of Object.entries(programs)) {
     const program = await read(`scripts/sdk/${language}/${file}`)
@@ -199,7 +199,7 @@ t.test('the guide to clients shows lines of the programs that are run', async (t
   }
 })
 
-t.test('the guide to clients installs the versions that are run', async (t) => {
+t.test('the guide to clients installs the versions that scripts/sdk uses', async (t) => {
   const commands = fencedBlocks(await read('docs/guides/generating-a-client.md'), 'sh').join('')
   const packages = await Promise.all(
     ['typescript', 'openapi-fetch', 'orval'].map(async (name) => {

@@ -10,7 +10,7 @@ import { startMailServer } from './fixture/smtp.ts'
 const doctor = fileURLToPath(new URL('../scripts/doctor.ts', import.meta.url))
 const serverUrl = process.env.DATABASE_URL
 
-t.test('a service that could start is well, and left as it was', async (t) => {
+t.test('all checks pass for a valid configuration, and no mail is sent', async (t) => {
   const DATA_DIR = await temporaryFolder(t)
   if (serverUrl === undefined) await copyTemplate(DATA_DIR)
   const database = serverUrl === undefined ? null : await createTestDatabase(t)
@@ -32,7 +32,7 @@ t.test('a service that could start is well, and left as it was', async (t) => {
   t.equal(mail.received.length, 0, 'no mail is sent')
 })
 
-t.test('what is wrong is said, with what to do, and no secret', async (t) => {
+t.test('failures are reported with a remedy, and without secrets', async (t) => {
   const { code, output } = await runProcess(
     {
       DATA_DIR: '/proc/nope',
@@ -55,7 +55,7 @@ t.test('what is wrong is said, with what to do, and no secret', async (t) => {
   t.equal(code, 1)
 })
 
-t.test('it creates nothing', async (t) => {
+t.test('nothing is created', async (t) => {
   const parent = await temporaryFolder(t)
   const fresh = await runProcess({ DATA_DIR: join(parent, 'data') }, doctor)
   t.match(fresh.output, /ok +folder: .* does not exist yet/)
@@ -65,13 +65,13 @@ t.test('it creates nothing', async (t) => {
   t.equal(fresh.code, 0)
 })
 
-t.test('a host that is not this machine is named', async (t) => {
+t.test('a HOST that is not an address of this machine fails', async (t) => {
   const { code, output } = await runProcess({ DATA_DIR: await temporaryFolder(t), HOST: '192.0.2.1' }, doctor)
   t.match(output, /FAIL +host: HOST 192\.0\.2\.1 is not an address of this machine/)
   t.equal(code, 1)
 })
 
-t.test('a bad configuration is told like at the start', async (t) => {
+t.test('an invalid configuration is reported as at the start', async (t) => {
   const { code, output } = await runProcess({ PORT: 'eighty' }, doctor)
   t.match(output, /FAIL +Invalid configuration:\nPORT must be/)
   t.equal(code, 1)
@@ -79,7 +79,7 @@ t.test('a bad configuration is told like at the start', async (t) => {
 
 const skip = serverUrl === undefined && 'needs a server'
 
-t.test('a server is told apart from its databases and users', { skip }, async (t) => {
+t.test('a wrong password, a missing database and missing migrations are reported', { skip }, async (t) => {
   const { options } = await createEmptyDatabase(t, serverUrl ?? '')
   const run = async (change: (url: URL) => void) => {
     const url = new URL(options.url)
@@ -91,7 +91,7 @@ t.test('a server is told apart from its databases and users', { skip }, async (t
   t.match((await run(() => undefined)).output, /0 migrations applied; the next start applies \d+/)
 })
 
-t.test('a newer schema is no fault, and a database without rights or writes is one', { skip }, async (t) => {
+t.test('a newer schema passes; missing permissions and a read-only database fail', { skip }, async (t) => {
   const { options } = await createTestDatabase(t)
   const url = options.kind === 'server' ? options.url : ''
   const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url }
@@ -105,7 +105,7 @@ t.test('a newer schema is no fault, and a database without rights or writes is o
   )
   t.equal(newer.code, 0)
 
-  // The owner of a table may lack rights on it, too.
+  // Even the owner of a table can lack permissions on it.
   await sql`revoke insert on tasks from current_user`
   const denied = await runProcess(environment, doctor)
   t.match(denied.output, /FAIL +database: The database user lacks permissions on tasks\. /)

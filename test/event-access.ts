@@ -9,20 +9,20 @@ import { type Task, taskActions } from './fixture/tasks.ts'
 import { startReceiver } from './fixture/webhooks.ts'
 
 /**
- * Every type of event, told to everybody who has to do with a project by every way: the list of events, the history of a task, the
- * stream and webhooks. The tables say who may see what in words of their own.
+ * Access to every type of event, for every relation to a project, through every channel: the list of events, the history of a
+ * task, the stream and webhooks. The tables state the rules independently of the service.
  */
 
 type Event = components['schemas']['Event']
 type EventType = components['schemas']['EventType']
 
 const members = ['viewer', 'commenter', 'editor', 'inTeam', 'manager'] as const
-/** `former` was an editor and has left, and `assignee` is assigned one task without being a member. */
+/** `former` was an editor and has left. `assignee` is assigned one task and is not a member. */
 const personas = [...members, 'assignee', 'former', 'other', 'admin'] as const
 type Persona = (typeof personas)[number]
 const isMember = (persona: Persona): boolean => members.some((member) => member === persona)
 
-/** What an event of each type is about; a relation is seen by who sees both of its tasks. */
+/** The subject of each event type. A relation is visible to those who see both of its tasks. */
 const subjects: Readonly<Record<EventType, 'task' | 'relation' | 'project'>> = {
   'task.created': 'task',
   'task.updated': 'task',
@@ -83,7 +83,7 @@ const removeMember = ({ id }: Account) =>
   service.expect('removeProjectMember', 204, { token, params: { ...ofProject, user_id: id } })
 await removeMember(people.former)
 
-/** What has a webhook: each persona one of everything that they see, and the project one of the manager and one of an administrator. */
+/** The webhooks: one of each persona, and two of the project, by the manager and by an administrator. */
 const subscribers = [...personas, 'project', 'projectOfAdmin'] as const
 type Subscriber = (typeof subscribers)[number]
 
@@ -110,7 +110,7 @@ for (const persona of personas) {
   streamed.set(persona, [])
 }
 
-/** Takes what an account's stream has sent up to a new task of the account, which is also sent by its webhook. */
+/** Creates a task of the account, and reads its stream until that task arrives. Then waits for the webhook. */
 const takeAll = async (persona: Persona): Promise<void> => {
   const { id } = await createTask(people[persona], { title: 'The last event' })
   const seen = streamed.get(persona) ?? []
@@ -118,15 +118,15 @@ const takeAll = async (persona: Persona): Promise<void> => {
     const sent = await streams.get(persona)?.next()
     if (sent !== undefined) seen.push(sent.data)
   }
-  await eventually(`${persona} is told of ${id}`, async () =>
+  await eventually(`the webhook of ${persona} receives ${id}`, async () =>
     receivedBy(persona).some(({ task_id }) => task_id === id),
   )
 }
 
-/** Waits until everybody has been told of everything: all streams have the same reader, and so have all webhooks. */
+/** Waits until all events are delivered. All streams share one reader, and so do all webhooks. */
 const settle = async (): Promise<void> => {
   await takeAll('manager')
-  await eventually('everything is sent', async () => {
+  await eventually('no delivery is pending', async () => {
     const [row] = await db.run(
       `select count(*)::int as n from webhook_deliveries where status = 'pending'`,
       [],
@@ -195,13 +195,13 @@ await settle()
 await service.expect('restoreProject', 200, request)
 for (const persona of personas) await takeAll(persona)
 
-/** The type and the subject of each event that is about the project, its tasks or the hidden one, in order of the alphabet. */
+/** The type and subject of each event on the project, its tasks or the hidden task, in alphabetical order. */
 const namesOf = (events: readonly Event[]): readonly string[] =>
   events
     .filter(
       ({ task_id, project_id }) => names.has(task_id) || (task_id === null && project_id === project.id),
     )
-    // Before everybody had streams and webhooks.
+    // Excludes events from before the streams and webhooks were set up.
     .filter(({ type, created_at }) => subjects[type] !== 'project' || created_at > tag.created_at)
     .map(({ type, task_id }) => `${type} ${names.get(task_id) ?? 'project'}`)
     .toSorted()
@@ -211,11 +211,11 @@ const typesOf = (subject: (typeof subjects)[EventType]): readonly string[] =>
 const ofTask = (name: string): readonly string[] => typesOf('task').map((type) => `${type} ${name}`)
 const ofRelation = (name: string): readonly string[] => typesOf('relation').map((type) => `${type} ${name}`)
 
-/** It was created before. */
+/** Without the creation, which was before the streams and webhooks were set up. */
 const ofProjectSince = typesOf('project')
   .filter((type) => type !== 'project.created')
   .map((type) => `${type} project`)
-/** It was not in the trash. */
+/** Without deletion and restoration, which the hidden task did not have. */
 const ofHidden = ofTask('hidden').filter((name) => !/^task\.(deleted|restored)/.test(name))
 const toMembers = [
   ...ofTask('assigned'),
@@ -226,16 +226,16 @@ const toMembers = [
 ]
 const toManager = [...toMembers, ...ofHidden, ...ofRelation('assigned'), ...ofRelation('hidden')]
 
-/** What somebody is told who sees what they see as a user among others. */
-const toldTo = (persona: Persona): readonly string[] => {
+/** The events that a persona sees without `all=true`. */
+const sentTo = (persona: Persona): readonly string[] => {
   if (persona === 'manager') return toManager
   if (persona === 'assignee') return ofTask('assigned')
   return isMember(persona) ? toMembers : []
 }
-/** An administrator who asks for everything sees it. */
-const seenBy = (persona: Persona): readonly string[] => (persona === 'admin' ? toManager : toldTo(persona))
+/** The same, with `all=true` for the administrator. */
+const seenBy = (persona: Persona): readonly string[] => (persona === 'admin' ? toManager : sentTo(persona))
 
-/** Everything that an account can read now; an administrator, of the whole installation. */
+/** All events that an account can read; for the administrator, with `all=true`. */
 const eventsOf = async (persona: Persona): Promise<readonly Event[]> => {
   const events: Event[] = []
   for (let cursor: string | null | undefined; cursor !== null;) {
@@ -248,7 +248,7 @@ const eventsOf = async (persona: Persona): Promise<readonly Event[]> => {
   return events
 }
 
-/** The history of a task, as the account sees it; null if it does not. */
+/** The history of a task, as the account sees it; null for 404. */
 const historyOf = async (persona: Persona, { id }: Task): Promise<readonly Event[] | null> => {
   const own = { token: people[persona].token, params: { task_id: id }, query: { limit: 200 } }
   const { status, body } = await service.call('listTaskEvents', own)
@@ -256,7 +256,7 @@ const historyOf = async (persona: Persona, { id }: Task): Promise<readonly Event
   return status === 200 ? (body as { readonly items: readonly Event[] }).items : null
 }
 
-t.test('everybody is told of every event that they may see, and of no other', async (t) => {
+t.test('everybody gets exactly the events that they may see', async (t) => {
   for (const persona of personas) {
     await t.test(persona, async (t) => {
       const expected = seenBy(persona).toSorted()
@@ -264,7 +264,7 @@ t.test('everybody is told of every event that they may see, and of no other', as
       const sent = streamed.get(persona) ?? []
       t.strictSame(namesOf(listed), expected, 'list')
       t.strictSame(namesOf(sent), expected, 'stream')
-      t.strictSame(namesOf(receivedBy(persona)), toldTo(persona).toSorted(), 'webhook')
+      t.strictSame(namesOf(receivedBy(persona)), sentTo(persona).toSorted(), 'webhook')
 
       const histories: Event[] = []
       for (const task of [assigned, unassigned, hidden]) {
@@ -281,12 +281,12 @@ t.test('everybody is told of every event that they may see, and of no other', as
       if (seenBy(persona) === toManager) return
       const everything = JSON.stringify([listed, sent, histories, receivedBy(persona)])
       for (const trace of [hidden.id, hidden.title])
-        t.notMatch(everything, trace, 'nothing of the hidden task')
+        t.notMatch(everything, trace, 'no trace of the hidden task')
     })
   }
 
   t.test('the webhooks of the project', async (t) => {
-    // They are silent while their project is in the trash.
+    // Nothing is sent while their project is in the trash.
     const ofTheProject = [...toMembers, ...ofRelation('assigned')]
       .filter((name) => name !== 'project.deleted project')
       .toSorted()
@@ -309,8 +309,8 @@ const deliveriesOf = async (name: Subscriber) => {
   return (await service.expect('listWebhookDeliveries', 200, request)).body.items.toReversed()
 }
 
-/** Asks an administrator to send the oldest message of a webhook again; resolves to its status in the end. */
-const sendAgain = async (name: Subscriber): Promise<string | undefined> => {
+/** Redelivers the oldest message of a webhook as an administrator. Resolves to its final status. */
+const redeliver = async (name: Subscriber): Promise<string | undefined> => {
   const [first] = await deliveriesOf(name)
   const params = { webhook_id: webhooks.get(name) ?? '', delivery_id: first?.id ?? '' }
   await service.expect('redeliverWebhook', 201, { token: people.admin.token, params })
@@ -318,7 +318,7 @@ const sendAgain = async (name: Subscriber): Promise<string | undefined> => {
   return (await deliveriesOf(name)).at(-1)?.status
 }
 
-t.test('who leaves, joins or is unassigned sees what they may see from then on', async (t) => {
+t.test('those who leave, join or are unassigned see what they may see now', async (t) => {
   await removeMember(people.viewer)
   await setMember(manager, project, people.other, 'viewer')
   await changeTask(assigned, { assignee_id: null })
@@ -331,24 +331,24 @@ t.test('who leaves, joins or is unassigned sees what they may see from then on',
     t.strictSame(listed, persona === 'viewer' ? [] : now, persona)
   }
   for (const persona of ['viewer', 'assignee'] as const)
-    t.equal(await sendAgain(persona), 'withheld', `${persona}: a message is not sent again`)
+    t.equal(await redeliver(persona), 'withheld', `${persona}: no redelivery`)
 })
 
-t.test('of a task in the trash only the deletion is told', async (t) => {
+t.test('only the deletion of a task in the trash is visible', async (t) => {
   const request = { token, params: { task_id: unassigned.id } }
   await service.expect('deleteTask', 204, request)
   for (const persona of ['commenter', 'manager', 'assignee', 'former'] as const) {
     const listed = namesOf(await eventsOf(persona)).filter((name) => name.endsWith(' unassigned'))
-    // It is the second time.
+    // The task is deleted for the second time.
     const deletions = ['task.deleted unassigned', 'task.deleted unassigned']
     t.strictSame(listed, isMember(persona) ? deletions : [], persona)
   }
   const related = namesOf(await eventsOf('commenter')).filter((name) => name.startsWith('task.related'))
-  t.strictSame(related, [], 'nor are relations to it')
+  t.strictSame(related, [], 'relations to it are not visible')
   await service.expect('restoreTask', 200, request)
 })
 
-t.test('a project tells nothing by the webhook of somebody who manages it no longer', async (t) => {
+t.test('the project webhook of a former manager receives nothing', async (t) => {
   await setMember(manager, project, people.editor, 'manager')
   const params = { ...ofProject, user_id: manager.id }
   await service.expect('setProjectMember', 200, {
@@ -360,11 +360,11 @@ t.test('a project tells nothing by the webhook of somebody who manages it no lon
   await changeTask(unassigned, { description: 'Changed again' })
   await settle()
   t.equal(receivedBy('project').length, before)
-  t.equal(receivedBy('projectOfAdmin').at(-1)?.type, 'task.updated', 'another webhook does')
-  t.equal(await sendAgain('project'), 'withheld')
+  t.equal(receivedBy('projectOfAdmin').at(-1)?.type, 'task.updated', 'another webhook receives it')
+  t.equal(await redeliver('project'), 'withheld')
 })
 
-t.test('a disabled user is told nothing', async (t) => {
+t.test('the webhook of a disabled user receives nothing', async (t) => {
   const { id } = people.commenter
   const setDisabled = (is_disabled: boolean) =>
     service.expect('updateUser', 200, {
@@ -376,10 +376,10 @@ t.test('a disabled user is told nothing', async (t) => {
   const before = receivedBy('commenter').length
   await changeTask(unassigned, { description: 'While somebody is disabled' })
   await settle()
-  t.equal(await sendAgain('commenter'), 'withheld')
+  t.equal(await redeliver('commenter'), 'withheld')
   t.equal(receivedBy('commenter').length, before)
   await setDisabled(false)
   await changeTask(unassigned, { description: 'While nobody is disabled' })
   await settle()
-  t.equal(receivedBy('commenter').length, before + 1, 'until they are enabled')
+  t.equal(receivedBy('commenter').length, before + 1, 'after the user is enabled')
 })

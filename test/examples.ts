@@ -10,8 +10,8 @@ import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
 import { type Call, fileForm, type Reply, startService } from './fixture/service.ts'
 
 /**
- * The examples of openapi.yaml are true: every one is as its schema says, every request that they make up is sent as it
- * stands, in the order of the contract, and succeeds.
+ * The examples of openapi.yaml are true: each matches its schema, and the requests made of them succeed, in the order of the
+ * contract.
  */
 
 const service = await startService(t)
@@ -19,11 +19,11 @@ const { forgetLastCode, challengeOf } = secondFactorActions(service)
 type Schemas = components['schemas']
 type Operation = ContractOperation & { readonly id: OperationId }
 
-// The generated types were made of this contract, so its operations are theirs.
+// The types are generated from this contract, so its ids are operation ids.
 const operations = [...loadContract().operations.values()] as readonly Operation[]
 
-/** By operation, the path parameter that later operations fill with the id of what it answers with, the last item of a list. */
-const finds: Partial<Record<OperationId, string>> = {
+/** The path parameter that the id in the response supplies for later operations; of a list, the id of its last item. */
+const suppliedIds: Partial<Record<OperationId, string>> = {
   listSessions: 'session_id',
   createApiToken: 'token_id',
   createUser: 'user_id',
@@ -39,8 +39,8 @@ const finds: Partial<Record<OperationId, string>> = {
   createWebhook: 'webhook_id',
 }
 
-/** Operations whose answers hold what later requests need. Fields of other answers have the same names. */
-const teachers: ReadonlySet<OperationId> = new Set([
+/** Operations whose responses have values for later requests. Other responses have fields with the same names. */
+const valueSources: ReadonlySet<OperationId> = new Set([
   'login',
   'completeLogin',
   'refreshToken',
@@ -50,8 +50,8 @@ const teachers: ReadonlySet<OperationId> = new Set([
   'createSection',
 ])
 
-/** What these answers so far hold. */
-type Learned = Partial<
+/** Values from these responses. */
+type KnownValues = Partial<
   Schemas['AuthTokens'] &
     Schemas['SecondFactorSecret'] &
     Schemas['RecoveryCodeSet'] &
@@ -59,19 +59,19 @@ type Learned = Partial<
     Pick<Schemas['Section'], 'project_id'>
 >
 
-/** A code that has not been used, as the authenticator shows it. */
-const freshCode = async ({ secret = '', user }: Learned): Promise<string> => {
+/** An unused code of the authenticator. */
+const freshCode = async ({ secret = '', user }: KnownValues): Promise<string> => {
   if (user !== undefined) await forgetLastCode(user)
   return authenticator(secret)()
 }
 
-/** Who signs in by the contract's example. */
+/** The credentials in the contract's example of login. */
 const credentials = (): Schemas['Login'] =>
   operations.filter(({ id }) => id === 'login').flatMap(bodiesOf)[0]?.value as Schemas['Login']
 
 type Fields = Readonly<Record<string, unknown>>
 
-/** The token of an invitation. */
+/** Creates an invitation. Resolves to its token. */
 const newInvitation = async (): Promise<string> => {
   const { token } = await service.register(`inviter-${service.invitations.length}`)
   const { body: project } = await service.expect('createProject', 201, { token, body: { name: 'A project' } })
@@ -80,48 +80,49 @@ const newInvitation = async (): Promise<string> => {
   return service.invitations.at(-1)?.token ?? ''
 }
 
-/** The fields that cannot be literal, since the service or an authenticator makes their values up. */
-const live: Partial<Record<OperationId, (learned: Learned, example: Fields) => object | Promise<object>>> = {
-  register: async (_learned, { invitation_token }) =>
-    invitation_token === undefined ? {} : { invitation_token: await newInvitation() },
-  refreshToken: ({ refresh_token }) => ({ refresh_token }),
-  lookUpInvitation: async () => ({ token: await newInvitation() }),
-  acceptInvitation: async () => ({ token: await newInvitation() }),
-  async moveTask({ access_token: token }, { after }) {
-    if (after === undefined) return { section_id: null }
-    const { body } = await service.expect('createTask', 201, { token, body: { title: 'Another task' } })
-    return { after: body.id }
-  },
-  async updateSection({ access_token: token, project_id = '' }, { before }) {
-    if (before === undefined) return {}
-    const request = { token, params: { project_id }, body: { name: 'Another section' } }
-    return { before: (await service.expect('createSection', 201, request)).body.id }
-  },
-  async createWebhook({ access_token: token }, { project_id }) {
-    if (project_id === undefined) return {}
-    const { body } = await service.expect('createProject', 201, { token, body: { name: 'A project' } })
-    return { project_id: body.id }
-  },
-  resetPassword: () => ({ token: service.mails.at(-1)?.token }),
-  confirmSecondFactor: async (learned) => ({ code: await freshCode(learned) }),
-  completeLogin: async (learned, { code }) => ({
-    challenge: await challengeOf(credentials()),
-    code: /^\d+$/.test(String(code)) ? await freshCode(learned) : learned.recovery_codes?.[0],
-  }),
-  async reauthenticate(learned, { code }) {
-    return code === undefined ? {} : { code: await freshCode(learned) }
-  },
-  async undoEmailChange() {
-    const { id, token } = await service.register('moved')
-    const change = { params: { user_id: id }, body: { email: 'moved-by-another@example.com' } }
-    await service.expect('updateUser', 200, { token, ...change })
-    return { token: service.emailChanges.at(-1)?.undoToken }
-  },
-  disableSecondFactor: async (learned) => ({ code: await freshCode(learned) }),
-}
+/** Fields that cannot be literal, because the service or an authenticator generates their values. */
+const live: Partial<Record<OperationId, (known: KnownValues, example: Fields) => object | Promise<object>>> =
+  {
+    register: async (_known, { invitation_token }) =>
+      invitation_token === undefined ? {} : { invitation_token: await newInvitation() },
+    refreshToken: ({ refresh_token }) => ({ refresh_token }),
+    lookUpInvitation: async () => ({ token: await newInvitation() }),
+    acceptInvitation: async () => ({ token: await newInvitation() }),
+    async moveTask({ access_token: token }, { after }) {
+      if (after === undefined) return { section_id: null }
+      const { body } = await service.expect('createTask', 201, { token, body: { title: 'Another task' } })
+      return { after: body.id }
+    },
+    async updateSection({ access_token: token, project_id = '' }, { before }) {
+      if (before === undefined) return {}
+      const request = { token, params: { project_id }, body: { name: 'Another section' } }
+      return { before: (await service.expect('createSection', 201, request)).body.id }
+    },
+    async createWebhook({ access_token: token }, { project_id }) {
+      if (project_id === undefined) return {}
+      const { body } = await service.expect('createProject', 201, { token, body: { name: 'A project' } })
+      return { project_id: body.id }
+    },
+    resetPassword: () => ({ token: service.mails.at(-1)?.token }),
+    confirmSecondFactor: async (known) => ({ code: await freshCode(known) }),
+    completeLogin: async (known, { code }) => ({
+      challenge: await challengeOf(credentials()),
+      code: /^\d+$/.test(String(code)) ? await freshCode(known) : known.recovery_codes?.[0],
+    }),
+    async reauthenticate(known, { code }) {
+      return code === undefined ? {} : { code: await freshCode(known) }
+    },
+    async undoEmailChange() {
+      const { id, token } = await service.register('moved')
+      const change = { params: { user_id: id }, body: { email: 'moved-by-another@example.com' } }
+      await service.expect('updateUser', 200, { token, ...change })
+      return { token: service.emailChanges.at(-1)?.undoToken }
+    },
+    disableSecondFactor: async (known) => ({ code: await freshCode(known) }),
+  }
 
-/** The path of a relation between two new tasks, which are related in that way. */
-const newRelation = async ({ access_token: token }: Learned) => {
+/** The path of an existing relation between two new tasks. */
+const newRelation = async ({ access_token: token }: KnownValues) => {
   const create = () => service.expect('createTask', 201, { token, body: { title: 'A task' } })
   const [{ body: task }, { body: other }] = [await create(), await create()]
   const params = { task_id: task.id, kind: 'blocks', other_task_id: other.id }
@@ -131,29 +132,29 @@ const newRelation = async ({ access_token: token }: Learned) => {
 
 let assigners = 0
 
-/** The path of a notification: somebody has assigned a task. */
-const newNotification = async ({ access_token = '', user }: Learned) => {
+/** The path of a notification of an assignment. */
+const newNotification = async ({ access_token = '', user }: KnownValues) => {
   const { token } = await service.register(`assigner-${(assigners += 1)}`)
   const body = { title: 'A task', assignee_id: user?.id }
   const { body: task } = await service.expect('createTask', 201, { token, body })
   return { notification_id: (await notificationOf(service, { token: access_token }, task.id)).id }
 }
 
-/** The path of an enabled webhook. Nothing listens at its URL. */
-const newWebhook = async ({ access_token: token }: Learned) => {
+/** The path of an enabled webhook, with a URL that refuses connections. */
+const newWebhook = async ({ access_token: token }: KnownValues) => {
   const body = { url: 'http://127.0.0.1:9/', event_types: ['project.restored'] }
   return { webhook_id: (await service.expect('createWebhook', 201, { token, body })).body.id }
 }
 
 /** The path of a delivery of such a webhook. */
-const newWebhookDelivery = async (learned: Learned) => {
-  const params = await newWebhook(learned)
-  const { body } = await service.expect('testWebhook', 201, { token: learned.access_token, params })
+const newWebhookDelivery = async (known: KnownValues) => {
+  const params = await newWebhook(known)
+  const { body } = await service.expect('testWebhook', 201, { token: known.access_token, params })
   return { ...params, delivery_id: body.id }
 }
 
-/** Operations that need something else in their path than what is there. */
-const paths: Partial<Record<OperationId, (learned: Learned) => Promise<Call['params']>>> = {
+/** Operations whose path needs other resources. */
+const paths: Partial<Record<OperationId, (known: KnownValues) => Promise<Call['params']>>> = {
   async getThumbnail({ access_token: token }) {
     const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'A picture' } })
     const upload = { params: { task_id: task.id }, body: fileForm(blackPng({ width: 8, height: 8 })) }
@@ -174,12 +175,12 @@ const paths: Partial<Record<OperationId, (learned: Learned) => Promise<Call['par
   },
 }
 
-/** Operations that need something else in their query than the examples. */
-const queries: Partial<Record<OperationId, (learned: Learned) => Required<Pick<Call, 'query'>>>> = {
+/** Operations whose query cannot be the example. */
+const queries: Partial<Record<OperationId, (known: KnownValues) => Required<Pick<Call, 'query'>>>> = {
   downloadLinkedAttachment: ({ url = '' }) => ({ query: new URL(url, service.url).search.slice(1) }),
 }
 
-/** What ends something that others need, and what needs something that the contract has later. */
+/** Operations that run last, because they remove what others need, or need what the contract creates later. */
 const last: readonly OperationId[] = [
   'setProjectTeam',
   'getProjectTeam',
@@ -233,7 +234,7 @@ const childrenOf = (parent: Located | undefined, ...names: string[]): (readonly 
   })
 }
 
-/** The examples of a parameter, a header or a media type, each held against the schema beside it. */
+/** The examples of a parameter, a header or a media type, each validated against its schema. */
 const examplesOf = (where: string, described: Located): Example[] => {
   const schema = member(described, 'schema')
   if (schema === undefined) throw new Error(`${where} has no schema`)
@@ -246,16 +247,16 @@ const examplesOf = (where: string, described: Located): Example[] => {
 
 const isSuccess = (status: number): boolean => status >= 200 && status < 300
 
-/** Problems say the same in the contract as in the answers and on the page of their type. */
+/** The examples of problems have the status, type and title of the catalogue. */
 const checkProblem = (t: Test, where: string, status: number, value: unknown): void => {
-  const { type, title, code, status: told } = value as Readonly<Record<string, unknown>>
-  t.equal(told, status, `${where}: the status`)
+  const { type, title, code, status: stated } = value as Readonly<Record<string, unknown>>
+  t.equal(stated, status, `${where}: the status`)
   t.equal(type, `/problems/${String(code)}`, `${where}: the type`)
-  const known = typeof code === 'string' && isProblemCode(code) ? problemTypes[code] : null
-  t.strictSame([title, told], [known?.title, known?.status], `${where}: the title`)
+  const entry = typeof code === 'string' && isProblemCode(code) ? problemTypes[code] : null
+  t.strictSame([title, stated], [entry?.title, entry?.status], `${where}: the title`)
 }
 
-t.test('every response has examples, as its schema says', async (t) => {
+t.test('every response has examples that match its schema', async (t) => {
   const missing: string[] = []
   for (const operation of operations) {
     for (const [status, response] of childrenOf(operationNode(operation), 'responses')) {
@@ -283,7 +284,7 @@ t.test('every request body has examples', async (t) => {
   t.strictSame(missing, [])
 })
 
-// Swagger UI fills them in, and all filters at once leave nothing of a list.
+// Swagger UI sends the examples, and a list with all filters at once is empty.
 t.test('no optional query parameter has an example', async (t) => {
   const found = operations.flatMap((operation) =>
     childrenOf(operationNode(operation), 'parameters')
@@ -298,11 +299,11 @@ interface BodyExample {
   readonly name: string
   /** Null when the operation takes no body. */
   readonly mediaType: string | null
-  /** The bytes of a piece of a file are text. */
+  /** The bytes of an upload chunk are a string. */
   readonly value: Fields | string
 }
 
-/** The bodies that the examples of an operation make up. */
+/** The example bodies of an operation. */
 const bodiesOf = (operation: Operation): BodyExample[] => {
   const contents = childrenOf(operationNode(operation), 'requestBody', 'content')
   if (contents.length === 0) return [{ name: 'no body', mediaType: null, value: {} }]
@@ -315,7 +316,7 @@ const bodiesOf = (operation: Operation): BodyExample[] => {
   )
 }
 
-/** A form has one part, the file; all else is JSON. */
+/** A form has one part, the file. All other bodies are JSON or bytes. */
 const callWith = (mediaType: string | null, value: object | string): Call => {
   if (mediaType === null) return {}
   if (mediaType === 'multipart/form-data') return { body: fileForm(...(Object.values(value) as [string])) }
@@ -323,7 +324,7 @@ const callWith = (mediaType: string | null, value: object | string): Call => {
   return { body, headers: { 'content-type': mediaType } }
 }
 
-/** What the examples of the parameters make up; the path is filled with what there is. */
+/** The parameters of a request: query and headers from the examples, the path from known ids. */
 const parametersOf = (operation: Operation, ids: ReadonlyMap<string, string>): Call => {
   const parameters = [
     ...childrenOf(lookUp(['paths', operation.path]), 'parameters'),
@@ -345,54 +346,55 @@ const parametersOf = (operation: Operation, ids: ReadonlyMap<string, string>): C
   return { params: Object.fromEntries(params), query: at('query'), headers: at('header') }
 }
 
-/** First all in the order of the contract, but for what has to wait. */
+/** The operations in the order of the contract, with those of `last` at the end. */
 const inOrder = [
   ...operations.filter(({ id }) => !last.includes(id)),
   ...last.flatMap((one) => operations.filter(({ id }) => id === one)),
 ]
 
-t.test('every request is answered as success', async (t) => {
+t.test('every example request succeeds', async (t) => {
   const ids = new Map<string, string>()
-  const learned: Learned = {}
+  const known: KnownValues = {}
   for (const operation of inOrder) {
     for (const { name, mediaType, value } of bodiesOf(operation)) {
       const { headers, ...parameters } = parametersOf(operation, ids)
       const body =
-        typeof value === 'string' ? value : { ...value, ...(await live[operation.id]?.(learned, value)) }
+        typeof value === 'string' ? value : { ...value, ...(await live[operation.id]?.(known, value)) }
       const call = callWith(mediaType, body)
       const reply = await service.call(operation.id, {
         ...parameters,
-        ...queries[operation.id]?.(learned),
+        ...queries[operation.id]?.(known),
         ...call,
-        params: { ...parameters.params, ...(await paths[operation.id]?.(learned)) },
+        params: { ...parameters.params, ...(await paths[operation.id]?.(known)) },
         headers: { ...headers, ...call.headers },
-        token: operation.isOpen ? undefined : learned.access_token,
+        token: operation.isOpen ? undefined : known.access_token,
       })
       t.ok(isSuccess(reply.status), `${operation.id}: ${name}`, { reply: reply.body })
       if (!isSuccess(reply.status)) continue
-      if (teachers.has(operation.id)) Object.assign(learned, reply.body)
-      const found = finds[operation.id]
-      if (found !== undefined) ids.set(found, idIn(reply))
+      if (valueSources.has(operation.id)) Object.assign(known, reply.body)
+      const supplied = suppliedIds[operation.id]
+      if (supplied !== undefined) ids.set(supplied, idIn(reply))
     }
   }
 })
 
-/** The id of a resource, or of the last item of a list; where there is no body, the one in Location. */
+/** The id of a resource, or of the last item of a list; without a body, the id in Location. */
 const idIn = ({ body, headers }: Reply): string => {
-  if (body === null) return headers.get('location')?.split('/').at(-1) ?? 'the answer has no location'
+  if (body === null) return headers.get('location')?.split('/').at(-1) ?? 'the response has no location'
   const { id, items } = body as { readonly id?: string; readonly items?: readonly { readonly id: string }[] }
-  return id ?? items?.at(-1)?.id ?? 'the answer has no id'
+  return id ?? items?.at(-1)?.id ?? 'the response has no id'
 }
 
-t.test('the example of a stored file is that of the example of an upload', async (t) => {
+t.test('the example of a stored attachment has the size and digest of the example file', async (t) => {
   const upload = operations.find(({ id }) => id === 'addTaskAttachment')
   if (upload === undefined) throw new Error('addTaskAttachment is not in the contract')
   const node = operationNode(upload)
   const media = lookUp([...node.pointer, 'requestBody', 'content', 'multipart/form-data'])
-  const answer = lookUp([...node.pointer, 'responses', '201', 'content', 'application/json'])
-  if (media === undefined || answer === undefined) throw new Error('addTaskAttachment has other media types')
+  const response = lookUp([...node.pointer, 'responses', '201', 'content', 'application/json'])
+  if (media === undefined || response === undefined)
+    throw new Error('addTaskAttachment has other media types')
   const [sent] = examplesOf('the upload', media)
-  const [stored] = examplesOf('the answer', answer)
+  const [stored] = examplesOf('the response', response)
   const { file } = (sent?.value ?? { file: '' }) as { readonly file: string }
   t.match(stored?.value, {
     size: Buffer.byteLength(file),

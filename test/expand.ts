@@ -26,8 +26,8 @@ const attachmentsOf = async ({ token }: Account, { id }: Task, limit = 20) => {
   return (await service.expect('listTaskAttachments', 200, request)).body.items
 }
 
-/** What `expand` adds to a task, and the task without it. */
-const apart = ({ owner, assignee, attachments, ...plain }: Task) => ({
+/** Splits a task into its expansions and the rest. */
+const split = ({ owner, assignee, attachments, ...plain }: Task) => ({
   plain,
   extras: { owner, assignee, attachments },
 })
@@ -37,7 +37,7 @@ t.test('getTask', async (t) => {
   await attachFile(owner, id)
   await attachFile(assignee, id)
 
-  t.test('200 has what was asked for, and no more', async (t) => {
+  t.test('200 has only the requested expansions', async (t) => {
     const { body: plain } = await getTask(owner, id)
     t.notOk('owner' in plain || 'assignee' in plain || 'attachments' in plain)
     const whole = {
@@ -47,14 +47,14 @@ t.test('getTask', async (t) => {
     }
     t.equal(whole.attachments.length, 2)
     const { body } = await getTask(owner, id, everything)
-    t.strictSame(apart(body), { plain, extras: whole })
+    t.strictSame(split(body), { plain, extras: whole })
     t.strictSame((await getTask(owner, id, 'attachments,assignee,owner')).body, body, 'in any order')
     for (const [name, value] of Object.entries(whole)) {
       t.strictSame((await getTask(owner, id, name)).body, { ...plain, [name]: value })
     }
   })
 
-  t.test('200 shows people as the caller may see them', async (t) => {
+  t.test('200 shows users as the caller may see them', async (t) => {
     for (const caller of [owner, assignee, admin]) {
       const { body } = await getTask(caller, id, 'owner,assignee')
       t.strictSame(body.owner, await userAs(caller, owner))
@@ -80,7 +80,7 @@ t.test('getTask', async (t) => {
     t.strictSame(body.attachments, await attachmentsOf(owner, task))
   })
 
-  t.test('304 until the bytes differ', async (t) => {
+  t.test('304 until the representation changes', async (t) => {
     const friend = await service.register('friend')
     const uploader = await service.register('uploader')
     const { id } = await createTask(friend, { assignee_id: uploader.id })
@@ -106,26 +106,26 @@ t.test('getTask', async (t) => {
       await etagOf(friend, 'assignee'),
       await etagOf(admin, everything),
     ]
-    t.equal(new Set([first, ...others]).size, 5, 'each representation has its own')
+    t.equal(new Set([first, ...others]).size, 5, 'each representation has its own ETag')
     for (const etag of others) t.notOk(await isUnchanged(etag, everything))
 
     const { token } = friend
     const me = { user_id: friend.id }
     await service.expect('updateUser', 200, { token, params: me, body: { display_name: 'A friend' } })
-    t.notOk(await isUnchanged(first, everything), 'the owner has another name')
-    t.equal(await etagOf(friend), plain, 'the task is the same')
+    t.notOk(await isUnchanged(first, everything), 'the name of the owner has changed')
+    t.equal(await etagOf(friend), plain, 'the task without expansions has not changed')
 
     const second = await etagOf(friend, 'attachments')
-    const { token: goes } = uploader
+    const { token: tokenOfUploader } = uploader
     await service.expect('updateTask', 200, { token, params, body: { assignee_id: null } })
     const third = await etagOf(friend, 'attachments')
     t.not(third, second)
-    await service.expect('deleteUser', 204, { token: goes, params: { user_id: uploader.id } })
-    t.notOk(await isUnchanged(third, 'attachments'), 'the uploader is gone')
+    await service.expect('deleteUser', 204, { token: tokenOfUploader, params: { user_id: uploader.id } })
+    t.notOk(await isUnchanged(third, 'attachments'), 'the uploader was deleted')
     t.equal((await getTask(friend, id, 'attachments')).body.attachments?.[0]?.uploaded_by, null)
   })
 
-  t.test('If-Match takes its version and its ETag until the task changes', async (t) => {
+  t.test('412 for the version or the ETag in If-Match after the task has changed', async (t) => {
     const request = { token: owner.token, params: { task_id: id } }
     for (const expand of ['owner', everything]) {
       const { body, headers } = await getTask(owner, id, expand)
@@ -146,7 +146,7 @@ t.test('getTask', async (t) => {
     }
   })
 
-  t.test('an If-Match of a read is about what it shows', async () => {
+  t.test('412 for a read with the ETag of another representation', async () => {
     const { headers } = await getTask(owner, id, 'owner')
     const read = {
       token: owner.token,
@@ -163,7 +163,7 @@ t.test('getTask', async (t) => {
     })
   })
 
-  t.test('400 for what is not there to be expanded', async (t) => {
+  t.test('400 for unknown or repeated expansions', async (t) => {
     const bad = [
       '',
       'x',
@@ -183,7 +183,7 @@ t.test('getTask', async (t) => {
     }
   })
 
-  t.test('403 for an API token that may not read it alone', async (t) => {
+  t.test('403 for an API token without the scope of the expansion', async (t) => {
     const statusOf = async (scopes: readonly string[], expand: string) => {
       const { token } = await createApiToken(owner, { scopes })
       return (await service.call('getTask', { token, params: { task_id: id }, query: { expand } })).status
@@ -217,7 +217,7 @@ t.test('lists', async (t) => {
       const list = async ({ token }: Pick<Account, 'token'>, query: object) =>
         (await service.expect(operation, 200, { token, params, query: { ...query } })).body
 
-      t.test('200 has what getTask has', async (t) => {
+      t.test('200 has the same tasks as getTask', async (t) => {
         for (const caller of [owner, assignee]) {
           for (const expand of ['owner', 'assignee', 'attachments', 'owner,attachments', everything]) {
             const { items } = await list(caller, { expand })
@@ -230,7 +230,7 @@ t.test('lists', async (t) => {
         }
       })
 
-      t.test('200 page by page, by cursor and by link', async (t) => {
+      t.test('200 on each page, by cursor and by link', async (t) => {
         const whole = await list(owner, { expand: everything })
         const query = { expand: everything, limit: 1, include_total: true }
         const { body, headers } = await service.expect(operation, 200, { token: owner.token, params, query })
@@ -242,7 +242,7 @@ t.test('lists', async (t) => {
         t.strictSame((await service.expect(operation, 200, linked)).body.items, next.items)
       })
 
-      t.test('400 and 403 as of getTask', async (t) => {
+      t.test('400 and 403 as for getTask', async (t) => {
         const request = { token: owner.token, params, query: { expand: 'owner,x' } }
         const { body } = await service.expect(operation, 400, request)
         t.match(pointersOf(body), [/^\/expand/])
@@ -263,7 +263,7 @@ t.test('parent and subtasks', async (t) => {
   const [first, , last] = [subtasks[0], subtasks[1], subtasks[21]]
   if (first === undefined || last === undefined) throw new Error('There are 22 subtasks')
 
-  t.test('200 has the first 20 subtasks, in their order', async (t) => {
+  t.test('200 has the first 20 subtasks in order', async (t) => {
     const params = { task_id: last.id }
     await service.expect('moveTask', 200, { token: owner.token, params, body: { before: first.id } })
     const { body } = await getTask(owner, parent.id, 'subtasks')
@@ -283,7 +283,7 @@ t.test('parent and subtasks', async (t) => {
     t.notOk('parent' in (await getTask(owner, parent.id, 'parent')).body)
   })
 
-  t.test('200 shows an assignee what they can see', async (t) => {
+  t.test('200 omits parents and subtasks that an assignee cannot see', async (t) => {
     const request = { token: owner.token, params: { task_id: first.id } }
     await service.expect('updateTask', 200, { ...request, body: { assignee_id: assignee.id } })
     const { body } = await getTask(assignee, first.id, 'parent')
@@ -302,7 +302,7 @@ t.test('parent and subtasks', async (t) => {
     t.equal(seen.subtask_count, 22)
   })
 
-  t.test('200 in lists, and PUT takes it back', async (t) => {
+  t.test('200 in lists, and for a PUT of an expanded task', async (t) => {
     const query = { parent_id: parent.id, expand: 'parent,subtasks', limit: 2, sort: 'position' }
     const { body } = await service.expect('listTasks', 200, { token: owner.token, query })
     t.strictSame(

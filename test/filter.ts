@@ -45,7 +45,7 @@ const byTitle = (title: string): Task => {
   return found
 }
 
-/** The titles of the tasks that pass a filter, in their order. */
+/** The titles of the tasks that match a filter, in order. */
 const matching = async (
   filter: string,
   { token }: Account = owner,
@@ -55,12 +55,12 @@ const matching = async (
   return body.items.map(({ title }) => title)
 }
 
-/** What a filter that cannot be read is told. */
+/** The detail of the 400 for a filter. */
 const refusal = async (query: NonNullable<Call['query']>): Promise<string> => {
   const { body } = await service.expect('listTasks', 400, { token: owner.token, query })
   const [error] = body.errors ?? []
   if (error?.pointer !== '/filter' || body.detail !== `filter ${error.detail}.`)
-    throw new Error(`Not about the filter: ${JSON.stringify(body)}`)
+    throw new Error(`The error is not for the filter: ${JSON.stringify(body)}`)
   return error.detail
 }
 
@@ -77,7 +77,7 @@ const [far, old, ärger, hello, crash, ship, tests, notes] = all as [
 ]
 const without = (...titles: readonly string[]): string[] => all.filter((title) => !titles.includes(title))
 
-t.test('filters of many forms leave few statements behind', async (t) => {
+t.test('filters of many forms prepare few statements', async (t) => {
   const count = async () => {
     const [row] = await service.deps.db.run('select count(*)::int as count from pg_prepared_statements', [])
     return Number(row?.count)
@@ -90,7 +90,7 @@ t.test('filters of many forms leave few statements behind', async (t) => {
   t.ok((await count()) - before < 20)
 })
 
-t.test('what a filter finds', async (t) => {
+t.test('matches of filters', async (t) => {
   const cases: Readonly<Record<string, readonly string[]>> = {
     '': all,
     ' \n\t ': all,
@@ -110,7 +110,7 @@ t.test('what a filter finds', async (t) => {
     'NOT (status = todo OR priority = low)': [hello, ship, tests],
     'NOT(status = todo) AND -(priority = low)': [hello, ship, tests],
     '((((status = done))))': [ship],
-    // Ranks
+    // Ordered enums
     'priority >= high': [tests, notes],
     'priority > high': [tests],
     'priority <= low': [far, old, hello, crash, ship],
@@ -143,7 +143,7 @@ t.test('what a filter finds', async (t) => {
     'description = ""': without(far, hello),
     'description:"WORD,\nAND"': [hello],
     'description = "A word*"': [hello],
-    // Words to search for
+    // Search words
     crash: [far, crash],
     'the crash': [crash],
     '-the': without(crash, tests, notes),
@@ -155,7 +155,7 @@ t.test('what a filter finds', async (t) => {
     [`assignee_id = "${helper.id.toUpperCase()}"`]: [tests],
     'assignee_id = me': [far],
     'assignee_id:me': [far],
-    // A task without a value is in no comparison, and so in every negated one.
+    // A task without a value matches no comparison, and therefore every negated one.
     'assignee_id != me': [tests],
     'NOT assignee_id = me': without(far),
     'NOT (assignee_id = me OR assignee_id != me)': without(far, tests),
@@ -214,9 +214,9 @@ t.test('what a filter finds', async (t) => {
   }
 })
 
-t.test('what cannot be read says where, what was found and what was expected', async (t) => {
+t.test('400 for a syntax error has its position, the token found and the tokens expected', async (t) => {
   const cases: Readonly<Record<string, readonly [number, string, RegExp]>> = {
-    // The form
+    // Syntax
     'status =': [9, 'the end', /a value/],
     'status = todo AND': [18, 'the end', /a comparison/],
     'AND status = todo': [1, 'AND', /a comparison/],
@@ -243,7 +243,7 @@ t.test('what cannot be read says where, what was found and what was expected', a
     'lower(title) = "x"': [1, 'lower(', /no function/],
     'due_at < now()': [10, 'now(', /no function/],
     'timestamp("x")': [1, 'timestamp(', /no function/],
-    // Characters are counted as people do, not as UTF-16 does.
+    // Positions count characters, not UTF-16 code units.
     'title = "😀😀" AND = 3': [18, '=', /a comparison/],
     // Names
     'prio = high': [1, 'prio', /one of id, title, .*, tags/],
@@ -331,13 +331,10 @@ t.test('limits', async (t) => {
     .body
   t.match(detail, /U\+0000/)
   t.match(await refusal({ filter: 'x'.repeat(1_999) + '!' }), /found !/)
-  t.ok(
-    (await refusal({ filter: `${'x'.repeat(1_900)} = 1` })).length < 400,
-    'what was found is told in short',
-  )
+  t.ok((await refusal({ filter: `${'x'.repeat(1_900)} = 1` })).length < 400, 'a long token is abbreviated')
 })
 
-t.test('what is written is data', async (t) => {
+t.test('values are never executed as SQL', async (t) => {
   const attempts = [
     `'; drop table tasks; --`,
     `') or true --`,
@@ -364,10 +361,10 @@ t.test('what is written is data', async (t) => {
     t.match(await refusal({ filter: `${quote(attempt)} = 1` }), /expected one of id/)
     await service.expect('deleteTask', 204, { token: helper.token, params: { task_id: id } })
   }
-  t.strictSame(await matching(''), all, 'nothing happened to the tasks')
+  t.strictSame(await matching(''), all, 'the tasks are unchanged')
 })
 
-t.test('a filter shows no more than what the caller sees', async (t) => {
+t.test('a filter matches only tasks that the caller can see', async (t) => {
   const everything = [
     '',
     'title:*',
@@ -388,7 +385,7 @@ t.test('a filter shows no more than what the caller sees', async (t) => {
   t.strictSame(await matching('owner_id = me', stranger), ['Foreign'])
 })
 
-t.test('beside other parameters, and in listUserTasks', async (t) => {
+t.test('filters combine with other parameters, and work in listUserTasks', async (t) => {
   t.strictSame(await matching('priority >= high', owner, { status: 'todo' }), [notes])
   t.strictSame(await matching('status = todo OR status = done', owner, { tag_id: bug.id }), [ship])
   const list = async (filter: string, user: Account, { token }: Account) => {
@@ -419,7 +416,7 @@ t.test('pages', async (t) => {
   const first = async (filter: string) =>
     await service.expect('listTasks', 200, { token: owner.token, query: { filter, limit: 3 } })
 
-  t.test('go on with the filter', async (t) => {
+  t.test('continue with the filter', async (t) => {
     const filter = 'NOT status = done AND -title:"&= %"'
     const { body, headers } = await first(filter)
     t.strictSame(
@@ -437,7 +434,7 @@ t.test('pages', async (t) => {
     )
   })
 
-  t.test('belong to one filter', async (t) => {
+  t.test('400 for a cursor with another filter', async (t) => {
     const { body } = await first('NOT status = done')
     const cursor = body.next_cursor ?? ''
     for (const query of [
@@ -450,7 +447,7 @@ t.test('pages', async (t) => {
     }
   })
 
-  t.test('have the same now, that of the first', async (t) => {
+  t.test('share the `now` of the first page', async (t) => {
     const filter = 'created_at <= now AND updated_at <= now+0s'
     const query = { filter, sort: 'created_at', limit: 3 }
     const { body } = await service.expect('listTasks', 200, { token: owner.token, query })
@@ -465,12 +462,12 @@ t.test('pages', async (t) => {
       cursor = body.next_cursor
     }
     t.strictSame(seen, all.toReversed())
-    t.ok((await matching(filter)).includes('Later'), 'a new list has a now of its own')
+    t.ok((await matching(filter)).includes('Later'), 'a new list has its own now')
     await service.expect('deleteTask', 204, { token: owner.token, params: { task_id: later.id } })
   })
 })
 
-/** Numbers that look random and are the same each time (mulberry32). */
+/** A seeded pseudorandom generator (mulberry32). */
 const randomFrom = (seed: number) => {
   let state = seed
   return (count: number): number => {
@@ -486,11 +483,11 @@ interface Sample {
   readonly holds: (task: Task) => boolean
 }
 
-t.test('random filters find what a reader of them would', async (t) => {
+t.test('random filters match the same tasks as a reference implementation', async (t) => {
   const seed = 20_261_121
   const random = randomFrom(seed)
   const pick = <const T>(from: readonly [T, ...T[]]): T => from[random(from.length)] ?? from[0]
-  const some = <T>(most: number, make: () => T): T[] => Array.from({ length: 1 + random(most) }, make)
+  const some = <T>(max: number, make: () => T): T[] => Array.from({ length: 1 + random(max) }, make)
 
   const orders: Readonly<Record<string, (left: number, right: number) => boolean>> = {
     '=': (left, right) => left === right,
@@ -598,7 +595,7 @@ t.test('random filters find what a reader of them would', async (t) => {
   let found = 0
   for (let n = 0; n < 120; n += 1) {
     const { text, holds } = expression(2)
-    // What the limits leave.
+    // Skips filters near the length limit.
     if (text.length > 1_000) continue
     const titles = tasks.filter(holds).map(({ title }) => title)
     found += titles.length

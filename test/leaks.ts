@@ -10,7 +10,7 @@ import { authenticator } from './fixture/second-factor.ts'
 import { createClient } from './fixture/service.ts'
 import { startMailServer } from './fixture/smtp.ts'
 
-/** Secrets are planted in everything that takes one; neither the log nor the database may show any of them. */
+/** Plants secrets wherever the service accepts one. Log, metrics, traces and database must not contain any of them. */
 
 const environment = await environmentFor(t)
 const mail = await startMailServer(t)
@@ -29,13 +29,13 @@ const { expect, call, register } = createClient(service.url)
 
 const secrets = new Map<string, string>()
 
-/** Remembers a secret, under what it is, and answers with it. */
+/** Records a secret under its kind, and returns it. */
 const plant = (kind: string, secret: string): string => {
   secrets.set(kind, secret)
   return secret
 }
 
-/** Shows secrets where every request may have them. */
+/** Secrets in headers that any request can have. */
 const headers = {
   cookie: `session=${plant('a cookie', 'planted-cookie-4711')}`,
   'proxy-authorization': `Basic ${plant('a proxy password', 'planted-proxy-4711')}`,
@@ -48,7 +48,7 @@ const run = async () => {
   plant('an access token', ada.token)
   plant('a refresh token', ada.refreshToken)
   const { token, email, id: user_id } = ada
-  const typed = plant('a password that was typed as the address', 'planted-typed@example.com')
+  const typed = plant('a password typed into the email field', 'planted-typed@example.com')
   await expect('login', 401, { body: { email: typed, password: 'x' }, headers })
   await expect('forgotPassword', 202, { body: { email: typed }, headers })
   const password = plant('a wrong password', 'planted-wrong-password')
@@ -82,7 +82,7 @@ const run = async () => {
   const { body: problem } = await expect('login', 401, { body: { email, password: new_password }, headers })
   const challenge = plant('a challenge', problem.challenge ?? '')
   await expect('completeLogin', 401, { body: { challenge, code }, headers })
-  const answer = { challenge, code: plant('a code', codeAt(1)) }
+  const answer = { challenge, code: plant('a sign-in code', codeAt(1)) }
   const { body: signedIn } = await expect('completeLogin', 200, { body: answer, headers })
   const rotated = await expect('refreshToken', 200, {
     body: { refresh_token: signedIn.refresh_token },
@@ -94,30 +94,30 @@ const run = async () => {
   const unspent = await expect('login', 401, { body: { email, password: new_password }, headers })
   plant('an open challenge', unspent.body.challenge ?? '')
 
-  const body = { password: plant('a password that was set', 'planted-set-password') }
+  const body = { password: plant('a password set by an administrator', 'planted-set-password') }
   await expect('setUserPassword', 204, { token: admin.token, params: { user_id }, body, headers })
   await expect('forgotPassword', 202, { body: { email }, headers })
-  await eventually('the mail has come', async () => mail.received.length === 1)
+  await eventually('the reset mail has arrived', async () => mail.received.length === 1)
   const [resetToken = ''] = /twx_[\w-]{43}/.exec(mail.received[0]?.text ?? '') ?? []
-  plant('the token of a mail', resetToken)
+  plant('the reset token of a mail', resetToken)
   const reset = { token: resetToken, new_password: plant('a reset password', 'planted-reset-password') }
   await expect('resetPassword', 204, { body: reset, headers })
   await expect('resetPassword', 401, { body: reset, headers })
   await expect('forgotPassword', 202, { body: { email }, headers })
-  await eventually('another mail has come', async () => mail.received.length === 2)
-  plant('an unused token of a mail', /twx_[\w-]{43}/.exec(mail.received[1]?.text ?? '')?.[0] ?? '')
+  await eventually('the second reset mail has arrived', async () => mail.received.length === 2)
+  plant('an unused reset token of a mail', /twx_[\w-]{43}/.exec(mail.received[1]?.text ?? '')?.[0] ?? '')
 
   const grace = await register('grace')
   const ofGrace = { token: grace.token, headers }
-  const proof = plant('a password that proves', grace.password)
+  const proof = plant('a password for reauthentication', grace.password)
   await expect('reauthenticate', 204, { ...ofGrace, body: { password: proof } })
   const change = { email: 'grace.hopper@example.com', current_password: proof }
   await expect('updateUser', 200, { ...ofGrace, params: { user_id: grace.id }, body: change })
-  await eventually('the mail about the address has come', async () => mail.received.length === 3)
+  await eventually('the mail about the changed address has arrived', async () => mail.received.length === 3)
   const undo = plant('the token of an undo', /twu_[\w-]{43}/.exec(mail.received[2]?.text ?? '')?.[0] ?? '')
   const created = { body: { name: 'once', scopes }, headers: { ...headers, 'idempotency-key': 'once' } }
   const { body: sealed } = await expect('createApiToken', 201, { token: grace.token, ...created })
-  plant('an API token that is kept for a repeat', sealed.token)
+  plant('an API token stored for replays', sealed.token)
   const { body: undone } = await expect('undoEmailChange', 200, { body: { token: undo }, headers })
   plant('the reset token of an undo', undone.reset_token)
 
@@ -125,13 +125,13 @@ const run = async () => {
     body: '{"password":"planted-broken-body',
     headers: { 'content-type': 'application/json' },
   })
-  plant('a body that is no JSON', 'planted-broken-body')
+  plant('a body that is not JSON', 'planted-broken-body')
   const { body: trail } = await expect('listAuditEvents', 200, { token: admin.token, query: { limit: 200 } })
   return { trail: trail.items, hashed: [admin.refreshToken, program.body.token] }
 }
 
 const { trail, hashed } = await run()
-plant('the token of the metrics', METRICS_TOKEN)
+plant('the metrics token', METRICS_TOKEN)
 const metrics = await readMetrics(service, METRICS_TOKEN)
 await service.end('SIGTERM')
 const log = service.output()
@@ -155,11 +155,11 @@ const dump = async (): Promise<string> => {
 
 const database = await dump()
 
-/** A code is six digits, which may be part of a time or an id. */
+/** Finds a secret in a text. A code of six digits must not be part of a longer number, such as a time. */
 const isIn = (text: string, secret: string): boolean =>
   /^\d{6}$/.test(secret) ? new RegExp(`(?<![\\d.])${secret}(?!\\d)`).test(text) : text.includes(secret)
 
-t.test('secrets are neither in the log nor in the database', async (t) => {
+t.test('secrets are not in the log, the metrics, the traces or the database', async (t) => {
   t.ok(log.split('\n').length > 30, 'there is a log')
   t.match(metrics, 'taskwright_http_request_duration_seconds')
   t.match(traces, 'POST /auth/login', 'there are traces')
@@ -175,14 +175,14 @@ t.test('secrets are neither in the log nor in the database', async (t) => {
   }
 })
 
-t.test('of a token the database has the SHA-256', async (t) => {
+t.test('the database has the SHA-256 digests of tokens', async (t) => {
   for (const token of hashed) {
     const digest = createHash('sha256').update(token).digest('hex')
     t.ok(database.includes(digest), token.slice(0, 4))
   }
 })
 
-t.test('each event of the audit trail is a line of the log', async (t) => {
+t.test('each audit event is logged', async (t) => {
   const lines = log
     .split('\n')
     .filter((line) => line.startsWith('{'))

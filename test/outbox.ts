@@ -8,11 +8,11 @@ import { projectActions } from './fixture/projects.ts'
 import { type Account, startService } from './fixture/service.ts'
 import { taskActions } from './fixture/tasks.ts'
 
-/** What is written to the outbox: an event for each change, whichever operation makes it, with the caller as its actor. */
+/** The outbox has an event for each change by any operation, with the caller as its actor. */
 
 type EventType = components['schemas']['EventType']
 
-/** What the requests of the registry change. An operation that is not listed changes nothing that has events. */
+/** The events of the registry's requests. Operations that are not listed have none. */
 const expected: Partial<Record<OperationId, readonly EventType[]>> = {
   createTask: ['task.created', 'task.tagged'],
   batchTasks: ['task.created'],
@@ -47,7 +47,7 @@ const { newWorld, requestTo } = await prepareOperations(service, admin)
 const { createTag, createTask, peopleOf } = taskActions(service)
 const { createProject, createTeam, setMember, setProjectTeam, setTeamMember } = projectActions(service)
 
-/** What was recorded while something was done, in order: the type, the actor and the resource. */
+/** The events recorded during an action, in order: type, actor and resource. */
 const recordedBy = async (
   act: () => Promise<unknown>,
 ): Promise<readonly (readonly [string, string | null, string | null])[]> => {
@@ -64,7 +64,7 @@ const recordedBy = async (
   ])
 }
 
-/** Of the events of one statement, the order is not promised. */
+/** Sorts events of one statement, whose order is undefined. */
 const byText = (one: readonly unknown[], other: readonly unknown[]): number =>
   String(one).localeCompare(String(other))
 
@@ -86,7 +86,7 @@ for (const operation of operations) {
   })
 }
 
-t.test('a request that changes nothing has no event', async (t) => {
+t.test('a request that changes nothing has no events', async (t) => {
   const { owner } = await peopleOf('unchanged')
   const { token } = owner
   const tag = await createTag(owner, 'kept')
@@ -114,7 +114,7 @@ t.test('a request that changes nothing has no event', async (t) => {
   t.strictSame(events, [])
 })
 
-t.test('the tags of a task', async (t) => {
+t.test('changed tags of a task have events', async (t) => {
   const { owner } = await peopleOf('tags')
   const { token } = owner
   const [one, two] = [await createTag(owner, 'one'), await createTag(owner, 'two')]
@@ -165,7 +165,7 @@ t.test('a batch has the events of its items', async (t) => {
   )
 })
 
-t.test('a project: moves, sections and its trash', async (t) => {
+t.test('moves, deleted sections, unarchiving and the trash have events', async (t) => {
   const { owner } = await peopleOf('places')
   const { token } = owner
   const { id: project_id } = await createProject(owner)
@@ -208,10 +208,10 @@ t.test('a project: moves, sections and its trash', async (t) => {
     "select from events where project_id = $1 and (before <> '{}' or after <> '{}')",
     [project_id],
   )
-  t.equal(values.length, 0, 'what was purged is forgotten')
+  t.equal(values.length, 0, 'the values in events of a purged project are removed')
 })
 
-t.test('members, who have access by themselves or through teams', async (t) => {
+t.test('changes of the effective role have events, direct and through teams', async (t) => {
   const { owner, assignee: member, stranger: invited } = await peopleOf('members')
   const { token } = owner
   const project = await createProject(owner)
@@ -265,7 +265,7 @@ t.test('members, who have access by themselves or through teams', async (t) => {
   t.strictSame(joined, [['member.added', newcomer, newcomer]])
 })
 
-t.test('an account that is deleted', async (t) => {
+t.test('the deletion of an account has events', async (t) => {
   const { owner, assignee, stranger: manager } = await peopleOf('deleted')
   const { id: own } = await createProject(owner)
   const shared = await createProject(manager)

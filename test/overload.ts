@@ -19,7 +19,7 @@ const service = await startService(t, {
 })
 const { token } = await service.register('ada')
 
-t.test('what is too much at a time is refused at once, and health answered', async (t) => {
+t.test('503 immediately for requests beyond the limit; health checks succeed', async (t) => {
   held = Promise.withResolvers()
   const running = Array.from({ length: requestLimit }, () => service.call('getCurrentUser', { token }))
   let refused = await service.call('getCurrentUser', { token })
@@ -28,11 +28,11 @@ t.test('what is too much at a time is refused at once, and health answered', asy
   t.ok(Number(refused.headers.get('retry-after')) >= 1)
   await service.expect('getLiveness', 200)
   held.resolve()
-  for (const { status } of await Promise.all(running)) t.equal(status, 200, 'what was taken is answered')
+  for (const { status } of await Promise.all(running)) t.equal(status, 200, 'accepted requests are completed')
   await service.expect('getCurrentUser', 200, { token })
 })
 
-t.test('an answer that takes too long is 503', async (t) => {
+t.test('503 for a request that takes too long', async (t) => {
   held = Promise.withResolvers()
   const { status, body, headers } = await service.call('listTasks', { token })
   t.equal(status, 503)

@@ -17,14 +17,14 @@ import { type Account, type Call, fileForm, startService } from './fixture/servi
 import type { World } from './fixture/world.ts'
 
 /**
- * Every operation of the contract, asked by everybody who could ask, in a session and with API tokens. What is expected
- * comes from the operation's x-permission and x-scope and from the tables below, which say who may do what in words of
- * their own: a rule of the service that is wrong does not agree with them.
+ * Every operation, called as every persona, in a session and with API tokens. The expected outcome follows from the
+ * operation's x-permission and x-scope and from the tables below. They state the rules independently of the service, so that
+ * a wrong rule of the service fails.
  */
 
 type Schemas = components['schemas']
 
-/** `former` was assigned the task, attached its file, and sees the task no longer. */
+/** `former` was assigned the task, attached its file, and can no longer see it. */
 const personas = ['anonymous', 'other', 'former', 'assignee', 'owner', 'admin'] as const
 type Persona = (typeof personas)[number]
 type Rule = RuleFor<Persona>
@@ -33,10 +33,10 @@ type Scenario = ScenarioOf<Persona, World>
 const everybody = personas
 const signedIn: readonly Persona[] = ['other', 'former', 'assignee', 'owner', 'admin']
 const whoSeeTheTask: readonly Persona[] = ['assignee', 'owner', 'admin']
-/** `other` is an editor of the project, or a member of the team, if the request is about its members. */
+/** In requests about members, `other` is an editor of the project or a member of the team. */
 const whoManage: readonly Persona[] = ['owner', 'admin']
 
-/** `owner` owns the task, its tag, a session and an API token, and is the user whom the operations on a user are about. */
+/** `owner` owns the task, its tag, a session and an API token, and is the user in operations on users. */
 const rules: Partial<Record<Permission, Rule>> = {
   anyone: { see: everybody, may: everybody },
   'session.see': { see: ['owner'], may: ['owner'] },
@@ -117,10 +117,10 @@ const service = await startService(t)
 const admin = await service.register('admin')
 const { newWorld } = await prepareOperations(service, admin)
 
-/** Who is in no world. */
+/** An account outside of all worlds. */
 const outsider = await service.register('outsider')
 
-/** The account of the persona; for anonymous requests, the owner's. */
+/** The account of the persona, or for anonymous requests the owner's. */
 const targetOf = (world: World, persona: Persona): Account =>
   persona === 'anonymous' ? world.owner : world[persona]
 
@@ -150,9 +150,9 @@ const allScopes: readonly Scope[] = [
 ]
 
 const taskOwner: Rule = { see: ['owner', 'admin'], may: ['owner', 'admin'] }
-const inTrash = { what: 'that is in the trash', rule: hidden, request: ofTrashedTask }
+const inTrash = { what: 'in the trash', rule: hidden, request: ofTrashedTask }
 
-/** A user's own account, as PUT takes it. */
+/** A PUT body for the owner's account. */
 const replacementOf = (world: World) => ({
   username: world.newName(),
   email: world.owner.email,
@@ -160,18 +160,18 @@ const replacementOf = (world: World) => ({
   role: 'member',
 })
 
-/** A comment by somebody who is assigned the task. */
+/** A comment by the assignee. */
 const ofCommentOfAssignee = async (world: World) => {
   const request = { ...(await ofTask(world)), token: world.assignee.token, body: { body: 'A comment' } }
   return { params: { comment_id: (await service.expect('createComment', 201, request)).body.id } }
 }
 
-/** A comment by somebody who sees the task no longer. */
+/** A comment by somebody who can no longer see the task. */
 const ofCommentOfFormer = async ({ newComment, former }: World) => ({
   params: { comment_id: (await newComment(former)).id },
 })
 
-/** What the request of the registry does not cover. */
+/** Scenarios beyond the registry's requests. */
 const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
   getProjectMember: [{ rule: membersSee }],
   getTeamMember: [{ rule: membersSee }],
@@ -179,7 +179,7 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
   setProjectMember: [{ rule: { see: ['other', ...whoManage], may: whoManage } }],
   setUserPassword: [
     {
-      what: 'of their own',
+      what: 'own password',
       rule: nobody,
       request: (world, persona) => ({
         params: { user_id: targetOf(world, persona).id },
@@ -189,13 +189,13 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
   ],
   listUserApiTokens: [
     {
-      what: 'of their own',
+      what: 'own tokens',
       request: (world, persona) => ({ params: { user_id: targetOf(world, persona).id } }),
     },
   ],
   createUser: [
     {
-      what: 'who is an administrator',
+      what: 'an administrator',
       inSessionOnly: true,
       request: (world) => ({
         body: { ...replacementOf(world), ...newAddress(world), role: 'admin', password: 'a good password' },
@@ -206,13 +206,17 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
     {
       check: (t, { body }, persona) => {
         const { email } = body as Schemas['User']
-        t.equal(email !== null, ['owner', 'admin'].includes(persona), 'the address is for self and admin')
+        t.equal(
+          email !== null,
+          ['owner', 'admin'].includes(persona),
+          'only the user and administrators see the email address',
+        )
       },
     },
   ],
   replaceUser: [
     {
-      what: 'with another address',
+      what: 'another email address',
       inSessionOnly: true,
       request: (world) => ({
         ...ofOwner(world),
@@ -220,7 +224,7 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       }),
     },
     {
-      what: 'with another role',
+      what: 'another role',
       rule: adminOnly,
       inSessionOnly: true,
       request: (world) => ({ ...ofOwner(world), body: { ...replacementOf(world), role: 'admin' } }),
@@ -228,24 +232,24 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
   ],
   updateUser: [
     {
-      what: 'its username',
+      what: 'another username',
       request: (world) => ({ ...ofOwner(world), body: { username: world.newName() } }),
     },
     {
-      what: 'with the role that it has',
+      what: 'the same role',
       request: (world) => ({ ...ofOwner(world), body: { display_name: 'Changed', role: 'member' } }),
     },
     {
-      what: 'with the address that it has',
+      what: 'the same email address',
       request: (world) => ({ ...ofOwner(world), body: { email: world.owner.email } }),
     },
     {
-      what: 'with another address',
+      what: 'another email address',
       inSessionOnly: true,
       request: (world) => ({ ...ofOwner(world), body: newAddress(world) }),
     },
     {
-      what: 'with another role',
+      what: 'another role',
       rule: adminOnly,
       inSessionOnly: true,
       request: (world) => ({ ...ofOwner(world), body: { role: 'admin' } }),
@@ -259,21 +263,21 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       request: ({ former }) => ({ body: { title: 'Assigned', assignee_id: former.id } }),
     },
     {
-      what: 'that somebody else is to own',
+      what: 'owned by somebody else',
       rule: adminOnly,
       request: () => ({ body: { title: 'Owned', owner_id: outsider.id } }),
     },
   ],
   batchTasks: [
     {
-      what: 'that changes a task',
+      what: 'changes a task',
       rule: { see: whoSeeTheTask, may: whoSeeTheTask },
       request: async (world) => ({
         body: { atomic: true, update: [{ ...(await ofTask(world)).params, patch: { status: 'done' } }] },
       }),
     },
     {
-      what: 'that transfers a task',
+      what: 'transfers a task',
       rule: transfer,
       request: async (world) => ({
         body: {
@@ -283,17 +287,17 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       }),
     },
     {
-      what: 'that deletes a task',
+      what: 'deletes a task',
       rule: { see: whoSeeTheTask, may: ['owner', 'admin'] },
       request: async (world) => ({ body: { atomic: true, delete: [(await ofTask(world)).params] } }),
     },
     {
-      what: 'that deletes a task in the trash',
+      what: 'deletes a task in the trash',
       rule: hidden,
       request: async (world) => ({ body: { atomic: true, delete: [(await ofTrashedTask(world)).params] } }),
     },
     {
-      what: 'that adds a tag that is on no task',
+      what: 'adds a tag that is on no task',
       rule: taskOwner,
       request: async (world) => ({
         body: {
@@ -303,7 +307,7 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       }),
     },
     {
-      what: 'that removes a tag',
+      what: 'removes a tag',
       rule: { see: whoSeeTheTask, may: whoSeeTheTask },
       async request({ newLinkedTag }) {
         const { task, tag } = await newLinkedTag()
@@ -311,7 +315,7 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       },
     },
     {
-      what: 'that creates a task for somebody else',
+      what: 'creates a task owned by somebody else',
       rule: adminOnly,
       request: () => ({ body: { atomic: true, create: [{ title: 'Owned', owner_id: outsider.id }] } }),
     },
@@ -319,14 +323,14 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
   getTask: [inTrash],
   replaceTask: [
     {
-      what: 'with the owner that it has',
+      what: 'the same owner',
       request: async (world) => ({
         ...(await ofTask(world)),
         body: { title: 'Same', owner_id: world.owner.id },
       }),
     },
     {
-      what: 'with another owner',
+      what: 'another owner',
       rule: transfer,
       request: async (world) => ({
         ...(await ofTask(world)),
@@ -336,25 +340,25 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
   ],
   updateTask: [
     {
-      what: 'to unassigned',
+      what: 'no assignee',
       request: async (world) => ({ ...(await ofTask(world)), body: { assignee_id: null } }),
     },
     {
-      what: 'with the owner that it has',
+      what: 'the same owner',
       request: async (world) => ({ ...(await ofTask(world)), body: { owner_id: world.owner.id } }),
     },
     {
-      what: 'with another owner',
+      what: 'another owner',
       rule: transfer,
       request: async (world) => ({ ...(await ofTask(world)), body: { owner_id: world.assignee.id } }),
     },
   ],
   deleteTask: [inTrash],
-  getTrashedTask: [{ what: 'that is not in the trash', rule: hidden, request: ofTask }],
+  getTrashedTask: [{ what: 'not in the trash', rule: hidden, request: ofTask }],
 
   deleteAttachment: [
     {
-      what: 'that the assignee attached',
+      what: 'attached by the assignee',
       rule: { see: whoSeeTheTask, may: whoSeeTheTask },
       async request(world) {
         const upload = { ...(await ofTask(world)), token: world.assignee.token, body: fileForm('own') }
@@ -366,37 +370,37 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
 
   updateComment: [
     {
-      what: 'of the assignee',
+      what: 'by the assignee',
       rule: { see: whoSeeTheTask, may: ['assignee'] },
       request: async (world) => ({ ...(await ofCommentOfAssignee(world)), body: { body: 'An edit' } }),
     },
     {
-      what: 'of somebody who is gone',
+      what: 'by a former assignee',
       rule: { see: whoSeeTheTask, may: [] },
       request: async (world) => ({ ...(await ofCommentOfFormer(world)), body: { body: 'An edit' } }),
     },
   ],
   deleteComment: [
     {
-      what: 'of the assignee',
+      what: 'by the assignee',
       rule: { see: whoSeeTheTask, may: whoSeeTheTask },
       request: ofCommentOfAssignee,
     },
-    { what: 'of somebody who is gone', request: ofCommentOfFormer },
+    { what: 'by a former assignee', request: ofCommentOfFormer },
   ],
 
-  getTag: [{ what: 'that is on no task', rule: taskOwner, request: ofLooseTag }],
-  deleteTag: [{ what: 'that is on no task', rule: taskOwner, request: ofLooseTag }],
+  getTag: [{ what: 'a tag that is on no task', rule: taskOwner, request: ofLooseTag }],
+  deleteTag: [{ what: 'a tag that is on no task', rule: taskOwner, request: ofLooseTag }],
   addTaskTag: [
     {
-      what: 'of their own',
+      what: 'own tag',
       async request(world, persona) {
         const { id: tag_id } = await world.newTag(targetOf(world, persona))
         return { params: { ...(await ofTask(world)).params, tag_id } }
       },
     },
     {
-      what: 'that is on no task',
+      what: 'a tag that is on no task',
       rule: taskOwner,
       request: async (world) => ({
         params: { ...(await ofTask(world)).params, ...(await ofLooseTag(world)).params },
@@ -405,7 +409,7 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
   ],
 }
 
-/** One who has no relation to what it is about, one who owns it, and one for whom the role is enough. */
+/** An unrelated user, the owner, and an administrator. */
 const holders = ['other', 'owner', 'admin'] as const
 
 const { scenariosOf, tryScenario, snapshot, apiTokenWith } = createMatrix<Persona, World>({
@@ -420,14 +424,14 @@ const { scenariosOf, tryScenario, snapshot, apiTokenWith } = createMatrix<Person
   administrator: 'admin',
 })
 
-/** What cannot be read, wherever something stands; the path is as long as before, since the answer names it. */
-const unreadable = (operation: Operation, { params = {} }: Call): Call => ({
+/** A request with malformed path, query and body. The path keeps its length, because the response has it. */
+const malformed = (operation: Operation, { params = {} }: Call): Call => ({
   params: Object.fromEntries(Object.entries(params).map(([name, value]) => [name, 'x'.repeat(value.length)])),
   query: 'bogus=%ff',
   ...(!isRead(operation) && { body: '{', headers: { 'content-type': 'text/nonsense' } }),
 })
 
-/** Sends an API token that has every scope but the one of the operation, for somebody who may do it. */
+/** Sends the request of a permitted caller with an API token that has every scope but the operation's. */
 const tryWithoutScope = async (t: Test, operation: Operation) => {
   const { id, scope } = operation
   const world = await newWorld()
@@ -445,10 +449,14 @@ const tryWithoutScope = async (t: Test, operation: Operation) => {
     reply.headers.get('www-authenticate'),
     `Bearer realm="taskwright", error="insufficient_scope"${named}`,
   )
-  for (const other of [...requestsForNothing(request), { ...unreadable(operation, request), token }]) {
-    t.equal(anonymized(await service.call(id, other)), anonymized(reply), 'whatever is asked for')
+  for (const other of [...requestsForNothing(request), { ...malformed(operation, request), token }]) {
+    t.equal(
+      anonymized(await service.call(id, other)),
+      anonymized(reply),
+      'same response for missing resources and malformed requests',
+    )
   }
-  t.strictSame(await snapshot(), before, 'nothing has changed')
+  t.strictSame(await snapshot(), before, 'nothing was changed')
 }
 
 for (const operation of operations) {
@@ -456,14 +464,14 @@ for (const operation of operations) {
     const { id, scope, permission } = operation
     t.strictSame([scope, permission], rows[id].access, 'the contract agrees with the registry')
     for (const scenario of scenariosOf(operation)) {
-      await t.test(scenario.what ?? 'as it is', (t) => tryScenario(t, operation, scenario))
+      await t.test(scenario.what ?? 'request of the registry', (t) => tryScenario(t, operation, scenario))
     }
     if (scope === 'none' || scope === 'any' || scope === 'link') return
-    await t.test('with an API token without the scope', (t) => tryWithoutScope(t, operation))
+    await t.test('403 for an API token without the scope', (t) => tryWithoutScope(t, operation))
   })
 }
 
-t.test('ids in a body', async (t) => {
+t.test('403 or 422 for ids in a body', async (t) => {
   const world = await newWorld()
   const { owner, assignee, other } = world
   const { task, tag } = await world.newLinkedTag()
@@ -479,10 +487,10 @@ t.test('ids in a body', async (t) => {
     pointer = '',
   ) => {
     const before = await snapshot()
-    const { status: answered, body } = await service.call(id, { token: owner.token, ...request })
-    t.equal(answered, status, name)
+    const { status: received, body } = await service.call(id, { token: owner.token, ...request })
+    t.equal(received, status, name)
     if (pointer !== '') t.equal((body as Schemas['Problem']).errors?.[0]?.pointer, pointer)
-    t.strictSame(await snapshot(), before, `${name}: nothing has changed`)
+    t.strictSame(await snapshot(), before, `${name}: nothing was changed`)
     return body as Schemas['Problem']
   }
 
@@ -504,7 +512,7 @@ t.test('ids in a body', async (t) => {
   await refuse('createTask by an administrator for nobody', 'createTask', 422, forNobody, '/owner_id')
 
   const foreign = await refuse(
-    'createTask with a tag that is not seen',
+    'createTask with a tag that the caller cannot see',
     'createTask',
     422,
     { body: { title: 'Refused', tag_ids: [tag.id, foreignTag.id] } },
@@ -517,10 +525,10 @@ t.test('ids in a body', async (t) => {
     { body: { title: 'Refused', tag_ids: [tag.id, newId()] } },
     '/tag_ids/1',
   )
-  t.equal(foreign.detail, missing.detail, 'a foreign tag is like none')
+  t.equal(foreign.detail, missing.detail, 'same detail as for a missing tag')
 })
 
-t.test('fields that the server alone writes', async (t) => {
+t.test('400 for read-only fields', async (t) => {
   const world = await newWorld()
   const { owner } = world
   const { task, tag } = await world.newLinkedTag()
@@ -547,7 +555,7 @@ t.test('fields that the server alone writes', async (t) => {
       const entries: [string, unknown][] = Object.entries(read)
       const good = Object.fromEntries(entries.filter(([name]) => writable.has(name)))
       const readOnly = entries.filter(([name]) => !writable.has(name))
-      t.ok(readOnly.length > 0, 'there are such fields')
+      t.ok(readOnly.length > 0, 'there are read-only fields')
       const before = await snapshot()
       for (const [name, value] of readOnly) {
         const token = id === 'register' ? undefined : owner.token
@@ -556,12 +564,12 @@ t.test('fields that the server alone writes', async (t) => {
         t.equal(reply.status, 400, name)
         t.equal((reply.body as Schemas['Problem']).errors?.[0]?.pointer, `/${name}`)
       }
-      t.strictSame(await snapshot(), before, 'nothing has changed')
+      t.strictSame(await snapshot(), before, 'nothing was changed')
     })
   }
 })
 
-t.test('PUT takes the fields that the server alone writes, and ignores their values', async (t) => {
+t.test('PUT accepts read-only fields, and ignores their values', async (t) => {
   const world = await newWorld()
   const { owner } = world
   const { task } = await world.newLinkedTag()

@@ -14,13 +14,13 @@ import { createWorlds, type World } from './fixture/world.ts'
 type Event = components['schemas']['Event']
 
 /**
- * The matrix of permissions in a project: every operation on a project, and on the tasks, tags and files in it, asked by
- * everybody who has to do with the project. The tables say who may do what in words of their own.
+ * The permission matrix of a project: every operation on a project and on its tasks, tags and files, called by everybody
+ * with a relation to the project. The tables state the rules independently of the service.
  */
 
 /**
- * `manager` created the project and everything in it, `inTeam` is an editor through a team, `former` was an editor and has left, and
- * `assignee` is assigned every task without being a member.
+ * `manager` created the project and everything in it, `inTeam` is an editor through a team, `former` was an editor and has
+ * left, and `assignee` is assigned every task and is not a member.
  */
 const members = ['viewer', 'commenter', 'editor', 'inTeam', 'manager'] as const
 const personas = [...members, 'assignee', 'former', 'invited', 'other', 'admin'] as const
@@ -69,12 +69,12 @@ const rules: Partial<Record<Permission, Rule>> = {
   'project_trash.delete': { see: managers, may: managers },
 }
 
-/** The requests of the registry about a member are about `other`, who is an editor then. */
+/** In the registry's requests about a member, the member is `other`, an editor. */
 const aboutOther = (may: readonly Persona[]): readonly Scenario<Persona, ProjectWorld>[] => [
   { rule: { see: [...whoSeeProject, 'other'], may } },
 ]
 
-/** The comments that the world has not written. */
+/** Comments by others than the authors of `newComment`. */
 const ofCommentBy = (persona: 'commenter' | 'editor') => async (world: ProjectWorld) => {
   const params = { task_id: (await world.newTask()).id }
   const request = { token: world[persona].token, params, body: { body: 'A comment' } }
@@ -91,33 +91,33 @@ const scenarios: Partial<Record<OperationId, readonly Scenario<Persona, ProjectW
   removeProjectMember: aboutOther([...managers, 'other']),
   updateComment: [
     {
-      what: 'of a commenter',
+      what: 'by a commenter',
       rule: { see: whoSeeTasks, may: ['commenter'] },
       request: async (world) => ({ ...(await ofCommentBy('commenter')(world)), body: { body: 'An edit' } }),
     },
     {
-      what: 'of an editor',
+      what: 'by an editor',
       rule: { see: whoSeeTasks, may: ['editor'] },
       request: async (world) => ({ ...(await ofCommentBy('editor')(world)), body: { body: 'An edit' } }),
     },
     {
-      what: 'of somebody who has left',
+      what: 'by a former member',
       rule: { see: whoSeeTasks, may: [] },
       request: async (world) => ({ ...(await ofCommentOfFormer(world)), body: { body: 'An edit' } }),
     },
   ],
   deleteComment: [
     {
-      what: 'of a commenter',
+      what: 'by a commenter',
       rule: { see: whoSeeTasks, may: [...managers, 'commenter'] },
       request: ofCommentBy('commenter'),
     },
     {
-      what: 'of an editor',
+      what: 'by an editor',
       rule: { see: whoSeeTasks, may: [...managers, 'editor'] },
       request: ofCommentBy('editor'),
     },
-    { what: 'of somebody who has left', request: ofCommentOfFormer },
+    { what: 'by a former member', request: ofCommentOfFormer },
   ],
 }
 
@@ -151,7 +151,7 @@ const newSharedProject = async (manager: Account, former: Account) => {
   return project
 }
 
-/** Invites somebody once: an address gets only so many mails. */
+/** Invites somebody. Called once, because mails to an address are limited. */
 const invite = async ({ token }: Account, project_id: string, { email }: Account): Promise<void> => {
   await service.expect('createInvitation', 201, {
     token,
@@ -165,7 +165,7 @@ const newWorld = await createWorlds(service, admin, async (owner, former) => {
   await invite(owner, project_id, people.invited)
   return { fields: { project_id }, newProject: () => newSharedProject(owner, former) }
 })
-// Everybody and everything in it but the owner's account stays as it is, whatever is asked.
+// One world is enough, because only requests on the owner's account change what others depend on.
 const world: ProjectWorld = { ...(await newWorld()), ...people }
 
 const { scenariosOf, tryScenario } = createMatrix<Persona, ProjectWorld>({
@@ -184,15 +184,15 @@ for (const operation of operations) {
   if (rules[operation.permission] === undefined) continue
   t.test(operation.id, async (t) => {
     for (const scenario of scenariosOf(operation))
-      await t.test(scenario.what ?? 'as it is', (t) => tryScenario(t, operation, scenario))
+      await t.test(scenario.what ?? 'request of the registry', (t) => tryScenario(t, operation, scenario))
   })
 }
 
-/** Who sees no task of the project but the one that they are assigned, and who sees none. */
+/** Personas that see only the assigned task of the project, or none. */
 const seesOnlyAssigned = (persona: Persona): boolean => persona === 'assignee'
 const seesNothing = (persona: Persona): boolean => !whoSeeTasks.includes(persona)
 
-t.test('a task that is assigned, between a parent and a subtask that are not', async (t) => {
+t.test('an assignee sees neither the parent nor the subtask of the assigned task', async (t) => {
   const { db } = service.deps
   const { token } = world.owner
   const accountOf = (persona: Persona): Account => (persona === 'manager' ? world.owner : world[persona])

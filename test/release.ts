@@ -9,7 +9,7 @@ import { temporaryFolder } from './fixture/process.ts'
 const root = fileURLToPath(new URL('..', import.meta.url))
 const { version } = manifest
 
-/** A repository with what a release reads, committed. */
+/** A repository with the files that a release reads, committed. */
 const openRepository = async (t: Test) => {
   const folder = await temporaryFolder(t)
   const git = (...args: readonly string[]): string =>
@@ -43,7 +43,7 @@ const openRepository = async (t: Test) => {
   return { folder, target, git, commit, release }
 }
 
-t.test('a release is a tag, an archive of the commit, notes and checksums', async (t) => {
+t.test('a release creates a tag, an archive of the commit, notes and checksums', async (t) => {
   const { target, git, release } = await openRepository(t)
   const { status, output } = release(target)
   t.equal(status, 0, output)
@@ -57,7 +57,7 @@ t.test('a release is a tag, an archive of the commit, notes and checksums', asyn
   t.equal(checked, `${archive}: OK\n${notes}: OK\n`)
 })
 
-t.test('a commit that is not ready is refused, with what to do, and nothing changes', async (t) => {
+t.test('a commit that is not ready is refused with a remedy, and no tag is created', async (t) => {
   const { folder, target, git, commit, release } = await openRepository(t)
   const change = (file: string, text: string): void => writeFileSync(join(folder, file), text)
   const changelog = readFileSync(join(folder, 'CHANGELOG.md'), 'utf8')

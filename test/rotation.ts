@@ -9,7 +9,7 @@ import { eventually } from './fixture/eventually.ts'
 import { type Account, createClient, type Service, startService } from './fixture/service.ts'
 import { pointersOf } from './fixture/tasks.ts'
 
-/** A new secret comes into use, and the old one out of it, while several instances run on one database. */
+/** Rotation of the secret while several instances run on one database. */
 
 const oldSecret = Buffer.from('the secret that is to be replaced')
 const newSecret = Buffer.from('the secret that comes in its place')
@@ -19,7 +19,7 @@ const ada = await service.register('ada')
 
 interface Instance {
   readonly expect: Service['expect']
-  /** Ends when everything that was asked of it is answered, as behind a load balancer. */
+  /** Stops it after all of its requests have completed, as behind a load balancer. */
   stop(): Promise<void>
 }
 
@@ -44,7 +44,7 @@ const startInstance = async (secrets: Secrets): Promise<Instance> => {
   return instanceOf(app, await app.listen({ host: '127.0.0.1', port: 0 }))
 }
 
-/** An access token, a cursor and an idempotency key by the old secret. */
+/** Creates an access token, a cursor and idempotency keys with the old secret. */
 const makeOld = async () => {
   const { token } = ada
   const creation = { headers: { 'idempotency-key': newId() }, body: { title: 'The second on the list' } }
@@ -61,7 +61,7 @@ const makeOld = async () => {
 
 const old = await makeOld()
 
-const takesOld = async (t: Test, { expect }: Pick<Instance, 'expect'>): Promise<void> => {
+const acceptsOld = async (t: Test, { expect }: Pick<Instance, 'expect'>): Promise<void> => {
   const { token, creation, task, program, apiToken, query } = old
   await expect('getCurrentUser', 200, { token })
   const { body: page } = await expect('listTasks', 200, { token, query })
@@ -78,10 +78,10 @@ const refusesOld = async (t: Test, { expect }: Pick<Instance, 'expect'>, token: 
   const { body: problem } = await expect('listTasks', 400, { token, query: old.query })
   t.strictSame(pointersOf(problem), ['/cursor'])
   const { body: reused } = await expect('createTask', 422, { token, ...old.creation })
-  t.equal(reused.code, 'idempotency_key_reused', 'so that nothing is created twice')
+  t.equal(reused.code, 'idempotency_key_reused', 'nothing is created twice')
 }
 
-t.test('what a secret made is good while it is listed, and no longer', async (t) => {
+t.test('tokens, cursors and keys are valid only while their secret is configured', async (t) => {
   const grace = await service.register('grace')
   const { token: ofGrace, password } = grace
   const { body: enrolled } = await service.expect('enrolSecondFactor', 201, {
@@ -96,72 +96,72 @@ t.test('what a secret made is good while it is listed, and no longer', async (t)
     String((await service.deps.db.run('select secret from second_factors', []))[0]?.secret)
   const before = await sealOf()
   const isFree = async () => (await service.deps.db.run('select from leases', [])).length === 0
-  await eventually('the jobs of the earlier instances are done', isFree)
+  await eventually('the jobs of the earlier instances have finished', isFree)
 
   const both = await startInstance([newSecret, oldSecret])
   t.teardown(() => both.stop())
-  await takesOld(t, both)
+  await acceptsOld(t, both)
   const { body } = await both.expect('login', 200, { body: { email: ada.email, password: ada.password } })
   const { access_token: token } = body
-  // Which is why all instances have to verify by a secret before any of them signs by it.
+  // Therefore all instances must verify with a secret before any of them signs with it.
   await service.expect('getCurrentUser', 401, { token })
-  await eventually('the job of its start has sealed it anew', async () => (await sealOf()) !== before)
+  await eventually(
+    'the job at the start has resealed the second factor',
+    async () => (await sealOf()) !== before,
+  )
 
   const rotated = await startInstance([newSecret])
   t.teardown(() => rotated.stop())
   await rotated.expect('getCurrentUser', 200, { token })
   await refusesOld(t, rotated, token)
 
-  await t.test('but a second factor outlives the secret that it was enrolled under', async () => {
+  await t.test('a second factor remains valid after its secret is removed', async () => {
     const { body: problem } = await rotated.expect('login', 401, { body: { email: grace.email, password } })
-    // A code of the next time step, since that of the confirmation is spent.
+    // The code of the next time step, because the current one was used for the confirmation.
     const answer = { challenge: problem.challenge ?? '', code: codeAt(Date.now() + 30_000) }
     await rotated.expect('completeLogin', 200, { body: answer })
   })
 })
 
-t.test(
-  'a refresh that is repeated at an instance with another active secret gets the same pair',
-  async (t) => {
-    const before = await startInstance([oldSecret, newSecret])
-    const after = await startInstance([newSecret, oldSecret])
-    t.teardown(() => Promise.all([before.stop(), after.stop()]))
-    for (const [first, second] of [
-      [before, after],
-      [after, before],
-    ] as const) {
-      const { body } = await first.expect('login', 200, {
-        body: { email: ada.email, password: ada.password },
-      })
-      const refresh = { body: { refresh_token: body.refresh_token } }
-      const pairOf = async ({ expect }: Instance) => {
-        const { access_token, refresh_token } = (await expect('refreshToken', 200, refresh)).body
-        return { access_token, refresh_token }
-      }
-      const pair = await pairOf(first)
-      t.strictSame(await pairOf(second), pair)
-      for (const { expect } of [first, second])
-        await expect('getCurrentUser', 200, { token: pair.access_token })
-      await second.expect('refreshToken', 200, { body: { refresh_token: pair.refresh_token } })
+t.test('a refresh repeated at an instance with another active secret gets the same pair', async (t) => {
+  const before = await startInstance([oldSecret, newSecret])
+  const after = await startInstance([newSecret, oldSecret])
+  t.teardown(() => Promise.all([before.stop(), after.stop()]))
+  for (const [first, second] of [
+    [before, after],
+    [after, before],
+  ] as const) {
+    const { body } = await first.expect('login', 200, {
+      body: { email: ada.email, password: ada.password },
+    })
+    const refresh = { body: { refresh_token: body.refresh_token } }
+    const pairOf = async ({ expect }: Instance) => {
+      const { access_token, refresh_token } = (await expect('refreshToken', 200, refresh)).body
+      return { access_token, refresh_token }
     }
-  },
-)
+    const pair = await pairOf(first)
+    t.strictSame(await pairOf(second), pair)
+    for (const { expect } of [first, second])
+      await expect('getCurrentUser', 200, { token: pair.access_token })
+    await second.expect('refreshToken', 200, { body: { refresh_token: pair.refresh_token } })
+  }
+})
 
-t.test('a rotation from instance to instance, under load, is noticed by nobody', async (t) => {
+t.test('no request fails during a rolling rotation under load', async (t) => {
   const instances = [instanceOf(service.app, service.url), await startInstance([oldSecret])]
   t.teardown(() => Promise.all(instances.map((instance) => instance.stop())))
   const people = [await service.register('worker-0'), await service.register('worker-1')]
   const rounds = people.map(() => 0)
   const rotated = new AbortController()
 
-  /** Does the same over and over, each step at another instance than the one before. */
+  /** Repeats a sequence of requests, each at another instance than the one before. */
   const work = async (person: Account, worker: number): Promise<void> => {
     let { token, refreshToken } = person
     let steps = worker
     const expect: Service['expect'] = (...request) => {
       steps += 1
       const instance = instances[steps % instances.length]
-      if (instance === undefined) throw new Error('There is one for every step')
+      if (instance === undefined) throw new Error('There is no instance')
       return instance.expect(...request)
     }
     await expect('createTask', 201, { token, body: { title: 'The last on every list' } })
@@ -183,11 +183,11 @@ t.test('a rotation from instance to instance, under load, is noticed by nobody',
     }
   }
 
-  /** Until then a worker may still be in a round that it began before. */
+  /** Waits for two rounds, because the first may have started before the call. */
   const twoRounds = async (): Promise<void> => {
-    const begun = [...rounds]
+    const started = [...rounds]
     await eventually('two rounds of every worker', async () =>
-      rounds.every((count, worker) => count >= (begun[worker] ?? 0) + 2),
+      rounds.every((count, worker) => count >= (started[worker] ?? 0) + 2),
     )
   }
 
@@ -202,7 +202,7 @@ t.test('a rotation from instance to instance, under load, is noticed by nobody',
   const rotate = async (): Promise<void> => {
     await replaceAll([oldSecret, newSecret])
     await replaceAll([newSecret, oldSecret])
-    for (const instance of instances) await takesOld(t, instance)
+    for (const instance of instances) await acceptsOld(t, instance)
     await replaceAll([newSecret])
     rotated.abort()
   }

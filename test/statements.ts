@@ -6,7 +6,7 @@ import { recordRuns, type Run } from './fixture/recorded-runs.ts'
 import { type Call, type Reply, startService } from './fixture/service.ts'
 import { taskActions } from './fixture/tasks.ts'
 
-/** How many SQL statements a request takes, and how many rows a read looks at among thousands of other users' rows. */
+/** The number of SQL statements per request, and of rows that a read examines among thousands of rows of other users. */
 
 const { runs, record } = recordRuns()
 const service = await startService(t, { aroundDatabase: record })
@@ -19,13 +19,13 @@ const owner = await service.register('owner')
 const { token } = owner
 const task = await createTask(owner)
 
-/** How many rows of other people each table gets. */
+/** The number of rows of other users in each table. */
 const others = 1_500
 
 const seed = async (): Promise<void> => {
   const id = (kind: number) => `('0000000${kind}-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`
   const fill = async (table: string, columns: string, values: string): Promise<void> => {
-    // A statement must not take long, and triggers fire for each row.
+    // In batches, because triggers fire for each row and a statement must not take long.
     for (let first = 1; first <= others; first += 100)
       await db.run(
         `insert into ${table} (${columns}) select ${values} from generate_series(${first}, ${first + 99}) n`,
@@ -51,7 +51,7 @@ const seed = async (): Promise<void> => {
     'id, name, description, deleted_at',
     `${id(9)}, 'Project ' || n, '', case when n % 2 = 0 then now() end`,
   )
-  // Without the triggers, which compute the memberships of each project.
+  // Without the triggers, which would compute the memberships of each project.
   await db.run('alter table project_members disable trigger user', [])
   await fill('project_members', 'project_id, user_id, role', `${id(9)}, ${id(1)}, 'manager'`)
   await fill('memberships', 'project_id, user_id, role', `${id(9)}, ${id(1)}, 'manager'`)
@@ -93,19 +93,19 @@ const seed = async (): Promise<void> => {
 
 await seed()
 
-/** How many resources an answer shows. */
+/** The number of resources in a response. */
 const shown = ({ body }: Reply): number => {
   const { items = [body] } = (body ?? {}) as { readonly items?: readonly unknown[] }
   return items.length
 }
 
-/** How many rows a read may look at: for each resource that it returns, and in addition. */
+/** The maximum number of rows that a read examines, per returned resource and in addition. */
 const [maxPerResource, maxOther] = [10, 100]
 
 const readMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
 
-/** What the first request of a session asks besides: whose it is, which is remembered for five seconds. */
-const [askWhose] = await (async () => {
+/** The statement that looks up a session on its first request. The result is cached for five seconds. */
+const [sessionLookup] = await (async () => {
   const { email, password } = owner
   const { body } = await service.expect('login', 200, { body: { email, password } })
   runs.length = 0
@@ -114,14 +114,14 @@ const [askWhose] = await (async () => {
 })()
 
 /**
- * The statements of a request that succeeds, without the two that credentials need: the lookup of one that is not cached,
- * and the notification that one was revoked.
+ * The statements of a successful request, without the two for credentials: the lookup of an uncached session, and the
+ * notification of a revocation.
  */
 const statementsOf = async (id: OperationId, call: Call): Promise<{ statements: Run[]; reply: Reply }> => {
   runs.length = 0
   const reply = await service.call(id, call)
   if (reply.status >= 300) throw new Error(`${id}: ${JSON.stringify(reply.body)}`)
-  const statements = runs.filter(({ text }) => text !== askWhose?.text && !text.includes('pg_notify'))
+  const statements = runs.filter(({ text }) => text !== sessionLookup?.text && !text.includes('pg_notify'))
   return { statements, reply }
 }
 
@@ -143,7 +143,7 @@ for (const operation of operations) {
   })
 }
 
-t.test('filters that no index serves examine 2,500 rows of a request', async (t) => {
+t.test('filters without an index examine at most 2,500 rows per request', async (t) => {
   const body = { url: 'http://127.0.0.1:9/', event_types: ['task.created'] }
   const { id: webhook_id } = (await service.expect('createWebhook', 201, { token, body })).body
   const numbered = `('0199c0df-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`
@@ -191,13 +191,13 @@ t.test('filters that no index serves examine 2,500 rows of a request', async (t)
   const query = { project_id: ['none'] }
   const own = await read('listEvents', { token, query })
   t.ok(own.page.items.length > 0)
-  t.ok(own.count < 500, `${own.count} rows: those of the caller`)
+  t.ok(own.count < 500, `${own.count} rows of the caller`)
   const all = await read('listEvents', { token: admin.token, query: { ...query, all: true } })
   t.ok(all.count <= 2_501, `${all.count} rows`)
 })
 
 t.test(
-  'a request with an Idempotency-Key takes one statement more, and one that repeats it one',
+  'a request with an Idempotency-Key takes one more statement, and its replay one in total',
   async (t) => {
     const call = { token, body: { title: 'Once' }, headers: { 'idempotency-key': 'once' } }
     for (const expected of [2, 1]) {
@@ -207,7 +207,7 @@ t.test(
   },
 )
 
-t.test('the first request of a session takes one statement more', async (t) => {
+t.test('the first request of a session takes one more statement', async (t) => {
   const { email, password } = owner
   const { body } = await service.expect('login', 200, { body: { email, password } })
   runs.length = 0
@@ -215,11 +215,11 @@ t.test('the first request of a session takes one statement more', async (t) => {
   t.equal(runs.length, 2)
 })
 
-// A server chooses by its statistics, which differ from run to run.
+// A server chooses plans by statistics, which differ from run to run.
 const onServer = process.env.DATABASE_URL === undefined ? {} : { skip: 'embedded only' }
 
-t.test('PostgreSQL stops planning the statements of tasks after a few executions', onServer, async (t) => {
-  // It plans a prepared statement five times before it compares the costs.
+t.test('task statements get generic plans after a few executions', onServer, async (t) => {
+  // PostgreSQL plans a prepared statement five times before it considers a generic plan.
   const executions = 8
   const params = { task_id: task.id }
   const calls: readonly (readonly [OperationId, Call])[] = [

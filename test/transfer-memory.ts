@@ -12,8 +12,8 @@ const mebibyte = 1_048_576
 const size = 128 * mebibyte
 
 /**
- * How much buffers may grow: V8 collects the chunks that have been used once they amount to 64 MiB, whatever the size of
- * the file; a part of a file on its way to S3 and the chunks under way are on top.
+ * How much buffers may grow, in bytes. V8 collects used chunks when they amount to 64 MiB, for files of any size. A part on
+ * its way to S3 and the chunks in transit are added.
  */
 const limit = 96 * mebibyte
 
@@ -22,35 +22,35 @@ const { storage } = service.deps
 const owner = await service.register('owner')
 const task = await taskActions(service).createTask(owner)
 
-/** Does something with a file of `size` bytes: buffers must not take as much at any time. */
+/** Runs a transfer of `size` bytes, during which buffers must not grow by more than `limit`. */
 const expectSteady = async <T>(t: Test, action: () => Promise<T>): Promise<T> => {
   const { arrayBuffers: before } = process.memoryUsage()
-  let most = before
-  const look = (): void => {
-    most = Math.max(most, process.memoryUsage().arrayBuffers)
+  let peak = before
+  const measure = (): void => {
+    peak = Math.max(peak, process.memoryUsage().arrayBuffers)
   }
-  const timer = setInterval(look, 5)
+  const timer = setInterval(measure, 5)
   const result = await action()
   clearInterval(timer)
-  look()
-  t.ok(most - before < limit, `${Math.round((most - before) / mebibyte)} MiB more`)
+  measure()
+  t.ok(peak - before < limit, `${Math.round((peak - before) / mebibyte)} MiB more`)
   return result
 }
 
 const chunk = randomBytes(65_536)
 
-/** Sends a file of the same chunk again and again, so that the memory that is taken is the service's. */
+/** Sends a file that repeats one chunk, so that only the service allocates memory. */
 const send = async (
   method: string,
   path: string,
   headers: Readonly<Record<string, string>>,
-  [before, behind]: readonly [string, string],
+  [before, after]: readonly [string, string],
 ): Promise<IncomingMessage> => {
   const sending = request(`${service.url}${path}`, {
     method,
     headers: {
       authorization: `Bearer ${owner.token}`,
-      'content-length': before.length + size + behind.length,
+      'content-length': before.length + size + after.length,
       ...headers,
     },
   })
@@ -58,13 +58,13 @@ const send = async (
   sending.write(before)
   for (let left = size; left > 0; left -= chunk.length)
     if (!sending.write(chunk)) await once(sending, 'drain')
-  sending.end(behind)
+  sending.end(after)
   const [response] = (await answered) as [IncomingMessage]
   response.resume()
   return response
 }
 
-t.test('a form', async (t) => {
+t.test('201: memory stays bounded during an upload by form', async (t) => {
   const form = [
     '--limit\r\nContent-Disposition: form-data; name="file"; filename="bytes"\r\n\r\n',
     '\r\n--limit--\r\n',
@@ -76,7 +76,7 @@ t.test('a form', async (t) => {
   t.equal(statusCode, 201)
 })
 
-t.test('a piece of an upload, and what is read to finish it', async (t) => {
+t.test('204: memory stays bounded during a resumable upload', async (t) => {
   const { headers } = await service.expect('createUpload', 201, {
     token: owner.token,
     params: { task_id: task.id },
@@ -87,7 +87,7 @@ t.test('a piece of an upload, and what is read to finish it', async (t) => {
   t.equal(statusCode, 204)
 })
 
-t.test('a download', async (t) => {
+t.test('memory stays bounded during a download', async (t) => {
   const files = await Array.fromAsync(storage.list())
   t.equal(files.length, 2)
   for (const { key } of files) {

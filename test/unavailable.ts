@@ -15,7 +15,7 @@ import { temporaryFolder } from './fixture/process.ts'
 import { type Operation, operations, prepareOperations } from './fixture/operations.ts'
 import { type Call, type Reply, startService } from './fixture/service.ts'
 
-/** What an answer may take while there is no database, in milliseconds. */
+/** The maximum response time without a database, in milliseconds. */
 const deadline = 5_000
 
 const documenting503 = operations.filter(({ constantHeaders }) => constantHeaders['503'] !== undefined)
@@ -45,7 +45,7 @@ t.test('without a database', async (t) => {
 
   await Promise.all(
     requests.map(([operation, request]) =>
-      t.test(`${operation.id} answers 503`, async (t) => {
+      t.test(`503: ${operation.id}`, async (t) => {
         const started = performance.now()
         isUnavailable(t, await service.call(operation.id, request), operation.method)
         t.ok(performance.now() - started < deadline, 'before the deadline')
@@ -53,23 +53,23 @@ t.test('without a database', async (t) => {
     ),
   )
 
-  t.test('whose API token it is cannot be known', async (t) => {
+  t.test('503 for an API token, which cannot be looked up', async (t) => {
     isUnavailable(t, await service.call('listTasks', { token: newApiToken().token }))
   })
 
-  t.test('the process lives and explains itself', async () => {
+  t.test('200 for liveness and the contract', async () => {
     await service.expect('getLiveness', 200)
     await service.expect('getContract', 200)
     await service.expect('getContractJson', 200)
   })
 
-  t.test('who has no token is told so all the same', async () => {
+  t.test('401 without a valid token', async () => {
     await service.expect('listTasks', 401)
     await service.expect('listTasks', 401, { token: `${token.slice(0, -4)}AAAA` })
   })
 })
 
-t.test('when the answer to a write is lost', async (t) => {
+t.test('504 if the outcome of a write is unknown', async (t) => {
   let isLost = false
   let isOpen = false
   const service = await startService(t, {
@@ -97,7 +97,7 @@ t.test('when the answer to a write is lost', async (t) => {
   }
 })
 
-t.test('when the database goes away under a running service', async (t) => {
+t.test('503 after the database of a running service is lost', async (t) => {
   const database = await createTestDatabase()
   const db = openDatabase(database.options)
   const service = await startService(t, { db })
@@ -116,7 +116,7 @@ t.test('when the database goes away under a running service', async (t) => {
   await service.expect('getLiveness', 200)
 })
 
-t.test('readiness is checked once for all who ask within some time', async (t) => {
+t.test('readiness checks are cached', async (t) => {
   const hour = 3_600_000
   const disk = await diskStorage(await temporaryFolder(t))
   let checks = 0
@@ -130,18 +130,18 @@ t.test('readiness is checked once for all who ask within some time', async (t) =
       },
     },
   })
-  const ask = () => service.expect('getReadiness', 200)
-  await Promise.all(Array.from({ length: 20 }, ask))
-  const { body } = await ask()
+  const read = () => service.expect('getReadiness', 200)
+  await Promise.all(Array.from({ length: 20 }, read))
+  const { body } = await read()
   t.equal(checks, 1)
   t.equal(body.version, manifest.version)
   const now = performance.now.bind(performance)
   t.intercept(performance, 'now', { value: () => now() + hour })
-  await ask()
+  await read()
   t.equal(checks, 2)
 })
 
-t.test('when the file storage goes away', async (t) => {
+t.test('readiness is degraded without the file storage', async (t) => {
   const disk = await diskStorage(await temporaryFolder(t))
   let fault: Error | null = null
   const service = await startService(t, {
@@ -157,7 +157,7 @@ t.test('when the file storage goes away', async (t) => {
   t.strictSame(await degraded(), [])
   for (const error of [new StorageUnavailable(), new StorageFull()]) {
     fault = error
-    t.strictSame(await degraded(), ['attachments'], 'requests in general still succeed')
+    t.strictSame(await degraded(), ['attachments'], 'still 200')
   }
   fault = null
   t.strictSame(await degraded(), [])
