@@ -5,7 +5,7 @@ import { background, type Work } from '../../src/concurrency/work.ts'
 const workOf = (caller: string, isAbandoned = () => false): Work => ({ caller, isAbandoned, sent: [] })
 
 const queueOf = (options: Partial<Parameters<typeof fairQueue>[0]> = {}) => {
-  const begun: string[] = []
+  const started: string[] = []
   const ends: (() => void)[] = []
   const queue = fairQueue({
     concurrency: 3,
@@ -19,7 +19,7 @@ const queueOf = (options: Partial<Parameters<typeof fairQueue>[0]> = {}) => {
   const run = (principal: string, work = workOf(principal)) =>
     queue.run(work, () => {
       const { promise, resolve } = Promise.withResolvers<void>()
-      begun.push(principal)
+      started.push(principal)
       ends.push(resolve)
       return promise
     })
@@ -33,45 +33,48 @@ const queueOf = (options: Partial<Parameters<typeof fairQueue>[0]> = {}) => {
     await settle()
     while (ends.length > 0) await endFirst()
   }
-  return { queue, run, begun, settle, endFirst, endAll }
+  return { queue, run, started, settle, endFirst, endAll }
 }
 
-t.test('a principal has a share, and the others take turns', async (t) => {
-  const { queue, run, begun, settle, endFirst, endAll } = queueOf()
+t.test('a principal is limited to its share, and waiting principals take turns', async (t) => {
+  const { queue, run, started, settle, endFirst, endAll } = queueOf()
   const all = ['a', 'a', 'a', 'a', 'b', 'b', 'c'].map((principal) => run(principal))
   await settle()
-  t.strictSame(begun, ['a', 'a', 'b'])
+  t.strictSame(started, ['a', 'a', 'b'])
   await endFirst()
   t.equal(queue.pending(), 6)
   await endAll()
   await Promise.all(all)
-  t.strictSame(begun, ['a', 'a', 'b', 'b', 'c', 'a', 'a'])
+  t.strictSame(started, ['a', 'a', 'b', 'b', 'c', 'a', 'a'])
   t.equal(queue.pending(), 0)
 })
 
-t.test('background jobs may use every connection', async (t) => {
-  const { run, begun, settle, endAll } = queueOf()
+t.test('background jobs can use all slots', async (t) => {
+  const { run, started, settle, endAll } = queueOf()
   const all = Array.from({ length: 4 }, () => run(background))
   await settle()
-  t.equal(begun.length, 3)
+  t.equal(started.length, 3)
   await endAll()
   await Promise.all(all)
 })
 
-t.test('too many of one principal are refused, and only those', async (t) => {
-  const { run, begun, settle, endAll } = queueOf()
-  const all = Array.from({ length: 6 }, () => run('a'))
-  await t.rejects(run('a'), /principal_busy/)
-  const other = run('b')
-  await settle()
-  t.equal(begun.at(-1), 'b')
-  const writing = run('a', { ...workOf('a'), sent: ['insert into tasks'] })
-  await endAll()
-  await Promise.all([...all, other, writing])
-})
+t.test(
+  'calls beyond the maximum of a principal are refused; those of others and of started work are not',
+  async (t) => {
+    const { run, started, settle, endAll } = queueOf()
+    const all = Array.from({ length: 6 }, () => run('a'))
+    await t.rejects(run('a'), /principal_busy/)
+    const other = run('b')
+    await settle()
+    t.equal(started.at(-1), 'b')
+    const writing = run('a', { ...workOf('a'), sent: ['insert into tasks'] })
+    await endAll()
+    await Promise.all([...all, other, writing])
+  },
+)
 
-t.test('what is abandoned is not begun', async (t) => {
-  const { run, begun, endAll } = queueOf({ concurrency: 1 })
+t.test('abandoned calls are not started', async (t) => {
+  const { run, started, endAll } = queueOf({ concurrency: 1 })
   let isAbandoned = false
   const first = run('a')
   const dropped = t.rejects(
@@ -84,7 +87,7 @@ t.test('what is abandoned is not begun', async (t) => {
   isAbandoned = true
   await endAll()
   await Promise.all([first, dropped])
-  t.strictSame(begun, ['a'])
+  t.strictSame(started, ['a'])
   await t.rejects(
     run(
       'b',
@@ -94,7 +97,7 @@ t.test('what is abandoned is not begun', async (t) => {
   )
 })
 
-t.test('what waits too long is refused', async (t) => {
+t.test('calls that wait too long are refused', async (t) => {
   const { queue, run, endAll } = queueOf({ concurrency: 1, maxWait: 20 })
   const first = run('a')
   await t.rejects(run('b'), /late/)
@@ -103,7 +106,7 @@ t.test('what waits too long is refused', async (t) => {
   await first
 })
 
-t.test('not more than so many wait in all', async (t) => {
+t.test('calls beyond the total maximum are refused', async (t) => {
   const { run, endAll } = queueOf({ concurrency: 1, maxWaitingInAll: 2 })
   const all = [run('a'), run('b'), run('c')]
   await t.rejects(run('d'), /busy/)

@@ -59,7 +59,7 @@ t.test('an empty environment has the defaults', async (t) => {
   t.strictSame(readConfig({}), defaults)
   const empty = { HOST: '', PORT: '', DATABASE_URL: '', JWT_SECRET: '', PUBLIC_URL: '', TRUST_PROXY: '' }
   t.strictSame(readConfig(empty), defaults, 'an empty variable counts as unset')
-  t.strictSame(readConfig({ PATH: '/bin', SOMETHING: 'else' }), defaults, 'others are none of its business')
+  t.strictSame(readConfig({ PATH: '/bin', SOMETHING: 'else' }), defaults, 'unknown variables are ignored')
 })
 
 const good: readonly (readonly [
@@ -328,18 +328,18 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
 
 for (const [name, fault, texts] of bad) {
   for (const text of texts) {
-    t.test(`${name}=${JSON.stringify(text)} is refused`, async (t) => {
+    t.test(`${name}=${JSON.stringify(text)} is rejected`, async (t) => {
       const message = messageOf({ [name]: text })
       t.match(message, fault)
       const [, line = '', ...more] = message.split('\n')
-      t.ok(line.startsWith(`${name} `), 'with its name')
-      t.match(line, /\(example: .+\)$/, 'and an example')
-      t.same(more, [], 'and nothing else')
+      t.ok(line.startsWith(`${name} `), 'the message starts with the name')
+      t.match(line, /\(example: .+\)$/, 'and ends with an example')
+      t.same(more, [], 'no other errors')
     })
   }
 }
 
-t.test('the examples are good themselves', async (t) => {
+t.test('the examples in messages are valid', async (t) => {
   const bad = {
     PORT: 'x',
     DATABASE_URL: 'x',
@@ -357,7 +357,7 @@ t.test('mail', async (t) => {
   const PUBLIC_URL = 'https://tasks.example.com/api'
   const mailOf = (env: Readonly<Record<string, string>>): unknown => readConfig(env).mail
 
-  t.test('goes to the server of SMTP_URL', async (t) => {
+  t.test('is sent to the server of SMTP_URL', async (t) => {
     const servers: readonly (readonly [text: string, server: object])[] = [
       [
         'smtp://mail.example.com',
@@ -378,7 +378,7 @@ t.test('mail', async (t) => {
     }
   })
 
-  t.test('comes from MAIL_FROM', async (t) => {
+  t.test('is sent from MAIL_FROM', async (t) => {
     const senders: readonly (readonly [text: string, name: string, address: string])[] = [
       ['tasks@example.com', '', 'tasks@example.com'],
       ['<tasks@example.com>', '', 'tasks@example.com'],
@@ -390,7 +390,7 @@ t.test('mail', async (t) => {
     }
   })
 
-  t.test('needs PUBLIC_URL, whose own fault is told once', async (t) => {
+  t.test('needs PUBLIC_URL, and an invalid one is reported once', async (t) => {
     const SMTP_URL = 'smtp://u:hunter2@localhost'
     t.match(
       messageOf({ SMTP_URL }),
@@ -420,7 +420,7 @@ t.test('mail', async (t) => {
   })
 })
 
-t.test('every fault is told at once', async (t) => {
+t.test('all errors are reported together', async (t) => {
   const message = messageOf({ PORT: 'eighty', REGISTRATION: 'maybe', LOG_LEVEL: 'loud', HOST: 'fine' })
   t.strictSame(
     message.split('\n').map((line) => line.split(' ')[0]),
@@ -428,7 +428,7 @@ t.test('every fault is told at once', async (t) => {
   )
 })
 
-t.test('no secret is printed', async (t) => {
+t.test('messages contain no secrets', async (t) => {
   const message = messageOf({
     JWT_SECRET: 'hunter2',
     DATABASE_URL: 'postgres://admin:hunter2/x@host/db',
@@ -452,7 +452,7 @@ t.test('no secret is printed', async (t) => {
   t.notMatch(messageOf({ REDIS_URL: 'redis://:hunter2@host/name', PORT: 'x' }), 'hunter2')
 })
 
-t.test('the first administrator needs an address and a password', async (t) => {
+t.test('the first administrator needs an email address and a password', async (t) => {
   const [ADMIN_EMAIL, ADMIN_PASSWORD] = ['ada@example.com', 'correct horse']
   t.strictSame(readConfig({ ADMIN_EMAIL, ADMIN_PASSWORD }).firstAdmin, {
     email: ADMIN_EMAIL,
@@ -468,7 +468,7 @@ t.test('the first administrator needs an address and a password', async (t) => {
   t.notMatch(messageOf({ ADMIN_EMAIL, ADMIN_PASSWORD: 'hunter2' }), 'hunter2')
 })
 
-t.test('a file has the value of a secret', async (t) => {
+t.test('secrets can be read from files', async (t) => {
   const folder = t.testdir({ secret: `${secret}\n`, empty: '', url: 'postgres://localhost/tasks' })
   const file = (name: string): string => join(folder, name)
   t.strictSame(readConfig({ JWT_SECRET_FILE: file('secret') }).jwtSecrets, [secret])
@@ -476,5 +476,5 @@ t.test('a file has the value of a secret', async (t) => {
   t.match(messageOf({ JWT_SECRET_FILE: file('missing') }), /JWT_SECRET_FILE cannot be read: ENOENT/)
   t.match(messageOf({ JWT_SECRET_FILE: file('empty') }), /JWT_SECRET_FILE names an empty file/)
   t.match(messageOf({ JWT_SECRET_FILE: file('secret'), JWT_SECRET: secret }), /both set/)
-  t.equal(readConfig({ HOST_FILE: file('secret') }).host, 'localhost', 'others have no file')
+  t.equal(readConfig({ HOST_FILE: file('secret') }).host, 'localhost', 'other settings cannot')
 })

@@ -11,17 +11,17 @@ import { changesToBeKnown } from '../fixture/changes.ts'
 import { createTestDatabase } from '../fixture/database.ts'
 import { rowsRead } from '../fixture/plan.ts'
 
-/** How many rows the statements about deliveries look at, among 2,000 webhooks and 100,000 deliveries. */
+/** The number of rows that the statements for deliveries read, among 2,000 webhooks and 100,000 deliveries. */
 
 const webhooks = 2_000
 const owners = 500
 const perOwner = webhooks / owners
 const deliveries = 100_000
 
-/** Deliveries of the busy webhook, the first one; a fifth of them is pending. */
+/** The number of deliveries of the first webhook. A fifth of them is pending. */
 const busy = 50_000
 
-/** Webhooks that have something to send. */
+/** The number of webhooks with due deliveries. */
 const due = 40
 
 const idOf = (kind: string, n: string) => `md5('${kind}' || (${n}))::uuid`
@@ -35,7 +35,7 @@ const textOf = async (expression: string): Promise<string> =>
   String((await run(`select (${expression})::text as value`))[0]?.['value'])
 
 t.before(async () => {
-  // The triggers would count what is inserted here.
+  // Without triggers, which would count the inserted rows.
   for (const table of ['webhook_deliveries', 'webhooks', 'tasks'])
     await run(`alter table ${table} disable trigger user`)
   await run(
@@ -70,7 +70,7 @@ t.before(async () => {
   for (const table of ['users', 'webhook_deliveries', 'webhooks', 'tasks']) await run(`analyze ${table}`)
 })
 
-/** The rows of each of these tables that the statements of `read` look at, at most. One that writes is run again, after `prepare`. */
+/** Tests how many rows of each table the statements of `read` read at most. Each runs again for its plan, after `prepare`. */
 const tryRows = async (
   t: Test,
   limits: Readonly<Record<string, number>>,
@@ -101,13 +101,13 @@ const release = () =>
 
 t.test('claiming webhooks reads those that are due', async (t) => {
   const limit = 16
-  // Of each that is due, the others of its owner are counted. Those that are claimed are found, locked and changed.
+  // For each due webhook, the other ones of its owner are counted. Claimed webhooks are found, locked and changed.
   const max = due * (1 + perOwner) + 5 * limit
   await tryRows(t, { webhooks: max, webhook_deliveries: 0 }, (db) => claimWebhooks(db, lease, limit), release)
   await release()
 })
 
-t.test('the next deliveries are the first ones that are pending', async (t) => {
+t.test('the next deliveries are the first pending ones', async (t) => {
   const id = await textOf(idOf('webhook', '1'))
   await run(`update webhooks set lease_id = $1, leased_until = now() + interval '1 hour' where id = $2`, [
     lease.id,
@@ -138,7 +138,7 @@ t.test('GET /webhooks/{webhook_id}/deliveries', async (t) => {
   const found = await list({})(db)
   t.match(found, { outcome: 'done' })
   await tryRows(t, { webhook_deliveries: 51, webhooks: 1 }, list({}))
-  // Whatever part of the deliveries has the status.
+  // For a common and for a rare status.
   for (const status of ['pending', 'failed'])
     await tryRows(t, { webhook_deliveries: 2_501, webhooks: 1 }, list({ status: [status] }))
 })
@@ -147,7 +147,7 @@ t.test('a start reads no deliveries', async (t) => {
   await tryRows(t, { webhook_deliveries: 0 }, restampEvents)
 })
 
-t.test('making deliveries reads the webhooks of those who see the events', async (t) => {
+t.test('creating deliveries reads only webhooks of users who see the events', async (t) => {
   const never = new AbortController().signal
   await makeNewDeliveries(db, never)
   const begin = () =>
@@ -162,8 +162,8 @@ t.test('making deliveries reads the webhooks of those who see the events', async
   const [made] = await run(
     `select count(*)::int as n from webhook_deliveries where event_type = 'task.updated'`,
   )
-  t.equal(made?.['n'], 100 * perOwner, 'one for each webhook of the owner')
-  // The webhooks are read to be found, to be counted, and, by a trigger that is not in the plan, to become due.
+  t.equal(made?.['n'], 100 * perOwner, 'one per event and webhook of the owner')
+  // Webhooks are read to find and to count them. A trigger, which is not in the plan, makes them due.
   const found = 100 * perOwner
   await tryRows(
     t,

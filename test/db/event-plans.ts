@@ -12,14 +12,14 @@ import { makeNewDeliveries } from '../../src/db/webhook-deliveries.ts'
 import { createTestDatabase } from '../fixture/database.ts'
 import { rowsRead } from '../fixture/plan.ts'
 
-/** How many rows of `events` the statements that read it look at, among 100,000. */
+/** The number of rows of `events` that statements read, among 100,000. */
 
 const count = 100_000
 const tasks = 10_000
 const projects = 400
 /**
- * The member sees the first of these projects, and half of the personal tasks; the guest sees the last of the projects. Project n has
- * 50,000 times the difference of the cube roots of n / 400 and (n - 1) / 400 events: from 6,800 down to 42, from the hundredth on less than 110.
+ * The member sees the first 300 projects and half of the personal tasks; the guest sees the last 300 projects. Project n has
+ * 50,000 * (cbrt(n / 400) - cbrt((n - 1) / 400)) events: from 6,800 down to 42, and less than 110 from the hundredth on.
  */
 const memberships = 300
 
@@ -38,7 +38,7 @@ t.teardown(() => db.close())
 
 t.before(async () => {
   const run = (text: string, values: readonly unknown[] = []) => db.run(text, values, 'once')
-  // Inserting so many rows is fast without triggers and indexes.
+  // Without triggers and indexes, inserting many rows is fast.
   for (const table of ['projects', 'memberships', 'tasks'])
     await run(`alter table ${table} disable trigger user`)
   const indexes = await run(
@@ -103,7 +103,10 @@ const statementsOf = async (read: (db: Database) => Promise<unknown>): Promise<r
   return sent
 }
 
-/** The same statement in the plan for any values, which a connection comes to prefer. The embedded database has one session. */
+/**
+ * The statement with a generic plan, which a connection may choose after some executions. It works in the one session of the
+ * embedded database.
+ */
 const generic = async ({ text, values }: Sent): Promise<Sent> => {
   await db.run('deallocate all', [], 'once')
   await db.run('set plan_cache_mode = force_generic_plan', [], 'once')
@@ -116,7 +119,7 @@ const generic = async ({ text, values }: Sent): Promise<Sent> => {
   }
 }
 
-/** Tries every statement of a read, in the plan for its values and in that for any. One that writes is run again, after `prepare`. */
+/** Tests every statement of a read, with its custom and its generic plan. Each runs again for its plan, after `prepare`. */
 const tryRows = async (
   t: Test,
   max: number,
@@ -163,13 +166,13 @@ const filters: readonly (EventFilter & { readonly all?: boolean })[] = [
   { created_after: '2000-01-01T00:00:00Z' },
 ]
 
-/** A request examines this many, and one more that tells whether there are others. */
+/** The number of rows that a request examines: 2,500, and one to detect more. */
 const examined = 2_501
 
 /**
- * The first round of memberships reads at most twice as many, and personal tasks have a branch of their own. The projects of the member
- * differ much: further rounds read more of the first ones. Those of the guest hardly differ. Personal tasks alone may be found among
- * the newest of everybody, a quarter of which are the member's.
+ * The first round of memberships reads at most twice `examined`, and personal tasks are a separate branch. The projects of the
+ * member differ greatly in size, so further rounds read more of the first ones. Those of the guest hardly differ. Personal
+ * tasks alone may be found among the newest of everybody, a quarter of which are the member's.
  */
 const maxListed: Readonly<Record<Person, number>> = {
   member: 6 * examined,
@@ -181,7 +184,7 @@ t.test('GET /events', async (t) => {
   for (const filter of filters) {
     const what = JSON.stringify(filter)
     for (const person of ['member', 'guest', 'admin'] as const)
-      await t.test(`${what}, of the ${person}`, (t) =>
+      await t.test(`${what}, as ${person}`, (t) =>
         tryRows(t, maxListed[person], (db) =>
           selectEvents(contextOf(db, person), { ...filter, all: person === 'admin' }, page),
         ),
@@ -195,13 +198,13 @@ const positionOf = async (ordinal: number) => {
   return { epoch: 1, changedIn: BigInt(String(row?.['changed_in'])), ordinal }
 }
 
-t.test('the stream, in the middle and up to date', async (t) => {
+t.test('the event stream reads few rows, from the middle and from the end', async (t) => {
   const limit = 100
   for (const ordinal of [count / 2, count]) {
     const after = await positionOf(ordinal)
     await tryRows(t, 5, (db) => selectStreamStart(db, after))
     await tryRows(t, 1, (db) => hasEventsAfter(db, after))
-    // Each is read to be numbered, and again to be shown.
+    // Each event is read twice: to number it, and to return it.
     const shared = { after, users: [member], forAdmins: true, limit }
     await tryRows(t, 2 * limit, (db) => selectEventsForViewers(db, shared))
     for (const role of ['member', 'admin'] as const) {
@@ -211,7 +214,7 @@ t.test('the stream, in the middle and up to date', async (t) => {
   }
 })
 
-t.test('the background readers, in the middle and up to date', async (t) => {
+t.test('background readers read few rows, behind and up to date', async (t) => {
   const never = new AbortController().signal
   for (const read of [notifyOfEvents, makeNewDeliveries]) {
     await read(db, never)
@@ -230,7 +233,7 @@ t.test('the background readers, in the middle and up to date', async (t) => {
   }
 })
 
-t.test('the retention', async (t) => {
+t.test('a batch of the retention job reads few rows', async (t) => {
   const { signal } = new AbortController()
   await tryRows(t, 1_000, (db) => removeOldEvents(db, 69, signal))
 })

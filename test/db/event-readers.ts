@@ -5,7 +5,7 @@ import { notifyOfEvents } from '../../src/db/notifications.ts'
 import { changesToBeKnown } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 
-/** The background readers of events, by the one that makes notifications. */
+/** The background readers of events, tested by the one that creates notifications. */
 
 const never = new AbortController().signal
 
@@ -43,7 +43,7 @@ const openWorld = async (t: Test) => {
   }
 }
 
-t.test('the first start begins at the present', async (t) => {
+t.test('a new reader starts with the current position', async (t) => {
   const { complete, read, count } = await openWorld(t)
   await complete()
   await read()
@@ -60,10 +60,10 @@ t.test('a reader that is up to date writes nothing', async (t) => {
   await read()
   const before = await place()
   await read()
-  t.strictSame(await place(), before, 'neither the row nor a lock of it')
+  t.strictSame(await place(), before, 'neither the position nor a row lock')
 })
 
-t.test('each event once, whoever reads at the same time, and however many there are', async (t) => {
+t.test('concurrent readers read each event once', async (t) => {
   const { complete, read, count } = await openWorld(t)
   await read()
   const reading = Promise.all(
@@ -77,7 +77,7 @@ t.test('each event once, whoever reads at the same time, and however many there 
   t.equal(await count(), 130)
 })
 
-t.test('events of interest among any number of others', async (t) => {
+t.test('no event is missed among any number of other events', async (t) => {
   const { complete, read, rename, count } = await openWorld(t)
   await read()
   for (const others of [0, 99, 100, 250]) {
@@ -93,26 +93,26 @@ t.test('events of interest among any number of others', async (t) => {
   t.equal(await count(), 9)
 })
 
-t.test('events of another database, whose transactions are ahead', async (t) => {
+t.test('events with transaction ids of another database are read after they are restamped', async (t) => {
   const { db, complete, read, count } = await openWorld(t)
   await read()
   await complete(3)
   await read()
   t.equal(await count(), 3)
   await complete(2)
-  // A dump of a database that was older by a million transactions was restored.
+  // As after the restore of a dump from a database that was a million transactions ahead.
   const later = `(changed_in::text::bigint + 1000000)::text::xid8`
   await db.run(`update events set changed_in = ${later}`, [])
   await db.run(`update event_readers set changed_in = ${later}`, [])
   await read()
-  t.equal(await count(), 3, 'nothing is read until they are in order')
+  t.equal(await count(), 3, 'nothing is read before')
   await restampEvents(db)
   await complete()
   await read()
-  t.equal(await count(), 6, 'then what had not been read, and what came later')
+  t.equal(await count(), 6, 'the unread and the new events')
 })
 
-t.test('retention and deleted accounts', async (t) => {
+t.test('reading continues after removed events, and ignores deleted accounts', async (t) => {
   const { db, complete, read, count } = await openWorld(t)
   await read()
   await complete(2)
@@ -120,7 +120,7 @@ t.test('retention and deleted accounts', async (t) => {
   await db.run('delete from events', [])
   await complete()
   await read()
-  t.equal(await count(), 3, 'whatever has been deleted of the events that were read')
+  t.equal(await count(), 3, 'after the removal of read events')
   await db.run(`update users set deleted_at = now() where username = 'reader'`, [])
   await complete()
   await read()

@@ -15,7 +15,7 @@ const historyOf = async (task_id: string) =>
   (await service.expect('listTaskEvents', 200, { token, params: { task_id } })).body.items
 
 t.test(
-  'changes of a row are in their order, whichever transaction began first',
+  'events of a row are in the order of its changes, even if the later transaction started first',
   { skip: options.kind === 'embedded' && 'one connection' },
   async (t) => {
     const { id } = await createTask(owner, { title: '0' })
@@ -58,7 +58,7 @@ t.test('events are removed after EVENT_DAYS', async (t) => {
   )
 })
 
-t.test('a task that is deleted permanently leaves what happened, and no values', async (t) => {
+t.test('events of a permanently deleted task remain, without values', async (t) => {
   const { id: task_id } = await createTask(owner, { title: 'A secret' })
   const params = { task_id }
   await service.expect('updateTask', 200, { token, params, body: { description: 'A secret' } })

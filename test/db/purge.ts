@@ -5,7 +5,7 @@ import { eventually } from '../fixture/eventually.ts'
 import { startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
-/** A service whose background jobs wait until they are released, with their statements counted. */
+/** A service whose background jobs wait until `release`. Their statements are recorded. */
 const startHeld = async (t: Test) => {
   const { db } = await openTestDatabase(t)
   const released = Promise.withResolvers<void>()
@@ -44,38 +44,41 @@ const startHeld = async (t: Test) => {
 
 const many = 450
 
-t.test('a tag on many tasks is gone at once, and taken off them in batches', async (t) => {
-  const { service, ran, release, count, multiply, createTask, createTag } = await startHeld(t)
-  const owner = await service.register('owner')
-  const { token } = owner
-  const tag = await createTag(owner, 'Urgent')
-  const task = await createTask(owner, { tag_ids: [tag.id] })
-  await multiply(task.id, many)
-  const params = { tag_id: tag.id }
+t.test(
+  'a deleted tag on many tasks disappears immediately, and is removed from them in batches',
+  async (t) => {
+    const { service, ran, release, count, multiply, createTask, createTag } = await startHeld(t)
+    const owner = await service.register('owner')
+    const { token } = owner
+    const tag = await createTag(owner, 'Urgent')
+    const task = await createTask(owner, { tag_ids: [tag.id] })
+    await multiply(task.id, many)
+    const params = { tag_id: tag.id }
 
-  await service.expect('deleteTag', 204, { token, params })
-  await service.expect('getTag', 404, { token, params })
-  await service.expect('deleteTag', 404, { token, params })
-  await service.expect('addTaskTag', 404, { token, params: { task_id: task.id, tag_id: tag.id } })
-  t.strictSame((await service.expect('listTags', 200, { token })).body.items, [])
-  const { body: seen } = await service.expect('getTask', 200, { token, params: { task_id: task.id } })
-  t.strictSame(seen.tags, [])
-  const byName = await service.expect('listTasks', 200, { token, query: { filter: 'tags:urgent' } })
-  t.strictSame(byName.body.items, [])
-  const { body: list } = await service.expect('listTaskTags', 200, { token, params: { task_id: task.id } })
-  t.strictSame(list.items, [])
-  t.equal(await count('task_tags'), many + 1 - 100, 'the first batch went with it')
-  const again = await createTag(owner, 'urgent')
-  t.not(again.id, tag.id, 'its name is free')
+    await service.expect('deleteTag', 204, { token, params })
+    await service.expect('getTag', 404, { token, params })
+    await service.expect('deleteTag', 404, { token, params })
+    await service.expect('addTaskTag', 404, { token, params: { task_id: task.id, tag_id: tag.id } })
+    t.strictSame((await service.expect('listTags', 200, { token })).body.items, [])
+    const { body: seen } = await service.expect('getTask', 200, { token, params: { task_id: task.id } })
+    t.strictSame(seen.tags, [])
+    const byName = await service.expect('listTasks', 200, { token, query: { filter: 'tags:urgent' } })
+    t.strictSame(byName.body.items, [])
+    const { body: list } = await service.expect('listTaskTags', 200, { token, params: { task_id: task.id } })
+    t.strictSame(list.items, [])
+    t.equal(await count('task_tags'), many + 1 - 100, 'the first batch was deleted with it')
+    const again = await createTag(owner, 'urgent')
+    t.not(again.id, tag.id, 'its name can be used again')
 
-  release()
-  await eventually('the rest is gone', async () => (await count(`tags where id = '${tag.id}'`)) === 0)
-  t.equal(await count('task_tags'), 0)
-  t.equal(await count('tasks where version <> 2'), 0, 'each task has changed once')
-  t.ok(ran.filter((text) => text.includes('task_tags')).length >= (many - 100) / 100)
-})
+    release()
+    await eventually('the rest is deleted', async () => (await count(`tags where id = '${tag.id}'`)) === 0)
+    t.equal(await count('task_tags'), 0)
+    t.equal(await count('tasks where version <> 2'), 0, 'each task was changed once')
+    t.ok(ran.filter((text) => text.includes('task_tags')).length >= (many - 100) / 100)
+  },
+)
 
-t.test('a user with many tasks is gone at once, and removed in batches', async (t) => {
+t.test('a deleted user with many tasks disappears immediately, and is removed in batches', async (t) => {
   const { db, service, ran, release, count, multiply, createTask, createTag } = await startHeld(t)
   const admin = await service.register('admin')
   const owner = await service.register('owner')
@@ -91,7 +94,7 @@ t.test('a user with many tasks is gone at once, and removed in batches', async (
   const params = { user_id: owner.id }
 
   await service.expect('deleteUser', 204, { token: admin.token, params })
-  t.equal(await count('tasks'), many + 2 - 100, 'the first batch went with it')
+  t.equal(await count('tasks'), many + 2 - 100, 'the first batch was deleted with it')
   for (const { token } of [admin, other]) {
     await service.expect('getUser', 404, { token, params })
     await service.expect('getTask', 404, { token, params: { task_id: task.id } })
@@ -112,7 +115,7 @@ t.test('a user with many tasks is gone at once, and removed in batches', async (
   await service.expect('refreshToken', 401, { body: { refresh_token: owner.refreshToken } })
   await service.expect('login', 401, { body: { email: owner.email, password: owner.password } })
   const next = await service.register('owner')
-  t.not(next.id, owner.id, 'the name and the address are free')
+  t.not(next.id, owner.id, 'the username and the email address can be used again')
 
   const mine = await createTask(other)
   for (const field of ['owner_id', 'assignee_id']) {
@@ -132,7 +135,7 @@ t.test('a user with many tasks is gone at once, and removed in batches', async (
   t.equal(batch.body.create[0]?.status, 422)
 
   release()
-  await eventually('the rest is gone', async () => (await count(`users where id = '${owner.id}'`)) === 0)
+  await eventually('the rest is deleted', async () => (await count(`users where id = '${owner.id}'`)) === 0)
   t.equal(await count('tasks'), 2)
   t.equal(await count('task_tags'), 0)
   const { body: left } = await service.expect('getTask', 200, {
@@ -146,7 +149,7 @@ t.test('a user with many tasks is gone at once, and removed in batches', async (
   t.equal(row?.count, 0)
 })
 
-t.test('a deletion that a stop cuts short is finished by the next start', async (t) => {
+t.test('a deletion that was interrupted by a stop continues at the next start', async (t) => {
   const { db, service, count, multiply, createTask, createTag } = await startHeld(t)
   const owner = await service.register('owner')
   const tag = await createTag(owner, 'Urgent')
@@ -156,5 +159,5 @@ t.test('a deletion that a stop cuts short is finished by the next start', async 
   t.ok(Number(await count('task_tags')) > 0)
   const next = await startService(t, { db })
   await next.expect('getTag', 404, { token: owner.token, params: { tag_id: tag.id } })
-  await eventually('the rest is gone', async () => (await count('task_tags')) === 0)
+  await eventually('the rest is deleted', async () => (await count('task_tags')) === 0)
 })

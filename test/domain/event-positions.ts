@@ -8,12 +8,12 @@ import {
 
 const position = { epoch: 2 ** 31 - 1, changedIn: 2n ** 64n - 1n, ordinal: Number.MAX_SAFE_INTEGER }
 
-t.test('a position is read as it was written', async (t) => {
+t.test('encoded positions are decoded unchanged', async (t) => {
   for (const one of [beginningOf(1), position])
     t.strictSame(decodeEventPosition(encodeEventPosition(one)), one)
 })
 
-t.test('anything else is none', async (t) => {
+t.test('other texts are rejected', async (t) => {
   const encode = (text: string): string => Buffer.from(text).toString('base64url')
   const texts = [
     '',

@@ -3,7 +3,7 @@ import { maxMentions, mentionedUsernames } from '../../src/domain/mentions.ts'
 
 const nobody: readonly string[] = []
 
-/** Texts and whom they mention. */
+/** Texts and the usernames that they mention. */
 const examples: Readonly<Record<string, readonly string[]>> = {
   '@nina': ['nina'],
   'Thanks, @nina!': ['nina'],
@@ -51,13 +51,13 @@ for (const [text, names] of Object.entries(examples))
     t.strictSame(mentionedUsernames(text), names)
   })
 
-t.test('counts at most so many names', async (t) => {
+t.test('at most maxMentions names are returned', async (t) => {
   const names = Array.from({ length: maxMentions + 1 }, (_, n) => `user${n}`)
   const text = names.map((name) => `@${name} @${name}`).join(' ')
   t.strictSame(mentionedUsernames(text), names.slice(0, maxMentions))
 })
 
-t.test('takes linear time', async (t) => {
+t.test('parsing takes linear time', async (t) => {
   const length = 65_536
   const hostile = [
     '@',

@@ -21,7 +21,7 @@ const expectIn = (t: Test, { after, before }: Gap): string => {
   return position
 }
 
-t.test('new rows are sorted as they were created, and are numbers that positions fit between', async (t) => {
+t.test('positions of new rows are in order of creation, with room between them', async (t) => {
   const ids = Array.from({ length: 1_000 }, newId)
   const positions = ids.map(positionOfNew)
   t.ok(isSorted(positions))
@@ -33,7 +33,7 @@ t.test('new rows are sorted as they were created, and are numbers that positions
   expectIn(t, { after: year3000, before: null })
 })
 
-t.test('a position is in its gap, and differs from others that are computed for it', async (t) => {
+t.test('a position is within its gap, and unique', async (t) => {
   const after = positionOfNew(newId())
   const before = positionOfNew(newId())
   const gaps: Gap[] = [
@@ -49,7 +49,7 @@ t.test('a position is in its gap, and differs from others that are computed for 
 })
 
 t.test(
-  'what moves to the end is after the last row, and before new ones unless that is in the future',
+  'a row moved to the end is after the last row, and before new rows unless the last is in the future',
   async (t) => {
     const now = positionOfNew(newId())
     let last: string | null = null
@@ -66,7 +66,7 @@ t.test(
   },
 )
 
-t.test('positions grow slowly and are then refused', async (t) => {
+t.test('positions grow slowly, up to a maximum length', async (t) => {
   const after = positionOfNew(newId())
   let before: string | null = positionOfNew(newId())
   let moves = 0
@@ -76,10 +76,10 @@ t.test('positions grow slowly and are then refused', async (t) => {
   }
   t.comment(`${moves} moves to the same place`)
   t.ok(moves > 40)
-  t.equal(positionIn({ after, before: after }), null, 'nothing is between equal positions')
+  t.equal(positionIn({ after, before: after }), null, 'there is no position between equal ones')
 })
 
-t.test('neighbours are spread over the gap around them, unless it is too narrow', async (t) => {
+t.test('several positions are spread over a gap, unless it is too narrow', async (t) => {
   const after = positionOfNew(newId())
   const before = positionOfNew(newId())
   for (const gap of [

@@ -10,13 +10,13 @@ import {
 } from '../../src/domain/text.ts'
 
 const acute = '\u0301'
-/** Of several canonical classes, so that normalization has to sort them. */
+/** Marks of several canonical classes, which normalization must sort. */
 const mixed = '\u0301\u0316\u0345\u05b0\u3099'
-/** Letters by their category; NFKC makes marks of them. */
+/** Letters by their category, which NFKC turns into marks. */
 const halfwidth = '\uff9e\uff9f'
 const astral = '\u{1d165}'
 
-t.test('thirty combining marks in a row are allowed, one more is not', async (t) => {
+t.test('thirty consecutive combining marks are allowed, one more is not', async (t) => {
   for (const mark of [acute, '\u0591', '\u20dd', '\uff9e', astral]) {
     t.notOk(hasTooManyMarks(`a${mark.repeat(30)}a${mark.repeat(30)}`), mark)
     t.ok(hasTooManyMarks(`a${mark.repeat(30)}a${mark.repeat(31)}`), mark)
@@ -29,19 +29,19 @@ t.test('thirty combining marks in a row are allowed, one more is not', async (t)
   t.notOk(hasTooManyMarks('हिन्दी भाषा में लिखा हुआ'.repeat(1_000)))
 })
 
-t.test('every character that normalization turns into leading marks counts as one', async (t) => {
+t.test('characters that normalization turns into leading marks count as marks', async (t) => {
   const mark = /^\p{M}/u
   const missed: string[] = []
   for (let code = 0; code <= 0x10ffff; code += 1) {
     if (code >= 0xd800 && code <= 0xdfff) continue
     const text = String.fromCodePoint(code)
-    // A vowel sign is a mark and a letter, which ends the row.
+    // The two missed vowel signs become a mark and a letter, which ends the run.
     if (mark.test(text.normalize('NFKD')) && !hasTooManyMarks(text.repeat(31))) missed.push(code.toString(16))
   }
   t.same(missed, ['e33', 'eb3'])
 })
 
-t.test('what is too costly to normalize is not normalized', async (t) => {
+t.test('texts that are too costly to normalize are rejected', async (t) => {
   for (const text of [
     mixed.repeat(20_000),
     'a'.repeat(maxNormalizedLength + 1),
@@ -53,7 +53,7 @@ t.test('what is too costly to normalize is not normalized', async (t) => {
 })
 
 t.test(
-  'email addresses that differ in case or compatibility form only have one canonical form',
+  'email addresses that differ only in case or compatibility form have the same canonical form',
   async (t) => {
     for (const [text, canonical] of [
       ['Ada@Example.COM', 'ada@example.com'],
@@ -64,9 +64,9 @@ t.test(
       ['STRAẞE@example.com', 'strasse@example.com'],
       [`e${acute}@example.com`, 'é@example.com'],
       ['ａｄａ@example.com', 'ada@example.com'],
-      // Another letter in Turkish, and another person.
+      // A different letter in Turkish, hence a different person.
       ['ışık@example.com', 'ışık@example.com'],
-      // Domains of different owners.
+      // Domains that may have different owners.
       ['ada@straße.example', 'ada@straße.example'],
       ['ada@ΣΟΦΟΣ.example', 'ada@σοφοσ.example'],
       ['ada@σοφος.example', 'ada@σοφος.example'],
@@ -77,7 +77,7 @@ t.test(
   },
 )
 
-t.test('a canonical address is its own canonical form', async (t) => {
+t.test('canonicalization of email addresses is idempotent', async (t) => {
   for (let code = 0; code <= 0x10ffff; code += 1) {
     if (code >= 0xd800 && code <= 0xdfff) continue
     const text = String.fromCodePoint(code)
@@ -87,7 +87,7 @@ t.test('a canonical address is its own canonical form', async (t) => {
   }
 })
 
-t.test('spaces, controls and fillers cannot be seen', async (t) => {
+t.test('spaces, controls and fillers are invisible', async (t) => {
   for (const text of [
     '',
     ' ',

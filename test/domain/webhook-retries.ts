@@ -10,12 +10,12 @@ t.test('delays double, with jitter, up to six hours', async (t) => {
     [1, 2, 3, 10, 11, 1_000].map((attempts) => delayAfter(attempts, null, half)),
     [15_000, 30_000, 60_000, 7_680_000, 3 * hour, 3 * hour],
   )
-  t.equal(delayAfter(1, null, { now, random: 0 }), 1_000, 'never at once')
+  t.equal(delayAfter(1, null, { now, random: 0 }), 1_000, 'at least a second')
 })
 
-t.test('a receiver can ask for more', async (t) => {
+t.test('Retry-After can lengthen the delay, up to six hours', async (t) => {
   t.equal(delayAfter(1, '120', half), 120_000)
-  t.equal(delayAfter(3, '10', half), 60_000, 'not for less')
+  t.equal(delayAfter(3, '10', half), 60_000, 'not shorten it')
   t.equal(delayAfter(1, 'Mon, 02 Nov 2026 11:40:00 GMT', half), 600_000)
   t.equal(delayAfter(1, '999999999', half), 6 * hour)
   for (const invalid of ['-1', '1e3', 'soon', '', '2026-11-02', '99999999999'])

@@ -11,18 +11,18 @@ import { createTestDatabase } from '../../fixture/database.ts'
 import { temporaryFolder } from '../../fixture/process.ts'
 import { startService } from '../../fixture/service.ts'
 
-/** Versions of the service that meet on one database while one of them is rolled out. */
+/** Versions of the service on one database during a rolling upgrade. */
 
 const own = fileURLToPath(new URL('../../../src/db', import.meta.url))
 const { options } = await createTestDatabase(t)
 
-/** Runs one statement while no service is connected: the embedded database takes one connection. */
+/** Runs one statement on a temporary connection, because the embedded database accepts only one. */
 const run = async (text: string) => {
   const db = openDatabase(options)
   return db.run(text, [], 'once').finally(() => db.close())
 }
 
-/** Another version of this schema, with routines of its own. */
+/** A version of this schema with changed routines. */
 const schemaWith = async (t: Teardown, change: (routines: string) => string): Promise<Schema> => {
   const folder = join(await temporaryFolder(t), 'db')
   await mkdir(folder)
@@ -38,7 +38,7 @@ const atRevision = (wanted: number, mark: string) => (routines: string) =>
     create or replace function mark() returns text language sql as $$ select '${mark}' $$;`
 const readMark = async () => (await run('select mark()'))[0]?.mark
 
-t.test('an up-to-date database is left alone', async (t) => {
+t.test('an up-to-date database is not changed', async (t) => {
   await migrate(options)
   t.match(await readMigrationState(options), { pending: 0, unknown: 0 })
 })
@@ -47,12 +47,12 @@ t.test('changed routines are applied again', async (t) => {
   const changed = await schemaWith(t, atRevision(revision, 'changed'))
   await migrate(options, changed)
   t.equal(await readMark(), 'changed')
-  t.match(await readMigrationState(options), { pending: 1 }, 'and these are again other ones')
+  t.match(await readMigrationState(options), { pending: 1 }, 'the original routines differ again')
   await migrate(options)
   t.match(await readMigrationState(options), { pending: 0 })
 })
 
-t.test('an older version works on a newer schema and leaves its routines alone', async (t) => {
+t.test('an older version works on a newer schema and does not replace its routines', async (t) => {
   await migrate(options, await schemaWith(t, atRevision(revision + 1, 'newer')))
   await run(`insert into drizzle.__drizzle_migrations (hash, created_at) values ('newer', 9000000000000)`)
   await run('alter table tasks add column mood text')
@@ -67,7 +67,7 @@ t.test('an older version works on a newer schema and leaves its routines alone',
   })
   t.match(warnings, [/^The database has 1 migrations from a newer version of Taskwright/])
   t.match(await readMigrationState(options), { pending: 0, unknown: 1 })
-  t.equal(await readMark(), 'by hand', 'the newer routines were not applied over')
+  t.equal(await readMark(), 'by hand', 'the newer routines were not replaced')
 
   const db = openDatabase(options)
   t.teardown(() => db.close())
@@ -87,11 +87,11 @@ t.test('an older version works on a newer schema and leaves its routines alone',
 
 const skip = options.kind === 'embedded' && 'the embedded database cancels no statement'
 
-t.test('a migration may take longer than a server lets statements take', { skip }, async (t) => {
+t.test('a migration can take longer than statement_timeout', { skip }, async (t) => {
   const { options: other } = await createTestDatabase(t)
   const db = openDatabase(other)
   t.teardown(() => db.close())
-  // As a role is set behind a pooler, which ignores what a connection sets.
+  // Set like for a role behind a pooler, which ignores the settings of connections.
   await db.run(
     `do $$ begin execute format('alter database %I set statement_timeout = 900', current_database()); end $$`,
     [],
@@ -102,7 +102,7 @@ t.test('a migration may take longer than a server lets statements take', { skip 
   t.match(await db.run('select mark()', [], 'once'), [{ mark: 'slow' }])
 })
 
-t.test('a database from before the first release is refused, and stays as it is', async (t) => {
+t.test('a database from before the first release is refused', async (t) => {
   const { options: other } = await createTestDatabase(t)
   const change = openDatabase(other)
   await change.run('update drizzle.__drizzle_migrations set created_at = created_at - 1', [], 'once')

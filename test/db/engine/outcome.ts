@@ -9,45 +9,49 @@ import { startService } from '../../fixture/service.ts'
 
 const isEmbedded = process.env.DATABASE_URL === undefined
 
-/** Holds the embedded database far longer than any deadline of these tests. */
+/** Blocks the embedded database longer than any deadline of these tests. */
 const slowRead = 'select count(*) from generate_series(1, 2000000000)'
 const slowSleep = 'select pg_sleep(600)'
 
 /** Milliseconds. */
 const deadline = 4_000
 
-t.test('what holds the embedded database is ended without the process', { skip: !isEmbedded }, async (t) => {
-  const { options } = await createTestDatabase(t)
-  const db = openDatabase(options, deadline)
-  t.teardown(() => db.close())
-  const service = await startService(t, { db })
-  const { token } = await service.register('ada')
-  const descriptors = () => readdirSync('/proc/self/fd').length
-  const open: number[] = []
+t.test(
+  'a statement that blocks the embedded database is terminated without the process',
+  { skip: !isEmbedded },
+  async (t) => {
+    const { options } = await createTestDatabase(t)
+    const db = openDatabase(options, deadline)
+    t.teardown(() => db.close())
+    const service = await startService(t, { db })
+    const { token } = await service.register('ada')
+    const descriptors = () => readdirSync('/proc/self/fd').length
+    const open: number[] = []
 
-  for (const slow of [slowRead, slowSleep]) {
-    const { body: kept } = await service.expect('createTask', 201, { token, body: { title: slow } })
-    const held = t.rejects(db.run(slow, []), DatabaseUnavailable)
-    const waiting = service.call('createTask', { token, body: { title: 'Waiting' } })
-    await held
-    t.match((await waiting).status, /201|503/, 'what waited was sent after the restart, or never')
-    const { body } = await service.expect('getTask', 200, { token, params: { task_id: kept.id } })
-    t.strictSame(body, kept, 'what was acknowledged is still there')
-    if (process.platform === 'linux') open.push(descriptors())
-  }
-  const [first = 0, second = 0] = open
-  t.ok(second < first + 20, 'a restart leaves no files open')
+    for (const slow of [slowRead, slowSleep]) {
+      const { body: kept } = await service.expect('createTask', 201, { token, body: { title: slow } })
+      const held = t.rejects(db.run(slow, []), DatabaseUnavailable)
+      const waiting = service.call('createTask', { token, body: { title: 'Waiting' } })
+      await held
+      t.match((await waiting).status, /201|503/, 'the waiting write was sent after the restart, or never')
+      const { body } = await service.expect('getTask', 200, { token, params: { task_id: kept.id } })
+      t.strictSame(body, kept, 'the acknowledged task is unchanged')
+      if (process.platform === 'linux') open.push(descriptors())
+    }
+    const [first = 0, second = 0] = open
+    t.ok(second < first + 20, 'a restart leaves no files open')
 
-  const error: unknown = await db
-    .run(
-      `insert into leases (name, holder, expires_at) select 'x', gen_random_uuid(), now() from pg_sleep(600)`,
-      [],
-    )
-    .catch((error: unknown) => error)
-  t.ok(error instanceof OutcomeUnknown, 'nobody knows what became of a write')
-})
+    const error: unknown = await db
+      .run(
+        `insert into leases (name, holder, expires_at) select 'x', gen_random_uuid(), now() from pg_sleep(600)`,
+        [],
+      )
+      .catch((error: unknown) => error)
+    t.ok(error instanceof OutcomeUnknown, 'the outcome of a write is unknown')
+  },
+)
 
-t.test('503 says that nothing was done', async (t) => {
+t.test('503 means that nothing was done', async (t) => {
   const { options } = await createTestDatabase(t)
   const db = openDatabase(options)
   t.teardown(() => db.close())
@@ -61,11 +65,11 @@ t.test('503 says that nothing was done', async (t) => {
     return body.items.map(({ title }) => title)
   }
 
-  await t.test('a write that was never sent is 503, and not done later', async (t) => {
-    // So that both know the session.
+  await t.test('503 for a write that was never sent, and it is not executed later', async (t) => {
+    // So that both instances have cached the session.
     await hasty.call('getCurrentUser', { token })
     t.strictSame(await titles(), [])
-    // Each has a principal of its own: behind other statements of theirs, the write would have its turn before them.
+    // Each holder is its own principal. If they were one, the write would have its turn before most of them.
     const holders = Array.from({ length: isEmbedded ? 1 : 10 }, (_, index) => `holder ${index}`)
     const held = holders.map((principal) =>
       runAs({ caller: principal, isAbandoned: () => false, sent: [] }, () =>
@@ -79,7 +83,7 @@ t.test('503 says that nothing was done', async (t) => {
     t.notOk((await titles()).includes('Never sent'))
   })
 
-  await t.test('a write that was sent and not answered in time is outcome_unknown', async (t) => {
+  await t.test('504 for a write without a response in time', async (t) => {
     await db.run(
       `create function take_long() returns trigger language plpgsql as
          'begin perform pg_sleep(${(answer * 3) / 1_000}); return null; end'`,
@@ -93,11 +97,11 @@ t.test('503 says that nothing was done', async (t) => {
     t.equal(status, 504)
     t.match(body, { code: 'outcome_unknown' })
     await db.run('drop trigger take_long on tasks', [])
-    t.ok((await titles()).includes('Slow'), 'it was done after all')
+    t.ok((await titles()).includes('Slow'), 'the write was executed')
   })
 })
 
-t.test('a server that has given a statement up has done nothing', { skip: isEmbedded }, async (t) => {
+t.test('503 for errors by which the server cancels a statement', { skip: isEmbedded }, async (t) => {
   const { options } = await createTestDatabase(t)
   const db = openDatabase(options)
   t.teardown(() => db.close())
@@ -122,7 +126,7 @@ t.test('a server that has given a statement up has done nothing', { skip: isEmbe
   }
 })
 
-t.test('a write whose connection is lost is outcome_unknown', { skip: isEmbedded }, async (t) => {
+t.test('504 for a write whose connection is lost', { skip: isEmbedded }, async (t) => {
   const { options } = await createTestDatabase(t)
   const db = openDatabase(options)
   t.teardown(() => db.close())
@@ -140,5 +144,8 @@ t.test('a write whose connection is lost is outcome_unknown', { skip: isEmbedded
   const error: unknown = await db
     .run('select pg_terminate_backend(pg_backend_pid())', [])
     .catch((error: unknown) => error)
-  t.ok(error instanceof DatabaseUnavailable && !(error instanceof OutcomeUnknown), 'a lost read did nothing')
+  t.ok(
+    error instanceof DatabaseUnavailable && !(error instanceof OutcomeUnknown),
+    'a lost read has no unknown outcome',
+  )
 })

@@ -5,9 +5,9 @@ import { createTestDatabase } from '../../fixture/database.ts'
 import { eventually } from '../../fixture/eventually.ts'
 import { startService } from '../../fixture/service.ts'
 
-const skip = process.env.DATABASE_URL === undefined && 'nobody keeps the embedded database from writing'
+const skip = process.env.DATABASE_URL === undefined && 'the embedded database is never read-only'
 
-t.test('while the database takes no writes, reads go on', { skip }, async (t) => {
+t.test('reads succeed and writes are 503 while the database is read-only', { skip }, async (t) => {
   const { options } = await createTestDatabase(t)
   const open = () => {
     const db = openDatabase(options)
@@ -26,14 +26,14 @@ t.test('while the database takes no writes, reads go on', { skip }, async (t) =>
   const [row] = await sql<{ name: string }[]>`select current_database() as name`
   await sql.unsafe(`alter database ${row?.name} set default_transaction_read_only = on`)
 
-  // Knows nobody yet, and has connections of its own.
+  // With empty caches and its own connections.
   const service = await startService(t, { db: open(), secrets: before.deps.secrets })
   await service.expect('listTasks', 200, { token })
   await service.expect('listTasks', 200, { token: made.token })
   await service.expect('createTask', 503, { token, body: { title: 'Refused' } })
   await service.expect('getReadiness', 200)
 
-  // Sessions that exist stay read-only, as those to a primary that has become a standby do.
+  // Existing sessions stay read-only, like those to a primary that has become a standby.
   await sql.unsafe(`alter database ${row?.name} reset default_transaction_read_only`)
   const write = () => service.call('createTask', { token, body: { title: 'Accepted' } })
   await eventually('writes go to new connections', async () => (await write()).status === 201)

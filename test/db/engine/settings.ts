@@ -2,7 +2,7 @@ import t from 'tap'
 import { openDatabase } from '../../../src/db/engine/client.ts'
 import { createTestDatabase } from '../../fixture/database.ts'
 
-t.test('no statement is compiled to machine code', async (t) => {
+t.test('JIT compilation is off', async (t) => {
   const { options } = await createTestDatabase(t)
   const db = openDatabase(options)
   t.teardown(() => db.close())

@@ -4,7 +4,7 @@ import { startService } from '../../fixture/service.ts'
 
 const isEmbedded = process.env.DATABASE_URL === undefined
 
-t.test('one member who keeps the database busy does not keep others waiting', async (t) => {
+t.test('a member who keeps the database busy does not delay other members', async (t) => {
   const { db } = await openTestDatabase(t)
   const service = await startService(t, { db })
   const busy = await service.register('busy')
@@ -18,17 +18,17 @@ t.test('one member who keeps the database busy does not keep others waiting', as
   await db.run('create trigger take_long after insert on tasks for each row execute function take_long()', [])
   for (const { token } of [busy, other]) await service.expect('getCurrentUser', 200, { token })
 
-  let answered = 0
+  let completed = 0
   const create = ({ token }: typeof busy) =>
     service.expect('createTask', 201, { token, body: { title: 'x' } })
-  const slow = Array.from({ length: 40 }, () => create(busy).then(() => (answered += 1)))
+  const slow = Array.from({ length: 40 }, () => create(busy).then(() => (completed += 1)))
   await Promise.race(slow)
   await create(other)
-  t.ok(answered < 20, `${answered} of 40 statements came first`)
+  t.ok(completed < 20, `${completed} of 40 statements were first`)
   await Promise.all(slow)
 })
 
-t.test('too many requests of one member are refused, and of nobody else', async (t) => {
+t.test('429 for a member with too many waiting requests, but not for others', async (t) => {
   const { db } = await openTestDatabase(t)
   const service = await startService(t, { db })
   const busy = await service.register('busy')
