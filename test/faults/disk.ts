@@ -13,11 +13,11 @@ import { createClient, fileForm } from '../fixture/service.ts'
 import { filesBelow } from '../fixture/storage.ts'
 import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
 
-/** The service on a disk that is full, which is a small one in memory. */
+/** The service on a full disk: a small tmpfs. */
 
 const mebibyte = 1_048_576
 
-/** Only root mounts; CI does it by sudo. */
+/** Runs a command as root, in CI by sudo. */
 const asRoot = (...command: readonly string[]): void => {
   const [name = '', ...rest] = process.getuid?.() === 0 ? command : ['sudo', '-n', ...command]
   execFileSync(name, rest, { stdio: 'pipe' })
@@ -25,7 +25,7 @@ const asRoot = (...command: readonly string[]): void => {
 
 interface Disk {
   readonly folder: string
-  /** Leaves so many bytes free. */
+  /** Leaves `left` bytes free. */
   fill(left: number): Promise<void>
   free(): Promise<void>
 }
@@ -40,7 +40,7 @@ const mountDisk = async (t: Test, mebibytes: number): Promise<Disk> => {
     async fill(left) {
       const { bavail, bsize } = await statfs(folder)
       const bytes = Buffer.alloc(Math.max(0, bavail * bsize - left))
-      // Somebody else may have written meanwhile: then it is full all the same.
+      // If the service writes at the same time, the disk is full as well.
       await writeFile(filler, bytes, { flag: 'a' }).catch((error: unknown) => {
         if (!(error instanceof Error && 'code' in error && error.code === 'ENOSPC')) throw error
       })
@@ -58,10 +58,10 @@ const canMount = ((): boolean => {
   }
 })()
 
-// What is not tried in CI is not known.
+// CI never skips it.
 const skip = !canMount && process.env.CI === undefined && 'only root can mount a disk'
 
-t.test('the disk of the attachments and of the log is full', { skip }, async (t) =>
+t.test('full disk with attachments and log', { skip }, async (t) =>
   withPostgres(async (DATABASE_URL) => {
     const disk = await mountDisk(t, 16)
     const DATA_DIR = join(disk.folder, 'data')
@@ -73,17 +73,17 @@ t.test('the disk of the attachments and of the log is full', { skip }, async (t)
     const params = { task_id: task.id }
     const image = fileForm(blackPng({ width: 800, height: 600 }), 'black.png', 'image/png')
     const { body: picture } = await expect('addTaskAttachment', 201, { token, params, body: image })
-    const begun = { token, params, headers: tusHeaders(2 * mebibyte) }
-    const upload_id = uploadIdIn((await expect('createUpload', 201, begun)).headers)
+    const creation = { token, params, headers: tusHeaders(2 * mebibyte) }
+    const upload_id = uploadIdIn((await expect('createUpload', 201, creation)).headers)
     const before = await filesBelow(files)
     const large = Buffer.alloc(2 * mebibyte, 'x')
-    const piece = { token, params: { upload_id }, body: large, headers: pieceHeaders(0) }
+    const chunk = { token, params: { upload_id }, body: large, headers: pieceHeaders(0) }
 
     await disk.fill(mebibyte)
     const whole = await expect('addTaskAttachment', 507, { token, params, body: fileForm(large) })
     t.equal(whole.body.code, 'insufficient_storage')
-    t.strictSame(await filesBelow(files), before, 'nothing is left of it')
-    await expect('appendUpload', 507, piece)
+    t.strictSame(await filesBelow(files), before, 'no partial file remains')
+    await expect('appendUpload', 507, chunk)
     await disk.fill(0)
     const thumbnail = { token, params: { attach_id: picture.id }, query: { width: 64 } }
     await expect('getThumbnail', 507, thumbnail)
@@ -108,8 +108,8 @@ t.test('the disk of the attachments and of the log is full', { skip }, async (t)
       headers: { 'tus-resumable': '1.0.0' },
     })
     const offset = Number(headers.get('upload-offset'))
-    const rest = { ...piece, body: large.subarray(offset), headers: pieceHeaders(offset) }
-    t.equal((await call('appendUpload', rest)).status, 204, `it goes on from ${offset}`)
+    const rest = { ...chunk, body: large.subarray(offset), headers: pieceHeaders(offset) }
+    t.equal((await call('appendUpload', rest)).status, 204, `the upload continues from ${offset}`)
     t.equal((await expect('getTask', 200, { token, params })).body.attachment_count, 3)
     t.equal(await service.end('SIGTERM'), 0)
 
@@ -138,16 +138,16 @@ const logOnFullDisk = async (t: Test, disk: Disk, environment: NodeJS.ProcessEnv
   await disk.free()
   const last = await expect('getLiveness', 200)
   const id = last.headers.get('x-request-id') ?? 'none'
-  await eventually('it is written again', async () => (await readFile(path, 'utf8')).includes(id))
+  await eventually('the log is written again', async () => (await readFile(path, 'utf8')).includes(id))
   await disk.fill(0)
   await expect('getLiveness', 200)
   const exited = once(child, 'exit')
   child.kill('SIGTERM')
-  t.strictSame(await exited, [0, null], 'lines that cannot be written do not keep it from its end')
+  t.strictSame(await exited, [0, null], 'unwritable log lines do not prevent the stop')
   await disk.free()
 }
 
-t.test('the disk of the embedded database is full', { skip }, async (t) => {
+t.test('full disk with the embedded database', { skip }, async (t) => {
   const disk = await mountDisk(t, 300)
   const DATA_DIR = join(disk.folder, 'data')
   await mkdir(DATA_DIR)
@@ -156,7 +156,7 @@ t.test('the disk of the embedded database is full', { skip }, async (t) => {
   const { token } = await createClient(service.url).register('ada')
   const acknowledged: string[] = []
 
-  /** Writes until something else than 201 comes; undefined when no answer came at all. */
+  /** Writes until a status other than 201. Resolves to it, or to undefined without a response. */
   const write = async (): Promise<number | undefined> => {
     const { call } = createClient(service.url)
     for (;;) {
@@ -169,7 +169,7 @@ t.test('the disk of the embedded database is full', { skip }, async (t) => {
     }
   }
 
-  await t.test('there is no room for rows: it says so, and goes on when there is', async () => {
+  await t.test('503 without space for rows; writes succeed after space is freed', async () => {
     const { call, expect } = createClient(service.url)
     await disk.fill(0)
     t.equal(await write(), 503)
@@ -184,24 +184,27 @@ t.test('the disk of the embedded database is full', { skip }, async (t) => {
     await eventually('readiness is 200', async () => (await call('getReadiness')).status === 200)
   })
 
-  await t.test('there is no room for what comes before rows: it ends, and loses nothing', async (t) => {
-    // Less than a file of PostgreSQL's log, and more than what the rows take until the next one is due.
-    await disk.fill(15.5 * mebibyte)
-    t.notOk([201, 507].includes((await write()) ?? 0))
-    t.equal(await service.exited, 1)
-    t.match(service.output(), /can no longer write\. Free up space on its disk, then start again/)
-    t.ok(acknowledged.length > 20)
+  await t.test(
+    'without space for the write-ahead log, the process exits, and no acknowledged write is lost',
+    async (t) => {
+      // Less than a WAL segment, and more than the rows take until the next segment is needed.
+      await disk.fill(15.5 * mebibyte)
+      t.notOk([201, 507].includes((await write()) ?? 0))
+      t.equal(await service.exited, 1)
+      t.match(service.output(), /can no longer write\. Free up space on its disk, then start again/)
+      t.ok(acknowledged.length > 20)
 
-    await disk.free()
-    service = await startProcess(t, { DATA_DIR })
-    const { expect } = createClient(service.url)
-    for (const task_id of acknowledged) await expect('getTask', 200, { token, params: { task_id } })
-    await expect('createTask', 201, { token, body: { title: 'Afterwards' } })
-    t.equal(await service.end('SIGTERM'), 0)
-  })
+      await disk.free()
+      service = await startProcess(t, { DATA_DIR })
+      const { expect } = createClient(service.url)
+      for (const task_id of acknowledged) await expect('getTask', 200, { token, params: { task_id } })
+      await expect('createTask', 201, { token, body: { title: 'Afterwards' } })
+      t.equal(await service.end('SIGTERM'), 0)
+    },
+  )
 })
 
-t.test('a full disk keeps the embedded database from starting, in one line', { skip }, async (t) => {
+t.test('a start on a full disk fails with one line', { skip }, async (t) => {
   const disk = await mountDisk(t, 128)
   const DATA_DIR = join(disk.folder, 'data')
   const refused =
@@ -218,16 +221,16 @@ t.test('a full disk keeps the embedded database from starting, in one line', { s
     const diagnosis = await runProcess({ DATA_DIR }, doctor)
     t.equal(diagnosis.code, 1)
     t.match(diagnosis.output, /^FAIL +folder: The disk with DATA_DIR \S+ is full/m)
-    t.notMatch(diagnosis.output, /^ +at /m, 'without a stack')
+    t.notMatch(diagnosis.output, /^ +at /m, 'no stack trace')
   }
 
-  await t.test('the first time', async (t) => {
+  await t.test('at the first start', async (t) => {
     await disk.fill(0)
     await expectRefused(t)
     await disk.free()
   })
 
-  await t.test('and later', async (t) => {
+  await t.test('at a later start', async (t) => {
     const service = await startProcess(t, { DATA_DIR })
     t.equal(await service.end('SIGTERM'), 0)
     await disk.fill(0)
@@ -256,10 +259,10 @@ t.test('uploads leave a reserve for the embedded database', { skip }, async (t) 
   const before = await freeBytes()
   t.ok(before > reserve + 4 * mebibyte)
 
-  // More than what may arrive between two looks at the free space.
+  // More than can arrive between two checks of the free space.
   const large = fileForm(Buffer.alloc(before - reserve + 16 * mebibyte))
   await expect('addTaskAttachment', 507, { ...ofTask, body: large })
-  // Without a Content-Length nobody knows how large it becomes.
+  // Without a Content-Length, the size is unknown in advance.
   const encoded = new Response(large)
   const chunked = await fetch(`${service.url}/tasks/${task.id}/attachments`, {
     method: 'POST',
@@ -279,14 +282,14 @@ t.test('uploads leave a reserve for the embedded database', { skip }, async (t) 
     if (status === 507) break
     t.equal(status, 201)
   }
-  // The database may have begun another file of its log meanwhile.
+  // The database may have started another WAL segment.
   t.ok((await freeBytes()) > reserve - 20 * mebibyte)
   await expect('createTask', 201, { token, body: { title: 'Needs no file' } })
   t.equal(await service.end('SIGTERM'), 0)
 })
 
-t.test('the disk of the database server is full', { skip }, async (t) => {
-  // PostgreSQL takes some 60 MiB for itself.
+t.test('full disk of the database server', { skip }, async (t) => {
+  // PostgreSQL itself takes about 60 MiB.
   const disk = await mountDisk(t, 160)
   await withFragilePostgres(async (server) => {
     await server.start()
@@ -295,7 +298,7 @@ t.test('the disk of the database server is full', { skip }, async (t) => {
     const { token } = await register('ada')
     const acknowledged: string[] = []
 
-    /** Writes until something else than 201 comes, which it resolves to. */
+    /** Writes until a status other than 201, and resolves to it. */
     const write = async (): Promise<number> => {
       for (;;) {
         const description = Buffer.from(crypto.getRandomValues(new Uint8Array(45_000))).toString('base64')
@@ -314,15 +317,15 @@ t.test('the disk of the database server is full', { skip }, async (t) => {
     t.equal(await write(), 503)
     await expect('getLiveness', 200)
     const found = await count().catch(() => null)
-    t.ok(found === null || found === acknowledged.length, 'nothing is half done')
+    t.ok(found === null || found === acknowledged.length, 'no write is partial')
 
     await disk.free()
     const ready = async (): Promise<boolean> =>
       (await call('createTask', { token, body: { title: 'Room' } })).status === 201
-    await eventually('it writes again', ready)
+    await eventually('writes succeed again', ready)
     for (const task_id of acknowledged) await expect('getTask', 200, { token, params: { task_id } })
     t.equal(await count(), acknowledged.length + 1)
-    // Lines are collected for a while before they are written; the end writes them all.
+    // Log lines are buffered, and flushed at the stop.
     t.equal(await service.end('SIGTERM'), 0)
     t.match(service.output(), /"reason":.*No space left.*"msg":"The database is unavailable; /)
   }, disk.folder)

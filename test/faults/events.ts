@@ -7,8 +7,8 @@ import { startProcess, temporaryFolder } from '../fixture/process.ts'
 import { type Account, createClient } from '../fixture/service.ts'
 
 /**
- * The service is killed while many change the same tasks. Each change has its event and each event its change, in the order in which
- * the task was changed: what events tell leads from an empty task to the present one.
+ * Kills the service while many clients change the same tasks. Each change has its event and each event its change, in the order
+ * of the changes: replaying the events yields the current task.
  */
 
 type Task = components['schemas']['Task']
@@ -23,17 +23,17 @@ interface Change {
 const changes = 1_000
 const kills = 3
 const writers = 8
-/** Fewer than writers, so that they wait for each other. */
+/** Fewer than the writers, so that these wait for each other. */
 const taskCount = 3
 
 const fields = ['title', 'description', 'status', 'priority', 'assignee_id'] as const
 
-/** What changes lead to, one after the other; a change that does not continue the one before it fails. */
+/** Replays changes to a state. Fails if a change does not continue the one before. */
 const replay = (t: Test, events: readonly Change[]): Values => {
   const state: Record<string, unknown> = {}
   for (const { type, before, after } of events) {
-    const present = Object.keys(before).map((name) => [name, state[name] ?? null])
-    t.strictSame(Object.fromEntries(present), before, `${type} continues what was before`)
+    const current = Object.keys(before).map((name) => [name, state[name] ?? null])
+    t.strictSame(Object.fromEntries(current), before, `${type} continues the state before it`)
     Object.assign(state, after)
   }
   return Object.fromEntries(fields.map((name) => [name, state[name] ?? null]))
@@ -82,13 +82,13 @@ const changeTasks = async (t: Test, environment: ServiceEnvironment): Promise<vo
       const { body } = await expect('getTask', 200, { token, params: { task_id } })
       const task: Task = body
       present.set(task_id, Object.fromEntries(fields.map((name) => [name, task[name]])))
-      t.strictSame(replay(t, events), present.get(task_id), 'the history leads to the task')
+      t.strictSame(replay(t, events), present.get(task_id), 'the history replays to the task')
       titles.push(...events.map(({ after }) => after['title']))
     }
-    const told = new Set(titles)
-    t.equal(titles.length - taskCount, told.size - 1, 'no change is told twice')
+    const unique = new Set(titles)
+    t.equal(titles.length - taskCount, unique.size - 1, 'no change has two events')
     t.ok(
-      acknowledged.every((title) => told.has(title)),
+      acknowledged.every((title) => unique.has(title)),
       'no acknowledged change is missing',
     )
     t.ok(acknowledged.length >= changes, `${acknowledged.length} changes, ${kills} kills`)
@@ -96,7 +96,7 @@ const changeTasks = async (t: Test, environment: ServiceEnvironment): Promise<vo
 
   let account: Account | null = null
   for (let round = 1; round <= kills + 1; round += 1) {
-    await t.test(round > kills ? 'the rest' : `kill ${round}`, async (t) => {
+    await t.test(round > kills ? 'after the last kill' : `kill ${round}`, async (t) => {
       const service = await startProcess(t, { ...environment })
       const client = createClient(service.url)
       if (account === null) {
@@ -116,7 +116,7 @@ const changeTasks = async (t: Test, environment: ServiceEnvironment): Promise<vo
         t.equal(await service.end('SIGTERM'), 0)
         return
       }
-      // Others are in the middle of a change.
+      // The other writers are in the middle of a change.
       await Promise.race(writing)
       t.equal(await service.end('SIGKILL'), null)
       await Promise.allSettled(writing)
@@ -136,7 +136,7 @@ const changeTasks = async (t: Test, environment: ServiceEnvironment): Promise<vo
         before: JSON.parse(String(before)) as Values,
         after: JSON.parse(String(after)) as Values,
       }))
-      t.strictSame(replay(t, parsed), present.get(task_id), 'its order, too, leads to the task')
+      t.strictSame(replay(t, parsed), present.get(task_id), 'the outbox replays to the task')
     }
     await db.close()
     await database.close()

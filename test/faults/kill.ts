@@ -5,11 +5,11 @@ import { copyTemplate } from '../fixture/database.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'
 import { createClient } from '../fixture/service.ts'
 
-/** The service is killed while it writes; nothing that it acknowledged is lost. */
+/** Kills the service while it writes. No acknowledged write is lost. */
 
 const rounds = Number(process.env.FAULT_ROUNDS ?? 50)
 
-const killAgainAndAgain = async (t: Test, environment: Readonly<Record<string, string>>): Promise<void> => {
+const killRepeatedly = async (t: Test, environment: Readonly<Record<string, string>>): Promise<void> => {
   const acknowledged: string[] = []
   let token = ''
 
@@ -25,7 +25,7 @@ const killAgainAndAgain = async (t: Test, environment: Readonly<Record<string, s
       const service = await startProcess(t, environment)
       const client = createClient(service.url)
       if (token === '') ({ token } = await client.register('ada'))
-      // Each writer ends with the connection.
+      // The writers stop when their connections are lost.
       const writers = Array.from({ length: 8 }, () => write(client).catch(() => undefined))
       await pause(200 + Math.random() * 800)
       t.equal(await service.end('SIGKILL'), null)
@@ -33,10 +33,10 @@ const killAgainAndAgain = async (t: Test, environment: Readonly<Record<string, s
     })
   }
 
-  await t.test('all that was acknowledged is there', async (t) => {
+  await t.test('all acknowledged tasks exist', async (t) => {
     const service = await startProcess(t, environment)
     const { expect } = createClient(service.url)
-    // Many rounds take longer than a token lasts.
+    // The token expires during many rounds.
     const { body } = await expect('login', 200, {
       body: { email: 'ada@example.com', password: 'password of ada' },
     })
@@ -50,11 +50,11 @@ const killAgainAndAgain = async (t: Test, environment: Readonly<Record<string, s
 t.test('on the embedded database', async (t) => {
   const DATA_DIR = await temporaryFolder(t)
   await copyTemplate(DATA_DIR)
-  await killAgainAndAgain(t, { DATA_DIR })
+  await killRepeatedly(t, { DATA_DIR })
 })
 
 t.test('on a server', async (t) =>
   withPostgres(async (DATABASE_URL) =>
-    killAgainAndAgain(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL }),
+    killRepeatedly(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL }),
   ),
 )

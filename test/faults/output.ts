@@ -6,12 +6,12 @@ import t from 'tap'
 import { freePort } from '../fixture/ports.ts'
 import { temporaryFolder } from '../fixture/process.ts'
 
-/** Whoever reads what the service prints ends, as in `npm start | head -1`. */
+/** The reader of the service's output exits, as in `npm start | head -1`. */
 
 const server = fileURLToPath(new URL('../../src/process/server.ts', import.meta.url))
 
 for (const WORKERS of ['1', '2'])
-  t.test(`nobody reads the output any more, WORKERS=${WORKERS}`, async (t) => {
+  t.test(`WORKERS=${WORKERS}: closed output does not prevent serving and stopping`, async (t) => {
     const port = await freePort()
     const child = spawn(process.execPath, [server], {
       env: {
@@ -36,5 +36,5 @@ for (const WORKERS of ['1', '2'])
     const exited = once(child, 'exit')
     while (child.exitCode === null && !(await lives())) await pause(50)
     child.kill('SIGTERM')
-    t.strictSame(await exited, [0, null], 'and stops as ever, though it still waits for its database')
+    t.strictSame(await exited, [0, null], 'stops normally, while waiting for its database')
   })

@@ -9,7 +9,7 @@ import { eventually, untilRefused } from '../fixture/eventually.ts'
 import { runProcess, startProcess, temporaryFolder } from '../fixture/process.ts'
 import { createClient } from '../fixture/service.ts'
 
-/** What two instances say and do behind PgBouncer, which pools by transaction and so delivers no notifications. */
+/** Two instances behind PgBouncer in transaction mode, which delivers no notifications. */
 
 const doctor = fileURLToPath(new URL('../../scripts/doctor.ts', import.meta.url))
 const pooler = findPooler('transaction')
@@ -24,23 +24,25 @@ const tryPooler = async (t: Test, pooler: Pooler, superuserUrl: string): Promise
     JWT_SECRET: 'a secret of both instances that is long enough',
     LOG_LEVEL: 'warn',
   }
-  const askDoctor = async () => runProcess({ ...environment, DATA_DIR: await temporaryFolder(t) }, doctor)
+  const runDoctor = async () => runProcess({ ...environment, DATA_DIR: await temporaryFolder(t) }, doctor)
 
-  const unset = await askDoctor()
+  const unset = await runDoctor()
   t.match(unset.output, /FAIL +database: .*pooler ignores the statement_timeout.*'8000ms'/)
   await setForRole(serverUrl)
-  // Its connections to the server are older than that.
+  // The pooler's connections were opened before the setting.
   const sql = createSqlClient({ kind: 'server', url: superuserUrl })
   t.teardown(() => sql.end())
   await sql`select pg_terminate_backend(pid) from pg_stat_activity where datname = ${pooled.pathname.slice(1)}`
-  await eventually('the doctor is content', async () => (await askDoctor()).code === 0)
-  t.match((await askDoctor()).output, /ok +database: .*delivers no notifications.*up to 5 seconds/)
+  await eventually('the doctor passes', async () => (await runDoctor()).code === 0)
+  t.match((await runDoctor()).output, /ok +database: .*delivers no notifications.*up to 5 seconds/)
 
   const start = async () => startProcess(t, { ...environment, DATA_DIR: await temporaryFolder(t) })
   const [one, other] = await Promise.all([start(), start()])
   const [here, there] = [createClient(one.url), createClient(other.url)]
   for (const instance of [one, other])
-    await eventually('it says so', async () => instance.output().includes('delivers no notifications'))
+    await eventually('missing notifications are logged', async () =>
+      instance.output().includes('delivers no notifications'),
+    )
 
   await t.test('a sign-out reaches the other instance when its cache expires', async (t) => {
     const { token } = await here.register('ada')
@@ -61,7 +63,7 @@ const tryPooler = async (t: Test, pooler: Pooler, superuserUrl: string): Promise
   })
 }
 
-t.test('behind a pooler by transaction', { skip }, (t) =>
+t.test('behind a transaction pooler', { skip }, (t) =>
   withPostgres((url) =>
     t.test('two instances', async (t) => {
       if (typeof pooler !== 'string') await tryPooler(t, pooler, url)

@@ -7,11 +7,11 @@ import { openDatabaseOf, type ServiceEnvironment } from '../fixture/database.ts'
 import { countTasks, createNextVersion } from '../fixture/next-version.ts'
 import { temporaryFolder } from '../fixture/process.ts'
 
-/** A release is installed, taken back, and installed again, while clients write and read. They lose nothing. */
+/** A release is installed, rolled back, and installed again while clients write and read. No acknowledged write is lost. */
 
 const next = await createNextVersion(await temporaryFolder(t))
 
-/** Stops one instance after the other, and starts it in another version, the present one by default. */
+/** Restarts one instance after the other in another version, by default the current one. */
 const replaceAll = async (t: Test, instances: readonly Instance[], version?: string): Promise<void> => {
   for (const instance of instances) {
     t.equal(await instance.end('SIGTERM'), 0)
@@ -19,7 +19,7 @@ const replaceAll = async (t: Test, instances: readonly Instance[], version?: str
   }
 }
 
-/** Does something under load; nothing that was acknowledged may be lost, and no request may fail for good. */
+/** Acts under load. No acknowledged write may be lost, and no request may fail permanently. */
 const underLoad = async (t: Test, load: Load, act: () => Promise<void>): Promise<void> => {
   load.resume()
   await load.untilWritten()
@@ -48,7 +48,7 @@ const rollBack = async (t: Test, environment: ServiceEnvironment, count: number)
   const db = openDatabase(database.options)
   const [tasks] = await db.run(countTasks, [], 'once').finally(() => db.close())
   await database.close()
-  t.equal(tasks?.unseen, 0, 'the older version left the routines of the newer one alone')
+  t.equal(tasks?.unseen, 0, 'the older version did not replace the newer routines')
   t.ok(Number(tasks?.created) > 0)
 }
 

@@ -9,15 +9,15 @@ import { createClient } from '../fixture/service.ts'
 import { startTcpProxy } from '../fixture/tcp-proxy.ts'
 
 /**
- * Milliseconds: a request has an answer by then, whatever has happened to the database. A statement that waits behind five
- * others of its user takes until those have timed out, and then as long as connecting may take.
+ * The maximum response time in milliseconds, whatever happens to the database. A statement that waits behind five others of its
+ * user waits for their timeouts, and then for a connection.
  */
 const answerDeadline = timeLimits.answer + 1_000
 
-/** And the service is itself again, when its database is. */
+/** The maximum time in milliseconds from the recovery of the database to that of the service. */
 const recoveryDeadline = 15_000
 
-t.test('a service whose database server is taken away', async (t) =>
+t.test('faults of the database server', async (t) =>
   withFragilePostgres(async (server) => {
     const proxy = await startTcpProxy(t, server.port)
     const url = new URL(server.url)
@@ -29,27 +29,27 @@ t.test('a service whose database server is taken away', async (t) =>
     )
     const { call, expect, register } = createClient(service.url)
 
-    /** The status, and how long it took. */
-    const timed = async (ask: () => Promise<{ status: number }>) => {
-      const begun = performance.now()
-      const { status } = await ask()
-      return { status, time: performance.now() - begun }
+    /** The status of a request, and its duration in milliseconds. */
+    const timed = async (send: () => Promise<{ status: number }>) => {
+      const started = performance.now()
+      const { status } = await send()
+      return { status, time: performance.now() - started }
     }
 
     const recovers = async (t: Test): Promise<void> => {
-      const begun = performance.now()
+      const started = performance.now()
       while ((await call('getReadiness')).status !== 200) {
-        if (performance.now() - begun > recoveryDeadline) throw new Error('It does not recover')
+        if (performance.now() - started > recoveryDeadline) throw new Error('The service does not recover')
         await pause(50)
       }
-      t.pass(`ready again after ${Math.round(performance.now() - begun)} ms`)
+      t.pass(`ready again after ${Math.round(performance.now() - started)} ms`)
     }
 
-    /** The result of a check is given for a second. */
+    /** Waits for a failed check, because results are cached for a second. */
     const isNotReady = (): Promise<void> =>
-      eventually('it is not ready', async () => (await call('getReadiness')).status === 503)
+      eventually('the service is not ready', async () => (await call('getReadiness')).status === 503)
 
-    await t.test('it waits for a server that is not there yet', async (t) => {
+    await t.test('the service waits for a server that is not running yet', async (t) => {
       await expect('getLiveness', 200)
       await expect('getReadiness', 503)
       await server.start()
@@ -61,17 +61,17 @@ t.test('a service whose database server is taken away', async (t) =>
     const refused = new Set<string>()
 
     /**
-     * Writes from eight callers until `stop` is done. A write is acknowledged, refused (503) or its outcome is unknown (504),
-     * and nothing takes too long.
+     * Writes from eight clients until `stop` has finished. Each write is acknowledged, refused (503) or has an unknown outcome
+     * (504), within the deadline.
      */
     const underLoad = async (t: Test, stop: () => Promise<void>): Promise<void> => {
       const state = { isOver: false, longest: 0, refused: 0, unknown: 0, written: 0 }
       const write = async (): Promise<void> => {
         while (!state.isOver) {
-          const begun = performance.now()
+          const started = performance.now()
           const title = `Under load ${randomUUID()}`
           const { status, body } = await call('createTask', { token, body: { title } })
-          state.longest = Math.max(state.longest, performance.now() - begun)
+          state.longest = Math.max(state.longest, performance.now() - started)
           if (status === 201) {
             acknowledged.add((body as { id: string }).id)
             state.written += 1
@@ -107,13 +107,13 @@ t.test('a service whose database server is taken away', async (t) =>
       }),
     )
 
-    await t.test('the server stands still', async (t) =>
+    await t.test('the server hangs', async (t) =>
       underLoad(t, async () => {
         server.signal('SIGSTOP')
         await isNotReady()
         const ready = await timed(() => call('getReadiness'))
         t.equal(ready.status, 503)
-        t.ok(ready.time < 3_000, 'readiness is told soon')
+        t.ok(ready.time < 3_000, 'readiness responds soon')
         const list = await timed(() => call('listTasks', { token }))
         t.equal(list.status, 503)
         t.ok(list.time < answerDeadline, `listTasks took ${Math.round(list.time)} ms`)
@@ -121,7 +121,7 @@ t.test('a service whose database server is taken away', async (t) =>
       }),
     )
 
-    await t.test('connections are cut, again and again', async (t) =>
+    await t.test('connections are cut repeatedly', async (t) =>
       underLoad(t, async () => {
         for (let round = 0; round < 10; round += 1) {
           proxy.cut()
@@ -130,7 +130,7 @@ t.test('a service whose database server is taken away', async (t) =>
       }),
     )
 
-    await t.test('the network swallows everything', async (t) =>
+    await t.test('the network drops everything', async (t) =>
       underLoad(t, async () => {
         proxy.passage = 'swallow'
         const list = await timed(() => call('listTasks', { token }))
@@ -140,7 +140,7 @@ t.test('a service whose database server is taken away', async (t) =>
       }),
     )
 
-    await t.test('a proxy hangs up at once', async (t) =>
+    await t.test('a proxy closes connections immediately', async (t) =>
       underLoad(t, async () => {
         proxy.passage = 'close'
         proxy.cut()
@@ -151,13 +151,13 @@ t.test('a service whose database server is taken away', async (t) =>
       }),
     )
 
-    await t.test('a slow network is slow and no more', async () => {
+    await t.test('requests succeed on a slow network', async () => {
       proxy.passage = 'delay'
       await expect('listTasks', 200, { token })
       proxy.passage = 'pass'
     })
 
-    await t.test('all that was acknowledged is there, and nothing that was refused', async (t) => {
+    await t.test('acknowledged tasks exist, and refused ones do not', async (t) => {
       const found = new Set<string>()
       const titles = new Set<string>()
       let cursor: string | null = null

@@ -11,9 +11,9 @@ import { operations, prepareOperations } from '../fixture/operations.ts'
 import { runProcess, startProcess, temporaryFolder } from '../fixture/process.ts'
 import { createClient, type Service, startService } from '../fixture/service.ts'
 
-/** Instances that read from a standby. */
+/** Instances that send reads to a standby. */
 
-t.test('a URL of several standbys names each of them', async (t) => {
+t.test('a URL with several hosts is split into one per standby', async (t) => {
   const urls = (url: string) => standbysAt(url).map((standby) => standby.url)
   t.strictSame(urls('postgres://u:p@a:1,b:2/tasks?x=y'), [
     'postgres://u:p@a:1/tasks?x=y',
@@ -24,9 +24,9 @@ t.test('a URL of several standbys names each of them', async (t) => {
 
 const doctor = fileURLToPath(new URL('../../scripts/doctor.ts', import.meta.url))
 
-/** An instance of the service, and what it says about its standby. */
+/** An instance of the service, and its log lines about the standby. */
 interface Instance extends Service {
-  readonly said: string[]
+  readonly logged: string[]
   readonly standbys: Standbys
 }
 
@@ -37,10 +37,10 @@ const openInstance = async (
   secret: Buffer,
 ): Promise<Instance> => {
   const primary = { kind: 'server', url: primaryUrl, waitsForStandbys: true } as const
-  const said: string[] = []
+  const logged: string[] = []
   const log = {
-    info: (message: string) => void said.push(message),
-    warn: (message: string) => void said.push(message),
+    info: (message: string) => void logged.push(message),
+    warn: (message: string) => void logged.push(message),
   }
   const db = openDatabase(primary)
   t.teardown(() => db.close())
@@ -53,10 +53,10 @@ const openInstance = async (
   })
   t.teardown(() => standbys.close())
   await migrated
-  return { ...(await startService(t, { db, standbys, secrets: [secret] })), said, standbys }
+  return { ...(await startService(t, { db, standbys, secrets: [secret] })), logged, standbys }
 }
 
-/** How many statements have run on a server. */
+/** The number of statements that a server has run. */
 const statementsOn = async (server: FragileServer): Promise<number> => {
   const sql = createSqlClient({ kind: 'server', url: server.url })
   const [row] = await sql<[{ n: string }]>`
@@ -75,7 +75,7 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
         await sql.unsafe(`alter system set synchronous_standby_names = '${names}'`)
         await sql`select pg_reload_conf()`
       }
-      const askDoctor = async (): Promise<string> => {
+      const runDoctor = async (): Promise<string> => {
         const environment = {
           DATABASE_URL: primary.url,
           DATABASE_READ_URL: standby.url,
@@ -83,7 +83,7 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
         }
         return (await runProcess(environment, doctor)).output
       }
-      await t.test('of two', async (t) => {
+      await t.test('two instances', async (t) => {
         const secret = Buffer.from('a secret of both instances that is long enough')
         const [one, other] = [
           await openInstance(t, primary.url, standby.url, secret),
@@ -92,13 +92,13 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
         const both = [one, other] as const
         const admin = await one.register('ada')
         const { token } = admin
-        const isRead = () => both.every(({ said }) => said.at(-1)?.startsWith('reading from the standby'))
-        const isNotRead = (why: RegExp) => () => both.every(({ said }) => why.test(said.at(-1) ?? ''))
+        const isRead = () => both.every(({ logged }) => logged.at(-1)?.startsWith('reading from the standby'))
+        const isNotRead = (why: RegExp) => () => both.every(({ logged }) => why.test(logged.at(-1) ?? ''))
         const { body: task } = await one.expect('createTask', 201, {
           token,
           body: { title: 'Never written' },
         })
-        /** Writes on one instance and reads on the other one, so many times. */
+        /** Writes on one instance and reads on the other. Resolves to the number of stale reads. */
         const writeAndRead = async (times: number): Promise<number> => {
           let stale = 0
           for (let count = 0; count < times; count += 1) {
@@ -115,16 +115,16 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
         await eventually('an asynchronous standby is refused', async () =>
           isNotRead(/standby1 is not a synchronous standby/)(),
         )
-        t.equal(await writeAndRead(20), 0, 'it reads from the primary')
+        t.equal(await writeAndRead(20), 0, 'reads go to the primary')
 
         t.match(
-          await askDoctor(),
+          await runDoctor(),
           /FAIL +standbys: 127\.0\.0\.1:\d+ gets no reads: standby1 is not a synchronous standby/,
         )
 
         await isSynchronous('standby1')
-        await eventually('it is read from', async () => isRead())
-        t.match(await askDoctor(), /ok +standbys: 1 synchronous/)
+        await eventually('reads go to the standby', async () => isRead())
+        t.match(await runDoctor(), /ok +standbys: 1 synchronous/)
         const before = await statementsOn(standby)
         t.equal(await writeAndRead(300), 0)
         await eventually(
@@ -132,7 +132,7 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
           async () => (await statementsOn(standby)) > before + 200,
         )
 
-        await t.test('the metrics tell both servers apart', async (t) => {
+        await t.test('metrics distinguish both servers', async (t) => {
           const service = await startProcess(t, {
             DATA_DIR: await temporaryFolder(t),
             DATABASE_URL: primary.url,
@@ -142,7 +142,7 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
             METRICS_HOST: '127.0.0.1',
           })
           const { expect } = createClient(service.url)
-          await eventually('it reads from the standby', async () =>
+          await eventually('reads go to the standby', async () =>
             service.output().includes('reading from the standby'),
           )
           let metrics = ''
@@ -153,7 +153,7 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
                 'm',
               ).exec(metrics)?.[1],
             )
-          // On a busy machine, a standby that has not been confirmed in time is not read from.
+          // On a busy machine, a standby may not be confirmed in time, and is not used then.
           await eventually('the statements on the standby are counted', async () => {
             await expect('getTask', 200, { token, params: { task_id: task.id } })
             metrics = await readMetrics(service)
@@ -169,32 +169,32 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
           ({ id, method }) => method === 'GET' && id !== 'streamEvents',
         ))
           await one.call(operation.id, await requestTo(operation, { world }))
-        const refused = () => one.said.filter((line) => line.startsWith('only the primary can run'))
-        t.strictSame(refused(), [], 'no statement of a GET request writes or locks')
-        await eventually('one that does is run by the primary', async () => {
+        const refused = () => one.logged.filter((line) => line.startsWith('only the primary can run'))
+        t.strictSame(refused(), [], 'no statement of a GET writes or locks')
+        await eventually('a statement that locks runs on the primary', async () => {
           await one.standbys.readingFor(one.deps.db).run('select id from users for update', [])
           return refused().length > 0
         })
 
-        // Nothing is replayed from now on, but a commit does not wait for it either.
-        await createPaused(standby, async () => {
+        // The standby replays nothing, and commits do not wait for it.
+        await whilePaused(standby, async () => {
           await isSynchronous('')
-          await eventually('it is refused', async () => isNotRead(/not a synchronous standby/)())
-          t.equal(await writeAndRead(20), 0, 'reads are on the primary again')
+          await eventually('the standby is refused', async () => isNotRead(/not a synchronous standby/)())
+          t.equal(await writeAndRead(20), 0, 'reads go to the primary again')
         })
         await isSynchronous('any 1 (standby1)')
-        await eventually('a quorum of all is waited for', async () => isRead())
+        await eventually('a quorum of all standbys is accepted', async () => isRead())
         t.equal(await writeAndRead(20), 0)
 
         await isSynchronous('any 1 (standby1, standby2)')
-        t.equal(await writeAndRead(20), 0, 'also while another member may come')
+        t.equal(await writeAndRead(20), 0, 'even if another member may join the quorum')
 
         await standby.stop()
         await isSynchronous('')
-        t.equal(await writeAndRead(20), 0, 'without it, requests are answered all the same')
+        t.equal(await writeAndRead(20), 0, 'requests succeed without the standby')
         await standby.start()
         await isSynchronous('standby1')
-        await eventually('it is read from again', async () => isRead())
+        await eventually('reads go to the standby again', async () => isRead())
         t.equal(await writeAndRead(20), 0)
       })
       await sql.end()
@@ -202,8 +202,8 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
   }),
 )
 
-/** Runs `use` while a standby receives, but does not apply. */
-const createPaused = async (standby: FragileServer, use: () => Promise<void>): Promise<void> => {
+/** Runs `use` while the standby receives the WAL without replaying it. */
+const whilePaused = async (standby: FragileServer, use: () => Promise<void>): Promise<void> => {
   const sql = createSqlClient({ kind: 'server', url: standby.url })
   await sql`select pg_wal_replay_pause()`
   try {

@@ -12,8 +12,8 @@ import { type Account, createClient } from '../fixture/service.ts'
 import { expectedSignature, type Received, startReceiver } from '../fixture/webhooks.ts'
 
 /**
- * The service is killed while it sends to an unreliable receiver and many make changes. The receiver still accepts every event,
- * and the sequence counts each event once.
+ * Kills the service while it sends to an unreliable receiver and many clients make changes. The receiver still accepts every
+ * event, and the sequence counts each event once.
  */
 
 type Client = ReturnType<typeof createClient>
@@ -24,7 +24,7 @@ const changes = 300
 const kills = 3
 const writers = 6
 
-/** Ends all leases and delays of a stopped service, instead of waiting for them. */
+/** Ends all leases and delays of a stopped service, so that the test need not wait for them. */
 const skipDelays = async (environment: ServiceEnvironment): Promise<void> => {
   const database = await openDatabaseOf(environment)
   const db = openDatabase(database.options)
@@ -38,7 +38,7 @@ const skipDelays = async (environment: ServiceEnvironment): Promise<void> => {
   await database.close()
 }
 
-/** Accepts, late at times; of first attempts it refuses some and hangs up on others, as long as it is unreliable. */
+/** Accepts requests, some of them late. While it is unreliable, it refuses some first attempts and disconnects others. */
 const startUnreliableReceiver = async (t: Test) => {
   const seen = new Set<string>()
   const accepted = new Set<string>()
@@ -67,14 +67,14 @@ const startUnreliableReceiver = async (t: Test) => {
   return {
     url: receiver.url,
     received: receiver.received,
-    /** The ids of the messages that were answered with success. */
+    /** The ids of accepted messages. */
     accepted,
     becomeReliable: () => void (isReliable = true),
-    /** Resolves when the next request arrives and was answered with success, or has arrived and gets no answer. */
-    nextRequest: (answer: 'accepted' | 'none') =>
+    /** Resolves when the next request was accepted, or has arrived and gets no response. */
+    nextRequest: (reply: 'accepted' | 'none') =>
       new Promise<void>((resolve) => {
         next = (response, id) => {
-          if (answer === 'none') return resolve()
+          if (reply === 'none') return resolve()
           void once(response, 'finish').then(() => resolve())
           accept(response, id)
         }
@@ -82,8 +82,8 @@ const startUnreliableReceiver = async (t: Test) => {
   }
 }
 
-/** The first delivery of the installation tells that the reader of events has begun: it tells no event of before. */
-const readerHasBegun = async (t: Test, { expect, register }: Client): Promise<void> => {
+/** Waits for the first delivery: the reader of events skips events from before its start. */
+const readerHasStarted = async (t: Test, { expect, register }: Client): Promise<void> => {
   const { token } = await register('ada')
   const { url, received } = await startReceiver(t)
   await expect('createWebhook', 201, { token, body: { url, event_types: ['task.created'] } })
@@ -93,7 +93,7 @@ const readerHasBegun = async (t: Test, { expect, register }: Client): Promise<vo
   })
 }
 
-/** Makes changes, each until it is acknowledged. */
+/** Makes changes, and repeats each until it is acknowledged. */
 const startWriters = ({ token }: Account, service: () => Promise<Client>) => {
   const acknowledged = new Set<string>()
   const waiting: { readonly count: number; readonly resolve: () => void }[] = []
@@ -124,7 +124,7 @@ const startWriters = ({ token }: Account, service: () => Promise<Client>) => {
   const done = Promise.all(Array.from({ length: writers }, write))
   return {
     acknowledged,
-    /** Rejects if a writer fails before. */
+    /** Resolves after `count` acknowledged changes. Rejects if a writer fails. */
     reach: async (count: number): Promise<void> => {
       const reached = new Promise<void>((resolve) => waiting.push({ count, resolve }))
       await Promise.race([reached, done])
@@ -156,7 +156,7 @@ const sendThroughKills = async (t: Test, environment: ServiceEnvironment): Promi
   const start = () => startProcess(t, { ...environment, WEBHOOK_ALLOW: '127.0.0.1' })
   let service = await start()
   let client = createClient(service.url)
-  await readerHasBegun(t, client)
+  await readerHasStarted(t, client)
   const owner = await client.register('grace')
   const { token } = owner
   const { body: webhook } = await client.expect('createWebhook', 201, {
@@ -198,49 +198,54 @@ const sendThroughKills = async (t: Test, environment: ServiceEnvironment): Promi
     async (query) => (await client.expect('listWebhookDeliveries', 200, { token, params, query })).body,
   )
 
-  const told = events.filter(({ type }) => type.startsWith('task.'))
+  const taskEvents = events.filter(({ type }) => type.startsWith('task.'))
   t.strictSame(
-    told.map(({ after }) => String(after['title'])).toSorted(),
+    taskEvents.map(({ after }) => String(after['title'])).toSorted(),
     [...writing.acknowledged].toSorted(),
     'each change has one event',
   )
   const { received, accepted } = receiver
   t.strictSame(
-    told.filter(({ id }) => !accepted.has(id)),
+    taskEvents.filter(({ id }) => !accepted.has(id)),
     [],
     'every event was accepted',
   )
-  const byId = new Map(told.map((data) => [data.id, { type: data.type, timestamp: data.created_at, data }]))
+  const byId = new Map(
+    taskEvents.map((data) => [data.id, { type: data.type, timestamp: data.created_at, data }]),
+  )
   for (const request of received) {
     const id = String(request.headers['webhook-id'])
-    t.strictSame(request.message, byId.get(id), 'a message tells an event')
+    t.strictSame(request.message, byId.get(id), 'a message contains its event')
     t.equal(request.headers['webhook-signature'], expectedSignature(webhook.secret, request))
   }
   const ids = deliveries.toSorted((a, b) => a.sequence - b.sequence).map(({ event_id }) => event_id)
   t.strictSame(ids.toSorted(), [...byId.keys()].toSorted(), 'each event has one delivery')
   t.strictSame(
     deliveries.map(({ sequence }) => sequence).toSorted((a, b) => a - b),
-    Array.from({ length: told.length }, (_, index) => index + 1),
-    'the sequence has no gaps and no number twice',
+    Array.from({ length: taskEvents.length }, (_, index) => index + 1),
+    'the sequence has no gaps and no duplicates',
   )
   t.strictSame(
     received.filter((request) => ids[sequenceOf(request) - 1] !== request.headers['webhook-id']),
     [],
-    'all requests for an event have its number',
+    'all requests for an event have its sequence number',
   )
   const byTask = (one: readonly (string | undefined)[]) =>
     Object.groupBy(one, (id) => byId.get(id ?? '')?.data.task_id ?? '')
   t.strictSame(
     byTask(ids),
-    byTask(told.map(({ id }) => id)),
-    'the sequence has the changes of a task in their order',
+    byTask(taskEvents.map(({ id }) => id)),
+    'the sequence has the changes of a task in order',
   )
   t.strictSame(
     deliveries.filter(({ status }) => status !== 'delivered'),
     [],
     'every delivery has succeeded',
   )
-  t.ok(received.length > told.length, `${told.length} events, ${received.length} requests, ${kills} kills`)
+  t.ok(
+    received.length > taskEvents.length,
+    `${taskEvents.length} events, ${received.length} requests, ${kills} kills`,
+  )
   t.equal(await service.end('SIGTERM'), 0)
 }
 

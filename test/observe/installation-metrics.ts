@@ -15,19 +15,19 @@ import { readMetrics } from '../fixture/observe.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'
 import { createClient, fileForm } from '../fixture/service.ts'
 
-/** Metrics of the whole installation: what it holds, and what waits for background work. */
+/** Metrics of the whole installation: its contents, and the backlog of background work. */
 
 const never = new AbortController().signal
 const usesServer = process.env.DATABASE_URL !== undefined
 
-/** The value of a series, null when there is none. Throws when there are several. */
+/** The value of a series, or null. Throws if there are several. */
 const valueOf = (text: string, series: string): number | null => {
   const lines = text.split('\n').filter((line) => line.startsWith(`${series} `))
-  if (lines.length > 1) throw new Error(`${series} is there ${lines.length} times`)
+  if (lines.length > 1) throw new Error(`${series} occurs ${lines.length} times`)
   return lines[0] === undefined ? null : Number(lines[0].slice(series.length))
 }
 
-/** The metrics of a database, on a port. Statements fail while `isAway`. */
+/** Serves the metrics of a database. Statements fail while `isAway`, and hang while `isStuck`. */
 const serve = async (t: Test, db: Database, memory = 0) => {
   const state = { isAway: false, isStuck: false, statements: 0 }
   const source = createInstallationMetrics({
@@ -49,7 +49,7 @@ const serve = async (t: Test, db: Database, memory = 0) => {
   t.teardown(() => server.close())
   const scrape = async (): Promise<string> => {
     const response = await fetch(`http://127.0.0.1:${server.port}/metrics`)
-    if (response.status !== 200) throw new Error(`The scrape was answered ${response.status}`)
+    if (response.status !== 200) throw new Error(`The status of the scrape is ${response.status}`)
     return response.text()
   }
   return { state, scrape }
@@ -71,7 +71,7 @@ const insertTasks = (db: Database, owner: string, count: number) =>
     [owner, count],
   )
 
-t.test('a service counts users, tasks and bytes, and failed sign-ins', async (t) => {
+t.test('users, tasks, bytes and failed sign-ins are counted', async (t) => {
   const environment = await environmentFor(t)
   const service = await startProcess(t, {
     ...environment,
@@ -116,7 +116,7 @@ t.test('a service counts users, tasks and bytes, and failed sign-ins', async (t)
   for (const holds of usesServer ? ['attachments'] : ['attachments', 'database']) {
     const free = valueOf(text, `taskwright_disk_free_bytes{holds="${holds}"}`) ?? 0
     const size = valueOf(text, `taskwright_disk_size_bytes{holds="${holds}"}`) ?? 0
-    t.ok(0 < free && free <= size, `the disk that holds the ${holds}`)
+    t.ok(0 < free && free <= size, `the disk with the ${holds}`)
   }
   await eventually('events have been read', async () => {
     text = await readMetrics(service, '')
@@ -139,7 +139,7 @@ t.test('a service counts users, tasks and bytes, and failed sign-ins', async (t)
   t.match(text, /^taskwright_mails_pending.* 0$/m)
 })
 
-t.test('what waits is as old as its oldest part', async (t) => {
+t.test('lags are the age of the oldest waiting item', async (t) => {
   const { db } = await openTestDatabase(t)
   const { scrape } = await serve(t, db)
   const owner = await insertOwner(db)
@@ -173,10 +173,10 @@ t.test('what waits is as old as its oldest part', async (t) => {
 
   await db.run(`update webhook_deliveries set due_at = now() - interval '1 ms'`, [])
   const lagWhileServed = valueOf(await scrape(), 'taskwright_webhook_lag_seconds') ?? Infinity
-  t.ok(lagWhileServed < 60, 'the time of the webhook may be older than its deliveries')
+  t.ok(lagWhileServed < 60, 'the lag is that of the delivery, even if due_at of the webhook is older')
 
   await db.run('update webhooks set is_enabled = false', [])
-  t.equal(valueOf(await scrape(), 'taskwright_webhook_lag_seconds'), 0, 'nobody waits for a disabled one')
+  t.equal(valueOf(await scrape(), 'taskwright_webhook_lag_seconds'), 0, 'disabled webhooks have no lag')
 })
 
 t.test('a large table is counted in batches', async (t) => {
@@ -193,22 +193,22 @@ t.test('a large table is counted in batches', async (t) => {
   }
   t.strictSame(await countTasks(counting, never), new Map([['todo', 5_001]]))
   t.equal(statements, 3)
-  t.equal(await countTasks(db, AbortSignal.abort()), null, 'a stop ends it')
+  t.equal(await countTasks(db, AbortSignal.abort()), null, 'a stop ends the count')
 })
 
-t.test('scrapes cost one statement for as long as it is remembered', async (t) => {
+t.test('scrapes run no statements while the results are cached', async (t) => {
   const { db } = await openTestDatabase(t)
   const { state, scrape } = await serve(t, db, 60_000)
   await eventually('rows have been counted', async () =>
     (await scrape()).includes('\ntaskwright_counted_timestamp_seconds '),
   )
-  // One for the backlog, and one for each of three empty tables.
+  // One statement for the backlog, and one for each of three empty tables.
   t.equal(state.statements, 4)
   await Promise.all([scrape(), scrape(), scrape()])
   t.equal(state.statements, 4)
 })
 
-t.test('without the database or a disk, the rest is there', async (t) => {
+t.test('other metrics are served without the database or a disk', async (t) => {
   const { db } = await openTestDatabase(t)
   const { state, scrape } = await serve(t, db)
   t.match(await scrape(), /^taskwright_webhook_lag_seconds 0$/m)

@@ -11,7 +11,7 @@ import { startProcess } from '../fixture/process.ts'
 import { createClient, fileForm } from '../fixture/service.ts'
 import { filesBelow } from '../fixture/storage.ts'
 
-/** What an operator sees of a service: its log, its metrics and its traces. */
+/** The log, the metrics and the traces of a service. */
 
 const collector = await startCollector(t)
 const token = 'the-token-of-the-scraper'
@@ -45,14 +45,14 @@ const lineOf = async (requestId: string): Promise<Line> => {
   return linesOf(requestId)[0] ?? { msg: '' }
 }
 
-t.test('a request is one line of the log, with who, what and how it went', async (t) => {
+t.test('a request is one log line with principal, operation and status', async (t) => {
   const headers = { 'x-request-id': 'client-4711' }
-  const { headers: answered } = await expect('listTasks', 200, {
+  const { headers: received } = await expect('listTasks', 200, {
     token: ada.token,
     query: { limit: 7 },
     headers,
   })
-  t.equal(answered.get('x-request-id'), 'client-4711')
+  t.equal(received.get('x-request-id'), 'client-4711')
   t.match(await lineOf('client-4711'), {
     level: 30,
     msg: 'request',
@@ -66,10 +66,10 @@ t.test('a request is one line of the log, with who, what and how it went', async
     credential: 'session',
   })
   t.equal(linesOf('client-4711').length, 1)
-  t.notMatch(JSON.stringify(linesOf('client-4711')), 'limit', 'without the query')
+  t.notMatch(JSON.stringify(linesOf('client-4711')), 'limit', 'the query is not logged')
 })
 
-t.test('a problem names the line', async (t) => {
+t.test('a problem has the request id of its log line', async (t) => {
   const { body, headers } = await call('getTask', { token: ada.token, params: { task_id: ada.id } })
   t.match(body, { request_id: headers.get('x-request-id') })
   t.match(await lineOf(headers.get('x-request-id') ?? ''), {
@@ -79,14 +79,14 @@ t.test('a problem names the line', async (t) => {
   })
 })
 
-t.test('an id that is none is replaced', async (t) => {
+t.test('an invalid X-Request-Id is replaced', async (t) => {
   for (const id of ['with space', 'x'.repeat(65), '{"a":1}']) {
     const { headers } = await expect('getLiveness', 200, { headers: { 'x-request-id': id } })
     t.match(headers.get('x-request-id'), /^[0-9a-f-]{36}$/)
   }
 })
 
-t.test('metrics are for whoever has the token', async (t) => {
+t.test('401 for metrics without the token', async (t) => {
   for (const authorization of ['', 'Bearer wrong', `Basic ${token}`]) {
     const response = await fetch(metricsUrl(service), { headers: { authorization } })
     t.equal(response.status, 401)
@@ -97,7 +97,7 @@ t.test('metrics are for whoever has the token', async (t) => {
   t.equal((await fetch(metricsUrl(service), { method: 'POST' })).status, 405)
 })
 
-t.test('metrics count requests by route, and what stands behind them', async (t) => {
+t.test('metrics cover requests by route, problems, storage, database and process', async (t) => {
   const { body: task } = await expect('createTask', 201, { token: ada.token, body: { title: 'Measured' } })
   await expect('addTaskAttachment', 201, {
     token: ada.token,
@@ -121,10 +121,10 @@ t.test('metrics count requests by route, and what stands behind them', async (t)
   t.match(text, /^nodejs_eventloop_lag_seconds /m)
   const info = `taskwright_info{version="${manifest.version}",node="${process.versions.node}"} 1`
   t.ok(text.split('\n').includes(info), info)
-  t.notMatch(text, task.id, 'and name no resource')
+  t.notMatch(text, task.id, 'no ids of resources')
 })
 
-t.test('an upload whose client goes away is no failure of the storage', async (t) => {
+t.test('an upload whose client disconnects is not counted as a storage failure', async (t) => {
   const { body: task } = await expect('createTask', 201, { token: ada.token, body: { title: 'Cut short' } })
   const sending = request(`${service.url}/tasks/${task.id}/attachments`, {
     method: 'POST',
@@ -140,15 +140,17 @@ t.test('an upload whose client goes away is no failure of the storage', async (t
   sending.on('error', () => undefined)
   sending.write('--x\r\nContent-Disposition: form-data; name="file"; filename="lost"\r\n\r\nThe beginning')
   const incoming = () => filesBelow(join(environment.DATA_DIR, 'attachments', 'incoming'))
-  await eventually('it is being written', async () => (await incoming()).length > 0)
+  await eventually('the file is being written', async () => (await incoming()).length > 0)
   sending.destroy()
   const counted =
     /^taskwright_storage_operation_duration_seconds_count\{operation="put",outcome="refused"\} 1$/m
-  await eventually('it is counted', async () => counted.test(await readMetrics(service, token)))
+  await eventually('the refused operation is counted', async () =>
+    counted.test(await readMetrics(service, token)),
+  )
   t.notMatch(await readMetrics(service, token), /operation="put",outcome="failed"/)
 })
 
-t.test('a request continues the trace of its client, down to statements and files', async (t) => {
+t.test('traces of clients are continued, with spans for statements and files', async (t) => {
   const trace = '4bf92f3577b34da6a3ce929d0e0e4736'
   const parent = '00f067aa0ba902b7'
   const { body: task } = await expect('createTask', 201, {
@@ -170,13 +172,13 @@ t.test('a request continues the trace of its client, down to statements and file
     body: { jsonrpc: '2.0', id: 1, method: 'tools/call', params },
     headers: { traceparent: `00-${message}-${parent}-01` },
   })
-  t.equal(await service.end('SIGTERM'), 0, 'what is left is sent at the end')
+  t.equal(await service.end('SIGTERM'), 0, 'remaining spans are sent at the stop')
   const received = collector.received()
   const spansOf = (id: string): number =>
     received.toString('latin1').split(Buffer.from(id, 'hex').toString('latin1')).length - 1
   t.ok(spansOf(trace) >= 2, 'the request and its statements')
   t.ok(spansOf(upload) >= 3, 'the request, its statements and the file')
-  t.ok(spansOf(message) >= 3, 'the message, the operation that it runs, and its statement')
+  t.ok(spansOf(message) >= 3, 'the message, its operation and its statement')
   t.ok(received.includes(Buffer.from(parent, 'hex')))
   for (const text of [
     'POST /tasks',
@@ -186,5 +188,5 @@ t.test('a request continues the trace of its client, down to statements and file
     'taskwright',
   ])
     t.ok(received.includes(text), text)
-  t.notOk(received.includes('nobody’s business'), 'values are not part of it')
+  t.notOk(received.includes('nobody’s business'), 'values are not traced')
 })

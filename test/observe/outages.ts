@@ -6,7 +6,7 @@ import { openTestDatabase } from '../fixture/database.ts'
 import { temporaryFolder } from '../fixture/process.ts'
 import { startService } from '../fixture/service.ts'
 
-/** What the log tells while something cannot be used. */
+/** Log lines during outages of the database and the storage. */
 
 const { db } = await openTestDatabase(t)
 const disk = await diskStorage(await temporaryFolder(t))
@@ -33,7 +33,7 @@ const service = await startService(t, {
 })
 const { token } = await service.register('ada')
 
-t.test('an outage is one line, and each refused request one with the reason', async (t) => {
+t.test('an outage is logged once, and each refused request with the reason', async (t) => {
   lines.length = 0
   isPending = true
   await service.expect('getReadiness', 503)
@@ -44,15 +44,15 @@ t.test('an outage is one line, and each refused request one with the reason', as
   isAway = false
   await service.expect('listTasks', 200, { token })
 
-  const told = lines.filter(({ msg }) => msg !== 'request')
-  t.match(told, [
+  const reported = lines.filter(({ msg }) => msg !== 'request')
+  t.match(reported, [
     { level: 50, msg: /^The database is unavailable/, reason: /ECONNREFUSED/ },
     { level: 50, msg: /^The file storage is unavailable/, reason: /EIO/ },
   ])
-  t.equal(told.length, 2)
+  t.equal(reported.length, 2)
   const [first, ...others] = lines.filter(({ operation_id: id }) => id === 'listTasks')
   t.match(first, { status: 503, problem: 'service_unavailable', reason: /ECONNREFUSED/ })
   t.equal(others.at(-1)?.status, 200)
   t.notOk(others.at(-1)?.reason)
-  t.notMatch(JSON.stringify(lines), /\.ts:/, 'without stacks')
+  t.notMatch(JSON.stringify(lines), /\.ts:/, 'no stack traces')
 })

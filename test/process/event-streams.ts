@@ -4,9 +4,9 @@ import { openStream } from '../fixture/event-stream.ts'
 import { startProcess } from '../fixture/process.ts'
 import { createClient } from '../fixture/service.ts'
 
-/** What a client of a stream gets of a service that is killed and started again while it is written to. */
+/** A stream of a service that is killed and restarted under load. */
 
-t.test('a stream that is resumed after each kill misses nothing and repeats nothing', async (t) => {
+t.test('a stream that is resumed after each kill misses no event and repeats none', async (t) => {
   const environment = await environmentFor(t)
   const created: string[] = []
   const received: unknown[] = []
@@ -20,7 +20,7 @@ t.test('a stream that is resumed after each kill misses nothing and repeats noth
     const write = async (writer: number): Promise<never> => {
       for (let count = 0; ; count += 1) {
         const title = `${life} ${writer} ${count}`
-        // A task whose creation was not confirmed may be there or not.
+        // A task whose creation was not acknowledged may or may not exist.
         const { status } = await call('createTask', { token, body: { title } })
         if (status === 201) created.push(title)
       }
@@ -41,8 +41,8 @@ t.test('a stream that is resumed after each kill misses nothing and repeats noth
     received.push(title)
   }
   t.ok(received.length > 120, `${received.length} tasks`)
-  t.equal(new Set(received).size, received.length, 'nothing twice')
+  t.equal(new Set(received).size, received.length, 'no duplicates')
   const missing = created.filter((title) => !received.includes(title))
-  t.strictSame(missing, [], 'nothing missing')
+  t.strictSame(missing, [], 'none missing')
   await service.end('SIGTERM')
 })

@@ -6,7 +6,7 @@ import { eventually } from '../fixture/eventually.ts'
 import { runProcess, startProcess } from '../fixture/process.ts'
 import { createClient } from '../fixture/service.ts'
 
-/** What the process prints where nobody set a format: JSON, one object a line, on both streams. */
+/** The default log format: JSON, one object per line, on both streams. */
 
 const json = { LOG_FORMAT: '', LOG_LEVEL: 'info' }
 const usesServer = process.env.DATABASE_URL !== undefined
@@ -20,7 +20,7 @@ interface Line {
   readonly err?: { readonly stack: string }
 }
 
-/** Throws when a line is not JSON. */
+/** Throws if a line is not JSON. */
 const linesOf = (output: string): readonly Line[] =>
   output.split('\n').map((line): Line => JSON.parse(line) as Line)
 
@@ -41,7 +41,7 @@ for (const WORKERS of usesServer ? ['1', '2'] : ['1'])
     t.equal(lines.at(-1)?.msg, 'stopped')
   })
 
-t.test('what keeps it from starting is a JSON line', async (t) => {
+t.test('an invalid configuration is one JSON line', async (t) => {
   const { code, output } = await runProcess({ ...json, PORT: 'eighty' })
   t.equal(code, 1)
   const [line, ...others] = linesOf(output)
@@ -51,7 +51,7 @@ t.test('what keeps it from starting is a JSON line', async (t) => {
 
 const preload = (code: string) => `--import=data:text/javascript,${encodeURIComponent(code)}`
 
-t.test('a package that is missing is a JSON line', async (t) => {
+t.test('a missing package is one JSON line', async (t) => {
   const hook = `import { registerHooks } from 'node:module'
     registerHooks({ resolve(name, context, next) {
       if (name === 'proper-lockfile') throw new Error('Cannot find package ' + name)
@@ -67,7 +67,7 @@ t.test('a package that is missing is a JSON line', async (t) => {
 
 const skip = !usesServer && 'the embedded database serves one process'
 
-t.test('a worker that is killed, and one that fails, are JSON lines', { skip }, async (t) => {
+t.test('a killed worker and a failed one are JSON lines', { skip }, async (t) => {
   const service = await startProcess(t, { ...(await environmentFor(t)), ...json, WORKERS: '2' })
   const worker = linesOf(service.output()).find((line) => line.worker !== undefined)
   process.kill(worker?.pid ?? 0, 'SIGKILL')
@@ -105,7 +105,7 @@ t.test('an unexpected exception and a warning are JSON lines', async (t) => {
   t.match(lines.at(-1), { level: 60, msg: 'planted', err: { stack: /planted\n +at / } })
 })
 
-t.test('an unsuitable Node.js says so in a line', async (t) => {
+t.test('an unsupported Node.js version is one line', async (t) => {
   const code =
     "Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '20.20.2' } })"
   const { code: exitCode, output } = await runProcess({
@@ -119,7 +119,7 @@ t.test('an unsuitable Node.js says so in a line', async (t) => {
   t.equal(output.split('\n').length, 1)
 })
 
-t.test('people get text', async (t) => {
+t.test('LOG_FORMAT=pretty is plain text', async (t) => {
   const { output } = await runProcess({ PORT: 'eighty', LOG_FORMAT: 'pretty' })
   t.match(output, /^taskwright: Invalid configuration:\nPORT must be/)
   const wrong = await runProcess({ ...json, LOG_FORMAT: 'xml' })

@@ -7,45 +7,45 @@ import { temporaryFolder } from '../fixture/process.ts'
 const jwtSecret = 'a secret of at least thirty-two bytes'
 
 const loadSecret = async (config: Parameters<typeof loadSecrets>[0]): Promise<Buffer> => {
-  const [newest] = await loadSecrets(config)
-  return newest
+  const [active] = await loadSecrets(config)
+  return active
 }
 
-t.test('the bytes of JWT_SECRET are the secrets, and nothing is written', async (t) => {
+t.test('JWT_SECRET is used, and nothing is written', async (t) => {
   const dataDir = await temporaryFolder(t)
   const secrets = await loadSecrets({ jwtSecrets: [`${jwtSecret} ü`, jwtSecret], dataDir })
   t.strictSame(secrets.map(String), [`${jwtSecret} ü`, jwtSecret])
   t.same(await readdir(dataDir), [])
 })
 
-t.test('without it one is made and kept', async (t) => {
+t.test('without JWT_SECRET, a secret is generated and stored', async (t) => {
   const dataDir = join(await temporaryFolder(t), 'not', 'there', 'yet')
   const made = await loadSecret({ jwtSecrets: null, dataDir })
   t.ok(made.length >= 32)
-  t.same(await readdir(dataDir), ['jwt-secret'], 'no temporary file is left')
+  t.same(await readdir(dataDir), ['jwt-secret'], 'no temporary file remains')
   const path = join(dataDir, 'jwt-secret')
-  t.equal((await stat(path)).mode & 0o777, 0o600, 'for its owner alone')
+  t.equal((await stat(path)).mode & 0o777, 0o600, 'readable by its owner only')
   t.ok(made.equals(await readFile(path)))
-  t.strictSame(await loadSecrets({ jwtSecrets: null, dataDir }), [made], 'the next start has the same')
+  t.strictSame(await loadSecrets({ jwtSecrets: null, dataDir }), [made], 'the next start uses it')
   const moved = await loadSecret({ jwtSecrets: [made.toString()], dataDir: await temporaryFolder(t) })
-  t.ok(made.equals(moved), 'its text does as JWT_SECRET')
+  t.ok(made.equals(moved), 'its text can be used as JWT_SECRET')
 })
 
-t.test('JWT_SECRET goes before the file, and leaves it alone', async (t) => {
+t.test('JWT_SECRET takes precedence over the file, which is not changed', async (t) => {
   const dataDir = await temporaryFolder(t)
   const made = await loadSecret({ jwtSecrets: null, dataDir })
   t.equal((await loadSecret({ jwtSecrets: [jwtSecret], dataDir })).toString(), jwtSecret)
   t.ok(made.equals(await readFile(join(dataDir, 'jwt-secret'))))
 })
 
-t.test('two folders have two secrets', async (t) => {
+t.test('two folders have different secrets', async (t) => {
   const [one, other] = await Promise.all(
     [1, 2].map(async () => loadSecret({ jwtSecrets: null, dataDir: await temporaryFolder(t) })),
   )
   t.not(String(one), String(other))
 })
 
-t.test('processes that start together have one secret', async (t) => {
+t.test('processes that start concurrently share one secret', async (t) => {
   const dataDir = await temporaryFolder(t)
   const secrets = await Promise.all(
     Array.from({ length: 20 }, async () => String(await loadSecret({ jwtSecrets: null, dataDir }))),
@@ -54,7 +54,7 @@ t.test('processes that start together have one secret', async (t) => {
   t.same(await readdir(dataDir), ['jwt-secret'])
 })
 
-t.test('a damaged file is refused, kept, and not shown', async (t) => {
+t.test('a damaged file is rejected, kept, and not printed', async (t) => {
   const dataDir = await temporaryFolder(t)
   const path = join(dataDir, 'jwt-secret')
   await writeFile(path, 'half of')
@@ -65,7 +65,7 @@ t.test('a damaged file is refused, kept, and not shown', async (t) => {
   t.equal((await readFile(path)).toString(), 'half of')
 })
 
-t.test('a folder that cannot be used is an error of the file system', async (t) => {
+t.test('an unusable folder is a file system error', async (t) => {
   const file = join(await temporaryFolder(t), 'file')
   await writeFile(file, '')
   await t.rejects(loadSecret({ jwtSecrets: null, dataDir: join(file, 'data') }), { code: 'ENOTDIR' })
@@ -76,7 +76,7 @@ t.test('a folder that cannot be used is an error of the file system', async (t) 
 
 const skip = process.getuid?.() === 0 && 'root may write anywhere'
 
-t.test('nor one that may not be written', { skip }, async (t) => {
+t.test('EACCES for a folder without write permission', { skip }, async (t) => {
   const dataDir = await temporaryFolder(t)
   await chmod(dataDir, 0o500)
   await t.rejects(loadSecret({ jwtSecrets: null, dataDir }), { code: 'EACCES' })

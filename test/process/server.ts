@@ -19,7 +19,7 @@ import { createEmptyDatabase, dropOnServer, environmentFor, openDatabaseOf } fro
 const serverUrl = process.env.DATABASE_URL
 const oneForAll = serverUrl !== undefined && 'a server has many clients'
 
-/** Each test goes on with the process of the one before it, or with one that starts on what that one left. */
+/** Each test continues with the process of the one before, or starts one with the data that it left. */
 const environment = await environmentFor(t, false)
 const first = await startProcess(t, environment)
 const { token } = await createClient(first.url).register('ada')
@@ -28,13 +28,13 @@ const { body: kept } = await createClient(first.url).expect('createTask', 201, {
   body: { title: 'Kept' },
 })
 
-/** The titles of all tasks, the newest first, as a process tells them to who signed in at the first one. */
+/** The titles of all tasks, newest first, read with the token from the first process. */
 const titlesOf = async ({ url }: ServiceProcess): Promise<readonly string[]> => {
   const { body } = await createClient(url).expect('listTasks', 200, { token })
   return body.items.map(({ title }) => title)
 }
 
-t.test('the start and a file that the storage has lost are in the log', async (t) => {
+t.test('the start and a missing file are logged', async (t) => {
   t.match(first.output(), /schema/)
   t.match(first.output(), `version ${manifest.version} on Node.js ${process.versions.node}\n`)
   const { expect } = createClient(first.url)
@@ -44,10 +44,10 @@ t.test('the start and a file that the storage has lost are in the log', async (t
   const [file = ''] = await filesBelow(join(environment.DATA_DIR, 'attachments'))
   await rm(file)
   await expect('downloadAttachment', 410, { token, params: { attach_id: attachment.id } })
-  await eventually('by its key', async () => first.output().includes(basename(file)))
+  await eventually('the key of the file is logged', async () => first.output().includes(basename(file)))
 })
 
-t.test('a request that has begun is finished before the process stops', async (t) => {
+t.test('a running request is finished before the process stops', async (t) => {
   const body = JSON.stringify({ title: 'Begun before the stop' })
   const unfinished = request(`${first.url}/tasks`, {
     method: 'POST',
@@ -59,7 +59,7 @@ t.test('a request that has begun is finished before the process stops', async (t
     },
   })
   unfinished.flushHeaders()
-  // The server has taken the request in when it asks for the body.
+  // 100 Continue shows that the server has accepted the request.
   await once(unfinished, 'continue')
   unfinished.write(body.slice(0, 5))
   const ended = first.end('SIGTERM')
@@ -68,20 +68,20 @@ t.test('a request that has begun is finished before the process stops', async (t
   const [response] = (await answered) as [{ statusCode: number; resume(): void }]
   response.resume()
   t.equal(response.statusCode, 201)
-  t.equal(await ended, 0, 'SIGTERM ends it cleanly')
+  t.equal(await ended, 0, 'SIGTERM is a clean stop')
 })
 
-t.test('a stop, a new secret and a kill lose nothing that was acknowledged', async (t) => {
+t.test('no acknowledged write is lost by a stop, a new secret or a kill', async (t) => {
   const secret = await readFile(join(environment.DATA_DIR, 'jwt-secret'), 'utf8')
   const JWT_SECRET = `a new secret in front of the one of the file, ${secret}`
   const second = await startProcess(t, { ...environment, JWT_SECRET })
   const client = createClient(second.url)
   const found = await client.expect('getTask', 200, { token, params: { task_id: kept.id } })
-  t.strictSame(found.body, kept, 'a task and the token survive a stop, though another secret signs')
+  t.strictSame(found.body, kept, 'a task and the token survive a stop and a new active secret')
   const titles = ['Begun before the stop', 'With a file', 'Kept']
   t.strictSame(await titlesOf(second), titles)
 
-  await t.test('meanwhile no other process gets the folder', { skip: oneForAll }, async (t) => {
+  await t.test('a second process cannot use the folder', { skip: oneForAll }, async (t) => {
     const { code, output } = await runProcess(environment)
     t.equal(code, 1)
     t.match(output, /in use/)
@@ -90,9 +90,9 @@ t.test('a stop, a new secret and a kill lose nothing that was acknowledged', asy
   await client.expect('createTask', 201, { token, body: { title: 'Before the kill' } })
   t.equal(await second.end('SIGKILL'), null)
   const third = await startProcess(t, { ...environment, JWT_SECRET })
-  t.strictSame(await titlesOf(third), ['Before the kill', ...titles], 'all survive a kill')
+  t.strictSame(await titlesOf(third), ['Before the kill', ...titles], 'all tasks survive a kill')
 
-  await t.test('a signal that comes twice at once, as npm passes on Ctrl-C, is one clean stop', async (t) => {
+  await t.test('a signal sent twice, as npm does on Ctrl-C, is one clean stop', async (t) => {
     const ended = third.end('SIGINT')
     while (!third.output().includes('stopping')) await setTimeout(1)
     await third.end('SIGINT')
@@ -101,7 +101,7 @@ t.test('a stop, a new secret and a kill lose nothing that was acknowledged', asy
   })
 })
 
-t.test('--version starts nothing', async (t) => {
+t.test('--version prints the version, and starts nothing', async (t) => {
   const { code, output } = await runProcess({ DATA_DIR: '/proc/nope', PORT: 'eighty' }, undefined, [
     '--version',
   ])
@@ -109,17 +109,17 @@ t.test('--version starts nothing', async (t) => {
   t.equal(code, 0)
 })
 
-t.test('bad configuration stops the start and says what would be right', async (t) => {
-  // Where nothing can be made, and Node's recursive mkdir never ends.
+t.test('an invalid configuration prevents the start', async (t) => {
+  // A folder that cannot be created, for which Node's recursive mkdir never returns.
   const DATA_DIR = '/proc/nope'
   const { code, output } = await runProcess({ DATA_DIR, PORT: 'eighty', JWT_SECRET: 'short-secret' })
   t.equal(code, 1)
   t.match(output, /PORT/)
   t.match(output, /JWT_SECRET/)
-  t.notMatch(output, /short-secret/, 'a secret is not printed')
+  t.notMatch(output, /short-secret/, 'the secret is not printed')
 })
 
-t.test('a host that is not this machine is named before anything is made', async (t) => {
+t.test('a HOST that is not this machine prevents the start before anything is created', async (t) => {
   for (const [environment, message] of [
     [{ HOST: 'nowhere.invalid' }, /HOST nowhere\.invalid cannot be resolved/],
     [{ HOST: '192.0.2.1' }, /HOST 192\.0\.2\.1 is not an address of this machine/],
@@ -137,7 +137,7 @@ t.test('a host that is not this machine is named before anything is made', async
   }
 })
 
-t.test('a schema that cannot be migrated stops the start, and is all that is reported', async (t) => {
+t.test('a schema that cannot be migrated prevents the start, and is the only error', async (t) => {
   const environment = await environmentFor(t)
   const database = await openDatabaseOf(environment)
   await migrate(database.options)
@@ -151,7 +151,7 @@ t.test('a schema that cannot be migrated stops the start, and is all that is rep
   t.notMatch(output, 'background job')
 })
 
-t.test('a database that is not there is waited for', async (t) => {
+t.test('the service waits for an unreachable database', async (t) => {
   const url = 'postgres://nobody:hidden@127.0.0.1:1/none'
   const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url, LOG_LEVEL: 'info' }
   const service = await startProcess(t, environment, { until: 'listening' })
@@ -161,12 +161,12 @@ t.test('a database that is not there is waited for', async (t) => {
   const { status, headers } = await call('login', { body: { email: 'ada@example.com', password: 'x' } })
   t.equal(status, 503)
   t.ok(Number(headers.get('retry-after')) >= 1)
-  await eventually('it says what it waits for', async () => /ECONNREFUSED.*retrying/.test(service.output()))
+  await eventually('the reason is logged', async () => /ECONNREFUSED.*retrying/.test(service.output()))
   t.notMatch(service.output(), /hidden/, 'the password is not printed')
-  t.equal(await service.end('SIGTERM'), 0, 'and can be stopped meanwhile')
+  t.equal(await service.end('SIGTERM'), 0, 'it can be stopped meanwhile')
 })
 
-const skip = serverUrl === undefined && 'the embedded database has one process by nature'
+const skip = serverUrl === undefined && 'the embedded database serves one process'
 
 t.test('several instances wait for one database and migrate it together', { skip }, async (t) => {
   const { options } = await createEmptyDatabase(t, serverUrl ?? '')
@@ -184,7 +184,7 @@ t.test('several instances wait for one database and migrate it together', { skip
   })
   const instances = await Promise.all(starting)
   const [one, other] = instances
-  if (one === undefined || other === undefined) throw new Error('Five were started')
+  if (one === undefined || other === undefined) throw new Error('There are no instances')
   const ada = await createClient(one.url).register('ada')
   const { body } = await createClient(other.url).expect('getCurrentUser', 200, { token: ada.token })
   t.equal(body.id, ada.id, 'they serve the same data')

@@ -13,16 +13,16 @@ import { createClient, fileForm } from '../fixture/service.ts'
 import { filesBelow } from '../fixture/storage.ts'
 import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
 
-/** What a stop does to uploads that have begun, and what ends the process sooner. */
+/** Graceful stops during uploads, and immediate stops. */
 
 const content = randomBytes(400_000)
 const sha256 = createHash('sha256').update(content).digest('hex')
 
-/** A request of which a half has been sent. */
+/** A request of which half has been sent. */
 interface Half {
-  /** Sends the rest; resolves to the status. */
+  /** Sends the rest. Resolves to the status. */
   readonly finish: () => Promise<number>
-  /** Resolves when its connection is lost before that. */
+  /** Resolves if its connection is lost before that. */
   readonly lost: Promise<unknown>
 }
 
@@ -38,7 +38,7 @@ const sendHalf = async (
     headers: { ...headers, 'content-length': body.length, expect: '100-continue' },
   })
   sending.flushHeaders()
-  // The service has taken the request in when it asks for the body.
+  // 100 Continue shows that the service has accepted the request.
   await once(sending, 'continue')
   sending.write(body.subarray(0, body.length / 2))
   return {
@@ -53,14 +53,14 @@ const sendHalf = async (
   }
 }
 
-/** A task, and half of two uploads to it: a form, and all that an upload by tus has. */
+/** A task, and two uploads to it of which half is sent: a form, and the only chunk of a resumable upload. */
 const beginUploads = async ({ url }: ServiceProcess, name: string) => {
   const { expect, register } = createClient(url)
   const { token } = await register(name)
   const { body: task } = await expect('createTask', 201, { token, body: { title: 'With files' } })
   const ofTask = { token, params: { task_id: task.id } }
-  const begun = await expect('createUpload', 201, { ...ofTask, headers: tusHeaders(content.length) })
-  const ofUpload = { token, params: { upload_id: uploadIdIn(begun.headers) } }
+  const created = await expect('createUpload', 201, { ...ofTask, headers: tusHeaders(content.length) })
+  const ofUpload = { token, params: { upload_id: uploadIdIn(created.headers) } }
 
   const encoded = new Response(fileForm(content))
   const form = await sendHalf(
@@ -72,17 +72,17 @@ const beginUploads = async ({ url }: ServiceProcess, name: string) => {
     },
     Buffer.from(await encoded.arrayBuffer()),
   )
-  const piece = await sendHalf(
+  const chunk = await sendHalf(
     `${url}/uploads/${ofUpload.params.upload_id}`,
     'PATCH',
     { authorization: `Bearer ${token}`, ...pieceHeaders(0) },
     content,
   )
-  return { form, piece, ofTask, ofUpload }
+  return { form, chunk, ofTask, ofUpload }
 }
 
-/** Sends the head of a form, and goes away. */
-const giveUpForm = async (
+/** Sends the head of a form, and disconnects. */
+const abandonForm = async (
   { url }: ServiceProcess,
   { token, params }: { readonly token: string; readonly params: { readonly task_id: string } },
 ): Promise<void> => {
@@ -103,9 +103,9 @@ const giveUpForm = async (
 }
 
 const untilStopping = (service: ServiceProcess): Promise<void> =>
-  eventually('it stops', async () => service.output().includes('stopping after'))
+  eventually('the service is stopping', async () => service.output().includes('stopping after'))
 
-/** The digests of the files that a task has, by what is told of them and by what is downloaded. */
+/** The digests of a task's files, in the list and of the downloads. */
 const digestsOf = async (
   { url }: ServiceProcess,
   ofTask: { readonly token: string; readonly params: { readonly task_id: string } },
@@ -113,59 +113,60 @@ const digestsOf = async (
   const { expect } = createClient(url)
   const { body } = await expect('listTaskAttachments', 200, ofTask)
   return Promise.all(
-    body.items.map(async ({ id, sha256: told }) => {
-      const asked = { token: ofTask.token, params: { attach_id: id } }
-      const { body } = await expect('downloadAttachment', 200, asked)
-      const read = createHash('sha256').update(body as unknown as Uint8Array)
-      return { told, read: read.digest('hex') }
+    body.items.map(async ({ id, sha256: listed }) => {
+      const request = { token: ofTask.token, params: { attach_id: id } }
+      const { body } = await expect('downloadAttachment', 200, request)
+      const downloaded = createHash('sha256').update(body as unknown as Uint8Array)
+      return { listed, downloaded: downloaded.digest('hex') }
     }),
   )
 }
 
 const noServer = process.env.DATABASE_URL === undefined && 'the embedded database serves one process'
 const environment = await environmentFor(t)
-const whole = { told: sha256, read: sha256 }
+const whole = { listed: sha256, downloaded: sha256 }
 
-/** What a second signal does to a service that waits for uploads. */
-const endAtOnce = async (t: Test, service: ServiceProcess, name: string): Promise<void> => {
-  const { form, piece } = await beginUploads(service, name)
-  const begun = performance.now()
+/** Sends a second signal to a service that waits for uploads, and expects an immediate exit. */
+const stopImmediately = async (t: Test, service: ServiceProcess, name: string): Promise<void> => {
+  const { form, chunk } = await beginUploads(service, name)
+  const started = performance.now()
   const ended = service.end('SIGTERM')
   await untilStopping(service)
-  // What comes within a second is an echo of the first.
+  // Within a second, a signal is treated as a repeat of the first.
   const repeating = setInterval(() => void service.end('SIGINT'), 100)
   t.teardown(() => clearInterval(repeating))
   const tooLate = pause(30_000, 'alive', { ref: false })
   t.equal(await Promise.race([ended, tooLate]), 130)
-  t.ok(performance.now() - begun > 1_000, 'an echo of the first is not the second')
-  await Promise.all([form.lost, piece.lost])
+  t.ok(performance.now() - started > 1_000, 'repeats of the first signal are ignored')
+  await Promise.all([form.lost, chunk.lost])
 }
 
 t.test('one process after the other', async (t) => {
   const first = await startProcess(t, environment)
   const finished = await beginUploads(first, 'ada')
 
-  await t.test('uploads that have begun are finished, and nothing begins any more', async (t) => {
-    const { form, piece, ofTask } = finished
+  await t.test('running uploads are finished, and new requests are 503', async (t) => {
+    const { form, chunk, ofTask } = finished
     const ready = head('GET /health/ready HTTP/1.1', 'Host: localhost')
     const [late, kept, idle] = await Promise.all([1, 2, 3].map(() => openRaw(t, first.url)))
-    if (late === undefined || kept === undefined || idle === undefined) throw new Error('Three were opened')
+    if (late === undefined || kept === undefined || idle === undefined)
+      throw new Error('There are no connections')
     late.socket.write(ready.slice(0, 10))
     const isClosed = once(idle.socket, 'close')
     for (const { socket, answer } of [kept, idle]) {
       socket.write(ready)
       await answer()
     }
-    for (let count = 0; count < 5; count += 1) await giveUpForm(first, ofTask)
+    for (let count = 0; count < 5; count += 1) await abandonForm(first, ofTask)
 
-    // What a terminal sends that is closed.
+    // Sent by a terminal that is closed.
     const ended = first.end('SIGHUP')
     await untilStopping(first)
     kept.socket.write(ready)
     const last = await kept.answer()
-    t.equal(last.status, 200, 'a request on a connection that is kept is served')
+    t.equal(last.status, 200, 'a request on a kept-alive connection is served')
     t.equal(last.headers.get('connection'), 'close', 'as the last one')
-    await eventually('no connection is taken any more', () =>
+    await eventually('new connections are refused', () =>
       fetch(`${first.url}/health/ready`).then(
         () => false,
         () => true,
@@ -174,12 +175,12 @@ t.test('one process after the other', async (t) => {
     await isClosed
     late.socket.write(ready.slice(10))
     const refused = await late.answer()
-    t.equal(refused.status, 503, 'a request that begins later is refused')
+    t.equal(refused.status, 503, 'a later request is refused')
     t.match(refused.body, { code: 'service_unavailable', detail: /stopping/ })
     t.equal(refused.headers.get('connection'), 'close')
 
     t.equal(await form.finish(), 201)
-    t.equal(await piece.finish(), 204)
+    t.equal(await chunk.finish(), 204)
     t.equal(await ended, 0)
   })
 
@@ -189,12 +190,12 @@ t.test('one process after the other', async (t) => {
   t.strictSame(await digestsOf(second, finished.ofTask), [whole, whole])
   const cut = await beginUploads(second, 'bob')
 
-  await t.test('an upload that a stop cannot wait for is cut off, and a form leaves nothing', async (t) => {
-    const { form, piece } = cut
-    await eventually('both are being written', async () => (await files()).length === before + 2)
-    t.equal(await second.end('SIGTERM'), 0, 'within its deadline, or this would be 1')
-    await Promise.all([form.lost, piece.lost])
-    t.equal((await files()).length, before + 1, 'what the form brought is gone')
+  await t.test('a stop aborts uploads at its deadline, and an aborted form leaves nothing', async (t) => {
+    const { form, chunk } = cut
+    await eventually('both files are being written', async () => (await files()).length === before + 2)
+    t.equal(await second.end('SIGTERM'), 0, 'within the deadline, otherwise it would be 1')
+    await Promise.all([form.lost, chunk.lost])
+    t.equal((await files()).length, before + 1, 'the file of the form is removed')
   })
 
   const third = await startProcess(t, environment)
@@ -206,21 +207,21 @@ t.test('one process after the other', async (t) => {
   t.ok(offset < content.length)
   const rest = { headers: pieceHeaders(offset), body: content.subarray(offset) }
   await expect('appendUpload', 204, { ...cut.ofUpload, ...rest })
-  t.strictSame(await digestsOf(third, cut.ofTask), [whole], 'and the other goes on')
+  t.strictSame(await digestsOf(third, cut.ofTask), [whole], 'the resumable upload continues')
 
-  await t.test('a second signal ends it at once', (t) => endAtOnce(t, third, 'eve'))
+  await t.test('a second signal stops the process immediately', (t) => stopImmediately(t, third, 'eve'))
 })
 
-t.test('a second signal ends two workers at once', { skip: noServer }, async (t) => {
+t.test('a second signal stops two workers immediately', { skip: noServer }, async (t) => {
   const service = await startProcess(t, { ...environment, WORKERS: '2' })
-  await endAtOnce(t, service, 'joe')
+  await stopImmediately(t, service, 'joe')
 })
 
 interface Traffic {
-  /** Sends one request after the other until nobody listens any more; resolves to how requests were lost. */
+  /** Resolves when the service no longer listens, to a description of each lost request. */
   readonly sent: Promise<readonly string[]>
-  /** Resolves when every client has been answered. */
-  readonly begun: Promise<unknown>
+  /** Resolves when every client has received a response. */
+  readonly started: Promise<unknown>
 }
 
 const sendUntilRefused = (
@@ -234,9 +235,9 @@ const sendUntilRefused = (
     ...(keepAlive ? [] : ['Connection: close']),
   )
   const lost: string[] = []
-  const send = async (onAnswer: () => void): Promise<void> => {
+  const send = async (onResponse: () => void): Promise<void> => {
     for (;;) {
-      // A reset is a refusal, too, before anything was sent.
+      // A reset before anything was sent is a refusal, too.
       const connection = await openRaw(t, url).catch(() => null)
       if (connection === null) return
       const { socket, answer } = connection
@@ -247,7 +248,7 @@ const sendUntilRefused = (
           lost.push(`request ${count} of a connection`)
           break
         }
-        onAnswer()
+        onResponse()
         if (response.headers.get('connection') === 'close') break
       }
       socket.destroy()
@@ -255,10 +256,10 @@ const sendUntilRefused = (
   }
   const all = Array.from({ length: clients }, () => {
     const { promise, resolve } = Promise.withResolvers<void>()
-    return { begun: promise, sent: send(resolve) }
+    return { started: promise, sent: send(resolve) }
   })
   return {
-    begun: Promise.all(all.map(({ begun }) => begun)),
+    started: Promise.all(all.map(({ started }) => started)),
     sent: Promise.all(all.map(({ sent }) => sent)).then(() => lost),
   }
 }
@@ -266,23 +267,23 @@ const sendUntilRefused = (
 const rounds = 3
 
 for (const keepAlive of [true, false])
-  t.test(`no request is lost on connections that are ${keepAlive ? 'kept' : 'new'}`, async (t) => {
+  t.test(`a stop loses no request on ${keepAlive ? 'kept-alive' : 'new'} connections`, async (t) => {
     for (let round = 0; round < rounds; round += 1) {
       const service = await startProcess(t, environment)
-      const { begun, sent } = sendUntilRefused(t, service, { clients: 30, keepAlive })
-      await begun
+      const { started, sent } = sendUntilRefused(t, service, { clients: 30, keepAlive })
+      await started
       t.equal(await service.end('SIGTERM'), 0)
       t.strictSame(await sent, [])
     }
   })
 
-t.test('no request is lost on connections that two workers keep', { skip: noServer }, async (t) => {
+t.test('a stop of two workers loses no request on kept-alive connections', { skip: noServer }, async (t) => {
   for (let round = 0; round < rounds; round += 1) {
     const service = await startProcess(t, { ...environment, WORKERS: '2' })
-    const { begun, sent } = sendUntilRefused(t, service, { clients: 30, keepAlive: true })
-    await begun
+    const { started, sent } = sendUntilRefused(t, service, { clients: 30, keepAlive: true })
+    await started
     t.equal(await service.end('SIGTERM'), 0)
-    // A connection that is made just when the last worker stops to accept any may be reset.
+    // A connection may be reset if it is opened at the moment when the last worker stops accepting.
     t.strictSame(
       (await sent).filter((lost) => !lost.startsWith('request 1 ')),
       [],
@@ -302,14 +303,14 @@ for (const signal of ['SIGTERM', 'SIGINT'] as const)
   t.test(`${signal} to npm stops the service that npm started`, async (t) => {
     const service = await startProcess(t, { ...environment, LOG_LEVEL: 'info' }, { byNpm: true })
     const pid = Number(/"pid":(\d+)/.exec(service.output())?.[1])
-    // npm ends when it is killed, and a service that ignored the signal would stay.
+    // Killing npm would not end a service that ignored the signal.
     t.teardown(async () => isAlive(pid) && process.kill(pid, 'SIGKILL'))
     t.ok(isAlive(pid))
-    const { form, piece } = await beginUploads(service, signal.toLowerCase())
+    const { form, chunk } = await beginUploads(service, signal.toLowerCase())
     const ended = service.end(signal)
     await untilStopping(service)
-    t.equal(await form.finish(), 201, 'uploads that have begun are finished')
-    t.equal(await piece.finish(), 204)
+    t.equal(await form.finish(), 201, 'running uploads are finished')
+    t.equal(await chunk.finish(), 204)
     t.equal(await ended, 0)
-    t.notOk(isAlive(pid), 'nothing stays behind')
+    t.notOk(isAlive(pid), 'the service has exited')
   })

@@ -5,7 +5,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 
-/** What ends a process whose event loop stands still: the fixture's after a second. */
+/** The watchdog kills a process whose event loop is blocked; that of the fixture after a second. */
 
 const program = fileURLToPath(new URL('../fixture/standing-still.ts', import.meta.url))
 
@@ -22,7 +22,7 @@ const start = async (t: Test) => {
   return { child, lines, closed }
 }
 
-t.test('a process that stands still is ended, and says so', async (t) => {
+t.test('a process with a blocked event loop is killed, and the reason is logged', async (t) => {
   const { child, lines, closed } = await start(t)
   child.stdin.write('x')
   t.same(await closed, [null, 'SIGKILL'])
@@ -35,15 +35,15 @@ t.test('a process that stands still is ended, and says so', async (t) => {
   })
 })
 
-t.test('a process that was stopped for longer goes on', async (t) => {
+t.test('a process that was suspended for longer continues', async (t) => {
   const { child, lines } = await start(t)
   child.kill('SIGSTOP')
-  // Longer than its limit is what this is about.
+  // Longer than the limit.
   await pause(2_500)
   child.kill('SIGCONT')
   await pause(500)
-  t.equal(child.signalCode, null, 'it runs')
+  t.equal(child.signalCode, null, 'the process is running')
   child.stdin.write('x')
-  t.same(await once(child, 'close'), [null, 'SIGKILL'], 'and is watched')
+  t.same(await once(child, 'close'), [null, 'SIGKILL'], 'the watchdog is still active')
   t.same(lines.slice(0, 2), ['started', 'standing still'])
 })

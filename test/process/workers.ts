@@ -10,7 +10,7 @@ import { metricsUrl } from '../fixture/observe.ts'
 import { runProcess, type ServiceProcess, startProcess, temporaryFolder } from '../fixture/process.ts'
 import { createClient } from '../fixture/service.ts'
 
-/** Several processes that answer requests as one service. */
+/** Several worker processes as one service. */
 
 const serverUrl = process.env.DATABASE_URL
 const skip = serverUrl === undefined && 'the embedded database serves one process'
@@ -21,22 +21,22 @@ t.test('more than one worker needs a database server', async (t) => {
   t.match(output, /WORKERS above 1 requires DATABASE_URL: the embedded database supports only one process/)
 })
 
-interface Asked {
+interface Options {
   readonly method?: string
   readonly token?: string
   readonly headers?: Readonly<Record<string, string>>
   readonly body?: unknown
 }
 
-/** One end of a connection, of which one of the workers has the other. */
+/** A connection to one of the workers. */
 interface Connection {
-  /** The status of the answer. */
-  readonly ask: (path: string, asked?: Asked) => Promise<number>
-  /** A request whose body is sent by hand. */
-  readonly begin: (path: string, asked: Asked) => ClientRequest
+  /** Sends a request. Resolves to the status. */
+  readonly send: (path: string, options?: Options) => Promise<number>
+  /** Starts a request without its body. */
+  readonly begin: (path: string, options: Options) => ClientRequest
 }
 
-/** The workers by their numbers, as the log tells of them. */
+/** The workers by number, from the log. */
 const workersOf = (service: ServiceProcess): ReadonlyMap<number, { readonly pid: number }> => {
   const workers = new Map<number, { readonly pid: number }>()
   const lines = service.output()
@@ -46,7 +46,7 @@ const workersOf = (service: ServiceProcess): ReadonlyMap<number, { readonly pid:
   return workers
 }
 
-/** Resolves when a worker listens that was started after the one of a number, which takes what a start takes. */
+/** Resolves when a worker with a higher number listens. */
 const newerThan = async (service: ServiceProcess, worker: number): Promise<void> => {
   while (Math.max(...workersOf(service).keys()) <= worker) await pause(20)
 }
@@ -83,18 +83,18 @@ t.test('two workers are one service', { skip }, async (t) => {
           ...(body !== undefined && { 'content-type': 'application/json' }),
         },
       })
-    const ask: Connection['ask'] = (path, asked = {}) => {
-      const begun = begin(path, asked)
-      begun.end(asked.body === undefined ? undefined : JSON.stringify(asked.body))
-      return statusOf(begun)
+    const send: Connection['send'] = (path, options = {}) => {
+      const started = begin(path, options)
+      started.end(options.body === undefined ? undefined : JSON.stringify(options.body))
+      return statusOf(started)
     }
-    await ask('/health/live')
-    return { ask, begin }
+    await send('/health/live')
+    return { send, begin }
   }
 
   const workersNow = () => workersOf(service)
 
-  /** So many connections to each of the workers. The system gives one to whoever takes it, and a stopped one does not. */
+  /** Opens `count` connections to each worker. While one worker is suspended, the other accepts all connections. */
   const openToBoth = async (count: number) => {
     const [one, other] = [...workersNow()].map(([worker, { pid }]) => ({ worker, pid }))
     if (one === undefined || other === undefined) throw new Error('There are not two workers')
@@ -109,27 +109,27 @@ t.test('two workers are one service', { skip }, async (t) => {
     const ofOne = await openTo(open, other.pid)
     const ofOther = await openTo(open, one.pid)
     const [first, second] = [ofOne[0], ofOther[0]]
-    if (first === undefined || second === undefined) throw new Error('None were asked for')
+    if (first === undefined || second === undefined) throw new Error('The count is zero')
     return [
       { ...one, all: ofOne, first },
       { ...other, all: ofOther, first: second },
     ] as const
   }
 
-  const answersToMe = ({ ask }: Connection, token: string) => ask('/auth/me', { token })
+  const statusOfMe = ({ send }: Connection, token: string) => send('/auth/me', { token })
 
-  await t.test('what one of them has revoked is dead in the other from then on', async (t) => {
+  await t.test('401 at one worker for credentials revoked at the other', async (t) => {
     const [{ first: one }, { first: other }] = await openToBoth(1)
-    /** Far less than the five seconds for which a cached credential would be believed. */
+    /** Waits two seconds, which is less than the five for which a credential is cached. */
     const isRefused = async (connection: Connection, token: string): Promise<boolean> => {
-      const begun = performance.now()
-      while ((await answersToMe(connection, token)) !== 401) {
-        if (performance.now() - begun > 2_000) return false
+      const started = performance.now()
+      while ((await statusOfMe(connection, token)) !== 401) {
+        if (performance.now() - started > 2_000) return false
         await pause(10)
       }
       return true
     }
-    for (const [revoking, believing] of [
+    for (const [revoking, caching] of [
       [one, other],
       [other, one],
       [one, other],
@@ -137,29 +137,29 @@ t.test('two workers are one service', { skip }, async (t) => {
       const { email, password } = ada
       const { body: session } = await client.expect('login', 200, { body: { email, password } })
       const { access_token: token } = session
-      t.equal(await answersToMe(believing, token), 200)
-      t.equal(await revoking.ask('/auth/logout', { method: 'POST', token }), 204)
-      t.ok(await isRefused(believing, token), 'a session')
+      t.equal(await statusOfMe(caching, token), 200)
+      t.equal(await revoking.send('/auth/logout', { method: 'POST', token }), 204)
+      t.ok(await isRefused(caching, token), 'a session')
 
       const { body: made } = await client.expect('createApiToken', 201, {
         token: ada.token,
         body: { name: 'for both', scopes: ['users:read'] },
       })
-      t.equal(await answersToMe(believing, made.token), 200)
+      t.equal(await statusOfMe(caching, made.token), 200)
       const path = `/auth/tokens/${made.id}`
-      t.equal(await revoking.ask(path, { method: 'DELETE', token: ada.token }), 204)
-      t.ok(await isRefused(believing, made.token), 'an API token')
+      t.equal(await revoking.send(path, { method: 'DELETE', token: ada.token }), 204)
+      t.ok(await isRefused(caching, made.token), 'an API token')
     }
     const bob = await client.register('bob')
-    t.equal(await answersToMe(one, bob.token), 200)
-    t.equal(await other.ask(`/users/${bob.id}`, { method: 'DELETE', token: ada.token }), 204)
+    t.equal(await statusOfMe(one, bob.token), 200)
+    t.equal(await other.send(`/users/${bob.id}`, { method: 'DELETE', token: ada.token }), 204)
     t.ok(await isRefused(one, bob.token), 'a user')
   })
 
-  await t.test('requests are counted together for limits, and by worker for metrics', async (t) => {
+  await t.test('rate limits are shared, and metrics are by worker', async (t) => {
     const connections = (await openToBoth(anonymousLimit)).flatMap(({ all }) => all)
     const headers = { 'x-forwarded-for': '192.0.2.1' }
-    const statuses = await Promise.all(connections.map(({ ask }) => ask('/auth/me', { headers })))
+    const statuses = await Promise.all(connections.map(({ send }) => send('/auth/me', { headers })))
     const count = (wanted: number) => statuses.filter((status) => status === wanted).length
     t.equal(count(401), anonymousLimit)
     t.equal(count(429), anonymousLimit)
@@ -172,28 +172,28 @@ t.test('two workers are one service', { skip }, async (t) => {
     const sum = refused.reduce((total, [, , requests]) => total + Number(requests), 0)
     t.equal(sum, anonymousLimit)
     for (const worker of workersOf(service).keys())
-      t.ok(metrics.includes(`process_resident_memory_bytes{worker="${worker}"} `), 'of each worker')
+      t.ok(metrics.includes(`process_resident_memory_bytes{worker="${worker}"} `), `worker ${worker}`)
   })
 
-  await t.test('each has a queue of passwords to hash, with a bound', async (t) => {
-    const [{ all: asking, first: spare }] = await openToBoth(60)
+  await t.test('each worker has a bounded queue of password hashes', async (t) => {
+    const [{ all, first: spare }] = await openToBoth(60)
     let addresses = 0
-    const login = ({ ask }: Connection) => {
+    const login = ({ send }: Connection) => {
       const body = { email: `nobody-${(addresses += 1)}@example.com`, password: 'the password of nobody' }
-      return ask('/auth/login', { method: 'POST', body })
+      return send('/auth/login', { method: 'POST', body })
     }
-    const answered = Promise.all(asking.filter((connection) => connection !== spare).map(login))
-    t.equal(await spare.ask('/health/live'), 200)
-    const statuses = await answered
+    const logins = Promise.all(all.filter((connection) => connection !== spare).map(login))
+    t.equal(await spare.send('/health/live'), 200)
+    const statuses = await logins
     t.strictSame(new Set(statuses), new Set([401, 429]))
     const hashed = statuses.filter((status) => status === 401).length
-    t.ok(hashed >= 33, 'one is hashed and 32 wait, a half of what a process alone takes')
+    t.ok(hashed >= 33, 'one is hashed and 32 wait: half of the limit of a single process')
   })
 
-  await t.test('streams of both tell every event once, also those that go on with the other', async (t) => {
+  await t.test('streams of both workers have every event once, even if resumed at the other', async (t) => {
     const [one, other] = await openToBoth(1)
     const { hostname } = new URL(service.url)
-    // Another name, so that a stream does not get a connection that a request has left open.
+    // Another host name, so that a stream does not reuse a kept-alive connection.
     const url = service.url.replace(hostname, hostname === 'localhost' ? '127.0.0.1' : 'localhost')
     const openAlone = async (others: number, after?: string) => {
       process.kill(others, 'SIGSTOP')
@@ -226,7 +226,7 @@ t.test('two workers are one service', { skip }, async (t) => {
     }
   })
 
-  await t.test('a worker that is killed is replaced, and nothing that it acknowledged is lost', async (t) => {
+  await t.test('a killed worker is replaced, and no acknowledged write is lost', async (t) => {
     const [dying, { worker, first: surviving }] = await openToBoth(1)
     const acknowledged: string[] = []
     const write = async (): Promise<void> => {
@@ -236,27 +236,27 @@ t.test('two workers are one service', { skip }, async (t) => {
     const over = new AbortController()
     let failures = 0
     const writing = Array.from({ length: 8 }, async () => {
-      // A connection to it is lost with it.
+      // Connections to the killed worker are lost.
       while (!over.signal.aborted) await write().catch(() => (failures += 1))
     })
     try {
-      await eventually('both are under load', async () => acknowledged.length > 50)
+      await eventually('both workers are under load', async () => acknowledged.length > 50)
       process.kill(dying.pid, 'SIGKILL')
-      t.equal(await answersToMe(surviving, ada.token), 200, 'the other one answers')
+      t.equal(await statusOfMe(surviving, ada.token), 200, 'the other worker responds')
       const before = acknowledged.length
-      await eventually('and goes on writing', async () => acknowledged.length > before + 50)
+      await eventually('writes continue', async () => acknowledged.length > before + 50)
     } finally {
       over.abort()
       await Promise.all(writing)
     }
     await newerThan(service, Math.max(dying.worker, worker))
     t.match(service.output(), new RegExp(`worker ${dying.worker} exited \\(SIGKILL\\); starting a new one`))
-    t.ok(failures <= 8 + 8, 'at most what it was doing, and what was on its way to it')
+    t.ok(failures <= 8 + 8, 'at most the requests that it was running or about to receive')
     for (const task_id of acknowledged)
       await client.expect('getTask', 200, { token: ada.token, params: { task_id } })
   })
 
-  await t.test('a signal to all of them lets each finish what it has begun', async (t) => {
+  await t.test('a signal to all processes lets each worker finish its requests', async (t) => {
     const workers = await openToBoth(1)
     const body = JSON.stringify({ title: 'Begun before the stop' })
     const headers = {
@@ -264,51 +264,53 @@ t.test('two workers are one service', { skip }, async (t) => {
       'content-length': String(Buffer.byteLength(body)),
       expect: '100-continue',
     }
-    const begun = workers.map(({ first: { begin } }) =>
+    const running = workers.map(({ first: { begin } }) =>
       begin('/tasks', { method: 'POST', token: ada.token, headers }),
     )
-    for (const one of begun) one.flushHeaders()
-    await Promise.all(begun.map((one) => once(one, 'continue')))
+    for (const one of running) one.flushHeaders()
+    await Promise.all(running.map((one) => once(one, 'continue')))
     for (const { pid } of workers)
       for (const signal of ['SIGTERM', 'SIGHUP'] as const) process.kill(pid, signal)
     const ended = service.end('SIGTERM')
-    await eventually('it stops', async () => service.output().includes('stopping after SIGTERM'))
-    const statuses = begun.map(statusOf)
-    for (const one of begun) one.end(body)
+    await eventually('the service is stopping', async () =>
+      service.output().includes('stopping after SIGTERM'),
+    )
+    const statuses = running.map(statusOf)
+    for (const one of running) one.end(body)
     t.strictSame(await Promise.all(statuses), [201, 201])
     t.equal(await ended, 0)
     t.match(service.output(), /stopped$/)
   })
 })
 
-t.test('no worker goes on without its primary, and none without its port', { skip }, async (t) => {
+t.test('workers exit without their supervisor, and if their port is taken', { skip }, async (t) => {
   const { options } = await createEmptyDatabase(t, serverUrl ?? '')
   const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: options.url, WORKERS: '2' }
   const service = await startProcess(t, environment)
   const PORT = new URL(service.url).port
   const { code, output } = await runProcess({ ...environment, PORT })
-  t.equal(code, 1, 'a start that fails in every worker ends at once')
+  t.equal(code, 1, 'exits if every worker fails to start')
   t.match(output, /EADDRINUSE/)
   t.match(output, /could not start$/)
-  // Resolves when the last one that could print has ended.
+  // Resolves when the last process with the output has exited.
   t.equal(await service.end('SIGKILL'), null)
   await t.rejects(fetch(`${service.url}/health/live`))
 })
 
-t.test('a worker that hangs does not hold up a stop for longer than that may take', { skip }, async (t) => {
+t.test('a hanging worker delays a stop only up to its deadline', { skip }, async (t) => {
   const environment = { ...(await environmentFor(t)), WORKERS: '2', SHUTDOWN_SECONDS: '5', LOG_LEVEL: 'info' }
   const service = await startProcess(t, environment)
   const [hanging] = workersOf(service).values()
   if (hanging === undefined) throw new Error('There is no worker')
   process.kill(hanging.pid, 'SIGSTOP')
-  const begun = performance.now()
-  // Resolves when the last one that could print has ended.
+  const started = performance.now()
+  // Resolves when the last process with the output has exited.
   t.equal(await service.end('SIGTERM'), 1)
   t.match(service.output(), /shutdown timed out$/)
-  t.ok(performance.now() - begun < 20_000)
+  t.ok(performance.now() - started < 20_000)
 })
 
-t.test('limits hold in each worker while the supervisor hangs', { skip }, async (t) => {
+t.test('rate limits hold in each worker while the supervisor hangs', { skip }, async (t) => {
   const anonymousLimit = 3
   const service = await startProcess(t, {
     ...(await environmentFor(t)),
@@ -318,22 +320,22 @@ t.test('limits hold in each worker while the supervisor hangs', { skip }, async 
   })
   const agent = new Agent({ keepAlive: true, maxSockets: 1 })
   t.teardown(() => agent.destroy())
-  const ask = (): Promise<number> => {
-    const begun = request(`${service.url}/auth/me`, { agent })
-    begun.end()
-    return statusOf(begun)
+  const send = (): Promise<number> => {
+    const started = request(`${service.url}/auth/me`, { agent })
+    started.end()
+    return statusOf(started)
   }
-  t.equal(await ask(), 401)
+  t.equal(await send(), 401)
   void service.end('SIGSTOP')
   const statuses: number[] = []
-  while (statuses.length <= anonymousLimit) statuses.push(await ask())
+  while (statuses.length <= anonymousLimit) statuses.push(await send())
   t.strictSame(statuses, [401, 401, 401, 429])
   void service.end('SIGCONT')
   t.equal(await service.end('SIGTERM'), 0)
 })
 
-const statusOf = async (begun: ClientRequest): Promise<number> => {
-  const [response] = (await once(begun, 'response')) as [IncomingMessage]
+const statusOf = async (message: ClientRequest): Promise<number> => {
+  const [response] = (await once(message, 'response')) as [IncomingMessage]
   await text(response)
   return response.statusCode ?? 0
 }
