@@ -34,7 +34,7 @@ const age = async (path: string): Promise<void> => {
 
 const pathOf = (key: string): string => join(folder, key.slice(-2), key)
 
-t.test('what a crash left behind is removed, and nothing else', async (t) => {
+t.test('files left behind by a crash are removed, and no others', async (t) => {
   const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'with a file' } })
   const upload = { token, params: { task_id: task.id }, body: fileForm(blackPng({ width: 8, height: 8 })) }
   const { body: attachment } = await service.expect('addTaskAttachment', 201, upload)
@@ -55,7 +55,7 @@ t.test('what a crash left behind is removed, and nothing else', async (t) => {
   t.same(again.body, thumbnail)
 })
 
-t.test('a file whose removal failed is removed by the next run', async (t) => {
+t.test('a file that was not removed is removed by the next run', async (t) => {
   const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'to be deleted' } })
   const before = await stored()
   await service.expect('addTaskAttachment', 201, {
@@ -63,28 +63,28 @@ t.test('a file whose removal failed is removed by the next run', async (t) => {
     params: { task_id: task.id },
     body: fileForm('bytes'),
   })
-  // What a crash between the commit and the removal of the file leaves behind.
+  // As after a crash between the commit and the removal of the file.
   await db.run('delete from tasks where id = $1', [task.id])
   t.equal((await stored()).length, before.length + 1)
   await runJobs(jobDeps)
   t.same((await stored()).toSorted(), before.toSorted())
 })
 
-t.test('a key can be used again after 24 hours', async (t) => {
+t.test('an idempotency key can be used again after 24 hours', async (t) => {
   const request = { token, headers: { 'idempotency-key': 'daily' }, body: { title: 'daily' } }
   const first = await service.expect('createTask', 201, request)
   await db.run(`update idempotency_keys set created_at = now() - interval '23 hours 59 minutes'`, [])
   const replayed = await service.expect('createTask', 201, request)
-  t.equal(replayed.body.id, first.body.id, 'just before they are over it is replayed')
+  t.equal(replayed.body.id, first.body.id, 'replayed within 24 hours')
   await db.run(`update idempotency_keys set created_at = now() - interval '24 hours 1 second'`, [])
   const second = await service.expect('createTask', 201, request)
-  t.not(second.body.id, first.body.id, 'after them it creates')
+  t.not(second.body.id, first.body.id, 'executed after 24 hours')
   await db.run(`update idempotency_keys set created_at = now() - interval '24 hours 1 second'`, [])
   await runJobs(jobDeps)
   t.same(await db.run('select from idempotency_keys', []), [], 'a background job deletes it')
 })
 
-t.test('sessions end when they are over', async (t) => {
+t.test('expired sessions are refused and deleted', async (t) => {
   const eve = await service.register('eve')
   const refresh = { body: { refresh_token: eve.refreshToken } }
   await db.run(`update refresh_tokens set expires_at = now() - interval '1 second'`, [])
@@ -96,11 +96,11 @@ t.test('sessions end when they are over', async (t) => {
   await service.expect('refreshToken', 401, { body: { refresh_token: mallory.refreshToken } })
   const left = 'select from sessions where user_id = $1'
   await runJobs(jobDeps)
-  t.same(await db.run(left, [eve.id]), [], 'showing a token that was idle for too long ends its session')
+  t.same(await db.run(left, [eve.id]), [], 'the use of an expired refresh token ends its session')
   t.same(await db.run(left, [mallory.id]), [])
 })
 
-/** A task with as many files, whose keys and attachments are given in one order. */
+/** A task with files, and the ids of its attachments and keys of its files in the same order. */
 const newFiles = async (count: number) => {
   const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'with files' } })
   const attachments: string[] = []
@@ -122,7 +122,7 @@ const putOrphans = async (count: number): Promise<string[]> => {
   return keys
 }
 
-/** Background jobs of another instance, with some functions of its storage replaced. They end with the test. */
+/** Starts the jobs of another instance, with some functions of its storage replaced. They are stopped when the test ends. */
 const startBeside = (t: Test, replaced: Partial<Storage>, times: Partial<typeof jobTimes> = {}) => {
   const deps = { ...jobDeps, storage: { ...storage, ...replaced }, times: { ...jobTimes, ...times } }
   const jobs = startJobs(jobsOf(deps), { db, log: deps.log, lease: deps.times.lease })
@@ -130,7 +130,7 @@ const startBeside = (t: Test, replaced: Partial<Storage>, times: Partial<typeof 
   return jobs
 }
 
-/** Takes down what is removed. */
+/** Records the keys of removed files. */
 const recorder = (removed: string[]): Partial<Storage> => ({
   remove: async (key) => {
     removed.push(key)
@@ -141,21 +141,21 @@ const recorder = (removed: string[]): Partial<Storage> => ({
 const isIdle = async (): Promise<boolean> =>
   (await db.run('select from leases union all select from file_deletions', [])).length === 0
 
-t.test('instances that race remove each file once', async (t) => {
-  await eventually('the first runs are over', isIdle)
+t.test('concurrent instances remove each file once', async (t) => {
+  await eventually('the first runs have finished', isIdle)
   const kept = await stored()
   const { task, keys } = await newFiles(20)
   const orphans = await putOrphans(20)
-  // Past the service, whose own job would be woken.
+  // By SQL, because the service would wake its own job.
   await db.run('delete from tasks where id = $1', [task.id])
   const removed: string[] = []
   for (let index = 0; index < 4; index += 1) startBeside(t, recorder(removed), { lease: 1_000 })
-  await eventually('all is removed', async () => removed.length >= 40 && (await isIdle()))
+  await eventually('all files are removed', async () => removed.length >= 40 && (await isIdle()))
   t.same(removed.toSorted(), [...keys, ...orphans].toSorted())
   t.same((await stored()).toSorted(), kept.toSorted())
 })
 
-t.test('one instance at a time runs an exclusive job, for as long as it lives', async (t) => {
+t.test('one instance at a time runs an exclusive job, and renews its lease', async (t) => {
   const lease = { name: 'remove_orphans', duration: 1_200 }
   const expiry = async (): Promise<unknown> =>
     (await db.run('select expires_at::text from leases where name = $1', [lease.name]))[0]?.expires_at
@@ -177,29 +177,29 @@ t.test('one instance at a time runs an exclusive job, for as long as it lives', 
     { lease: lease.duration },
   )
   await listing.promise
-  const begun = await expiry()
-  t.ok(String(begun) > String(crashed), 'it begins when the lease of one that crashed has expired')
+  const taken = await expiry()
+  t.ok(String(taken) > String(crashed), 'the job starts after the lease of a crashed instance has expired')
 
   let isListed = false
   startBeside(t, { list: () => ((isListed = true), storage.list()) }, { lease: lease.duration })
   const renewedTo = async (after: unknown): Promise<unknown> => {
-    await eventually('it is renewed', async () => (await expiry()) !== after)
+    await eventually('the lease is renewed', async () => (await expiry()) !== after)
     return expiry()
   }
-  let renewed = begun
-  // Each time by a third of its duration: after four of them it would have expired.
+  let renewed = taken
+  // The lease is renewed every third of its duration. Without renewals, it would expire before the fourth.
   for (let times = 0; times < 5; times += 1) renewed = await renewedTo(renewed)
-  t.notOk(isListed, 'another one waits')
+  t.notOk(isListed, 'the other instance waits')
   t.ok((await stored()).includes(key))
 
   alive.resolve()
   await eventually('the orphan is removed', async () => !(await stored()).includes(key))
-  await eventually('then it is the turn of the other', async () => isListed)
+  await eventually('the other instance runs the job', async () => isListed)
   await first.close()
 })
 
-t.test('a slow job does not delay the others', async (t) => {
-  await eventually('the earlier jobs are done', isIdle)
+t.test('a slow job does not delay other jobs', async (t) => {
+  await eventually('the earlier jobs have finished', isIdle)
   await service.expect('createTask', 201, {
     token,
     headers: { 'idempotency-key': 'expired' },
@@ -216,7 +216,7 @@ t.test('a slow job does not delay the others', async (t) => {
   await eventually('the key is deleted', async () => {
     return (await db.run('select from idempotency_keys', [])).length === 0
   })
-  await eventually('only the listing goes on', async () => {
+  await eventually('only the slow job is running', async () => {
     const [lease, ...others] = await db.run('select name from leases', [])
     return lease?.name === 'remove_orphans' && others.length === 0
   })
@@ -224,8 +224,8 @@ t.test('a slow job does not delay the others', async (t) => {
   await jobs.close()
 })
 
-t.test('who has lost the lease stops, and leaves it to who has it', async (t) => {
-  await eventually('nobody has it', isIdle)
+t.test('an instance that has lost its lease stops, and does not release the lease of another', async (t) => {
+  await eventually('no lease is held', isIdle)
   const lease = { name: 'remove_orphans', holder: newId(), duration: 1_500 }
   const other = { ...lease, holder: newId() }
   t.ok(await takeLease(db, lease))
@@ -239,8 +239,8 @@ t.test('who has lost the lease stops, and leaves it to who has it', async (t) =>
   await db.run('delete from leases', [])
 })
 
-t.test('a file that cannot be removed does not keep the others', async (t) => {
-  await eventually('the earlier jobs are done', isIdle)
+t.test('a file that cannot be removed does not block others', async (t) => {
+  await eventually('the earlier jobs have finished', isIdle)
   const { task, keys } = await newFiles(3)
   const orphans = await putOrphans(3)
   const stuck = new Set([keys[0] ?? '', orphans[0] ?? ''])
@@ -254,10 +254,10 @@ t.test('a file that cannot be removed does not keep the others', async (t) => {
   const left = async (): Promise<string[]> =>
     (await stored()).filter((key) => [...keys, ...orphans].includes(key))
   t.same(new Set(await left()), stuck)
-  t.equal(lines.length, 2, 'it is said, once for the outbox and once for the orphans')
+  t.equal(lines.length, 2, 'logged once for the outbox and once for the orphans')
 
   await runJobs({ ...jobDeps, storage: { ...storage, remove }, log })
-  t.equal(lines.length, 3, 'one of the outbox is not tried again at once')
+  t.equal(lines.length, 3, 'the file in the outbox is not retried immediately')
   stuck.clear()
   await db.run(`update file_deletions set due_at = now() - interval '1 ms'`, [])
   await runJobs(jobDeps)
@@ -265,7 +265,7 @@ t.test('a file that cannot be removed does not keep the others', async (t) => {
   t.ok(await isIdle())
 })
 
-/** A log that keeps the warnings and errors. */
+/** A log that records warnings and errors. */
 const recordLog = () => {
   const lines: (object | string)[] = []
   const recording = service.app.log.child({})
@@ -274,7 +274,7 @@ const recordLog = () => {
   return { lines, log: recording }
 }
 
-t.test('a step that fails does not keep the others', async (t) => {
+t.test('a failed step does not block others', async (t) => {
   const [key = ''] = await putOrphans(1)
   await db.run(`update idempotency_keys set created_at = now() - interval '25 hours'`, [])
   const { lines, log } = recordLog()
@@ -283,27 +283,27 @@ t.test('a step that fails does not keep the others', async (t) => {
   }
   await runJobs({ ...jobDeps, storage: { ...storage, list: fail, listUnfinished: fail, missing: fail }, log })
   t.equal(lines.length, 3)
-  t.same(await db.run('select from idempotency_keys', []), [], 'what the database does is done')
+  t.same(await db.run('select from idempotency_keys', []), [], 'steps in the database succeed')
   await runJobs(jobDeps)
   t.notOk((await stored()).includes(key))
 })
 
-t.test('an attachment that has lost its file is reported, and kept', async (t) => {
+t.test('an attachment without its file is reported, and kept', async (t) => {
   const { attachments, keys } = await newFiles(3)
   await storage.remove(keys[1] ?? '')
   const { lines, log } = recordLog()
   await runJobs({ ...jobDeps, log })
-  t.same(lines, [{ attachment_id: attachments[1] }], 'by its id, and no other')
+  t.same(lines, [{ attachment_id: attachments[1] }], 'only this attachment, by its id')
   await runJobs({ ...jobDeps, log })
-  t.equal(lines.length, 2, 'once a run')
+  t.equal(lines.length, 2, 'once per run')
   const params = { attach_id: attachments[1] ?? '' }
   await t.rejects(storage.open(keys[1] ?? ''), FileMissing)
   await service.expect('deleteAttachment', 204, { token, params })
   await runJobs({ ...jobDeps, log })
-  t.equal(lines.length, 2, 'no longer when it is deleted')
+  t.equal(lines.length, 2, 'not after its deletion')
 })
 
-t.test('a storage whose folder is gone has not lost its files one by one', async (t) => {
+t.test('a missing storage folder is not reported as missing files', async (t) => {
   const { keys } = await newFiles(1)
   const [key = ''] = keys
   const away = `${folder}-away`
@@ -318,8 +318,8 @@ t.test('a storage whose folder is gone has not lost its files one by one', async
   )
 })
 
-t.test('files that belong to another database stay, whatever this one says', async (t) => {
-  await eventually('the earlier jobs are done', isIdle)
+t.test('files of another database are not removed', async (t) => {
+  await eventually('the earlier jobs have finished', isIdle)
   const own = (await storage.readOwner()) ?? ''
   t.teardown(() => storage.writeOwner(own))
   const { task, keys } = await newFiles(2)
@@ -333,23 +333,23 @@ t.test('files that belong to another database stay, whatever this one says', asy
   const owners = {
     'another database': {
       owner: { database: `${database}1`, transaction },
-      told: /another database.*doctor/,
+      message: /another database.*doctor/,
     },
-    'a later time': { owner: { database, transaction: `${transaction}000` }, told: /later state.*doctor/ },
-    'a damaged file': { owner: database, told: /another database/ },
+    'a later time': { owner: { database, transaction: `${transaction}000` }, message: /later state.*doctor/ },
+    'a damaged file': { owner: database, message: /another database/ },
   }
-  for (const [name, { owner, told }] of Object.entries(owners)) {
+  for (const [name, { owner, message }] of Object.entries(owners)) {
     await storage.writeOwner(JSON.stringify(owner))
     await db.run(`update file_deletions set due_at = now() - interval '1 ms'`, [])
     const { lines, log } = recordLog()
     await runJobs({ ...jobDeps, log })
-    t.match(lines, [told], name)
+    t.match(lines, [message], name)
     const left = await stored()
     t.ok(
       wanted.every((key) => left.includes(key)),
-      `${name}: nothing is removed`,
+      `${name}: no file is removed`,
     )
-    t.equal(await storage.readOwner(), JSON.stringify(owner), `${name}: and nothing claimed`)
+    t.equal(await storage.readOwner(), JSON.stringify(owner), `${name}: the marker is unchanged`)
   }
 
   await storage.writeOwner(own)
@@ -359,13 +359,13 @@ t.test('files that belong to another database stay, whatever this one says', asy
   t.same(
     wanted.filter((key) => left.includes(key)),
     [],
-    'its own are removed',
+    'files of this database are removed',
   )
   const { transaction: later } = JSON.parse((await storage.readOwner()) ?? '') as Record<string, string>
-  t.ok(BigInt(later ?? 0) > BigInt(transaction ?? 0), 'and it is noted how far the database has come')
+  t.ok(BigInt(later ?? 0) > BigInt(transaction ?? 0), 'the marker records the progress of the database')
 })
 
-t.test('files of which nothing is said are of a database that names one of them', async (t) => {
+t.test('files without a marker are adopted by a database that references one of them', async (t) => {
   const stranger = await mkdtemp(join(tmpdir(), 'taskwright-jobs-'))
   t.teardown(() => rm(stranger, { recursive: true, force: true }))
   const other = await diskStorage(stranger)
@@ -382,16 +382,20 @@ t.test('files of which nothing is said are of a database that names one of them'
   await rename(pathOf(named), join(stranger, named.slice(-2), named))
   t.teardown(() => rename(join(stranger, named.slice(-2), named), pathOf(named)))
   await runJobs({ ...jobDeps, storage: { ...other, missing: async () => [] } })
-  t.equal((await other.readOwner())?.includes('transaction'), true, 'an installation from before goes on')
+  t.equal(
+    (await other.readOwner())?.includes('transaction'),
+    true,
+    'an installation from before the marker is adopted',
+  )
   t.same(
     (await filesBelow(stranger)).map((path) => basename(path)),
     [named],
   )
 })
 
-const skip = process.env.DATABASE_URL === undefined && 'copies of one embedded database are one'
+const skip = process.env.DATABASE_URL === undefined && 'copies of one embedded database are identical'
 
-t.test('a mistyped address of the database costs no files', { skip }, async (t) => {
+t.test('no files are removed with a mistyped DATABASE_URL', { skip }, async (t) => {
   const { db: otherDb } = await openTestDatabase(t)
   const [orphan = ''] = await putOrphans(1)
   const { keys } = await newFiles(1)
@@ -402,5 +406,5 @@ t.test('a mistyped address of the database costs no files', { skip }, async (t) 
   const left = await stored()
   for (const key of [orphan, ...keys]) t.ok(left.includes(key))
   await runJobs(jobDeps)
-  t.notOk((await stored()).includes(orphan), 'the right one goes on')
+  t.notOk((await stored()).includes(orphan), 'the right database removes it')
 })

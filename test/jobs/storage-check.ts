@@ -24,7 +24,7 @@ const owner = join(files, ownerName)
 const check = (more: Readonly<Record<string, string>> = {}) =>
   runProcess({ ...environment, ...more }, program('storage-check'))
 
-/** The database, with its schema, until the test ends. */
+/** Opens and migrates the database. It is closed when the test ends. */
 const useDatabase = async (t: Test): Promise<Database> => {
   const database = await openDatabaseOf(environment)
   t.teardown(() => database.close())
@@ -43,18 +43,18 @@ const plant = async (folder: string, name: string, isOld: boolean): Promise<void
   await utimes(join(files, folder, name), time, time)
 }
 
-t.test('nothing to look at', async (t) => {
+t.test('exit code 2 without a storage', async (t) => {
   const empty = await temporaryFolder(t)
   const { code, output } = await check({ DATA_DIR: empty })
   t.equal(code, 2)
   t.match(output, empty)
-  t.same(await readdir(empty), [], 'nothing is made')
+  t.same(await readdir(empty), [], 'nothing is created')
 })
 
-/** The ids of attachments: one to keep, one whose file will be lost, and one that will be deleted. */
+/** Ids of attachments: one that is kept, one that loses its file, and one that is deleted. */
 let [kept, lost, deleted] = ['', '', '']
 
-t.test('while the service uses the embedded database nobody else can look', async (t) => {
+t.test('exit code 2 while the service uses the embedded database', async (t) => {
   const service = await startService(t, {
     db: await useDatabase(t),
     storage: await diskStorage(files),
@@ -68,10 +68,10 @@ t.test('while the service uses the embedded database nobody else can look', asyn
     return (await service.expect('addTaskAttachment', 201, upload)).body.id
   }
   ;[kept, lost, deleted] = [await attach(), await attach(), await attach()]
-  // It waits for its next piece, so nothing is wrong with it.
-  const begun = { ...pieceHeaders(0), ...tusHeaders(5) }
-  await service.expect('createUpload', 201, { ...ofTask, headers: begun, body: Buffer.from('he') })
-  await eventually('it says whose the files are', async () => existsSync(owner))
+  // An upload that waits for its next chunk is not a problem.
+  const headers = { ...pieceHeaders(0), ...tusHeaders(5) }
+  await service.expect('createUpload', 201, { ...ofTask, headers, body: Buffer.from('he') })
+  await eventually('the ownership marker is written', async () => existsSync(owner))
 
   const { code, output } = await check()
   if (environment.DATABASE_URL === undefined) {
@@ -82,17 +82,17 @@ t.test('while the service uses the embedded database nobody else can look', asyn
   }
 })
 
-/** The number of the history that clients synchronize with. */
+/** The epoch of the change history. */
 const epochOf = async (t: Test): Promise<unknown> => {
   let epoch: unknown
-  await t.test('the history', async (t) => {
+  await t.test('reading the epoch', async (t) => {
     const db = await useDatabase(t)
     epoch = (await db.run('select epoch from change_history', []))[0]?.epoch
   })
   return epoch
 }
 
-t.test('files of another database are told, and given to this one when that is asked for', async (t) => {
+t.test('files of another database are reported, and storage:adopt adopts them', async (t) => {
   const own = await readFile(owner, 'utf8')
   await writeFile(owner, own.replace('"database":"', '"database":"1'))
   const { code, output } = await check()
@@ -105,13 +105,13 @@ t.test('files of another database are told, and given to this one when that is a
   const before = await epochOf(t)
   const adopted = await runProcess(environment, program('storage-adopt'))
   t.equal(adopted.code, 0, adopted.output)
-  t.not(await epochOf(t), before, 'clients that synchronize start over')
+  t.not(await epochOf(t), before, 'clients must synchronize again')
 })
 
 const orphans = ['0190c2a0-0000-7000-8000-0000000000aa', '0190c2a0-0000-7000-8000-0000000000bb'] as const
 const unfinished = ['0190c2a0-0000-7000-8000-0000000000cc', '0190c2a0-0000-7000-8000-0000000000dd'] as const
 
-t.test('what is young may be of an upload that runs', async (t) => {
+t.test('new files may belong to a running upload, and are no problem', async (t) => {
   await plant('aa', orphans[0], false)
   await plant('incoming', unfinished[0], false)
   const { code, output } = await check()
@@ -122,11 +122,11 @@ t.test('what is young may be of an upload that runs', async (t) => {
   t.match(output, new RegExp(`unfinished file ${unfinished[0]}: .* its upload may be in progress`))
 })
 
-t.test('it tells what is there, and changes nothing', async (t) => {
+t.test('problems are reported, and nothing is changed', async (t) => {
   await plant('bb', orphans[1], true)
   await plant('incoming', unfinished[1], true)
   let lostKey = ''
-  await t.test('meanwhile', async (t) => {
+  await t.test('preparing the problems', async (t) => {
     const db = await useDatabase(t)
     const [row] = await db.run('select storage_key from attachments where id = $1', [lost])
     lostKey = String(row?.storage_key)

@@ -13,7 +13,7 @@ const from = { name: 'Tâches, Inc.', address: 'tasks@example.com' }
 const publicUrl = 'https://tasks.example.com/api'
 const auth = { user: 'taskwright', pass: 'hunter2' }
 
-/** A logger like the service's, and all that it wrote. */
+/** A logger like the service's, and its output. */
 const openLog = (): { readonly log: FastifyBaseLogger; readonly written: () => string } => {
   const chunks: string[] = []
   const stream = new Writable({
@@ -45,7 +45,7 @@ const openSmtp = (
     }),
   )
 
-/** Takes what the log may never show: who forgot a password, how it can be reset, and how mail is sent. */
+/** Checks that a text has no token, recipient or password. */
 const isDiscreet = (t: Test, text: string): void => {
   t.notMatch(text, token)
   t.notMatch(text, token.slice(-12))
@@ -53,7 +53,7 @@ const isDiscreet = (t: Test, text: string): void => {
   t.notMatch(text, auth.pass)
 }
 
-/** Sends a mail that is expected to fail; answers with the only thing that the log says. */
+/** Sends a mail that should fail. Returns the only log line. */
 const failure = async (t: Test, { mailer, written }: ReturnType<typeof open>): Promise<unknown> => {
   mailer.sendPasswordReset({ to: 'ada@example.com', token })
   await mailer.close()
@@ -61,7 +61,7 @@ const failure = async (t: Test, { mailer, written }: ReturnType<typeof open>): P
   return JSON.parse(written())
 }
 
-t.test('the mail as it arrives', async (t) => {
+t.test('the password reset mail has its headers and its link', async (t) => {
   const server = await startMailServer(t)
   const { mailer, written } = openSmtp(server.port)
   mailer.sendPasswordReset({ to: 'ada@example.com', token })
@@ -81,43 +81,49 @@ t.test('the mail as it arrives', async (t) => {
     'Subject: Reset your Taskwright password',
     'To: ada@example.com',
   ])
-  t.equal(mail?.header.length, 9, 'and no other field')
+  t.equal(mail?.header.length, 9, 'no other header')
   const lines = mail?.text.split('\n') ?? []
-  t.ok(lines.includes(`https://tasks.example.com/api/password-reset#token=${token}`), 'the link stands alone')
+  t.ok(
+    lines.includes(`https://tasks.example.com/api/password-reset#token=${token}`),
+    'the link is on its own line',
+  )
   for (const words of [/possibly you/, /within 30 minutes/, /works once/, /ignore this mail/])
     t.match(mail?.text, words)
-  t.equal(written(), '', 'there is nothing to log')
+  t.equal(written(), '', 'nothing is logged')
 })
 
-t.test('the mail about a changed address', async (t) => {
-  const server = await startMailServer(t)
-  const { mailer, written } = openSmtp(server.port)
-  const undoToken = 'twu_0b4dYxq0vmDPhyRtn8l3cS6GTDZ4T1aPMu7rhW1Zk9E'
-  mailer.sendEmailChanged({ to: 'ada@example.com', undoToken })
-  mailer.sendEmailChanged({ to: 'grace@example.com', undoToken: null })
-  await mailer.close()
-  const mailTo = (address: string) => server.received.find(({ to }) => to.includes(address))
-  const [own, byAdministrator] = [mailTo('ada@example.com'), mailTo('grace@example.com')]
-  for (const mail of [own, byAdministrator]) {
-    t.ok(mail?.header.includes('Auto-Submitted: auto-generated'))
-    t.match(mail?.text, /no longer this address/)
-  }
-  const link = `https://tasks.example.com/api/email-change-undo#token=${undoToken}`
-  t.ok(own?.text.split('\n').includes(link), 'the link stands alone')
-  for (const words of [/within 7 days/, /works once/]) t.match(own?.text, words)
-  t.match(byAdministrator?.text, /administrator/)
-  t.notMatch(byAdministrator?.text, /https?:/)
-  t.equal(written(), '', 'there is nothing to log')
-})
+t.test(
+  'the mail about a changed address has an undo link, unless an administrator made the change',
+  async (t) => {
+    const server = await startMailServer(t)
+    const { mailer, written } = openSmtp(server.port)
+    const undoToken = 'twu_0b4dYxq0vmDPhyRtn8l3cS6GTDZ4T1aPMu7rhW1Zk9E'
+    mailer.sendEmailChanged({ to: 'ada@example.com', undoToken })
+    mailer.sendEmailChanged({ to: 'grace@example.com', undoToken: null })
+    await mailer.close()
+    const mailTo = (address: string) => server.received.find(({ to }) => to.includes(address))
+    const [own, byAdministrator] = [mailTo('ada@example.com'), mailTo('grace@example.com')]
+    for (const mail of [own, byAdministrator]) {
+      t.ok(mail?.header.includes('Auto-Submitted: auto-generated'))
+      t.match(mail?.text, /no longer this address/)
+    }
+    const link = `https://tasks.example.com/api/email-change-undo#token=${undoToken}`
+    t.ok(own?.text.split('\n').includes(link), 'the link is on its own line')
+    for (const words of [/within 7 days/, /works once/]) t.match(own?.text, words)
+    t.match(byAdministrator?.text, /administrator/)
+    t.notMatch(byAdministrator?.text, /https?:/)
+    t.equal(written(), '', 'nothing is logged')
+  },
+)
 
-t.test('the mail with an invitation', async (t) => {
+t.test('the invitation mail has no names that look like links', async (t) => {
   const server = await startMailServer(t)
   const { mailer, written } = openSmtp(server.port)
   const invitation = { to: 'ada@example.com', token: 'twi_0b4dYxq0vmDPhyRtn8l3cS6GTDZ4T1aPMu7rhW1Zk9E' }
   const textOf = async (projectName: string, invitedByName: string): Promise<string> => {
     const before = server.received.length
     mailer.sendInvitation({ ...invitation, projectName, invitedByName })
-    await eventually('it arrives', async () => server.received.length > before)
+    await eventually('the mail arrives', async () => server.received.length > before)
     const mail = server.received[before]
     t.ok(mail?.header.includes('Auto-Submitted: auto-generated'))
     t.ok(mail?.header.includes('Subject: Invitation to a Taskwright project'))
@@ -126,7 +132,7 @@ t.test('the mail with an invitation', async (t) => {
   const named = await textOf('Website', 'Grace Hopper')
   t.match(named, '"Grace Hopper" invited you to the project "Website" at https://tasks.example.com/api.')
   const link = `https://tasks.example.com/api/invitation#token=${invitation.token}`
-  t.ok(named.split('\n').includes(link), 'the link stands alone')
+  t.ok(named.split('\n').includes(link), 'the link is on its own line')
   for (const words of [/within 7 days/, /works once/, /ignore this mail/]) t.match(named, words)
   for (const advert of ['Win at https://example.org', 'example.org', 'eve@example.org', 'x'.repeat(81)]) {
     const anonymous = await textOf(advert, advert)
@@ -135,10 +141,10 @@ t.test('the mail with an invitation', async (t) => {
   }
   t.match(await textOf('Plan B', 'Dr. Strange'), '"Dr. Strange" invited you to the project "Plan B" at')
   await mailer.close()
-  t.equal(written(), '', 'there is nothing to log')
+  t.equal(written(), '', 'nothing is logged')
 })
 
-t.test('the mail with notifications', async (t) => {
+t.test('the notification mail lists notifications, and counts the rest', async (t) => {
   const server = await startMailServer(t)
   const { mailer, written } = openSmtp(server.port)
   const to = 'ada@example.com'
@@ -176,7 +182,7 @@ and 12 more.
   isDiscreet(t, written())
 })
 
-t.test('an address is one recipient and one field, whatever is in it', async (t) => {
+t.test('a crafted address cannot add recipients or headers', async (t) => {
   const server = await startMailServer(t)
   const { mailer, written } = openSmtp(server.port)
   const crafted = [
@@ -202,7 +208,7 @@ t.test('an address is one recipient and one field, whatever is in it', async (t)
   isDiscreet(t, written())
 })
 
-t.test('a password', async (t) => {
+t.test('the SMTP password', async (t) => {
   const attempts: (string | null | undefined)[] = []
   const server = await startMailServer(t, {
     authOptional: false,
@@ -214,14 +220,14 @@ t.test('a password', async (t) => {
     },
   })
 
-  t.test('lets mail through', async (t) => {
+  t.test('is used to send mail', async (t) => {
     const { mailer } = openSmtp(server.port, { server: { auth } })
     mailer.sendPasswordReset({ to: 'ada@example.com', token })
     await mailer.close()
     t.equal(server.received.length, 1)
   })
 
-  t.test('that is wrong is logged as such, and nothing else happens', async (t) => {
+  t.test('if wrong, is logged as EAUTH, and no mail is sent', async (t) => {
     const wrong = { user: 'taskwright', pass: `not ${auth.pass}` }
     t.match(await failure(t, openSmtp(server.port, { server: { auth: wrong } })), {
       level: 40,
@@ -232,7 +238,7 @@ t.test('a password', async (t) => {
     t.equal(server.received.length, 1)
   })
 
-  t.test('is not shown to a server without TLS', async (t) => {
+  t.test('is not sent to a server without TLS', async (t) => {
     attempts.length = 0
     t.match(await failure(t, openSmtp(server.port, { server: { auth, tls: 'starttls' } })), { code: 'ETLS' })
     t.same(attempts, [])
@@ -240,7 +246,7 @@ t.test('a password', async (t) => {
   })
 })
 
-t.test('a certificate that nobody vouches for is refused', async (t) => {
+t.test('an untrusted certificate is rejected', async (t) => {
   const implicit = await startMailServer(t, { secure: true })
   const later = await startMailServer(t, { disabledCommands: [] })
   const reason = /certificate/
@@ -249,11 +255,11 @@ t.test('a certificate that nobody vouches for is refused', async (t) => {
   t.same([...implicit.received, ...later.received], [])
 })
 
-t.test('a server that is not there is logged', async (t) => {
+t.test('an unreachable server is logged', async (t) => {
   t.match(await failure(t, openSmtp(await freePort())), { code: 'ESOCKET', reason: /ECONNREFUSED/ })
 })
 
-t.test('what a server says of a mail is logged without its words', async (t) => {
+t.test('the reply of a server is logged by its codes, without its text', async (t) => {
   const refusing = await startMailServer(t, {
     onData: (stream, _session, callback) => {
       const words = `5.7.1 <ada@example.com> may not have https://tasks.example.com/#token=${token}`
@@ -263,7 +269,7 @@ t.test('what a server says of a mail is logged without its words', async (t) => 
   t.match(await failure(t, openSmtp(refusing.port)), { code: 'EMESSAGE', reply: '554 5.7.1' })
 })
 
-/** A mail server that takes the content of mails when it is told to. */
+/** A mail server that accepts each mail when its entry in `held` is called. */
 const startHeldServer = async (t: Test) => {
   const held: (() => void)[] = []
   const { port } = await startMailServer(t, {
@@ -274,7 +280,7 @@ const startHeldServer = async (t: Test) => {
   return { port, held }
 }
 
-t.test('no more mails are under way than may be', async (t) => {
+t.test('mails beyond the maximum of pending ones are dropped', async (t) => {
   const { port, held } = await startHeldServer(t)
   const { mailer, written } = openSmtp(port, { maxPending: 2 })
   const send = (): void => mailer.sendPasswordReset({ to: 'ada@example.com', token })
@@ -284,9 +290,9 @@ t.test('no more mails are under way than may be', async (t) => {
   send()
   t.match(JSON.parse(written()), { level: 40, msg: 'A mail was dropped', underWay: 2 })
   isDiscreet(t, written())
-  await eventually('the server has both', async () => held.length === 2)
+  await eventually('the server has received both mails', async () => held.length === 2)
   for (const take of held.splice(0)) take()
-  await eventually('there is room again', async () => {
+  await eventually('mails are accepted again', async () => {
     if (held.length === 0) send()
     return held.length > 0
   })
@@ -295,11 +301,11 @@ t.test('no more mails are under way than may be', async (t) => {
 })
 
 t.test('a stop', async (t) => {
-  t.test('waits for a mail that is under way, and takes none after', async (t) => {
+  t.test('waits for pending mails, and drops new ones', async (t) => {
     const { port, held } = await startHeldServer(t)
     const { mailer, written } = openSmtp(port)
     mailer.sendPasswordReset({ to: 'ada@example.com', token })
-    await eventually('the server has it', async () => held.length === 1)
+    await eventually('the server has received the mail', async () => held.length === 1)
     let isOver = false
     const closed = mailer.close().then(() => (isOver = true))
     mailer.sendPasswordReset({ to: 'ada@example.com', token })
@@ -309,18 +315,18 @@ t.test('a stop', async (t) => {
     await closed
   })
 
-  t.test('does not wait for ever', async (t) => {
+  t.test('does not wait longer than its limit', async (t) => {
     const { port, held } = await startHeldServer(t)
     const { mailer, written } = openSmtp(port, { closeTime: 50 })
     mailer.sendPasswordReset({ to: 'ada@example.com', token })
-    await eventually('the server has it', async () => held.length === 1)
+    await eventually('the server has received the mail', async () => held.length === 1)
     await mailer.close()
     t.match(written(), '"underWay":1,"msg":"Stopped before all mails were sent"')
     isDiscreet(t, written())
   })
 })
 
-t.test('in development the link is logged', async (t) => {
+t.test('links are logged in development', async (t) => {
   const { mailer, written } = open(loggingMailer(() => 'http://localhost:3000'))
   mailer.sendPasswordReset({ to: 'ada@example.com', token })
   t.match(JSON.parse(written()), { level: 30, link: `http://localhost:3000/password-reset#token=${token}` })
@@ -333,9 +339,9 @@ t.test('in development the link is logged', async (t) => {
   await mailer.close()
 })
 
-t.test('without a mail server', async (t) => {
+t.test('without a mail server, a warning is logged at the start, and mails are dropped', async (t) => {
   const { mailer, written } = open(noMailer)
-  t.match(JSON.parse(written()), { level: 40, msg: /SMTP_URL/ }, 'a warning at the start')
+  t.match(JSON.parse(written()), { level: 40, msg: /SMTP_URL/ }, 'the warning')
   mailer.sendPasswordReset({ to: 'ada@example.com', token })
   const [, second = '', ...more] = written().trim().split('\n')
   t.match(JSON.parse(second), { level: 30, msg: /SMTP_URL/ })

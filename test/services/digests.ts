@@ -18,14 +18,14 @@ const { createProject, setMember } = projectActions(service)
 const admin = await service.register('admin')
 const ada = await service.register('ada')
 
-await eventually('the reader has begun', async () => {
+await eventually('the reader has started', async () => {
   const [row] = await db.run(`select count(*)::int as n from event_readers where name = 'notifications'`, [])
   return row?.n === 1
 })
 
 let readers = 0
 
-/** Somebody new, with this digest. */
+/** A new account with a digest setting. */
 const newReader = async (mail_digest: 'off' | 'hourly' | 'daily' = 'hourly'): Promise<Account> => {
   const account = await service.register(`reader-${(readers += 1)}`)
   await choose(account, mail_digest)
@@ -35,7 +35,7 @@ const newReader = async (mail_digest: 'off' | 'hourly' | 'daily' = 'hourly'): Pr
 const choose = ({ token }: Account, mail_digest: string) =>
   service.expect('updateNotificationSettings', 200, { token, body: { mail_digest } })
 
-/** A task that ada assigns to somebody, who has been notified of it. */
+/** Assigns a new task of ada to an account, and waits for the notification. */
 const assign = async (account: Account, title: string, fields: object = {}) => {
   const task = await createTask(ada, { title, assignee_id: account.id, ...fields })
   return { task, notification: await notificationOf(service, account, task.id) }
@@ -49,14 +49,14 @@ const makeDue = ({ id }: Account) =>
 
 const mailsTo = ({ email }: Account) => service.digests.filter(({ to }) => to === email)
 
-/** The titles of the tasks in the mails to somebody, after their digest was due once more. */
+/** Makes a digest due and sends it. Resolves to the task titles in each mail to the account so far. */
 const titlesAfterDue = async (account: Account): Promise<readonly (readonly string[])[]> => {
   await makeDue(account)
   await run()
   return mailsTo(account).map(({ lines }) => lines.map(({ taskTitle }) => taskTitle))
 }
 
-/** When the next digest is due: milliseconds from now, and the time of day in a zone. */
+/** The due time of the next digest: milliseconds from now, and the time of day in a zone. */
 const dueOf = async ({ id }: Account, timeZone = 'UTC') => {
   const [row] = await db.run(
     `select (extract(epoch from digest_due_at) * 1000)::float8 as due_at from notification_settings where user_id = $1`,
@@ -72,7 +72,7 @@ const [minute, hour, day] = [60_000, 3_600_000, 86_400_000]
 const moveTo = ({ token }: Account, time_zone: string) =>
   service.expect('updateUser', 200, { token, params: { user_id: 'me' }, body: { time_zone } })
 
-t.test('without digests there is no mail', async (t) => {
+t.test('no mail with digests off', async (t) => {
   const [never, stopped] = [await service.register('never'), await newReader()]
   await choose(stopped, 'off')
   for (const account of [never, stopped]) await assign(account, 'A task')
@@ -85,7 +85,7 @@ t.test('without digests there is no mail', async (t) => {
   t.strictSame([...mailsTo(never), ...mailsTo(stopped)], [])
 })
 
-t.test('a digest tells what has happened since the last one, newest first, once', async (t) => {
+t.test('a digest lists notifications since the last one, newest first', async (t) => {
   const reader = await newReader('off')
   await assign(reader, 'Before')
   await choose(reader, 'hourly')
@@ -98,7 +98,7 @@ t.test('a digest tells what has happened since the last one, newest first, once'
   await service.expect('createComment', 201, comment)
   await assign(reader, 'Second')
   await run()
-  t.strictSame(mailsTo(reader), [], 'it is not due')
+  t.strictSame(mailsTo(reader), [], 'no mail before it is due')
   await makeDue(reader)
   await run()
   t.strictSame(mailsTo(reader), [
@@ -112,12 +112,12 @@ t.test('a digest tells what has happened since the last one, newest first, once'
       ],
     },
   ])
-  t.equal((await titlesAfterDue(reader)).length, 1, 'nothing is told twice')
+  t.equal((await titlesAfterDue(reader)).length, 1, 'no notification is sent twice')
   await assign(reader, 'Third')
   t.strictSame((await titlesAfterDue(reader)).slice(1), [['Third']])
 })
 
-t.test('when digests are due', async (t) => {
+t.test('due times of digests', async (t) => {
   const isIn = (t: Test, { in: left }: { readonly in: number }, [from, to]: readonly [number, number]) =>
     t.ok(left > from && left <= to, `in ${left} ms`)
 
@@ -137,11 +137,11 @@ t.test('when digests are due', async (t) => {
       t.equal(due.time, '08:00:00')
       isIn(t, due, [-minute, day])
       await titlesAfterDue(reader)
-      t.equal((await dueOf(reader, timeZone)).time, '08:00:00', 'and the next one')
+      t.equal((await dueOf(reader, timeZone)).time, '08:00:00', 'the next one as well')
     }
   })
 
-  t.test('daily: at 08:00 in the new time zone of a user who moves', async (t) => {
+  t.test('daily: at 08:00 in the new time zone after a change', async (t) => {
     const reader = await newReader('daily')
     t.equal((await dueOf(reader)).time, '08:00:00')
     await moveTo(reader, 'Asia/Kolkata')
@@ -151,7 +151,7 @@ t.test('when digests are due', async (t) => {
     isIn(t, await dueOf(frequent), [hour - minute, hour])
   })
 
-  t.test('a choice that is repeated leaves it as it is', async (t) => {
+  t.test('repeating a setting does not change the due time', async (t) => {
     const reader = await newReader('hourly')
     await makeDue(reader)
     await choose(reader, 'hourly')
@@ -161,7 +161,7 @@ t.test('when digests are due', async (t) => {
   })
 })
 
-t.test('what was read or can no longer be seen is left out', async (t) => {
+t.test('read notifications and invisible tasks are omitted', async (t) => {
   const reader = await newReader()
   const project = await createProject(ada)
   await setMember(ada, project, reader, 'viewer')
@@ -183,17 +183,17 @@ t.test('what was read or can no longer be seen is left out', async (t) => {
   t.strictSame(await titlesAfterDue(reader), [['Seen']])
   t.equal(mailsTo(reader)[0]?.count, 1)
   await setMember(ada, project, reader, 'viewer')
-  t.strictSame(await titlesAfterDue(reader), [['Seen']], 'nor told later')
+  t.strictSame(await titlesAfterDue(reader), [['Seen']], 'not sent later')
 })
 
-t.test('without anything to tell there is no mail', async (t) => {
+t.test('no mail without notifications', async (t) => {
   const reader = await newReader()
   t.strictSame(await titlesAfterDue(reader), [])
   await assign(reader, 'Later')
   t.strictSame(await titlesAfterDue(reader), [['Later']])
 })
 
-t.test('the newest 50 have lines, and the rest is counted', async (t) => {
+t.test('the newest 50 notifications are listed, and all are counted', async (t) => {
   const reader = await newReader()
   const { notification } = await assign(reader, 'Many')
   await db.run(
@@ -217,7 +217,7 @@ t.test('several instances send each digest once', async (t) => {
   for (const account of accounts) t.equal(mailsTo(account).length, 1)
 })
 
-t.test('the mail goes to the address of the account, and to nobody who has deleted it', async (t) => {
+t.test('the mail is sent to the current address, and not to deleted accounts', async (t) => {
   const [reader, leaver] = [await newReader(), await newReader()]
   for (const account of [reader, leaver]) await assign(account, 'A task')
   const email = 'moved@example.com'
@@ -231,7 +231,7 @@ t.test('the mail goes to the address of the account, and to nobody who has delet
   t.equal(mailsTo({ ...reader, email }).length, 1)
 })
 
-t.test('the digest of a disabled user waits', async (t) => {
+t.test('the digest of a disabled user is sent after they are enabled', async (t) => {
   const reader = await newReader()
   const setDisabled = (is_disabled: boolean) =>
     service.expect('updateUser', 200, {
@@ -246,7 +246,7 @@ t.test('the digest of a disabled user waits', async (t) => {
   t.strictSame(await titlesAfterDue(reader), [['Meanwhile']])
 })
 
-t.test('without a mail server digests stay due', async (t) => {
+t.test('digests stay due without a mail server', async (t) => {
   const reader = await newReader()
   await assign(reader, 'Waiting')
   await makeDue(reader)
@@ -257,7 +257,7 @@ t.test('without a mail server digests stay due', async (t) => {
   t.equal(mailsTo(reader).length, 1)
 })
 
-t.test('a stop does not wait for the mail', async (t) => {
+t.test('a stop does not wait for mails', async (t) => {
   const [first, second] = [await newReader(), await newReader()]
   for (const account of [first, second]) {
     await assign(account, 'A task')

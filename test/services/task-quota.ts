@@ -1,7 +1,7 @@
 import t from 'tap'
 import { startService } from '../fixture/service.ts'
 
-/** How many tasks a user may own. */
+/** The task quota of users. */
 
 const quota = 6
 const service = await startService(t, { config: { taskQuota: quota } })
@@ -13,7 +13,7 @@ const create = (token: string, status: 201 | 413, headers: Record<string, string
     return reply.body as { id: string; code: string }
   })
 
-t.test('a user owns no more tasks than the quota, and a repeat gets its first answer', async (t) => {
+t.test('413 above the quota; replays still get their first response', async (t) => {
   const { token } = await service.register('ada')
   const headers = { 'idempotency-key': 'first' }
   const first = await create(token, 201, headers)
@@ -22,7 +22,7 @@ t.test('a user owns no more tasks than the quota, and a repeat gets its first an
   t.match(body, { code: 'quota_exceeded', resource: 'tasks', quota, used: quota, size: 1 })
   t.equal((await create(token, 201, headers)).id, first.id)
 
-  await t.test('the trash counts, and what is deleted for good does not', async () => {
+  await t.test('tasks in the trash count, permanently deleted ones do not', async () => {
     await service.expect('deleteTask', 204, { token, params: { task_id: first.id } })
     await create(token, 413)
     await service.expect('deleteTrashedTask', 204, { token, params: { task_id: first.id } })
@@ -33,7 +33,7 @@ t.test('a user owns no more tasks than the quota, and a repeat gets its first an
   })
 })
 
-t.test('a batch is refused whole', async (t) => {
+t.test('413 for a whole batch above the quota', async (t) => {
   const { token } = await service.register('bob')
   const tasks = (count: number) => Array.from({ length: count }, () => ({ title: 'One of many' }))
   const { body } = await service.expect('batchTasks', 413, { token, body: { create: tasks(quota + 1) } })
@@ -42,13 +42,13 @@ t.test('a batch is refused whole', async (t) => {
   await service.expect('batchTasks', 413, { token, body: { create: tasks(1) } })
 })
 
-t.test('a quota may exceed the range of 32 bits', async (t) => {
+t.test('a quota can exceed 32 bits', async (t) => {
   const unbounded = await startService(t, { config: { taskQuota: 2 ** 32 } })
   const { token } = await unbounded.register('ada')
   await unbounded.expect('createTask', 201, { token, body: { title: 'One' } })
 })
 
-t.test('others fill half of it at most', async (t) => {
+t.test('413 for transfers above half of the quota', async (t) => {
   const [giver, taker] = [await service.register('giver'), await service.register('taker')]
   const made: string[] = []
   for (let count = 0; count < quota; count += 1) made.push((await create(giver.token, 201)).id)

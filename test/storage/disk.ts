@@ -17,7 +17,7 @@ testStorage(t, diskTestStorage)
 
 type FileSystem = Pick<typeof fs, 'open' | 'rename'>
 
-/** Puts functions in the place of those of node:fs/promises, for all who import them, until the test ends. */
+/** Replaces functions of node:fs/promises for all importers until the test ends. */
 function replaceInFileSystem(t: Test, replaced: FileSystem) {
   const { open, rename } = fs
   Object.assign(fs, replaced)
@@ -28,24 +28,28 @@ function replaceInFileSystem(t: Test, replaced: FileSystem) {
   })
 }
 
-t.test('only the owner of the process can read', { skip: process.platform === 'win32' }, async (t) => {
-  const { folder, storage } = await diskTestStorage(t)
-  await storage.put(chunks(Buffer.from('x')), { maxBytes })
-  const modes = async (paths: string[]) =>
-    new Set(await Promise.all(paths.map(async (path) => ((await fs.stat(path)).mode & 0o777).toString(8))))
-  const folders = (await fs.readdir(folder)).map((name) => join(folder, name))
-  t.same(await modes([folder, ...folders]), new Set(['700']))
-  t.same(await modes(await filesBelow(folder)), new Set(['600']))
-})
+t.test(
+  'files and folders are readable only by the user of the process',
+  { skip: process.platform === 'win32' },
+  async (t) => {
+    const { folder, storage } = await diskTestStorage(t)
+    await storage.put(chunks(Buffer.from('x')), { maxBytes })
+    const modes = async (paths: string[]) =>
+      new Set(await Promise.all(paths.map(async (path) => ((await fs.stat(path)).mode & 0o777).toString(8))))
+    const folders = (await fs.readdir(folder)).map((name) => join(folder, name))
+    t.same(await modes([folder, ...folders]), new Set(['700']))
+    t.same(await modes(await filesBelow(folder)), new Set(['600']))
+  },
+)
 
-t.test('temporary files are told as unfinished, and can be removed', async (t) => {
+t.test('temporary files are listed as unfinished, and can be removed', async (t) => {
   const { folder, storage } = await diskTestStorage(t)
   const stored = await storage.put(chunks(Buffer.from('stored')), { maxBytes })
   const source = new PassThrough()
   const put = storage.put(source, { maxBytes })
   source.write('being written')
   const unfinished = async () => Array.fromAsync(storage.listUnfinished())
-  await eventually('its file is there', async () => (await unfinished()).length === 1)
+  await eventually('its temporary file exists', async () => (await unfinished()).length === 1)
 
   const abandoned = join(folder, 'incoming', '0190c2a0-0000-7000-8000-000000000000')
   await fs.writeFile(abandoned, 'abandoned')
@@ -65,11 +69,11 @@ t.test('temporary files are told as unfinished, and can be removed', async (t) =
   t.same(listed.map((file) => file.key).toSorted(), [stored.key, key].toSorted())
 })
 
-t.test('a folder that is gone makes the storage unavailable, not empty', async (t) => {
+t.test('a missing folder makes the storage unavailable, not empty', async (t) => {
   const { folder, storage } = await diskTestStorage(t)
   const { key } = await storage.put(chunks(Buffer.from('x')), { maxBytes })
   await fs.rm(folder, { recursive: true })
-  await t.rejects(storage.open(key), StorageUnavailable, 'as that of a disk that is not mounted')
+  await t.rejects(storage.open(key), StorageUnavailable, 'like a disk that is not mounted')
   await fs.writeFile(folder, 'a file in its place')
 
   const source = chunks(Buffer.from('x'))
@@ -82,10 +86,10 @@ t.test('a folder that is gone makes the storage unavailable, not empty', async (
   await t.rejects(Array.fromAsync(storage.listUnfinished()), StorageUnavailable)
   await t.rejects(storage.removeUnfinished(key), StorageUnavailable)
   await t.rejects(diskStorage(folder), StorageUnavailable)
-  await t.rejects(diskStorage('/proc/nope'), StorageUnavailable, 'as where none can be made')
+  await t.rejects(diskStorage('/proc/nope'), StorageUnavailable, 'a folder that cannot be created')
 })
 
-t.test('a disk with nothing left but its reserve takes no files', async (t) => {
+t.test('a disk with only its reserve left is full', async (t) => {
   const folder = await temporaryFolder(t)
   const storage = await diskStorage(folder, { reserveBytes: Number.MAX_SAFE_INTEGER })
   const source = chunks(Buffer.from('x'))
@@ -99,10 +103,10 @@ t.test('a disk with nothing left but its reserve takes no files', async (t) => {
   await t.rejects(Array.fromAsync(append), StorageFull)
   await t.rejects(storage.check(), StorageFull)
   t.same(await Array.fromAsync(storage.listUnfinished()), [])
-  await storage.writeOwner('is small, and no client decides when it is written')
+  await storage.writeOwner('is small, and not written by clients')
 })
 
-/** A storage whose disk fails with `code` at a step of a file, as long as one is set; `write on` is in the middle of it. */
+/** A storage whose disk fails with `code` at `step`, if one is set. `write on` is any write but the first. */
 const brokenStorage = async (t: Test, folder: string) => {
   const broken = { step: '', code: '' }
   const failAt = async <T>(step: string, otherwise: () => Promise<T>) => {
@@ -147,7 +151,7 @@ for (const { code, expected } of faults) {
     for (const step of steps) {
       broken.step = step
       await t.rejects(put(), expected, step)
-      t.same(await filesBelow(folder), [], `nothing is left after ${step}`)
+      t.same(await filesBelow(folder), [], `no file remains after ${step}`)
     }
     for (const step of ['open', 'write']) {
       broken.step = step
@@ -159,7 +163,7 @@ for (const { code, expected } of faults) {
   })
 }
 
-t.test('a client is told what a disk fails with, and can try again', async (t) => {
+t.test('503 or 507 for disk faults, and a retry succeeds', async (t) => {
   const folder = await temporaryFolder(t)
   const { storage, broken } = await brokenStorage(t, folder)
   const service = await startService(t, { storage })
@@ -174,12 +178,12 @@ t.test('a client is told what a disk fails with, and can try again', async (t) =
       broken.step = step
       const { body } = await service.expect('addTaskAttachment', status, upload())
       t.notMatch(JSON.stringify(body), code, `${code} at ${step}`)
-      t.same(await filesBelow(folder), [], 'no file is left')
+      t.same(await filesBelow(folder), [], 'no file remains')
     }
   }
   broken.step = ''
   const { body: list } = await service.expect('listTaskAttachments', 200, ofTask)
-  t.same(list.items, [], 'no row is left')
+  t.same(list.items, [], 'no row remains')
   const { body } = await service.expect('addTaskAttachment', 201, upload())
   const file = await service.expect('downloadAttachment', 200, { token, params: { attach_id: body.id } })
   t.ok(content.equals(file.body as unknown as Uint8Array))

@@ -27,7 +27,7 @@ const small = randomBytes(1_000_000)
 const large = randomBytes(12_000_000)
 const key = '0190c2a0-0000-7000-8000-000000000000'
 
-/** A storage whose every request the test answers itself. */
+/** A storage whose requests are all answered by the test. */
 const openFake = async (t: Test) => {
   const proxy = await startS3Proxy(t, null)
   const storage = s3Storage(
@@ -38,12 +38,12 @@ const openFake = async (t: Test) => {
   return { proxy, storage }
 }
 
-// The SDK finds these where it looks first.
+// Credentials for the SDK, which reads the environment first.
 process.env.AWS_ACCESS_KEY_ID ??= 'nobody'
 process.env.AWS_SECRET_ACCESS_KEY ??= 'a planted secret'
 
-t.test('a server that answers only what the test says', async (t) => {
-  t.test('a storage that is full is told from one that fails', async (t) => {
+t.test('a fake server', async (t) => {
+  t.test('a full storage is distinguished from a failing one', async (t) => {
     const { proxy, storage } = await openFake(t)
     const put = () => storage.put(chunks(small), { maxBytes })
     for (const [error, expected] of [
@@ -59,7 +59,7 @@ t.test('a server that answers only what the test says', async (t) => {
     }
   })
 
-  t.test('a missing file is told from a missing bucket', async (t) => {
+  t.test('a missing file is distinguished from a missing bucket', async (t) => {
     const { proxy, storage } = await openFake(t)
     proxy.fault = () => s3Error(404, 'NoSuchKey')
     await t.rejects(storage.open(key), FileMissing)
@@ -97,7 +97,7 @@ t.test('a server that answers only what the test says', async (t) => {
     t.same(unfinished, keys)
   })
 
-  t.test('an upload that another process has just ended is passed over', async (t) => {
+  t.test('an upload that another process has just ended is ignored', async (t) => {
     const { proxy, storage } = await openFake(t)
     proxy.fault = (operation) =>
       operation === 'AbortMultipartUpload'
@@ -109,10 +109,10 @@ t.test('a server that answers only what the test says', async (t) => {
     await t.resolves(storage.removeUnfinished(key))
   })
 
-  t.test('one that never answers is given up soon', async (t) => {
+  t.test('calls to a server that never responds fail within their limits', async (t) => {
     const { proxy, storage } = await openFake(t)
     proxy.fault = () => 'freeze'
-    const asked: readonly (readonly [what: string, limit: number, ask: () => Promise<unknown>])[] = [
+    const calls: readonly (readonly [name: string, limit: number, call: () => Promise<unknown>])[] = [
       ['check', limits.check, () => storage.check()],
       ['open', limits.answer, () => storage.open(key)],
       ['remove', limits.answer, () => storage.remove(key)],
@@ -125,15 +125,15 @@ t.test('a server that answers only what the test says', async (t) => {
       ['put a large file', 2 * limits.answer, () => storage.put(chunks(large), { maxBytes })],
     ]
     await Promise.all(
-      asked.map(async ([what, limit, ask]) => {
-        const begun = performance.now()
-        await t.rejects(ask(), StorageUnavailable, what)
-        t.ok(performance.now() - begun < limit + 5_000, `${what}: soon`)
+      calls.map(async ([name, limit, call]) => {
+        const started = performance.now()
+        await t.rejects(call(), StorageUnavailable, name)
+        t.ok(performance.now() - started < limit + 5_000, `${name}: within its limit`)
       }),
     )
   })
 
-  t.test('one that is not there', async (t) => {
+  t.test('a server that is not running makes the storage unavailable', async (t) => {
     const location = { bucket: 'bucket', prefix: '', region: 'us-east-1', pathStyle: true }
     const storage = s3Storage({ ...location, endpoint: 'http://127.0.0.1:1' }, limits)
     t.teardown(() => storage.close())
@@ -144,7 +144,7 @@ t.test('a server that answers only what the test says', async (t) => {
   })
 })
 
-/** A storage whose way to the real server goes wrong as the test wants it. */
+/** A storage on the real server, through a proxy that injects faults. */
 const openProxied = async (t: Test) => {
   const direct = testLocation()
   const proxy = await startS3Proxy(t, direct.endpoint)
@@ -156,10 +156,10 @@ const openProxied = async (t: Test) => {
 
 const works = async (t: Test, storage: Storage, content: Buffer): Promise<void> => {
   const { key } = await storage.put(chunks(content), { maxBytes })
-  t.ok(content.equals(await buffer(await storage.open(key))), 'the next one works')
+  t.ok(content.equals(await buffer(await storage.open(key))), 'the next file is stored')
 }
 
-t.test('a way to the server on which things go wrong', { skip: noS3 }, async (t) => {
+t.test('faults on the way to a real server', { skip: noS3 }, async (t) => {
   const refusals: readonly Fault[] = [
     s3Error(500, 'InternalError'),
     s3Error(503, 'ServiceUnavailable'),
@@ -173,7 +173,7 @@ t.test('a way to the server on which things go wrong', { skip: noS3 }, async (t)
     ['CompleteMultipartUpload', large, [...refusals, 'cut', 'lose the response']],
   ] as const
   for (const [step, content, faults] of steps) {
-    t.test(`a fault at ${step} leaves nothing, and the next upload works`, async (t) => {
+    t.test(`a fault at ${step} leaves nothing, and the next upload succeeds`, async (t) => {
       await Promise.all(
         faults.map(async (fault) => {
           const { proxy, storage, keys } = await openProxied(t)
@@ -182,7 +182,7 @@ t.test('a way to the server on which things go wrong', { skip: noS3 }, async (t)
           await t.rejects(storage.put(source, { maxBytes }), StorageUnavailable, JSON.stringify(fault))
           t.equal(source.destroyed, true)
           await eventually(
-            `nothing is left after ${JSON.stringify(fault)}`,
+            `nothing remains after ${JSON.stringify(fault)}`,
             async () => (await keys()).length === 0,
           )
           proxy.fault = () => null
@@ -192,7 +192,7 @@ t.test('a way to the server on which things go wrong', { skip: noS3 }, async (t)
     })
   }
 
-  t.test('an upload whose begin nobody was told of is left to a background job', async (t) => {
+  t.test('an upload whose creation was not confirmed is left to a background job', async (t) => {
     const { proxy, storage, keys } = await openProxied(t)
     proxy.fault = (operation) => (operation === 'CreateMultipartUpload' ? 'lose the response' : null)
     await t.rejects(storage.put(chunks(large), { maxBytes }), StorageUnavailable)
@@ -201,7 +201,7 @@ t.test('a way to the server on which things go wrong', { skip: noS3 }, async (t)
     t.same(await keys(), [])
   })
 
-  t.test('what goes wrong once is tried again', async (t) => {
+  t.test('requests that fail once are retried', async (t) => {
     for (const fault of [s3Error(500, 'InternalError'), s3Error(503, 'SlowDown'), 'freeze', 'cut'] as const) {
       const { proxy, storage } = await openProxied(t)
       const failed = new Set<string>()
@@ -228,14 +228,14 @@ t.test('a way to the server on which things go wrong', { skip: noS3 }, async (t)
     }
   })
 
-  t.test('a download that is changed on the way fails, if it was put at once', async (t) => {
+  t.test('a download that was corrupted fails, if the file was stored in one request', async (t) => {
     const { proxy, storage } = await openProxied(t)
     const { key } = await storage.put(chunks(small), { maxBytes })
     proxy.fault = () => 'corrupt the response'
     await t.rejects(buffer(await storage.open(key)), /Checksum mismatch/)
   })
 
-  t.test('a download whose reader takes its time does not', async (t) => {
+  t.test('a download with a slow reader succeeds', async (t) => {
     const { storage } = await openProxied(t)
     const { key } = await storage.put(chunks(large), { maxBytes })
     const stream = await storage.open(key)
@@ -251,7 +251,7 @@ const beginTask = async (service: Pick<Service, 'register' | 'expect'>) => {
   return { token, params: { task_id: body.id } }
 }
 
-/** Sends the first bytes of an upload that is much larger than a part. */
+/** Sends the first bytes of an upload that is larger than a part. */
 const sendPart = async (t: Test, url: string, { token, params }: Awaited<ReturnType<typeof beginTask>>) => {
   const { socket } = await openRaw(t, url)
   socket.write(
@@ -270,14 +270,14 @@ const sendPart = async (t: Test, url: string, { token, params }: Awaited<ReturnT
   return socket
 }
 
-t.test('the service on such a storage', { skip: noS3 }, async (t) => {
+t.test('the service on a faulty storage', { skip: noS3 }, async (t) => {
   const { proxy, storage, keys } = await openProxied(t)
   const service = await startService(t, { storage, config: { attachmentMaxBytes: maxBytes } })
   const upload = await beginTask(service)
   const listed = async () =>
     (await service.expect('listTaskAttachments', 200, upload)).body.items.map(({ id }) => id)
 
-  t.test('answers 503 or 507, keeps nothing, and takes the next file', async (t) => {
+  t.test('503 or 507 for uploads, nothing remains, and the next file is accepted', async (t) => {
     for (const [fault, content, status] of [
       [s3Error(503, 'SlowDown'), small, 503],
       ['freeze', small, 503],
@@ -287,7 +287,7 @@ t.test('the service on such a storage', { skip: noS3 }, async (t) => {
     ] as const) {
       proxy.fault = (operation) => (/^PUT|^UploadPart/.test(operation) ? fault : null)
       await service.expect('addTaskAttachment', status, { ...upload, body: fileForm(content) })
-      await eventually('nothing is left', async () => (await keys()).length === 0)
+      await eventually('nothing remains', async () => (await keys()).length === 0)
     }
     proxy.fault = () => null
     t.same(await listed(), [])
@@ -295,10 +295,10 @@ t.test('the service on such a storage', { skip: noS3 }, async (t) => {
     t.same(await listed(), [body.id])
     const { token } = upload
     await service.expect('deleteAttachment', 204, { token, params: { attach_id: body.id } })
-    await eventually('it is removed', async () => (await keys()).length === 0)
+    await eventually('the file is removed', async () => (await keys()).length === 0)
   })
 
-  t.test('answers 503 to downloads, and says that attachments are degraded', async (t) => {
+  t.test('503 for downloads, and readiness lists attachments as degraded', async (t) => {
     const { body } = await service.expect('addTaskAttachment', 201, { ...upload, body: fileForm(small) })
     const download = { token: upload.token, params: { attach_id: body.id } }
     for (const fault of [s3Error(503, 'SlowDown'), 'freeze'] as const) {
@@ -310,63 +310,59 @@ t.test('the service on such a storage', { skip: noS3 }, async (t) => {
     t.strictSame((await service.expect('getReadiness', 200)).body.degraded, [])
     await service.expect('downloadAttachment', 200, download)
     proxy.fault = () => 'cut the response'
-    await t.rejects(service.call('downloadAttachment', download), 'one that is cut is not whole')
+    await t.rejects(service.call('downloadAttachment', download), 'a download that is cut fails')
     proxy.fault = () => null
     await service.expect('deleteAttachment', 204, download)
-    await eventually('it is removed', async () => (await keys()).length === 0)
+    await eventually('the file is removed', async () => (await keys()).length === 0)
   })
 
-  t.test('aborts the upload of a client that goes away', async (t) => {
+  t.test('the upload of a client that disconnects is aborted', async (t) => {
     for (const leave of ['resetAndDestroy', 'destroy'] as const) {
       const socket = await sendPart(t, service.url, upload)
       await eventually('a part is stored', async () => (await keys()).length === 1)
       socket[leave]()
-      await eventually(`nothing is left after ${leave}`, async () => (await keys()).length === 0)
+      await eventually(`nothing remains after ${leave}`, async () => (await keys()).length === 0)
     }
     t.same(await listed(), [])
   })
 })
 
-t.test(
-  'a kill in the middle of an upload leaves what a background job removes',
-  { skip: noS3 },
-  async (t) => {
-    const location = testLocation()
-    const client = openTestClient(t, location)
-    const url = new URL(process.env.TEST_STORAGE_URL ?? '')
-    url.pathname = location.prefix
-    const environment = {
-      DATA_DIR: await temporaryFolder(t),
-      STORAGE_URL: url.href,
-      AWS_ACCESS_KEY_ID: process.env.AWS_ACCESS_KEY_ID ?? '',
-      AWS_SECRET_ACCESS_KEY: process.env.AWS_SECRET_ACCESS_KEY ?? '',
-    }
-    const first = await startProcess(t, environment)
-    const before = createClient(first.url)
-    const upload = await beginTask(before)
-    const { body: kept } = await before.expect('addTaskAttachment', 201, { ...upload, body: fileForm(small) })
-    await sendPart(t, first.url, upload)
-    await eventually('a part is stored', async () => (await keysIn(client, location)).length === 2)
-    await first.end('SIGKILL')
+t.test('a kill during an upload leaves a file that a background job removes', { skip: noS3 }, async (t) => {
+  const location = testLocation()
+  const client = openTestClient(t, location)
+  const url = new URL(process.env.TEST_STORAGE_URL ?? '')
+  url.pathname = location.prefix
+  const environment = {
+    DATA_DIR: await temporaryFolder(t),
+    STORAGE_URL: url.href,
+    AWS_ACCESS_KEY_ID: process.env.AWS_ACCESS_KEY_ID ?? '',
+    AWS_SECRET_ACCESS_KEY: process.env.AWS_SECRET_ACCESS_KEY ?? '',
+  }
+  const first = await startProcess(t, environment)
+  const before = createClient(first.url)
+  const upload = await beginTask(before)
+  const { body: kept } = await before.expect('addTaskAttachment', 201, { ...upload, body: fileForm(small) })
+  await sendPart(t, first.url, upload)
+  await eventually('a part is stored', async () => (await keysIn(client, location)).length === 2)
+  await first.end('SIGKILL')
 
-    const second = await startProcess(t, environment)
-    const after = createClient(second.url)
-    t.equal((await keysIn(client, location)).length, 2, 'it is too young to be removed at the start')
-    const storage = s3Storage(location)
-    t.teardown(() => storage.close())
-    const unfinished = await Array.fromAsync(storage.listUnfinished())
-    t.equal(unfinished.length, 1)
-    for (const { key } of unfinished) await storage.removeUnfinished(key)
-    t.equal((await keysIn(client, location)).length, 1)
-    const { body } = await after.expect('listTaskAttachments', 200, upload)
-    t.same(
-      body.items.map(({ id }) => id),
-      [kept.id],
-    )
-    const download = { token: upload.token, params: { attach_id: kept.id } }
-    await after.expect('downloadAttachment', 200, download)
-    t.equal(await second.end('SIGTERM'), 0)
-    const output = first.output() + second.output()
-    t.notMatch(output, environment.AWS_SECRET_ACCESS_KEY)
-  },
-)
+  const second = await startProcess(t, environment)
+  const after = createClient(second.url)
+  t.equal((await keysIn(client, location)).length, 2, 'the file is too new to be removed at the start')
+  const storage = s3Storage(location)
+  t.teardown(() => storage.close())
+  const unfinished = await Array.fromAsync(storage.listUnfinished())
+  t.equal(unfinished.length, 1)
+  for (const { key } of unfinished) await storage.removeUnfinished(key)
+  t.equal((await keysIn(client, location)).length, 1)
+  const { body } = await after.expect('listTaskAttachments', 200, upload)
+  t.same(
+    body.items.map(({ id }) => id),
+    [kept.id],
+  )
+  const download = { token: upload.token, params: { attach_id: kept.id } }
+  await after.expect('downloadAttachment', 200, download)
+  t.equal(await second.end('SIGTERM'), 0)
+  const output = first.output() + second.output()
+  t.notMatch(output, environment.AWS_SECRET_ACCESS_KEY)
+})

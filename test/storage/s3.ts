@@ -15,7 +15,7 @@ import { noS3 } from '../fixture/storage.ts'
 t.test('a bucket', { skip: noS3 }, async (t) => {
   testStorage(t, s3TestStorage)
 
-  t.test('the server has verified what it stores', async (t) => {
+  t.test('the server has verified checksums of stored files', async (t) => {
     const { client, location, storage } = await s3TestStorage(t)
     const head = async (size: number) => {
       const { key, sha256 } = await storage.put(chunks(randomBytes(size)), { maxBytes })
@@ -28,10 +28,10 @@ t.test('a bucket', { skip: noS3 }, async (t) => {
     }
     const small = await head(1_000)
     t.equal(small.ChecksumSHA256, Buffer.from(small.sha256, 'hex').toString('base64'))
-    t.match((await head(8_000_000)).ChecksumCRC32, /^.+-2$/, 'of both parts')
+    t.match((await head(8_000_000)).ChecksumCRC32, /^.+-2$/, 'a checksum of both parts')
   })
 
-  t.test('uploads are told as unfinished and can be removed, those of others are not', async (t) => {
+  t.test('unfinished uploads are listed and can be removed, foreign ones are not', async (t) => {
     const { client, location, storage, keys } = await s3TestStorage(t)
     const begin = async (name: string) => {
       const object = { Bucket: location.bucket, Key: `${location.prefix}${name}` }
@@ -49,7 +49,7 @@ t.test('a bucket', { skip: noS3 }, async (t) => {
     t.same(await keys(), ['somebody-else'])
   })
 
-  t.test('an unfinished file that has parts and rests is told once', async (t) => {
+  t.test('an unfinished file with parts and a remainder is listed once', async (t) => {
     const { client, location, storage } = await s3TestStorage(t)
     const { bucket: Bucket, prefix } = location
     const [parts = '', both = '', rests = ''] = ['a', 'b', 'c'].map(
@@ -59,12 +59,12 @@ t.test('a bucket', { skip: noS3 }, async (t) => {
       await client.send(new CreateMultipartUploadCommand({ Bucket, Key: `${prefix}${key}` }))
     for (const rest of [`${both}/7`, `${both}/9`, `${rests}/8`])
       await client.send(new PutObjectCommand({ Bucket, Key: `${prefix}incoming/${rest}`, Body: 'a rest' }))
-    const told = (await Array.fromAsync(storage.listUnfinished())).map(({ key }) => key)
-    t.strictSame(told.toSorted(), [parts, both, rests])
-    for (const key of told) await storage.removeUnfinished(key)
+    const listed = (await Array.fromAsync(storage.listUnfinished())).map(({ key }) => key)
+    t.strictSame(listed.toSorted(), [parts, both, rests])
+    for (const key of listed) await storage.removeUnfinished(key)
   })
 
-  t.test('other objects of the bucket are not its files', async (t) => {
+  t.test('foreign objects in the bucket are not listed', async (t) => {
     const { client, location, storage } = await s3TestStorage(t)
     const { key } = await storage.put(chunks(Buffer.from('x')), { maxBytes })
     const inner = s3Storage({ ...location, prefix: `${location.prefix}inner/` })
@@ -77,7 +77,7 @@ t.test('a bucket', { skip: noS3 }, async (t) => {
     t.same(await listed(inner), [innerKey])
   })
 
-  t.test('a bucket that is not there makes the storage unavailable, not empty', async (t) => {
+  t.test('a missing bucket makes the storage unavailable, not empty', async (t) => {
     const { location } = await s3TestStorage(t)
     const storage = s3Storage({ ...location, bucket: 'no-such-bucket' })
     t.teardown(() => storage.close())

@@ -17,12 +17,12 @@ import { expectedSignature } from '../fixture/webhooks.ts'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const sourceOf = (path: string): string => join(root, 'scripts/receivers', path)
 
-/** The installer of Go does not put it into PATH. */
+/** Go's installer does not add it to PATH. */
 const installedGo = '/usr/local/go/bin/go'
 
 interface Language {
   readonly name: string
-  /** As in the guide's fenced block. */
+  /** The language of the fenced block in the guide. */
   readonly fence: string
   readonly source: string
   readonly tool: string
@@ -66,7 +66,7 @@ const languages: readonly Language[] = [
   },
 ]
 
-/** Starts a receiver on a free port; resolves to its URL and the lines that it prints. */
+/** Starts a receiver on a free port. Resolves to its URL and its output. */
 const startProgram = async (t: Teardown, [file = '', ...parameters]: readonly string[], secret: string) => {
   const child = spawn(file, parameters, {
     env: { ...process.env, WEBHOOK_SECRET: secret, PORT: '0' },
@@ -95,9 +95,9 @@ for (const { name, fence, source, tool, path, prepare } of languages) {
     t.strictSame(fencedBlocks(guide, fence), [await readFile(source, 'utf8')])
   })
 
-  // On a machine of one's own a tool may be missing; where every change is checked it may not.
+  // A tool may be missing on a developer's machine, but not in CI.
   const skip = path === null && !process.env.CI && `skipped: no ${tool}`
-  t.test(`the receiver in ${name}`, { skip }, async (t) => {
+  t.test(`the receiver in ${name} verifies signatures`, { skip }, async (t) => {
     if (path === null) throw new Error(`${tool} is not installed`)
     const command = await prepare(t, path, source)
     const { token } = await service.register(`receiver-${tool}`)
@@ -107,11 +107,11 @@ for (const { name, fence, source, tool, path, prepare } of languages) {
     const { url, lines } = await startProgram(t, command, webhook.secret)
     await service.expect('updateWebhook', 200, { token, params, body: { url } })
 
-    /** Resolves to the status that the receiver answered. */
-    const answerTo = async (delivery: string): Promise<number | null> => {
+    /** The receiver's response status for a delivery. */
+    const statusFor = async (delivery: string): Promise<number | null> => {
       const request = { token, params: { ...params, delivery_id: delivery } }
       let status: number | null = null
-      await eventually('it is attempted', async () => {
+      await eventually('the delivery is attempted', async () => {
         const { body } = await service.expect('getWebhookDelivery', 200, request)
         status = body.response_status
         return body.attempts > 0
@@ -121,14 +121,14 @@ for (const { name, fence, source, tool, path, prepare } of languages) {
     const sendTest = async () => (await service.expect('testWebhook', 201, { token, params })).body.id
 
     const first = await sendTest()
-    t.equal(await answerTo(first), 204, 'a signed message is accepted')
+    t.equal(await statusFor(first), 204, 'a signed message is accepted')
     const again = await service.expect('redeliverWebhook', 201, {
       token,
       params: { ...params, delivery_id: first },
     })
-    t.equal(await answerTo(again.body.id), 204, 'and its repeat')
+    t.equal(await statusFor(again.body.id), 204, 'a redelivery is accepted')
     await service.expect('rotateWebhookSecret', 200, { token, params })
-    t.equal(await answerTo(await sendTest()), 204, 'the previous secret verifies after a rotation')
+    t.equal(await statusFor(await sendTest()), 204, 'the previous secret verifies after a rotation')
 
     const now = Math.floor(Date.now() / 1_000)
     const send = async (
@@ -150,9 +150,9 @@ for (const { name, fence, source, tool, path, prepare } of languages) {
     t.equal(await send('ahead', { timestamp: String(now + 330) }), 401, 'a timestamp ahead')
     t.equal(await send('none', { timestamp: 'NaN' }), 401, 'no timestamp')
     t.equal(await send('other', { secret: 'whsec_AAAA' }), 401, 'a signature with another secret')
-    t.equal(await send('short', { signature: 'v1, v1,é' }), 401, 'what is no signature')
+    t.equal(await send('short', { signature: 'v1, v1,é' }), 401, 'malformed signatures')
     t.equal(await send('last'), 204)
-    await eventually('the last is printed', async () => lines.includes('ümlaut 9'))
-    t.strictSame(lines, ['webhook.test 1', 'webhook.test 3', 'ümlaut 9'], 'each message once')
+    await eventually('the last message is printed', async () => lines.includes('ümlaut 9'))
+    t.strictSame(lines, ['webhook.test 1', 'webhook.test 3', 'ümlaut 9'], 'each message is printed once')
   })
 }

@@ -20,7 +20,7 @@ const faultOf = async (sending: Promise<unknown>): Promise<string> =>
     (error: unknown) => (error instanceof SendFailed ? error.fault : String(error)),
   )
 
-/** A server that answers each connection by itself; resolves to its URL. */
+/** Starts a TCP server. `behave` is called when a connection receives data. Resolves to its URL. */
 const startServer = async (t: Test, behave: (socket: Socket) => void): Promise<string> => {
   const server = createServer((socket) => {
     socket.on('error', () => undefined)
@@ -31,7 +31,7 @@ const startServer = async (t: Test, behave: (socket: Socket) => void): Promise<s
   return `http://127.0.0.1:${(server.address() as AddressInfo).port}/`
 }
 
-/** A server that answers a request with these bytes, and then closes the connection or leaves it open. */
+/** Starts a server that responds with these bytes, and then closes the connection or leaves it open. */
 const startRaw = (t: Test, bytes: string | Buffer, closes = true): Promise<string> =>
   startServer(t, (socket) => void (closes ? socket.end(bytes) : socket.write(bytes)))
 
@@ -56,17 +56,17 @@ t.test('does not follow redirects', async (t) => {
   t.equal(target.received.length, 0)
 })
 
-t.test('gives up on a receiver that stalls', async (t) => {
+t.test('times out if a receiver stalls', async (t) => {
   const silent = await startReceiver(t, () => undefined)
   t.equal(await faultOf(sendHere(silent.url)), 'timeout')
   const slow = await startReceiver(t, (response) => {
     response.writeHead(200)
     response.write('begun')
   })
-  t.match(await sendHere(slow.url), { status: 200, body: 'begun' }, 'the status counts')
+  t.match(await sendHere(slow.url), { status: 200, body: 'begun' }, 'a status before the timeout is used')
 })
 
-t.test('survives receivers that break the protocol', async (t) => {
+t.test('handles receivers that violate HTTP', async (t) => {
   const short = 'HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nshort'
   t.match(await sendHere(await startRaw(t, short)), { status: 200, body: 'short' })
   const long = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nlong'
@@ -79,7 +79,7 @@ t.test('survives receivers that break the protocol', async (t) => {
   t.equal(await faultOf(sendHere(https)), 'tls_failed')
 })
 
-t.test('ends what a receiver does not end', async (t) => {
+t.test('closes the connection of an endless response', async (t) => {
   const chunked = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
   const read = { status: 200, body: 'x'.repeat(8_192) }
   const refused = 'response_invalid'
@@ -108,7 +108,7 @@ t.test('ends what a receiver does not end', async (t) => {
   }
 })
 
-t.test('counts a status of a response that breaks off, if there is one', async (t) => {
+t.test('uses the status of a truncated response, if it was received', async (t) => {
   const head = 'HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n'
   t.match(await sendHere(await startRaw(t, `${head}ff\r\nhalf`)), { status: 200, body: 'half' })
   t.equal(await faultOf(sendHere(await startRaw(t, 'HTTP/1.1 200 OK\r\nContent-Le'))), 'connection_failed')
@@ -122,7 +122,7 @@ t.test('does not decompress', async (t) => {
   t.ok(response.body.length <= 8_192)
 })
 
-t.test('refuses what is no status, and another protocol', async (t) => {
+t.test('rejects invalid statuses and protocol upgrades', async (t) => {
   const upgrade = 'Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n'
   for (const head of [
     `101 Switching\r\n${upgrade}`,
@@ -133,7 +133,7 @@ t.test('refuses what is no status, and another protocol', async (t) => {
     t.equal(await faultOf(sendHere(await startRaw(t, `HTTP/1.1 ${head}`, false))), 'response_invalid', head)
 })
 
-t.test('takes a second response for no answer to the next message', async (t) => {
+t.test('does not take a second response as the response to the next message', async (t) => {
   const empty = 'Content-Length: 0\r\n\r\n'
   const url = await startRaw(t, `HTTP/1.1 500 No\r\n${empty}HTTP/1.1 200 OK\r\n${empty}`, false)
   const send = createSend({ rules: createAddressRules(['127.0.0.1']) })
@@ -143,11 +143,11 @@ t.test('takes a second response for no answer to the next message', async (t) =>
     t.equal((await send({ url, headers: {}, body }, never, connections)).status, 500)
 })
 
-t.test('reports that nobody listens', async (t) => {
+t.test('reports a refused connection', async (t) => {
   t.equal(await faultOf(sendHere('http://127.0.0.1:9/')), 'connection_failed')
 })
 
-t.test('connects to no address that is not allowed', async (t) => {
+t.test('does not connect to addresses that are not allowed', async (t) => {
   const receiver = await startReceiver(t)
   const { port } = new URL(receiver.url)
   const send = sender([], { resolve: async () => [{ address: '127.0.0.1', family: 4 }] })
@@ -156,7 +156,7 @@ t.test('connects to no address that is not allowed', async (t) => {
   t.equal(receiver.received.length, 0)
 })
 
-t.test('looks a name up for each connection, and checks the address that it connects to', async (t) => {
+t.test('resolves names for each connection, and checks the address', async (t) => {
   const allowed = await startReceiver(t, undefined, '127.0.0.2')
   const { port } = new URL(allowed.url)
   const answers = ['127.0.0.2', '127.0.0.1', '127.0.0.2']
@@ -167,11 +167,11 @@ t.test('looks a name up for each connection, and checks the address that it conn
   t.equal((await send(url)).status, 204)
   t.equal(await faultOf(send(url)), 'address_refused')
   t.equal((await send(url)).status, 204)
-  t.equal(lookups, 3, 'once for each connection')
+  t.equal(lookups, 3, 'one lookup per connection')
   t.equal(allowed.received[0]?.headers.host, `rebinding.example.com:${port}`)
 })
 
-t.test('uses a connection again, which leads to the address that was checked', async (t) => {
+t.test('reuses a connection to an address that was checked', async (t) => {
   const ports: unknown[] = []
   const receiver = await startReceiver(t, (response) => {
     ports.push(response.socket?.remotePort)
@@ -189,16 +189,16 @@ t.test('uses a connection again, which leads to the address that was checked', a
   t.equal(lookups, 1)
   t.equal(new Set(ports).size, 1)
   connections.close()
-  t.equal(await faultOf(send(message, never, connections)), 'address_refused', 'a new one is checked')
+  t.equal(await faultOf(send(message, never, connections)), 'address_refused', 'a new connection is checked')
 })
 
-t.test('opens another connection when the receiver has closed the one to use again', async (t) => {
+t.test('opens a new connection if the receiver has closed the kept-alive one', async (t) => {
   let requests = 0
   const server = createServer((socket) => {
     socket.on('error', () => undefined)
     socket.once('data', () => {
       socket.write('HTTP/1.1 204 No Content\r\n\r\n')
-      // As if the close and the next request had crossed.
+      // As if the receiver closed the connection while the next request was in transit.
       socket.once('data', () => socket.resetAndDestroy())
       requests += 1
     })
@@ -214,7 +214,7 @@ t.test('opens another connection when the receiver has closed the one to use aga
   t.equal(requests, 2)
 })
 
-t.test('uses the allowed ones of several addresses', async (t) => {
+t.test('uses only the allowed addresses of a name', async (t) => {
   const receiver = await startReceiver(t, undefined, '127.0.0.2')
   const { port } = new URL(receiver.url)
   const resolve: Resolve = async () => [
@@ -231,7 +231,7 @@ t.test('refuses a name that does not resolve', async (t) => {
   t.equal(await faultOf(sender([], { resolve })('http://nowhere.example.com/')), 'address_refused')
 })
 
-t.test('stops when it is told to', async (t) => {
+t.test('stops when its signal is aborted', async (t) => {
   const silent = await startReceiver(t, () => undefined)
   const stop = new AbortController()
   const send = createSend({ rules: createAddressRules(['127.0.0.1']) })

@@ -14,7 +14,7 @@ type Delivery = components['schemas']['WebhookDelivery']
 
 const { db } = await openTestDatabase(t)
 const options = { db, jobTimes: { ...jobTimes, events: 20 }, config: { webhookAllow: ['127.0.0.1'] } }
-// Two processes share the work in all of these tests.
+// Two instances share the work in all tests.
 const service = await startService(t, options)
 const second = await startService(t, options)
 const mailsTo = ({ email }: Account) =>
@@ -25,7 +25,7 @@ const admin = await service.register('admin')
 let accounts = 0
 const newAccount = (): Promise<Account> => service.register(`webhooks-${(accounts += 1)}`)
 
-await eventually('the reader has begun', async () => {
+await eventually('the reader has started', async () => {
   const [row] = await db.run(`select count(*)::int as n from event_readers where name = 'webhooks'`, [])
   return row?.n === 1
 })
@@ -42,7 +42,7 @@ const deliveriesOf = async (
 ): Promise<readonly Delivery[]> =>
   (await service.expect('listWebhookDeliveries', 200, { token, params: { webhook_id: id } })).body.items
 
-/** The deliveries of a webhook, oldest first, once all have this status or an attempt has failed. */
+/** The deliveries of a webhook, oldest first, once there are `count` and all are settled. */
 const settled = async (
   account: Account,
   webhook: { readonly id: string },
@@ -72,7 +72,7 @@ const makeDue = (webhook: { readonly id: string }) =>
 const idsOf = (received: readonly Received[]): readonly unknown[] =>
   received.map(({ headers }) => headers['webhook-id'])
 
-t.test('an event is delivered once, signed, in the order of the changes', async (t) => {
+t.test('events are delivered once, signed, in the order of the changes', async (t) => {
   const owner = await newAccount()
   const receiver = await startReceiver(t, (response) => void response.writeHead(202).end('thanks'))
   const webhook = await create(owner, receiver.url)
@@ -115,7 +115,7 @@ t.test('an event is delivered once, signed, in the order of the changes', async 
   t.strictSame(one.body, first)
 })
 
-t.test('a webhook tells what its owner sees, of the types that it is for', async (t) => {
+t.test('a webhook receives events of its types that its owner can see', async (t) => {
   const [owner, other, boss] = [await newAccount(), await newAccount(), admin]
   const project = await createProject(other)
   await setMember(other, project, owner, 'viewer')
@@ -145,10 +145,10 @@ t.test('a webhook tells what its owner sees, of the types that it is for', async
   )
   await createTask(boss, { title: 'Own' })
   await ofAdmin.expect(1)
-  t.strictSame(ofAdmin.types(), ['task.created'], 'that of an administrator tells their own')
+  t.strictSame(ofAdmin.types(), ['task.created'], "an administrator's webhook receives only their own events")
 })
 
-t.test('the webhook of a project tells its events, while its owner manages it', async (t) => {
+t.test('a project webhook receives events of the project while its owner manages it', async (t) => {
   const [owner, other] = [await newAccount(), await newAccount()]
   const project = await createProject(other)
   await setMember(other, project, owner, 'manager')
@@ -171,11 +171,11 @@ t.test('the webhook of a project tells its events, while its owner manages it', 
   const all = await deliveriesOf(other, webhook)
   t.notOk(
     all.some(({ event_type }) => event_type === 'task.updated'),
-    'nor are there deliveries',
+    'no deliveries are created',
   )
 })
 
-t.test('what the owner may not see any more is withheld', async (t) => {
+t.test('events that the owner can no longer see are withheld', async (t) => {
   const [owner, other] = [await newAccount(), await newAccount()]
   const { promise: released, resolve: release } = Promise.withResolvers<void>()
   const receiver = await startReceiver(t, async (response) => {
@@ -185,7 +185,7 @@ t.test('what the owner may not see any more is withheld', async (t) => {
   const webhook = await create(owner, receiver.url)
   const task = await createTask(other, { title: 'Assigned', assignee_id: owner.id })
   await receiver.expect(1)
-  // Made after the first was selected, so it is selected, and asked about, by itself.
+  // Created after the first was selected, so it is selected and its access is checked separately.
   await change(other, task, { title: 'Waits' })
   await settled(owner, webhook, 2, () => true)
   await change(other, task, { assignee_id: null })
@@ -205,7 +205,7 @@ t.test('what the owner may not see any more is withheld', async (t) => {
   t.match(again, { status: 'withheld', event_id: deliveries[0]?.event_id, sequence: 3 })
 })
 
-t.test('a delivery that failed is attempted again, with the same id', async (t) => {
+t.test('failed deliveries are retried with the same id', async (t) => {
   const owner = await newAccount()
   const replies: Behaviour[] = [
     (response) => void response.writeHead(503, { 'retry-after': '3600' }).end('busy'),
@@ -245,10 +245,10 @@ t.test('a delivery that failed is attempted again, with the same id', async (t) 
   })
   t.equal((await read(owner, webhook)).failing_since, null)
   t.equal(new Set(idsOf(receiver.received)).size, 1)
-  t.equal(new Set(receiver.received.map(({ body }) => body)).size, 1, 'and the same bytes')
+  t.equal(new Set(receiver.received.map(({ body }) => body)).size, 1, 'the same bytes')
 })
 
-t.test('a delivery is given up after three days', async (t) => {
+t.test('a delivery fails permanently after three days', async (t) => {
   const owner = await newAccount()
   const receiver = await startReceiver(t, (response) => void response.writeHead(500).end())
   const webhook = await create(owner, receiver.url)
@@ -272,9 +272,9 @@ t.test('a webhook that fails for three days is disabled, with a mail', async (t)
   await settled(owner, webhook, 1, isTried)
   await db.run(`update webhooks set failing_since = now() - interval '73 hours' where id = $1`, [webhook.id])
   await makeDue(webhook)
-  await eventually('it is disabled', async () => !(await read(owner, webhook)).is_enabled)
+  await eventually('the webhook is disabled', async () => !(await read(owner, webhook)).is_enabled)
   t.match(await read(owner, webhook), { disabled_reason: 'failing' })
-  await eventually('a mail is sent', async () => mailsTo(owner).length > 0)
+  await eventually('the owner gets a mail', async () => mailsTo(owner).length > 0)
   const params = { webhook_id: webhook.id }
   const refused = await service.expect('testWebhook', 409, { token: owner.token, params })
   t.match(refused.body, { code: 'webhook_disabled' })
@@ -289,7 +289,7 @@ t.test('a webhook that fails for three days is disabled, with a mail', async (t)
   t.equal((await deliveriesOf(owner, webhook)).length, 1)
   await service.expect('updateWebhook', 200, { token: owner.token, params, body: { is_enabled: true } })
   await receiver.expect(sent + 1)
-  t.pass('what was pending is sent when it is enabled again')
+  t.pass('pending deliveries are sent after it is enabled again')
   t.strictSame(mailsTo(owner), [{ to: owner.email, url: receiver.url }], 'one mail')
 })
 
@@ -310,11 +310,11 @@ t.test('a webhook that recovers is not disabled', async (t) => {
   await settled(owner, webhook, 2, isTried)
   const { is_enabled: isEnabled, failing_since: since } = await read(owner, webhook)
   t.ok(isEnabled)
-  t.ok(Date.now() - Date.parse(since ?? '') < 3_600_000, 'it fails since its last success')
+  t.ok(Date.now() - Date.parse(since ?? '') < 3_600_000, 'failing_since is after the last success')
   t.strictSame(mailsTo(owner), [])
 })
 
-t.test('attempts are stored together up to the first failure', async (t) => {
+t.test('attempts are stored in one batch up to the first failure', async (t) => {
   const owner = await newAccount()
   const { promise: released, resolve: release } = Promise.withResolvers<void>()
   const receiver = await startReceiver(t, async (response, index) => {
@@ -327,7 +327,7 @@ t.test('attempts are stored together up to the first failure', async (t) => {
   for (const title of ['Second', 'Third', 'Fourth', 'Fifth']) await createTask(owner, { title })
   await settled(owner, webhook, 5, () => true)
   release()
-  await eventually('it is disabled', async () => !(await read(owner, webhook)).is_enabled)
+  await eventually('the webhook is disabled', async () => !(await read(owner, webhook)).is_enabled)
   const deliveries = (await deliveriesOf(owner, webhook)).toReversed()
   t.strictSame(
     deliveries.map(({ status, attempts, response_status: answer }) => [status, attempts, answer]),
@@ -342,7 +342,7 @@ t.test('attempts are stored together up to the first failure', async (t) => {
   t.equal(receiver.received.length, 4)
 })
 
-t.test('a receiver that is gone is asked no more', async (t) => {
+t.test('a webhook is disabled after 410', async (t) => {
   const owner = await newAccount()
   const receiver = await startReceiver(t, (response) => void response.writeHead(410).end())
   const webhook = await create(owner, receiver.url)
@@ -352,18 +352,18 @@ t.test('a receiver that is gone is asked no more', async (t) => {
   t.match(await read(owner, webhook), { is_enabled: false, disabled_reason: 'gone' })
 })
 
-t.test('tests and repeats', async (t) => {
+t.test('test deliveries and redeliveries are sent', async (t) => {
   const owner = await newAccount()
   const receiver = await startReceiver(t)
   const webhook = await create(owner, receiver.url, { event_types: ['project.*'] })
   const params = { webhook_id: webhook.id }
   const headers = { 'idempotency-key': 'a-test' }
-  const { body: tested, headers: answered } = await service.expect('testWebhook', 201, {
+  const { body: tested, headers: received } = await service.expect('testWebhook', 201, {
     token: owner.token,
     params,
     headers,
   })
-  t.equal(answered.get('location'), `/webhooks/${webhook.id}/deliveries/${tested.id}`)
+  t.equal(received.get('location'), `/webhooks/${webhook.id}/deliveries/${tested.id}`)
   const again = await service.expect('testWebhook', 201, { token: owner.token, params, headers })
   t.equal(again.body.id, tested.id)
   const [delivered] = await settled(owner, webhook, 1)
@@ -386,7 +386,7 @@ t.test('tests and repeats', async (t) => {
   t.strictSame(none.body.items, [])
 })
 
-t.test('both secrets sign while a secret is rotated', async (t) => {
+t.test('both secrets sign during a rotation', async (t) => {
   const owner = await newAccount()
   const receiver = await startReceiver(t)
   const webhook = await create(owner, receiver.url)
@@ -410,13 +410,13 @@ t.test('both secrets sign while a secret is rotated', async (t) => {
   t.equal(once.headers['webhook-signature'], expectedSignature(rotated.secret, once))
 })
 
-t.test('a slow receiver delays nobody else, and has one request at a time', async (t) => {
+t.test('a slow receiver does not delay other users; a user has four requests at a time', async (t) => {
   const [slow, fast] = [await newAccount(), await newAccount()]
   const held: (() => void)[] = []
   let open = 0
-  let most = 0
+  let max = 0
   const stalling = await startReceiver(t, (response) => {
-    most = Math.max(most, (open += 1))
+    max = Math.max(max, (open += 1))
     held.push(() => {
       open -= 1
       response.writeHead(204).end()
@@ -431,16 +431,16 @@ t.test('a slow receiver delays nobody else, and has one request at a time', asyn
   await stalling.expect(4)
   await createTask(fast, { title: 'Quick' })
   await quick.expect(1)
-  t.equal(stalling.received.length, 4, 'a user has four requests at a time')
+  t.equal(stalling.received.length, 4, 'four requests at a time')
   t.equal(new Set(idsOf(stalling.received)).size, 1, 'the first event of four webhooks')
-  await eventually('all have arrived', async () => {
+  await eventually('all requests have arrived', async () => {
     for (const release of held.splice(0)) release()
     return stalling.received.length === 12
   })
-  t.equal(most, 4)
+  t.equal(max, 4)
 })
 
-t.test('many events of many writers arrive once each', async (t) => {
+t.test('events of concurrent writers arrive once each', async (t) => {
   const owner = await newAccount()
   const receiver = await startReceiver(t)
   const webhook = await create(owner, receiver.url, { event_types: ['task.created'] })
@@ -462,13 +462,13 @@ t.test('many events of many writers arrive once each', async (t) => {
   t.equal(receiver.received.length, 40)
   t.equal(new Set(receiver.received.map(({ message }) => message.data.task_id)).size, 40)
   t.strictSame(
-    // One that is repeated may arrive after later ones.
+    // A retried delivery may arrive after later ones.
     receiver.received.map(({ headers }) => Number(headers['webhook-sequence'])).toSorted((a, b) => a - b),
     Array.from({ length: 40 }, (_, index) => index + 1),
   )
 })
 
-t.test('a database that takes long to select deliveries sends them all the same', async (t) => {
+t.test('deliveries are sent even if the database is slow to select them', async (t) => {
   const own = await openTestDatabase(t)
   const slow: typeof own.db = {
     ...own.db,
