@@ -66,7 +66,7 @@ t.test('instances on one server', { skip }, async (t) => {
 
   type Instance = Pick<Service, 'call'>
 
-  /** Polls an instance until it returns the status `after`. Resolves to the milliseconds since the change and since the caching. */
+  /** Polls an instance until the status is `after`. Resolves to the milliseconds since the change and since the caching. */
   const measure = async (
     instance: Instance,
     { change, token, operation = 'getCurrentUser', params = {}, before = 200, after }: Change,

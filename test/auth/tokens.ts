@@ -144,7 +144,7 @@ t.test('401 for a token with a key or a key URL in its header, which is not fetc
     t.equal(await statusOf(hmacToken(header, claims(), '')), 401, `${name}, with an empty key`)
   }
   const jwk = rsa.publicKey.export({ format: 'jwk' })
-  t.equal(await statusOf(rsaToken({ jwk, jku: url }, rsa.privateKey)), 401, 'an RSA key of its own')
+  t.equal(await statusOf(rsaToken({ jwk, jku: url }, rsa.privateKey)), 401, 'an RSA key in the header')
   t.equal(fetches, 0)
 })
 

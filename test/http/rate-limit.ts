@@ -298,7 +298,7 @@ t.test('with Redis', { skip: noRedis }, async (t) => {
   }
   const limited = [200, 200, 200, 200, 429, 429]
 
-  t.test('down at the start, each instance counts alone', async (t) => {
+  t.test('down at the start, each instance counts separately', async (t) => {
     t.same(await statuses(6, () => get('/', from('203.0.113.2'), one)), limited)
     await redis.start()
     await isBack(t)
