@@ -67,7 +67,12 @@ const checked = <R extends SeenResponse>(t: Test, response: R, path?: string): R
 }
 
 /** Requests any path, even one without an operation. */
-const ask = async (t: Test, path: string, init: RequestInit = {}, at: Service = service): Promise<Reply> => {
+const fetchPath = async (
+  t: Test,
+  path: string,
+  init: RequestInit = {},
+  at: Service = service,
+): Promise<Reply> => {
   const response = await fetch(`${at.url}${path}`, { redirect: 'manual', ...init })
   const text = await response.text()
   const isJson = /^application\/(problem\+)?json/.test(response.headers.get('content-type') ?? '')
@@ -85,13 +90,13 @@ const allMethods = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']
 t.test('404 for unknown paths, with any method and body', async (t) => {
   for (const path of ['/nope', '/Tasks', '//tasks', `/tasks/${newId()}/nope`, '/.env', '/tasks.json']) {
     for (const method of allMethods) {
-      const { status, body } = await ask(t, path, { method })
+      const { status, body } = await fetchPath(t, path, { method })
       t.equal(status, 404, `${method} ${path}`)
       if (method !== 'HEAD') t.match(body, { code: 'not_found' })
     }
   }
   const broken = { method: 'POST', headers: { 'content-type': 'application/json' }, body: '{' }
-  t.equal((await ask(t, '/nope', broken)).status, 404)
+  t.equal((await fetchPath(t, '/nope', broken)).status, 404)
 })
 
 t.test('404 for paths with an empty id or a trailing slash, with and without a token', async (t) => {
@@ -102,7 +107,7 @@ t.test('404 for paths with an empty id or a trailing slash, with and without a t
   for (const path of new Set([...withIds, ...withSlash, '/problems/'])) {
     for (const method of ['GET', 'POST', 'DELETE']) {
       for (const headers of [{}, bearer]) {
-        const { status, body } = await ask(t, path, { method, headers })
+        const { status, body } = await fetchPath(t, path, { method, headers })
         t.match({ status, body }, { status: 404, body: { code: 'not_found' } }, `${method} ${path}`)
       }
     }
@@ -127,7 +132,7 @@ t.test('405 with Allow for methods that a path does not have', async (t) => {
     paths.set(page, ['GET', 'HEAD'])
   for (const [path, methods] of paths) {
     for (const method of allMethods.filter((method) => !methods.includes(method))) {
-      const { status, headers, body } = await ask(t, path.replaceAll(/\{\w+\}/g, newId()), { method })
+      const { status, headers, body } = await fetchPath(t, path.replaceAll(/\{\w+\}/g, newId()), { method })
       const allow = methods.toSorted().join(', ')
       const detail = `${method} is not allowed. Allowed: ${allow}.`
       t.match(
@@ -157,8 +162,8 @@ t.test('HEAD has the headers of GET, and no body', async (t) => {
     '/tasks',
     '/auth/me',
   ]) {
-    const got = await ask(t, path, { headers: bearer })
-    const { status, headers, body } = await ask(t, path, { method: 'HEAD', headers: bearer })
+    const got = await fetchPath(t, path, { headers: bearer })
+    const { status, headers, body } = await fetchPath(t, path, { method: 'HEAD', headers: bearer })
     t.equal(status, 200, path)
     t.equal(body, null)
     t.equal(headers.get('content-type'), got.headers.get('content-type'))
@@ -169,12 +174,12 @@ t.test('HEAD has the headers of GET, and no body', async (t) => {
 
 t.test('400 for a URL that is not UTF-8', async (t) => {
   for (const path of ['/%ff', '/tasks/%E0%A4%A', '/tasks/%', '/problems/%c0%af']) {
-    const { status, body } = await ask(t, path, { headers: bearer })
+    const { status, body } = await fetchPath(t, path, { headers: bearer })
     t.equal(status, 400, path)
     t.match(body, { code: 'invalid_request' })
   }
   for (const query of ['q=%ff', 'q=%', 'q=%00', '%ff=1', 'q=a%00b']) {
-    const { status } = await ask(t, `/tasks?${query}`, { headers: bearer })
+    const { status } = await fetchPath(t, `/tasks?${query}`, { headers: bearer })
     t.equal(status, 400, query)
   }
 })
@@ -182,7 +187,7 @@ t.test('400 for a URL that is not UTF-8', async (t) => {
 t.test('400, 414 or 431 for an over-long id, path or URL', async (t) => {
   const { body } = await service.expect('getTask', 400, { token, params: { task_id: 'a'.repeat(1_024) } })
   t.equal(body.errors?.[0]?.pointer, '/task_id')
-  const long = await ask(t, `/tasks/${'a'.repeat(1_025)}`, { headers: bearer })
+  const long = await fetchPath(t, `/tasks/${'a'.repeat(1_025)}`, { headers: bearer })
   t.equal(long.status, 414)
   t.match(long.body, { code: 'uri_too_long' })
   for (const [length, status] of [
@@ -236,7 +241,7 @@ t.test('400 for malformed HTTP, and the connection is closed', async (t) => {
       await closed
     })
   }
-  t.equal((await ask(t, '/health/live')).status, 200, 'the service keeps running')
+  t.equal((await fetchPath(t, '/health/live')).status, 200, 'the service keeps running')
 })
 
 t.test('400 for a malformed chunk of a body', async (t) => {
@@ -271,16 +276,16 @@ t.test('417 for an unknown expectation', async (t) => {
 t.test('413 for a body over the limit', async (t) => {
   const json = { ...bearer, 'content-type': 'application/json' }
   const bodyOf = (size: number) => `{"title":"${'x'.repeat(size - 12)}"}`
-  const atLimit = await ask(t, '/tasks', { method: 'POST', headers: json, body: bodyOf(maxBodyBytes) })
+  const atLimit = await fetchPath(t, '/tasks', { method: 'POST', headers: json, body: bodyOf(maxBodyBytes) })
   t.equal(atLimit.status, 400, 'a body of the maximum size is read')
   t.match(atLimit.body, { errors: [{ pointer: '/title' }] })
 
-  const over = await ask(t, '/tasks', { method: 'POST', headers: json, body: bodyOf(maxBodyBytes + 1) })
+  const over = await fetchPath(t, '/tasks', { method: 'POST', headers: json, body: bodyOf(maxBodyBytes + 1) })
   t.equal(over.status, 413)
   t.match(over.body, { code: 'content_too_large', detail: new RegExp(String(maxBodyBytes)) })
 
   const body = ReadableStream.from([bodyOf(maxBodyBytes + 1)].map((text) => Buffer.from(text)))
-  const chunked = await ask(t, '/tasks', { method: 'POST', headers: json, body, duplex: 'half' })
+  const chunked = await fetchPath(t, '/tasks', { method: 'POST', headers: json, body, duplex: 'half' })
   t.equal(chunked.status, 413, 'also without a Content-Length')
 
   const announced = await raw(
@@ -472,7 +477,7 @@ t.test('400 for a body where the operation has none', async (t) => {
 
 t.test('order of checks', async (t) => {
   const patch = (body: string, headers: Record<string, string>, id: string = newId()) =>
-    ask(t, `/tasks/${id}`, {
+    fetchPath(t, `/tasks/${id}`, {
       method: 'PATCH',
       body,
       headers: { 'content-type': 'application/json', ...headers },
@@ -486,7 +491,7 @@ t.test('order of checks', async (t) => {
 
   t.test('401 before 415', async (t) => {
     t.equal(
-      (await ask(t, '/tasks', { method: 'POST', body: '{', headers: { 'content-type': 'text/plain' } }))
+      (await fetchPath(t, '/tasks', { method: 'POST', body: '{', headers: { 'content-type': 'text/plain' } }))
         .status,
       401,
     )
@@ -545,9 +550,9 @@ t.test('order of checks', async (t) => {
   })
 
   t.test('403 before 409', async () => {
-    const taken = { params: { user_id: ada.id }, body: { username: 'admin' } }
-    await service.expect('updateUser', 403, { token: stranger.token, ...taken })
-    await service.expect('updateUser', 409, { token, ...taken })
+    const conflict = { params: { user_id: ada.id }, body: { username: 'admin' } }
+    await service.expect('updateUser', 403, { token: stranger.token, ...conflict })
+    await service.expect('updateUser', 409, { token, ...conflict })
   })
 
   t.test('412 before 409', async () => {
@@ -638,31 +643,31 @@ for (const operation of operations.filter(({ path }) => path.includes('{'))) {
 
 t.test('every problem type has a page', async (t) => {
   for (const [code, { status, title, cause, remedy }] of Object.entries(problemTypes)) {
-    const json = await ask(t, `/problems/${code}`)
+    const json = await fetchPath(t, `/problems/${code}`)
     t.equal(json.status, 200)
     t.strictSame(json.body, { code, status, title, cause, remedy })
     t.equal(json.headers.get('vary'), 'Accept')
-    const html = await ask(t, `/problems/${code}`, { headers: { accept: 'text/html,*/*;q=0.8' } })
+    const html = await fetchPath(t, `/problems/${code}`, { headers: { accept: 'text/html,*/*;q=0.8' } })
     t.equal(html.headers.get('content-type'), 'text/html; charset=utf-8')
     t.match(html.headers.get('content-security-policy'), "default-src 'none'")
     t.match(html.body, title)
     t.match(html.body, String(status))
   }
   for (const code of ['unknown', '__proto__', 'constructor', 'toString', '%3Cscript%3E'])
-    t.equal((await ask(t, `/problems/${code}`, { headers: { accept: 'text/html' } })).status, 404, code)
+    t.equal((await fetchPath(t, `/problems/${code}`, { headers: { accept: 'text/html' } })).status, 404, code)
 })
 
 t.test('the type of a problem is the URL of its description', async (t) => {
-  const { body } = await ask(t, '/nope')
+  const { body } = await fetchPath(t, '/nope')
   const { type } = body as { type: string }
-  t.match((await ask(t, type)).body, { code: 'not_found', status: 404 })
+  t.match((await fetchPath(t, type)).body, { code: 'not_found', status: 404 })
 })
 
 const linksIn = (html: unknown): string[] =>
   [...String(html).matchAll(/(?:href|src)="(?!data:)([^"]*)"/g)].map(([, link]) => link ?? '')
 
 t.test('the root page links to everything', async (t) => {
-  const { status, headers, body } = await ask(t, '/')
+  const { status, headers, body } = await fetchPath(t, '/')
   t.equal(status, 200)
   t.match(headers.get('content-security-policy'), /frame-ancestors 'none'/)
   t.same(linksIn(body), [
@@ -673,7 +678,7 @@ t.test('the root page links to everything', async (t) => {
     '/problems',
     '/health/ready',
   ])
-  for (const link of linksIn(body)) t.equal((await ask(t, link)).status, 200, link)
+  for (const link of linksIn(body)) t.equal((await fetchPath(t, link)).status, 200, link)
 })
 
 t.test('the contract is served unchanged, and as JSON, with ETags', async (t) => {
@@ -706,7 +711,7 @@ t.test('500 discloses no internals', async (t) => {
   const { db } = service.deps
   await db.run('alter table tags rename to hidden_tags', [])
   t.teardown(() => db.run('alter table hidden_tags rename to tags', []))
-  const { status, body } = await ask(t, '/tags', { headers: bearer })
+  const { status, body } = await fetchPath(t, '/tags', { headers: bearer })
   t.equal(status, 500)
   t.match(body, { code: 'internal_error' })
   t.notMatch(JSON.stringify(body), /hidden_tags|42P01|exist/)
@@ -734,24 +739,24 @@ t.test('with a path in PUBLIC_URL', async (t) => {
 
   t.test('requests work with and without the path', async (t) => {
     for (const path of ['/tasks', '/', '/docs', '/reference', '/openapi.json', '/problems/not_found']) {
-      const without = await ask(t, path, { headers }, proxied)
-      const withIt = await ask(t, `/api${path}`, { headers }, proxied)
+      const without = await fetchPath(t, path, { headers }, proxied)
+      const withIt = await fetchPath(t, `/api${path}`, { headers }, proxied)
       t.equal(without.status, 200, path)
       t.same(withIt.body, without.body)
     }
-    t.equal((await ask(t, '/api', {}, proxied)).status, 200, 'the path alone is the root page')
+    t.equal((await fetchPath(t, '/api', {}, proxied)).status, 200, 'the path alone is the root page')
     for (const path of ['/apitasks', '/api/api/tasks', '/API/tasks'])
       t.equal((await fetch(`${proxied.url}${path}`, { headers })).status, 404, path)
   })
 
   t.test('links on the pages start with the path', async (t) => {
     for (const page of ['/api/', '/api/docs', '/api/reference', '/api/problems/not_found']) {
-      const { body } = await ask(t, page, { headers: { accept: 'text/html' } }, proxied)
+      const { body } = await fetchPath(t, page, { headers: { accept: 'text/html' } }, proxied)
       const links = linksIn(body)
       t.ok(links.length > 0)
       for (const link of links) {
         t.ok(link.startsWith('/api/'), link)
-        t.equal((await ask(t, link, {}, proxied)).status, 200, link)
+        t.equal((await fetchPath(t, link, {}, proxied)).status, 200, link)
       }
     }
   })

@@ -144,9 +144,9 @@ t.test('faults of the database server', async (t) =>
       underLoad(t, async () => {
         proxy.passage = 'close'
         proxy.cut()
-        const before = proxy.taken()
+        const before = proxy.accepted()
         await pause(5_000)
-        t.ok(proxy.taken() - before < 250, `${proxy.taken() - before} connections in 5 s`)
+        t.ok(proxy.accepted() - before < 250, `${proxy.accepted() - before} connections in 5 s`)
         proxy.passage = 'pass'
       }),
     )

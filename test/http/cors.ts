@@ -17,7 +17,7 @@ const service = await startService(t, {
 const ada = await service.register('ada')
 const bearer = { authorization: `Bearer ${ada.token}` }
 
-const ask = async (path: string, init: RequestInit = {}, { url }: Pick<Service, 'url'> = service) => {
+const fetchPath = async (path: string, init: RequestInit = {}, { url }: Pick<Service, 'url'> = service) => {
   const { status, headers, body } = await fetch(`${url}${path}`, { redirect: 'manual', ...init })
   await body?.cancel()
   return { status, headers }
@@ -36,7 +36,7 @@ const isReadable = (t: Test, { headers }: { readonly headers: Headers }, what: s
 }
 
 const preflight = (path: string, headers: Record<string, string> = {}, at?: Pick<Service, 'url'>) =>
-  ask(
+  fetchPath(
     path,
     { method: 'OPTIONS', headers: { origin, 'access-control-request-method': 'GET', ...headers } },
     at,
@@ -45,7 +45,7 @@ const preflight = (path: string, headers: Record<string, string> = {}, at?: Pick
 t.test('without CORS_ORIGINS, no response has a CORS header', async (t) => {
   const closed = await startService(t, { db: service.deps.db })
   for (const path of ['/', '/health/live', '/tasks', '/nope', '/%ff', '/openapi.json']) {
-    const { headers } = await ask(path, { headers: { origin } }, closed)
+    const { headers } = await fetchPath(path, { headers: { origin } }, closed)
     t.same(corsNames(headers), [], path)
     t.equal(headers.get('vary'), null, path)
   }
@@ -74,7 +74,7 @@ t.test('a listed origin can read every response, including problems', async (t) 
     [414, `/tasks/${'a'.repeat(1_025)}`, as()],
   ]
   for (const [status, path, init] of answers) {
-    const answer = await ask(path, init)
+    const answer = await fetchPath(path, init)
     t.equal(answer.status, status, path)
     isReadable(t, answer, `${status} ${path.slice(0, 40)}`)
   }
@@ -101,7 +101,7 @@ t.test('an origin that is not listed gets no CORS header', async (t) => {
   ]
   for (const other of others) {
     for (const path of ['/tasks', '/nope', '/%ff', '/openapi.json']) {
-      const { headers } = await ask(path, { headers: { origin: other } })
+      const { headers } = await fetchPath(path, { headers: { origin: other } })
       t.same(corsNames(headers), [], `${other} ${path}`)
       t.equal(headers.get('vary'), 'Origin', 'caches keep responses to different origins apart')
     }
@@ -109,13 +109,13 @@ t.test('an origin that is not listed gets no CORS header', async (t) => {
     t.equal(refused.status, 405)
     t.same(corsNames(refused.headers), [])
   }
-  const { headers } = await ask('/health/live')
+  const { headers } = await fetchPath('/health/live')
   t.same(corsNames(headers), [], 'nor does a request without Origin')
   t.equal(headers.get('vary'), 'Origin')
 })
 
 t.test('Vary has Origin along with the other headers that a response depends on', async (t) => {
-  const { headers } = await ask('/problems/not_found', { headers: { origin } })
+  const { headers } = await fetchPath('/problems/not_found', { headers: { origin } })
   t.equal(headers.get('vary'), 'Origin, Accept')
 })
 
@@ -136,13 +136,13 @@ t.test('a preflight lists the methods of the path, without a token', async (t) =
 })
 
 t.test('405 for OPTIONS that is not a preflight, 404 for unknown paths', async (t) => {
-  const { status, headers } = await ask('/tasks', { method: 'OPTIONS', headers: { origin } })
+  const { status, headers } = await fetchPath('/tasks', { method: 'OPTIONS', headers: { origin } })
   t.equal(status, 405)
   t.equal(headers.get('allow'), 'GET, HEAD, POST')
   for (const path of ['/nope', '/tasks/x/y/z', '/*', '*'].map((path) => path.replace(/^\*/, '/%2a'))) {
     t.equal((await preflight(path)).status, 404, path)
-    t.equal((await ask(path, { method: 'OPTIONS', headers: { origin } })).status, 404, path)
-    t.equal((await ask(path, { headers: { origin } })).status, 404, path)
+    t.equal((await fetchPath(path, { method: 'OPTIONS', headers: { origin } })).status, 404, path)
+    t.equal((await fetchPath(path, { headers: { origin } })).status, 404, path)
   }
 })
 
@@ -165,7 +165,7 @@ t.test('all request headers of the contract are allowed', async (t) => {
 })
 
 t.test('all response headers of the contract are exposed', async (t) => {
-  const { headers } = await ask('/health/live', { headers: { origin } })
+  const { headers } = await fetchPath('/health/live', { headers: { origin } })
   const exposed = listed(headers.get('access-control-expose-headers'))
   const names = operations.flatMap(({ path, method }) => {
     const responses = lookUp(['paths', path, method.toLowerCase(), 'responses'])
@@ -181,13 +181,16 @@ t.test('all response headers of the contract are exposed', async (t) => {
 t.test('with *, all origins get the same response', async (t) => {
   const open = await startService(t, { db: service.deps.db, config: { corsOrigins: '*' } })
   for (const headers of [{ origin }, { origin: 'null' }, { origin: 'https://else.example' }, {}]) {
-    const answer = await ask('/openapi.json', { headers }, open)
+    const answer = await fetchPath('/openapi.json', { headers }, open)
     t.equal(answer.headers.get('access-control-allow-origin'), '*')
     t.equal(answer.headers.get('access-control-allow-credentials'), null)
     t.equal(answer.headers.get('vary'), null, 'a cache can reuse it for any origin')
   }
   t.equal((await preflight('/tasks', {}, open)).status, 204)
-  t.equal((await ask('/%ff', { headers: { origin } }, open)).headers.get('access-control-allow-origin'), '*')
+  t.equal(
+    (await fetchPath('/%ff', { headers: { origin } }, open)).headers.get('access-control-allow-origin'),
+    '*',
+  )
 })
 
 t.test('a listed origin can read 500 and 503', async (t) => {
@@ -200,7 +203,7 @@ t.test('a listed origin can read 500 and 503', async (t) => {
   const unavailable = { token, params, headers: { origin } }
   isReadable(t, await broken.expect('downloadAttachment', 503, unavailable), '503')
   await broken.deps.db.run('alter table tags rename to hidden_tags', [])
-  const failed = await ask('/tags', { headers: { origin, authorization: `Bearer ${token}` } }, broken)
+  const failed = await fetchPath('/tags', { headers: { origin, authorization: `Bearer ${token}` } }, broken)
   t.equal(failed.status, 500)
   isReadable(t, failed, '500')
 })

@@ -50,10 +50,10 @@ const get = (
 
 const statuses = async (
   count: number,
-  ask: () => Promise<{ readonly status: number }>,
+  send: () => Promise<{ readonly status: number }>,
 ): Promise<number[]> => {
   const seen: number[] = []
-  while (seen.length < count) seen.push((await ask()).status)
+  while (seen.length < count) seen.push((await send()).status)
   return seen
 }
 
@@ -80,11 +80,11 @@ t.test('authenticated requests are counted by user, from any network', async (t)
   const carol = await registerFrom('192.0.2.4', 'carol')
   const dave = await registerFrom('192.0.2.4', 'dave')
   let host = 0
-  const ask = () => {
+  const list = () => {
     host += 1
     return service.call('listTasks', { token: carol.token, headers: from(`198.51.100.${host}`) })
   }
-  t.same(await statuses(6, ask), [200, 200, 200, 200, 200, 429])
+  t.same(await statuses(6, list), [200, 200, 200, 200, 200, 429])
   await service.expect('listTasks', 200, { token: dave.token, headers: from('198.51.100.1') })
 })
 
@@ -110,7 +110,7 @@ t.test('the offset of an upload can be read after its limit is reached', async (
   const task = await service.expect('createTask', 201, { token, body: { title: 'With files' } })
   const creation = { token, params: { task_id: task.body.id }, headers: tusHeaders(10) }
   const upload_id = uploadIdIn((await service.expect('createUpload', 201, creation)).headers)
-  const ask = () =>
+  const readOffset = () =>
     service.call('getUploadOffset', { token, params: { upload_id }, headers: { 'tus-resumable': '1.0.0' } })
   const send = () =>
     service.call('appendUpload', {
@@ -120,7 +120,7 @@ t.test('the offset of an upload can be read after its limit is reached', async (
       body: Buffer.from('b'),
     })
   t.same(await statuses(4, send), [409, 409, 409, 429])
-  t.same(await statuses(6, ask), [200, 200, 200, 200, 200, 429])
+  t.same(await statuses(6, readOffset), [200, 200, 200, 200, 200, 429])
 })
 
 t.test('anonymous requests are counted together, by network', async (t) => {

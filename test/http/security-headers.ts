@@ -45,7 +45,7 @@ const hasHeaders = (
   t.match(Object.fromEntries(headers), headersOfKind, what)
 }
 
-const ask = async (path: string, init: RequestInit = {}, url = service.url): Promise<Answer> => {
+const fetchPath = async (path: string, init: RequestInit = {}, url = service.url): Promise<Answer> => {
   const { status, headers, body } = await fetch(`${url}${path}`, { redirect: 'manual', ...init })
   await body?.cancel()
   return { status, headers }
@@ -99,7 +99,7 @@ t.test('responses outside of the operations', async (t) => {
     [413, '/tasks', { method: 'POST', headers: json, body: ' '.repeat(2_000_000) }],
   ]
   for (const [status, path, init] of answers) {
-    const answer = await ask(path, init)
+    const answer = await fetchPath(path, init)
     t.equal(answer.status, status, path)
     hasHeaders(t, answer, `${status} ${path.slice(0, 40)}`)
   }
@@ -157,7 +157,7 @@ t.test('private responses are not stored in caches', async (t) => {
   const missing = await service.expect('getTask', 404, { token, params: { task_id: newId() } })
   t.equal(missing.headers.get('cache-control'), 'no-store', 'problems')
   for (const page of ['/', '/docs', '/reference', '/problems/not_found'])
-    t.equal((await ask(page)).headers.get('cache-control'), 'no-cache', page)
+    t.equal((await fetchPath(page)).headers.get('cache-control'), 'no-cache', page)
 })
 
 t.test('HSTS and the opener policy', async (t) => {
@@ -166,7 +166,7 @@ t.test('HSTS and the opener policy', async (t) => {
 
   t.test('are absent without TLS, even if an untrusted client sends X-Forwarded-Proto', async (t) => {
     for (const path of paths) {
-      const { headers } = await ask(path, { headers: { 'x-forwarded-proto': 'https' } })
+      const { headers } = await fetchPath(path, { headers: { 'x-forwarded-proto': 'https' } })
       t.equal(headers.get('strict-transport-security'), null, path)
       t.equal(headers.get('cross-origin-opener-policy'), null, path)
     }
@@ -176,10 +176,10 @@ t.test('HSTS and the opener policy', async (t) => {
     const { url } = await startService(t, { db, config: { trustProxy: ['127.0.0.1'] } })
     // A malformed URL is refused before X-Forwarded-Proto is read.
     for (const path of paths.filter((path) => path !== '/%ff')) {
-      const { headers } = await ask(path, { headers: { 'x-forwarded-proto': 'https' } }, url)
+      const { headers } = await fetchPath(path, { headers: { 'x-forwarded-proto': 'https' } }, url)
       t.equal(headers.get('strict-transport-security'), hsts, path)
       t.equal(headers.get('cross-origin-opener-policy'), 'same-origin', path)
-      const plain = await ask(path, { headers: { 'x-forwarded-proto': 'http' } }, url)
+      const plain = await fetchPath(path, { headers: { 'x-forwarded-proto': 'http' } }, url)
       t.equal(plain.headers.get('strict-transport-security'), null, path)
     }
   })
@@ -187,7 +187,7 @@ t.test('HSTS and the opener policy', async (t) => {
   t.test('are sent if PUBLIC_URL has https', async (t) => {
     const { url } = await startService(t, { db, config: { publicUrl: 'https://tasks.example.com' } })
     for (const path of paths) {
-      const { headers } = await ask(path, {}, url)
+      const { headers } = await fetchPath(path, {}, url)
       t.equal(headers.get('strict-transport-security'), hsts, path)
       t.equal(headers.get('cross-origin-opener-policy'), 'same-origin', path)
     }
@@ -202,7 +202,7 @@ t.test('responses to faults and outages', async (t) => {
   await broken.loseFiles()
   hasHeaders(t, await broken.call('getReadiness'), '503')
   await broken.deps.db.run('alter table tags rename to hidden_tags', [])
-  const failed = await ask('/tags', { headers: { authorization: `Bearer ${token}` } }, broken.url)
+  const failed = await fetchPath('/tags', { headers: { authorization: `Bearer ${token}` } }, broken.url)
   t.equal(failed.status, 500)
   hasHeaders(t, failed, '500')
 })
