@@ -81,7 +81,7 @@ t.test('create, also the first account', async (t) => {
   t.equal(bad.code, 1)
 })
 
-t.test('list', async (t) => {
+t.test('list shows all accounts, as text or JSON', async (t) => {
   const { output, code } = await admin('list --json')
   t.equal(code, 0)
   const users = JSON.parse(output.slice(output.indexOf('['))) as { username: string; email: string }[]
@@ -123,7 +123,7 @@ t.test('make-admin, and the audit events of the commands', async (t) => {
   t.equal(shell.at(-1)?.user_id, user.id)
 })
 
-t.test('disable and enable', async (t) => {
+t.test('disable and enable, but not the last administrator', async (t) => {
   const disabled = await admin('disable eve')
   t.match(disabled.output, /^Disabled eve/m)
   t.match((await admin('list')).output, /^eve\teve@example\.com\tadmin\tdisabled$/m)
@@ -135,7 +135,7 @@ t.test('disable and enable', async (t) => {
   await admin('enable eve')
 })
 
-t.test('set-quota', async (t) => {
+t.test('set-quota sets and resets quotas', async (t) => {
   const set = await admin('set-quota eve --attachment-bytes 1000 --tasks unlimited')
   t.match(set.output, /^Set the quota of eve$/m)
   const quotasOf = async () => {

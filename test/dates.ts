@@ -90,7 +90,7 @@ t.test('time_zone of a user', async (t) => {
     t.equal(same.body.version, kept.body.version + 1, 'the same zone changes nothing')
   })
 
-  t.test('400', async (t) => {
+  t.test('400 for an unknown zone', async (t) => {
     const unknown = [
       '',
       'Mars/Olympus',
@@ -172,7 +172,7 @@ t.test('all-day dates of a task', async (t) => {
     t.strictSame(datesOf(replaced.body), { ...noDates, due_at: instant })
   })
 
-  t.test('400', async (t) => {
+  t.test('400 for invalid or contradictory dates', async (t) => {
     const task = await createTask(owner, { due_on: '2026-03-29' })
     const bad: readonly (readonly [object, readonly string[]])[] = [
       [{ due_on: '2026-03-29', due_at: instant }, ['/due_on']],
@@ -316,7 +316,7 @@ t.test('all-day dates of a task', async (t) => {
 
 /** Zones, days, and the instants when these days start. */
 const starts = [
-  // The clocks go forward on the first of each two days, or back.
+  // The clocks change on the first day of each pair.
   ['Europe/Berlin', '2026-03-29', '2026-03-28T23:00:00.000Z'],
   ['Europe/Berlin', '2026-03-30', '2026-03-29T22:00:00.000Z'],
   ['Europe/Berlin', '2026-10-25', '2026-10-24T22:00:00.000Z'],
@@ -529,7 +529,7 @@ t.test('filters, compared with a naive implementation', async (t) => {
     }
   })
 
-  t.test('400', async (t) => {
+  t.test('400 for an invalid date in a filter', async (t) => {
     for (const filter of [
       'due_on < 2026-03-29T10:00:00Z',
       'due_on = 2026-02-30',

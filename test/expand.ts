@@ -37,7 +37,7 @@ t.test('getTask', async (t) => {
   await attachFile(owner, id)
   await attachFile(assignee, id)
 
-  t.test('200 has only the requested expansions', async (t) => {
+  t.test('200: only the requested expansions', async (t) => {
     const { body: plain } = await getTask(owner, id)
     t.notOk('owner' in plain || 'assignee' in plain || 'attachments' in plain)
     const whole = {
@@ -54,7 +54,7 @@ t.test('getTask', async (t) => {
     }
   })
 
-  t.test('200 shows users as the caller may see them', async (t) => {
+  t.test('200: users as the caller may see them', async (t) => {
     for (const caller of [owner, assignee, admin]) {
       const { body } = await getTask(caller, id, 'owner,assignee')
       t.strictSame(body.owner, await userAs(caller, owner))
@@ -64,7 +64,7 @@ t.test('getTask', async (t) => {
     t.strictSame([body.owner?.email, body.assignee?.email], [owner.email, null])
   })
 
-  t.test('200 without an assignee or attachments', async (t) => {
+  t.test('200: no assignee, and an empty list of attachments', async (t) => {
     const { id } = await createTask(owner)
     const { body } = await getTask(owner, id, everything)
     t.equal(body.assignee_id, null)
@@ -72,7 +72,7 @@ t.test('getTask', async (t) => {
     t.strictSame(body.attachments, [])
   })
 
-  t.test('200 has the newest 20 attachments', async (t) => {
+  t.test('200: the newest 20 attachments', async (t) => {
     const task = await createTask(owner)
     for (let n = 0; n < 22; n += 1) await attachFile(owner, task.id)
     const { body } = await getTask(owner, task.id, 'attachments')
@@ -217,7 +217,7 @@ t.test('lists', async (t) => {
       const list = async ({ token }: Pick<Account, 'token'>, query: object) =>
         (await service.expect(operation, 200, { token, params, query: { ...query } })).body
 
-      t.test('200 has the same tasks as getTask', async (t) => {
+      t.test('200: the same tasks as from getTask', async (t) => {
         for (const caller of [owner, assignee]) {
           for (const expand of ['owner', 'assignee', 'attachments', 'owner,attachments', everything]) {
             const { items } = await list(caller, { expand })
@@ -230,7 +230,7 @@ t.test('lists', async (t) => {
         }
       })
 
-      t.test('200 on each page, by cursor and by link', async (t) => {
+      t.test('200: expansions on each page, by cursor and by link', async (t) => {
         const whole = await list(owner, { expand: everything })
         const query = { expand: everything, limit: 1, include_total: true }
         const { body, headers } = await service.expect(operation, 200, { token: owner.token, params, query })
@@ -263,7 +263,7 @@ t.test('parent and subtasks', async (t) => {
   const [first, , last] = [subtasks[0], subtasks[1], subtasks[21]]
   if (first === undefined || last === undefined) throw new Error('There are 22 subtasks')
 
-  t.test('200 has the first 20 subtasks in order', async (t) => {
+  t.test('200: the first 20 subtasks in order', async (t) => {
     const params = { task_id: last.id }
     await service.expect('moveTask', 200, { token: owner.token, params, body: { before: first.id } })
     const { body } = await getTask(owner, parent.id, 'subtasks')
@@ -277,13 +277,13 @@ t.test('parent and subtasks', async (t) => {
     t.strictSame((await getTask(owner, first.id, 'subtasks')).body.subtasks, [])
   })
 
-  t.test('200 has the parent, if there is one', async (t) => {
+  t.test('200: the parent, if there is one', async (t) => {
     const { body: plain } = await getTask(owner, parent.id)
     t.strictSame((await getTask(owner, first.id, 'parent')).body.parent, plain)
     t.notOk('parent' in (await getTask(owner, parent.id, 'parent')).body)
   })
 
-  t.test('200 omits parents and subtasks that an assignee cannot see', async (t) => {
+  t.test('200: without parents and subtasks that an assignee cannot see', async (t) => {
     const request = { token: owner.token, params: { task_id: first.id } }
     await service.expect('updateTask', 200, { ...request, body: { assignee_id: assignee.id } })
     const { body } = await getTask(assignee, first.id, 'parent')
@@ -302,7 +302,7 @@ t.test('parent and subtasks', async (t) => {
     t.equal(seen.subtask_count, 22)
   })
 
-  t.test('200 in lists, and for a PUT of an expanded task', async (t) => {
+  t.test('200: in lists, and for a PUT of an expanded task', async (t) => {
     const query = { parent_id: parent.id, expand: 'parent,subtasks', limit: 2, sort: 'position' }
     const { body } = await service.expect('listTasks', 200, { token: owner.token, query })
     t.strictSame(

@@ -310,7 +310,7 @@ t.test('400 for a syntax error has its position, the token found and the tokens 
   }
 })
 
-t.test('limits', async (t) => {
+t.test('400 for too many levels, comparisons or characters', async (t) => {
   const nested = (depth: number) => `${'('.repeat(depth)}status = done${')'.repeat(depth)}`
   t.strictSame(await matching(nested(20)), [ship])
   t.match(await refusal({ filter: nested(21) }), /at character 21: .*at most 20/)

@@ -170,7 +170,7 @@ const good: readonly (readonly [
 ]
 
 for (const [name, text, key, value] of good) {
-  t.test(`${name}=${text}`, async (t) => {
+  t.test(`${name}=${text} is accepted`, async (t) => {
     t.strictSame(readConfig({ [name]: text })[key], value)
   })
 }

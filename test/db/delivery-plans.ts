@@ -122,7 +122,7 @@ t.test('the next deliveries are the first pending ones', async (t) => {
   await release()
 })
 
-t.test('GET /webhooks/{webhook_id}/deliveries', async (t) => {
+t.test('GET /webhooks/{webhook_id}/deliveries reads few rows', async (t) => {
   const id = await textOf(idOf('webhook', '1'))
   const userId = await textOf(idOf('user', '2'))
   const principal = {

@@ -148,7 +148,7 @@ const principalOf = (person: Person) => ({
 const page = { limit: 50, offset: 0, position: null, includeTotal: false }
 const contextOf = (db: Database, person: Person) => ({ db, principal: principalOf(person) }) as never
 
-t.test('GET /tasks/{task_id}/events', async (t) => {
+t.test('GET /tasks/{task_id}/events reads few rows', async (t) => {
   const [task] = await db.run(`select ${idOf('task', '1')}::text as id`, [])
   for (const role of ['member', 'admin'] as const)
     await tryRows(t, 100, (db) =>
@@ -180,7 +180,7 @@ const maxListed: Readonly<Record<Person, number>> = {
   admin: examined,
 }
 
-t.test('GET /events', async (t) => {
+t.test('GET /events reads few rows', async (t) => {
   for (const filter of filters) {
     const what = JSON.stringify(filter)
     for (const person of ['member', 'guest', 'admin'] as const)

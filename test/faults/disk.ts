@@ -113,7 +113,9 @@ t.test('full disk with attachments and log', { skip }, async (t) =>
     t.equal((await expect('getTask', 200, { token, params })).body.attachment_count, 3)
     t.equal(await service.end('SIGTERM'), 0)
 
-    await t.test('the log', async (t) => logOnFullDisk(t, disk, { DATABASE_URL, DATA_DIR }))
+    await t.test('a full disk for the log prevents neither serving nor stopping', async (t) =>
+      logOnFullDisk(t, disk, { DATABASE_URL, DATA_DIR }),
+    )
   }),
 )
 

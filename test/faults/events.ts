@@ -112,7 +112,7 @@ const changeTasks = async (t: Test, environment: ServiceEnvironment): Promise<vo
       const writing = Array.from({ length: writers }, () => write(client, writer, target))
       if (round > kills) {
         await Promise.all(writing)
-        await t.test('histories', (t) => compareHistories(t, client, writer))
+        await t.test('each history replays to its task', (t) => compareHistories(t, client, writer))
         t.equal(await service.end('SIGTERM'), 0)
         return
       }
@@ -123,7 +123,7 @@ const changeTasks = async (t: Test, environment: ServiceEnvironment): Promise<vo
     })
   }
 
-  await t.test('the outbox', async (t) => {
+  await t.test('the outbox replays to each task', async (t) => {
     const database = await openDatabaseOf(environment)
     const db = openDatabase(database.options)
     for (const task_id of tasks) {

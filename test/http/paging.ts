@@ -118,7 +118,7 @@ for (const list of lists) {
       t.equal(page.links.get('next')?.searchParams.get('cursor'), page.next_cursor)
     })
 
-    t.test('limit', async (t) => {
+    t.test('limit: 1 to 200, otherwise 400', async (t) => {
       for (const limit of [1, 52, 53, 200]) {
         const page = await readPage(list, owner, { limit })
         t.strictSame(idsOf(page), everything.slice(0, limit))
@@ -137,7 +137,7 @@ for (const list of lists) {
       t.strictSame(await refused('LIMIT=5'), ['/LIMIT'])
     })
 
-    t.test('offset', async (t) => {
+    t.test('offset: 0 to 100,000, otherwise 400', async (t) => {
       for (const offset of [0, 1, 10, 52, 53, 100_000]) {
         const page = await readPage(list, owner, { offset, limit: 10 })
         t.strictSame(idsOf(page), everything.slice(offset, offset + 10))
@@ -165,7 +165,7 @@ for (const list of lists) {
       t.match(body.detail, /cursor/, 'suggests a cursor')
     })
 
-    t.test('include_total', async (t) => {
+    t.test('include_total: the total on every page, 400 if not a boolean', async (t) => {
       t.equal((await readPage(list, owner, 'include_total=true')).total, count)
       t.equal((await readPage(list, owner, { include_total: true, limit: 1, offset: 60 })).total, count)
       t.equal((await readPage(list, owner, 'include_total=false')).total, null)

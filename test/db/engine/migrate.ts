@@ -91,7 +91,7 @@ t.test('a migration can take longer than statement_timeout', { skip }, async (t)
   const { options: other } = await createTestDatabase(t)
   const db = openDatabase(other)
   t.teardown(() => db.close())
-  // Set like for a role behind a pooler, which ignores the settings of connections.
+  // As set for a role behind a pooler, which ignores the settings of connections.
   await db.run(
     `do $$ begin execute format('alter database %I set statement_timeout = 900', current_database()); end $$`,
     [],
