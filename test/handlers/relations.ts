@@ -21,13 +21,13 @@ const pathOf = (task_id: string, kind: Kind, other_task_id: string) => ({ task_i
 const relate = (task: string, kind: Kind, other: string, { token }: Account = ada) =>
   service.expect('addTaskRelation', 204, { token, params: pathOf(task, kind, other) })
 
-const list = async (task_id: string, { token }: Account = ada, query: Record<string, string> = {}) =>
+const listRelations = async (task_id: string, { token }: Account = ada, query: Record<string, string> = {}) =>
   (await service.expect('listTaskRelations', 200, { token, params: { task_id }, query })).body.items
 
-const kindsOf = async (task_id: string, account: Account = ada): Promise<readonly string[]> =>
-  (await list(task_id, account)).map(({ kind, other_task_id }) => `${kind} ${other_task_id}`)
+const relationsOf = async (task_id: string, account: Account = ada): Promise<readonly string[]> =>
+  (await listRelations(task_id, account)).map(({ kind, other_task_id }) => `${kind} ${other_task_id}`)
 
-const newTasks = async (
+const createTasks = async (
   count: number,
   fields: object = {},
   account: Account = ada,
@@ -37,14 +37,13 @@ const newTasks = async (
   return tasks
 }
 
-/** Two tasks. */
-const newPair = async (fields: object = {}): Promise<readonly [string, string]> => {
-  const [task = '', other = ''] = await newTasks(2, fields)
+const createPair = async (fields: object = {}): Promise<readonly [string, string]> => {
+  const [task = '', other = ''] = await createTasks(2, fields)
   return [task, other]
 }
 
 t.test('addTaskRelation', async (t) => {
-  t.test('204: each kind is seen from both sides, and once however often it is added', async (t) => {
+  t.test('204: both tasks list the relation, once even if it is added repeatedly', async (t) => {
     const inverses = {
       blocks: 'blocked_by',
       blocked_by: 'blocks',
@@ -53,32 +52,32 @@ t.test('addTaskRelation', async (t) => {
       relates_to: 'relates_to',
     } as const
     for (const kind of Object.keys(inverses) as (keyof typeof inverses)[]) {
-      const [task, other] = await newPair()
+      const [task, other] = await createPair()
       await relate(task, kind, other)
       await relate(task, kind, other)
       await relate(other, inverses[kind], task)
       await relate(task.toUpperCase(), kind, other.toUpperCase())
-      t.strictSame(await kindsOf(task), [`${kind} ${other}`])
-      t.strictSame(await kindsOf(other), [`${inverses[kind]} ${task}`])
-      t.equal((await readTask(ada, task)).task.version, 1, 'the version stays')
+      t.strictSame(await relationsOf(task), [`${kind} ${other}`])
+      t.strictSame(await relationsOf(other), [`${inverses[kind]} ${task}`])
+      t.equal((await readTask(ada, task)).task.version, 1, 'the version is unchanged')
     }
   })
 
-  t.test('204: whoever may change the task and see the other one', async (t) => {
+  t.test('204 for users who can change the task and see the other task, 403 for viewers', async (t) => {
     const project = await createProject(ada)
     await setMember(ada, project, eve, 'viewer')
-    const [seen = ''] = await newTasks(1, { project_id: project.id })
-    const [own = ''] = await newTasks(1, {}, eve)
+    const [seen = ''] = await createTasks(1, { project_id: project.id })
+    const [own = ''] = await createTasks(1, {}, eve)
     await relate(own, 'blocked_by', seen, eve)
-    t.strictSame(await kindsOf(own, eve), [`blocked_by ${seen}`])
+    t.strictSame(await relationsOf(own, eve), [`blocked_by ${seen}`])
     const params = pathOf(seen, 'blocks', own)
     await service.expect('addTaskRelation', 403, { token: eve.token, params })
-    const [other = ''] = await newTasks(1, { project_id: project.id })
+    const [other = ''] = await createTasks(1, { project_id: project.id })
     await relate(seen, 'relates_to', other, admin)
   })
 
-  t.test('400: the task itself, an unknown kind, malformed ids', async (t) => {
-    const [task, other] = await newPair()
+  t.test('400 for a relation to the task itself, an unknown kind, and a malformed id', async (t) => {
+    const [task, other] = await createPair()
     for (const [params, pointer] of [
       [{ task_id: task, kind: 'blocks', other_task_id: task }, '/other_task_id'],
       [{ task_id: task, kind: 'likes', other_task_id: other }, '/kind'],
@@ -89,9 +88,9 @@ t.test('addTaskRelation', async (t) => {
     }
   })
 
-  t.test('404: a task that is not there, not to be seen, or in the trash; all alike', async (t) => {
-    const [task, trashed] = await newPair()
-    const [hidden = ''] = await newTasks(1, {}, eve)
+  t.test('404 for unknown, invisible and trashed tasks, with the same body', async (t) => {
+    const [task, trashed] = await createPair()
+    const [hidden = ''] = await createTasks(1, {}, eve)
     await service.expect('deleteTask', 204, { token: ada.token, params: { task_id: trashed } })
     const problems = []
     for (const [one, other] of [
@@ -107,8 +106,8 @@ t.test('addTaskRelation', async (t) => {
     for (const problem of problems) t.strictSame(problem, problems[0])
   })
 
-  t.test('409: a cycle, with its tasks in order', async (t) => {
-    const [a = '', b = '', c = ''] = await newTasks(3)
+  t.test('409 for a cycle, with its tasks in order', async (t) => {
+    const [a = '', b = '', c = ''] = await createTasks(3)
     await relate(a, 'blocks', b)
     await relate(c, 'blocked_by', b)
     for (const params of [pathOf(c, 'blocks', a), pathOf(a, 'blocked_by', c)]) {
@@ -116,14 +115,14 @@ t.test('addTaskRelation', async (t) => {
       t.match(body, { code: 'blocking_cycle' })
       t.match(body.detail, `${a}, ${b}, ${c}`)
     }
-    t.strictSame(await kindsOf(c), [`blocked_by ${b}`], 'nothing has changed')
+    t.strictSame(await relationsOf(c), [`blocked_by ${b}`], 'nothing has changed')
     await relate(c, 'relates_to', a)
     await relate(c, 'duplicates', a)
   })
 
-  t.test('409: a cycle through a task that the caller cannot see, without its id', async (t) => {
-    const [first = '', last = ''] = await newTasks(2, { assignee_id: eve.id })
-    const [hidden = ''] = await newTasks(1)
+  t.test('409 for a cycle through an invisible task, without its id', async (t) => {
+    const [first = '', last = ''] = await createTasks(2, { assignee_id: eve.id })
+    const [hidden = ''] = await createTasks(1)
     await relate(first, 'blocks', hidden)
     await relate(hidden, 'blocks', last)
     const request = { token: eve.token, params: pathOf(last, 'blocks', first) }
@@ -132,9 +131,9 @@ t.test('addTaskRelation', async (t) => {
     t.notMatch(JSON.stringify(body), hidden)
   })
 
-  t.test('409: of relations that close a cycle at the same time, one is refused', async (t) => {
+  t.test('409 for one of two relations that together close a cycle, added at the same time', async (t) => {
     for (let round = 0; round < 5; round += 1) {
-      const [a = '', b = '', c = '', d = ''] = await newTasks(4)
+      const [a = '', b = '', c = '', d = ''] = await createTasks(4)
       await relate(a, 'blocks', b)
       await relate(c, 'blocks', d)
       const replies = await Promise.all(
@@ -146,9 +145,9 @@ t.test('addTaskRelation', async (t) => {
     }
   })
 
-  t.test('409: an archived project', async (t) => {
+  t.test('409 in an archived project', async (t) => {
     const project = await createProject(ada)
-    const [task, other] = await newPair({ project_id: project.id })
+    const [task, other] = await createPair({ project_id: project.id })
     await relate(task, 'blocks', other)
     await service.expect('archiveProject', 200, { token: ada.token, params: { project_id: project.id } })
     const params = pathOf(task, 'relates_to', other)
@@ -158,8 +157,8 @@ t.test('addTaskRelation', async (t) => {
     t.match((await service.expect('removeTaskRelation', 409, removal)).body, { code: 'project_archived' })
   })
 
-  t.test('409: more than 200 relations, from either side', async (t) => {
-    const [task, other] = await newPair()
+  t.test('409 for more than 200 relations of either task', async (t) => {
+    const [task, other] = await createPair()
     await db.run(
       `with related as (
         insert into tasks (id, title, description, status, priority, owner_id)
@@ -176,20 +175,20 @@ t.test('addTaskRelation', async (t) => {
 })
 
 t.test('removeTaskRelation', async (t) => {
-  t.test('204: from either side, and 404 the second time', async (t) => {
-    const [task, other] = await newPair()
+  t.test('204 from either task, then 404', async (t) => {
+    const [task, other] = await createPair()
     for (const params of [pathOf(task, 'blocks', other), pathOf(other, 'blocked_by', task)]) {
       await relate(task, 'blocks', other)
       await relate(task, 'relates_to', other)
       await service.expect('removeTaskRelation', 204, { token: ada.token, params })
       await service.expect('removeTaskRelation', 404, { token: ada.token, params })
-      t.strictSame(await kindsOf(task), [`relates_to ${other}`], 'the other relation stays')
+      t.strictSame(await relationsOf(task), [`relates_to ${other}`], 'the other relation stays')
     }
   })
 
-  t.test('404: to a task that the caller no longer sees', async () => {
-    const [task = ''] = await newTasks(1, { assignee_id: eve.id })
-    const [other = ''] = await newTasks(1)
+  t.test('404 if the caller cannot see the other task', async () => {
+    const [task = ''] = await createTasks(1, { assignee_id: eve.id })
+    const [other = ''] = await createTasks(1)
     await relate(task, 'blocks', other)
     const params = pathOf(task, 'blocks', other)
     await service.expect('removeTaskRelation', 404, { token: eve.token, params })
@@ -197,14 +196,14 @@ t.test('removeTaskRelation', async (t) => {
 })
 
 t.test('listTaskRelations', async (t) => {
-  t.test('200: newest first, by kind, in pages, with the tasks', async (t) => {
-    const [task = '', a = '', b = '', c = ''] = await newTasks(4)
+  t.test('200: newest first, filtered by kind, in pages, with expanded tasks', async (t) => {
+    const [task = '', a = '', b = '', c = ''] = await createTasks(4)
     await relate(task, 'blocks', a)
     await relate(task, 'duplicated_by', b)
     await relate(task, 'relates_to', c)
-    t.strictSame(await kindsOf(task), [`relates_to ${c}`, `duplicated_by ${b}`, `blocks ${a}`])
+    t.strictSame(await relationsOf(task), [`relates_to ${c}`, `duplicated_by ${b}`, `blocks ${a}`])
     t.strictSame(
-      (await list(task, ada, { kind: 'duplicated_by' })).map(({ other_task_id }) => other_task_id),
+      (await listRelations(task, ada, { kind: 'duplicated_by' })).map(({ other_task_id }) => other_task_id),
       [b],
     )
     const params = { task_id: task }
@@ -223,53 +222,56 @@ t.test('listTaskRelations', async (t) => {
       second.body.items.map(({ other_task_id }) => other_task_id),
       [a],
     )
-    const [expanded] = await list(task, ada, { expand: 'task' })
+    const [expanded] = await listRelations(task, ada, { expand: 'task' })
     t.strictSame(expanded?.task, (await readTask(ada, c)).task)
   })
 
-  t.test('200: without tasks that the caller cannot see, not even in the total', async (t) => {
-    const [task = ''] = await newTasks(1, { assignee_id: eve.id })
-    const [hidden, trashed] = await newPair()
+  t.test('200: excludes tasks that the caller cannot see, also from the total', async (t) => {
+    const [task = ''] = await createTasks(1, { assignee_id: eve.id })
+    const [hidden, trashed] = await createPair()
     await relate(task, 'blocked_by', hidden)
     await relate(task, 'relates_to', trashed)
     await service.expect('deleteTask', 204, { token: ada.token, params: { task_id: trashed } })
-    t.strictSame(await kindsOf(task), [`blocked_by ${hidden}`])
+    t.strictSame(await relationsOf(task), [`blocked_by ${hidden}`])
     const request = { token: eve.token, params: { task_id: task }, query: { include_total: true } }
     t.match((await service.expect('listTaskRelations', 200, request)).body, { items: [], total: 0 })
-    t.equal((await readTask(eve, task)).task.is_blocked, false, 'nor by what blocks it')
+    t.equal((await readTask(eve, task)).task.is_blocked, false, 'an invisible task does not block')
     t.equal((await readTask(ada, task)).task.is_blocked, true)
     await service.expect('restoreTask', 200, { token: ada.token, params: { task_id: trashed } })
-    t.equal((await list(task)).length, 2, 'a restored task is back')
+    t.equal((await listRelations(task)).length, 2, 'a restored task is listed again')
   })
 })
 
 t.test('is_blocked', async (t) => {
-  const blockedIn = async (query: Record<string, string>, account = ada): Promise<readonly string[]> =>
+  const listIds = async (query: Record<string, string>, account = ada): Promise<readonly string[]> =>
     (
       await service.expect('listTasks', 200, { token: account.token, query: { ...query, limit: '200' } })
     ).body.items.map(({ id }) => id)
 
-  t.test('while a task that blocks it is open: in the task, its ETag, lists and filters', async (t) => {
-    const [blocker, task] = await newPair()
-    const tag = (await readTask(ada, task)).etag
+  t.test('is true while a blocking task is open: in the task, its ETag, lists and filters', async (t) => {
+    const [blocker, task] = await createPair()
+    const etagBefore = (await readTask(ada, task)).etag
     await relate(blocker, 'blocks', task)
     const blocked = await readTask(ada, task)
     t.equal(blocked.task.is_blocked, true)
-    t.not(blocked.etag, tag)
+    t.not(blocked.etag, etagBefore)
     for (const query of [
       { is_blocked: 'true' },
       { filter: 'is_blocked = true' },
       { filter: 'NOT is_blocked != true' },
     ]) {
-      t.ok((await blockedIn(query)).includes(task))
-      t.notOk((await blockedIn(query)).includes(blocker))
+      t.ok((await listIds(query)).includes(task))
+      t.notOk((await listIds(query)).includes(blocker))
     }
-    t.ok((await blockedIn({ is_blocked: 'false' })).includes(blocker))
-    t.notOk((await blockedIn({ filter: 'is_blocked = false' })).includes(task))
+    t.ok((await listIds({ is_blocked: 'false' })).includes(blocker))
+    t.notOk((await listIds({ filter: 'is_blocked = false' })).includes(task))
 
     const change = { token: ada.token, params: { task_id: blocker } }
     await service.expect('updateTask', 200, { ...change, body: { status: 'done' } })
-    t.strictSame(await readTask(ada, task), { task: { ...blocked.task, is_blocked: false }, etag: tag })
+    t.strictSame(await readTask(ada, task), {
+      task: { ...blocked.task, is_blocked: false },
+      etag: etagBefore,
+    })
     await service.expect('updateTask', 200, { ...change, body: { status: 'todo' } })
     t.strictSame(await readTask(ada, task), blocked)
     await service.expect('deleteTask', 204, change)
@@ -285,7 +287,7 @@ t.test('is_blocked', async (t) => {
   })
 
   t.test('the change feed delivers a task again when it is unblocked', async (t) => {
-    const [blocker, task] = await newPair()
+    const [blocker, task] = await createPair()
     await relate(blocker, 'blocks', task)
     const read = async (cursor?: string) => {
       await changesToBeKnown(db)
@@ -303,7 +305,7 @@ t.test('is_blocked', async (t) => {
     )
   })
 
-  t.test('400: another value in a filter', async (t) => {
+  t.test('400 for other values and operators in a filter', async (t) => {
     for (const filter of ['is_blocked = maybe', 'is_blocked > true', 'is_blocked:*'])
       t.match(
         (await service.expect('listTasks', 400, { token: ada.token, query: { filter } })).body.errors?.[0]

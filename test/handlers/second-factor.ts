@@ -26,20 +26,20 @@ const stateOf = async ({ token }: Account) => (await service.expect('getSecondFa
 const failuresOf = async (account: Account): Promise<number> =>
   (await auditOf(account)).filter(({ action }) => action === 'proof.failed').length
 
-const off = { enabled: false, confirmed_at: null, recovery_codes_left: 0 }
+const disabledState = { enabled: false, confirmed_at: null, recovery_codes_left: 0 }
 const wrongCode = { status: 422, body: { code: 'wrong_code', errors: [{ pointer: '/code' }] } }
 const wrongPassword = { status: 422, body: { code: 'wrong_password', errors: [{ pointer: '/password' }] } }
 const malformedCodes = ['', '12345', '1'.repeat(33), '12345\u0661', '123456\n', '12_456', null, 123456]
 const malformedPasswords = ['', 'p'.repeat(257), 'p'.repeat(10_000), 'a\u0000b', null, 7]
 
-/** What an operation refuses before it looks at what its body proves. */
-const refusesRequests = (
+/** Tests the requests that an operation rejects before it checks the password or code. */
+const testRejections = (
   t: Test,
   operation: OperationId,
   valid: Readonly<Record<string, string>>,
   malformed: Readonly<Record<string, readonly unknown[]>>,
 ): void => {
-  t.test('400', async (t) => {
+  t.test('400 for malformed fields and bodies, and unknown parameters', async (t) => {
     const { token } = await service.register(`malformed-${operation.toLowerCase()}`)
     for (const [name, values] of Object.entries({ ...malformed, extra: ['x'] })) {
       for (const value of values) {
@@ -58,22 +58,22 @@ const refusesRequests = (
     await service.expect(operation, 400, { token, body: valid, query: { extra: '1' } })
   })
 
-  t.test('401', async () => {
+  t.test('401 without a token', async () => {
     await service.expect(operation, 401, { body: valid })
   })
 
-  t.test('403: by an API token', async (t) => {
+  t.test('403 with an API token', async (t) => {
     const { token } = await createApiToken(admin, { scopes: ['users:read', 'users:write'] })
     const { body } = await service.expect(operation, 403, { token, body: valid })
     t.match(body, { code: 'insufficient_scope' })
   })
 
-  t.test('413', async () => {
+  t.test('413 for a body over 1 MiB', async () => {
     const body = { ...valid, code: 'x'.repeat(1_048_576) }
     await service.expect(operation, 413, { token: admin.token, body })
   })
 
-  t.test('415', async () => {
+  t.test('415 for another content type, or none', async () => {
     for (const headers of [{ 'content-type': 'text/plain' }, {}]) {
       const body = Buffer.from(JSON.stringify(valid))
       await service.expect(operation, 415, { token: admin.token, body, headers })
@@ -82,11 +82,11 @@ const refusesRequests = (
 }
 
 t.test('getSecondFactor', async (t) => {
-  t.test('200: off, pending, on, and one recovery code fewer', async (t) => {
+  t.test('200: disabled, pending, enabled, and with one recovery code less', async (t) => {
     const ada = await service.register('watcher')
-    t.strictSame(await stateOf(ada), off)
+    t.strictSame(await stateOf(ada), disabledState)
     const { secret } = await enrol(ada)
-    t.strictSame(await stateOf(ada), off)
+    t.strictSame(await stateOf(ada), disabledState)
     const { body } = await service.expect('confirmSecondFactor', 200, {
       token: ada.token,
       body: { code: authenticator(secret)() },
@@ -99,7 +99,7 @@ t.test('getSecondFactor', async (t) => {
     t.strictSame(await stateOf(ada), { ...state, recovery_codes_left: 9 })
   })
 
-  t.test('200: HEAD', async (t) => {
+  t.test('200 for HEAD, without a body', async (t) => {
     const { headers, body } = await service.expect('getSecondFactor', 200, {
       token: admin.token,
       method: 'HEAD',
@@ -108,22 +108,22 @@ t.test('getSecondFactor', async (t) => {
     t.match(headers.get('cache-control'), 'private')
   })
 
-  t.test('400', async () => {
+  t.test('400 for an unknown parameter', async () => {
     await service.expect('getSecondFactor', 400, { token: admin.token, query: { user_id: admin.id } })
   })
 
-  t.test('401', async () => {
+  t.test('401 without a token', async () => {
     await service.expect('getSecondFactor', 401)
   })
 
-  t.test('403: by an API token', async () => {
+  t.test('403 with an API token', async () => {
     const { token } = await createApiToken(admin, { scopes: ['users:read'] })
     await service.expect('getSecondFactor', 403, { token })
   })
 })
 
 t.test('enrolSecondFactor', async (t) => {
-  t.test('201: a secret, the URI that authenticators read, and its picture', async (t) => {
+  t.test('201: a secret, its otpauth URI, and a QR code', async (t) => {
     const ada = await service.register('enrolled')
     const { body, headers } = await service.expect('enrolSecondFactor', 201, {
       token: ada.token,
@@ -138,14 +138,14 @@ t.test('enrolSecondFactor', async (t) => {
     t.equal(headers.get('cache-control'), 'no-store')
   })
 
-  t.test('201: until it is confirmed the password alone signs in', async (t) => {
+  t.test('201: the password alone signs in until confirmation', async (t) => {
     const ada = await service.register('undecided')
     await enrol(ada)
     await signIn(ada)
-    t.strictSame(await stateOf(ada), off)
+    t.strictSame(await stateOf(ada), disabledState)
   })
 
-  t.test('201: a repeat replaces the secret', async (t) => {
+  t.test('201: a second enrolment replaces the secret', async (t) => {
     const ada = await service.register('repeated')
     const first = await enrol(ada)
     const second = await enrol(ada)
@@ -154,7 +154,7 @@ t.test('enrolSecondFactor', async (t) => {
     t.match(await confirm(ada, authenticator(second.secret)()), { status: 200 })
   })
 
-  t.test('201: the secret is not in the database', async (t) => {
+  t.test('201: the database stores the secret encrypted', async (t) => {
     const ada = await service.register('sealed')
     const { secret, otpauth_uri: uri } = await enrol(ada)
     const [row] = await db.run('select secret from second_factors where user_id = $1', [ada.id])
@@ -164,10 +164,10 @@ t.test('enrolSecondFactor', async (t) => {
     for (const plain of [bytes, secret, bytes.toString('hex')]) t.notOk(stored.includes(plain))
   })
 
-  t.test('201: a sealed secret opens for nobody else', async () => {
+  t.test('201: an encrypted secret is bound to its user', async () => {
     const ada = await registerGuarded('robbed')
     const eve = await registerGuarded('robber')
-    // What eve, who can write to the database, would do to sign in as ada with her own authenticator.
+    // Eve can write to the database, and tries to sign in as ada with her own authenticator.
     await db.run(
       `update second_factors set secret = (select secret from second_factors where user_id = $1) where user_id = $2`,
       [eve.id, ada.id],
@@ -176,7 +176,7 @@ t.test('enrolSecondFactor', async (t) => {
     await service.expect('completeLogin', 401, { body: { challenge, code: eve.codeAt() } })
   })
 
-  t.test('409: one is on', async (t) => {
+  t.test('409 if one is enabled, which stays valid', async (t) => {
     const ada = await registerGuarded('settled')
     const body = { password: ada.password }
     const refused = await service.expect('enrolSecondFactor', 409, { token: ada.token, body })
@@ -186,7 +186,7 @@ t.test('enrolSecondFactor', async (t) => {
     })
   })
 
-  t.test('409: one that raced with its confirmation leaves what was confirmed', async (t) => {
+  t.test('409 or 201: a second enrolment never disables a factor confirmed at the same time', async (t) => {
     for (let round = 0; round < 5; round += 1) {
       const ada = await service.register(`racing${round}`)
       const { secret } = await enrol(ada)
@@ -202,7 +202,7 @@ t.test('enrolSecondFactor', async (t) => {
     }
   })
 
-  t.test('422: the wrong password, which counts', async (t) => {
+  t.test('422 for a wrong password, which counts as a failed attempt', async (t) => {
     const ada = await service.register('careless')
     const body = { password: 'wrong' }
     t.match(await service.call('enrolSecondFactor', { token: ada.token, body }), wrongPassword)
@@ -211,11 +211,11 @@ t.test('enrolSecondFactor', async (t) => {
     t.equal(row, undefined)
   })
 
-  refusesRequests(t, 'enrolSecondFactor', { password: 'x' }, { password: malformedPasswords })
+  testRejections(t, 'enrolSecondFactor', { password: 'x' }, { password: malformedPasswords })
 })
 
 t.test('confirmSecondFactor', async (t) => {
-  t.test('200: ten recovery codes, of which hashes are kept', async (t) => {
+  t.test('200: ten recovery codes, stored as hashes', async (t) => {
     const ada = await service.register('confirmed')
     const { secret } = await enrol(ada)
     const code = authenticator(secret)()
@@ -229,13 +229,13 @@ t.test('confirmSecondFactor', async (t) => {
     )
     t.equal(rows.length, 10)
     const stored = JSON.stringify(rows)
-    for (const one of body.recovery_codes) {
-      t.notMatch(stored, one)
-      t.notMatch(stored, one.replaceAll('-', ''))
+    for (const recoveryCode of body.recovery_codes) {
+      t.notMatch(stored, recoveryCode)
+      t.notMatch(stored, recoveryCode.replaceAll('-', ''))
     }
   })
 
-  t.test('200: its code signs nobody in', async (t) => {
+  t.test('200: the code cannot be used to sign in', async (t) => {
     const ada = await service.register('overheard')
     const codeAt = authenticator((await enrol(ada)).secret)
     const code = codeAt()
@@ -245,7 +245,7 @@ t.test('confirmSecondFactor', async (t) => {
     await service.expect('completeLogin', 200, { body: { challenge, code: codeAt(1) } })
   })
 
-  t.test('200: at once, one', async (t) => {
+  t.test('200 for one of several requests at the same time, 409 for the others', async (t) => {
     const ada = await service.register('eager')
     const code = authenticator((await enrol(ada)).secret)()
     const replies = await Promise.all(Array.from({ length: 5 }, () => confirm(ada, code)))
@@ -253,35 +253,35 @@ t.test('confirmSecondFactor', async (t) => {
     t.equal((await stateOf(ada)).recovery_codes_left, 10)
   })
 
-  t.test('409: nothing was enrolled', async (t) => {
+  t.test('409 without an enrolment', async (t) => {
     const ada = await service.register('hasty')
     t.match(await confirm(ada, '123456'), { status: 409, body: { code: 'second_factor_not_enrolled' } })
   })
 
-  t.test('409: it is on', async (t) => {
+  t.test('409 if it is enabled, and the recovery codes stay', async (t) => {
     const ada = await registerGuarded('thorough')
     t.match(await confirm(ada, ada.codeAt(1)), { status: 409, body: { code: 'second_factor_enabled' } })
     t.equal((await stateOf(ada)).recovery_codes_left, 10)
   })
 
-  t.test('422: a wrong code, which counts', async (t) => {
+  t.test('422 for a wrong code, which counts as a failed attempt', async (t) => {
     const ada = await service.register('clumsy')
     const codeAt = authenticator((await enrol(ada)).secret)
     t.match(await confirm(ada, wrongCodeOf(codeAt)), wrongCode)
     t.equal(await failuresOf(ada), 1)
-    t.strictSame(await stateOf(ada), off)
+    t.strictSame(await stateOf(ada), disabledState)
     await signIn(ada)
     t.match(await confirm(ada, codeAt()), { status: 200 })
   })
 
-  refusesRequests(t, 'confirmSecondFactor', { code: '123456' }, { code: malformedCodes })
+  testRejections(t, 'confirmSecondFactor', { code: '123456' }, { code: malformedCodes })
 })
 
 t.test('disableSecondFactor', async (t) => {
-  t.test('204: by a code of the authenticator, or a recovery code', async (t) => {
+  t.test('204 with a code of the authenticator or a recovery code', async (t) => {
     const ada = await registerGuarded('leaver')
     t.match(await disable(ada, ada.codeAt()), { status: 204, body: null })
-    t.strictSame(await stateOf(ada), off)
+    t.strictSame(await stateOf(ada), disabledState)
     await signIn(ada)
     const eve = await registerGuarded('loser')
     t.match(await disable(eve, eve.recoveryCodes[9] ?? ''), { status: 204 })
@@ -291,7 +291,7 @@ t.test('disableSecondFactor', async (t) => {
     }
   })
 
-  t.test('204: another one can be enrolled, and what was of the old one is worth nothing', async (t) => {
+  t.test('204: after a new enrolment, the codes of the previous one are invalid', async (t) => {
     const ada = await registerGuarded('changer')
     t.match(await disable(ada, ada.codeAt()), { status: 204 })
     const codeAt = authenticator((await enrol(ada)).secret)
@@ -303,7 +303,7 @@ t.test('disableSecondFactor', async (t) => {
     await service.expect('completeLogin', 200, { body: { challenge, code: codeAt(1) } })
   })
 
-  t.test('204: clears what was counted, of both proofs', async (t) => {
+  t.test('204: resets the count of failed attempts', async (t) => {
     const ada = await registerGuarded('wobbly')
     const before = await db.run('select from attempts', [])
     for (let failure = 0; failure < 4; failure += 1) {
@@ -314,7 +314,7 @@ t.test('disableSecondFactor', async (t) => {
     t.same(await db.run('select from attempts', []), before)
   })
 
-  t.test('204: at once, one', async (t) => {
+  t.test('204 for one of several requests at the same time, 409 or 422 for the others', async (t) => {
     const ada = await registerGuarded('impatient')
     const code = ada.codeAt()
     const replies = await Promise.all(Array.from({ length: 5 }, () => disable(ada, code)))
@@ -326,25 +326,25 @@ t.test('disableSecondFactor', async (t) => {
     )
   })
 
-  t.test('409: there is none, or it is not confirmed', async (t) => {
+  t.test('409 if none is enrolled, or it is not confirmed', async (t) => {
     const ada = await service.register('carefree')
-    const none = { status: 409, body: { code: 'second_factor_not_enrolled' } }
-    t.match(await disable(ada, '123456'), none)
+    const notEnrolled = { status: 409, body: { code: 'second_factor_not_enrolled' } }
+    t.match(await disable(ada, '123456'), notEnrolled)
     const { secret } = await enrol(ada)
-    t.match(await disable(ada, authenticator(secret)()), none)
-    t.match(await confirm(ada, authenticator(secret)()), { status: 200 }, 'and it can still be')
+    t.match(await disable(ada, authenticator(secret)()), notEnrolled)
+    t.match(await confirm(ada, authenticator(secret)()), { status: 200 }, 'can still be confirmed')
   })
 
-  t.test('422: the wrong password, with a code that is right', async (t) => {
+  t.test('422 for a wrong password with a valid code', async (t) => {
     const ada = await registerGuarded('borrowed')
     const code = ada.codeAt()
     t.match(await disable({ ...ada, password: 'wrong' }, code), wrongPassword)
     t.equal(await failuresOf(ada), 1)
     t.equal((await stateOf(ada)).enabled, true)
-    t.match(await disable(ada, code), { status: 204 }, 'which is not used up')
+    t.match(await disable(ada, code), { status: 204 }, 'the code is still valid')
   })
 
-  t.test('422: a code that is wrong, or was used', async (t) => {
+  t.test('422 for a wrong or used code', async (t) => {
     const ada = await registerGuarded('stubborn')
     const used = [ada.recoveryCodes[0] ?? '', ada.codeAt()]
     for (const code of used) {
@@ -357,7 +357,7 @@ t.test('disableSecondFactor', async (t) => {
     t.match(await disable(ada, ada.codeAt()), { status: 204 })
   })
 
-  refusesRequests(
+  testRejections(
     t,
     'disableSecondFactor',
     { password: 'x', code: '123456' },
@@ -365,7 +365,7 @@ t.test('disableSecondFactor', async (t) => {
   )
 })
 
-t.test('429: after five wrong proofs the right one has to wait', async (t) => {
+t.test('429 after five wrong passwords or codes, even for a right one', async (t) => {
   const operations = ['enrolSecondFactor', 'disableSecondFactor'] as const
   for (const operation of operations) {
     const ada = await registerGuarded(`locked-${operation.toLowerCase()}`)

@@ -30,20 +30,20 @@ const setArchived = (project: string, isArchived: boolean) =>
     isArchived,
   ])
 
-const create = async (project_id: string, name: string, place: object = {}): Promise<Section> => {
+const createSection = async (project_id: string, name: string, place: object = {}): Promise<Section> => {
   const request = { token: editor.token, params: { project_id }, body: { name, ...place } }
   return (await service.expect('createSection', 201, request)).body
 }
 
-const list = async (project_id: string, { token }: Account = viewer): Promise<readonly Section[]> =>
+const listSections = async (project_id: string, { token }: Account = viewer): Promise<readonly Section[]> =>
   (await service.expect('listSections', 200, { token, params: { project_id } })).body.items
 
 const namesOf = async (project: string): Promise<string> =>
-  (await list(project)).map(({ name }) => name).join(' ')
+  (await listSections(project)).map(({ name }) => name).join(' ')
 
 const pathOf = ({ project_id, id }: Section) => ({ project_id, section_id: id })
 
-/** Expects that a request is refused to everybody who may not write sections. */
+/** Expects 403 for a viewer and 404 for a stranger. */
 const expectRefusals = async (
   t: Test,
   operation: 'createSection' | 'updateSection' | 'deleteSection',
@@ -59,7 +59,7 @@ t.test('createSection', async (t) => {
   const project = await newProject()
   const params = { project_id: project }
 
-  t.test('201: at the end, unless it says otherwise', async (t) => {
+  t.test('201: at the end by default, or before or after another section', async (t) => {
     const request = { token: editor.token, params, body: { name: ' To do ' } }
     const { body, headers } = await service.expect('createSection', 201, request)
     const { id, position, created_at, updated_at, ...rest } = body
@@ -70,73 +70,73 @@ t.test('createSection', async (t) => {
     const read = await service.expect('getSection', 200, { token: viewer.token, params: pathOf(body) })
     t.strictSame(read.body, body)
     t.equal(read.headers.get('etag'), headers.get('etag'))
-    await create(project, 'Done')
-    await create(project, 'First', { before: id })
-    await create(project, 'Doing', { after: id })
+    await createSection(project, 'Done')
+    await createSection(project, 'First', { before: id })
+    await createSection(project, 'Doing', { after: id })
     t.equal(await namesOf(project), 'First To do Doing Done')
   })
 
-  t.test('201: by managers and administrators', async (t) => {
-    const shared = await newProject()
+  t.test('201 for managers and administrators', async (t) => {
+    const other = await newProject()
     for (const { token } of [ada, admin])
       await service.expect('createSection', 201, {
         token,
-        params: { project_id: shared },
+        params: { project_id: other },
         body: { name: 'One' },
       })
-    t.equal((await list(shared, admin)).length, 2)
+    t.equal((await listSections(other, admin)).length, 2)
   })
 
-  t.test('201: 30 at the same time, in one place', async (t) => {
-    const shared = await newProject()
-    const last = await create(shared, 'last')
-    const first = await create(shared, 'first', { before: last.id })
+  t.test('201: 30 sections created in one place at the same time have distinct positions', async (t) => {
+    const other = await newProject()
+    const last = await createSection(other, 'last')
+    const first = await createSection(other, 'first', { before: last.id })
     const replies = await Promise.all(
       Array.from({ length: 30 }, (_, index) =>
         service.call('createSection', {
           token: editor.token,
-          params: { project_id: shared },
+          params: { project_id: other },
           body: { name: String(index), ...(index % 2 === 0 ? { after: first.id } : { before: last.id }) },
         }),
       ),
     )
     t.strictSame(countStatuses(replies), { 201: 30 })
-    const sections = await list(shared)
+    const sections = await listSections(other)
     t.equal(new Set(sections.map(({ position }) => position)).size, 32)
     t.strictSame([sections.at(0)?.id, sections.at(-1)?.id], [first.id, last.id])
   })
 
-  t.test('400: before and after together', async (t) => {
-    const [section] = await list(project)
+  t.test('400 for before and after together', async (t) => {
+    const [section] = await listSections(project)
     const body = { name: 'Both', before: section?.id, after: section?.id }
     const reply = await service.expect('createSection', 400, { token: editor.token, params, body })
     t.strictSame(pointersOf(reply.body), ['/after'])
   })
 
-  t.test('403, 404: for viewers and strangers', async (t) => {
+  t.test('403 for viewers, 404 for strangers', async (t) => {
     await expectRefusals(t, 'createSection', { params, body: { name: 'No' } })
   })
 
-  t.test('409: in an archived project, which can still be read', async (t) => {
-    const shared = await newProject()
-    const section = await create(shared, 'Kept')
-    await setArchived(shared, true)
+  t.test('409 in an archived project: sections stay readable', async (t) => {
+    const other = await newProject()
+    const section = await createSection(other, 'Kept')
+    await setArchived(other, true)
     const { token } = editor
     const refused = [
       await service.expect('createSection', 409, {
         token,
-        params: { project_id: shared },
+        params: { project_id: other },
         body: { name: 'No' },
       }),
       await service.expect('updateSection', 409, { token, params: pathOf(section), body: { name: 'No' } }),
       await service.expect('deleteSection', 409, { token, params: pathOf(section) }),
     ]
     for (const { body } of refused) t.equal(body.code, 'project_archived')
-    t.strictSame(await list(shared), [section])
+    t.strictSame(await listSections(other), [section])
   })
 
-  t.test('422: next to a section of another project', async (t) => {
-    const foreign = await create(await newProject(), 'Elsewhere')
+  t.test('422 for a place next to an unknown section, or one of another project', async (t) => {
+    const foreign = await createSection(await newProject(), 'Elsewhere')
     for (const place of [{ before: foreign.id }, { after: unknownId }]) {
       const request = { token: editor.token, params, body: { name: 'No', ...place } }
       const { body } = await service.expect('createSection', 422, request)
@@ -148,10 +148,10 @@ t.test('createSection', async (t) => {
 
 t.test('listSections', async (t) => {
   const project = await newProject()
-  for (const name of ['a', 'b', 'c', 'd', 'e']) await create(project, name)
+  for (const name of ['a', 'b', 'c', 'd', 'e']) await createSection(project, name)
   const params = { project_id: project }
 
-  t.test('200: page by page, in order', async (t) => {
+  t.test('200: in pages, ordered by position', async (t) => {
     const names: string[] = []
     let cursor: string | null = ''
     while (cursor !== null) {
@@ -163,7 +163,7 @@ t.test('listSections', async (t) => {
     t.equal(names.join(''), 'abcde')
   })
 
-  t.test('404: for strangers, as if it did not exist', async (t) => {
+  t.test('404 for strangers, with the same body as for an unknown project', async (t) => {
     const { token } = stranger
     const { body } = await service.expect('listSections', 404, { token, params })
     const unknown = await service.expect('listSections', 404, { token, params: { project_id: unknownId } })
@@ -173,9 +173,9 @@ t.test('listSections', async (t) => {
 
 t.test('getSection', async (t) => {
   const project = await newProject()
-  const section = await create(project, 'One')
+  const section = await createSection(project, 'One')
 
-  t.test('404: for strangers, and in another project', async () => {
+  t.test('404 for strangers, and under another project', async () => {
     await service.expect('getSection', 404, { token: stranger.token, params: pathOf(section) })
     const elsewhere = { project_id: await newProject(), section_id: section.id }
     await service.expect('getSection', 404, { token: viewer.token, params: elsewhere })
@@ -185,16 +185,16 @@ t.test('getSection', async (t) => {
 t.test('updateSection', async (t) => {
   const { token } = editor
   const project = await newProject()
-  const a = await create(project, 'a')
-  const b = await create(project, 'b')
-  const c = await create(project, 'c')
+  const a = await createSection(project, 'a')
+  const b = await createSection(project, 'b')
+  const c = await createSection(project, 'c')
   const update = async (section: Section, body: object) =>
     (await service.expect('updateSection', 200, { token, params: pathOf(section), body })).body
 
   t.test('200: renames and moves', async (t) => {
     const renamed = await update(b, { name: 'B' })
     t.match(renamed, { name: 'B', version: 2, position: b.position })
-    t.equal((await update(b, { name: 'B' })).version, 2, 'the same name changes nothing')
+    t.equal((await update(b, { name: 'B' })).version, 2, 'the same name is no change')
     t.equal((await update(b, {})).version, 2)
     t.match(await update(c, { before: a.id }), { name: 'c', version: 2 })
     t.equal(await namesOf(project), 'c a B')
@@ -202,13 +202,13 @@ t.test('updateSection', async (t) => {
     t.equal(await namesOf(project), 'a C B')
   })
 
-  t.test('412: only the current version', async () => {
+  t.test('412 if If-Match is not the current ETag', async () => {
     const request = { token, params: pathOf(a), body: { name: 'x' }, headers: { 'if-match': '"7"' } }
     await service.expect('updateSection', 412, request)
   })
 
-  t.test('422: next to itself, or a section of another project', async (t) => {
-    const foreign = await create(await newProject(), 'Elsewhere')
+  t.test('422 for a place next to itself, or a section of another project', async (t) => {
+    const foreign = await createSection(await newProject(), 'Elsewhere')
     for (const before of [a.id, foreign.id]) {
       const { body } = await service.expect('updateSection', 422, {
         token,
@@ -219,7 +219,7 @@ t.test('updateSection', async (t) => {
     }
   })
 
-  t.test('400, 403, 404', async (t) => {
+  t.test('400 for before and after together, 403 for viewers, 404 for strangers', async (t) => {
     const both = { before: b.id, after: b.id }
     await service.expect('updateSection', 400, { token, params: pathOf(a), body: both })
     await expectRefusals(t, 'updateSection', { params: pathOf(a), body: { name: 'No' } })
@@ -229,25 +229,25 @@ t.test('updateSection', async (t) => {
 t.test('deleteSection', async (t) => {
   const { token } = editor
 
-  t.test('204: its tasks stay, without a section', async (t) => {
+  t.test('204: its tasks stay in the project, without a section', async (t) => {
     const project = await newProject()
-    const section = await create(project, 'Gone')
-    const other = await create(project, 'Kept')
+    const section = await createSection(project, 'Gone')
+    const other = await createSection(project, 'Kept')
     const fields = { project_id: project, section_id: section.id }
     const tasks = [await createTask(editor, fields), await createTask(ada, fields)]
-    const apart = await createTask(editor, { project_id: project, section_id: other.id })
+    const unaffected = await createTask(editor, { project_id: project, section_id: other.id })
     await service.expect('deleteSection', 204, { token, params: pathOf(section) })
     await service.expect('getSection', 404, { token, params: pathOf(section) })
     for (const before of tasks) {
       const { task: after } = await readTask(viewer, before.id)
       t.strictSame(after, { ...before, section_id: null, version: 2, updated_at: after.updated_at })
     }
-    t.strictSame((await readTask(viewer, apart.id)).task, apart)
+    t.strictSame((await readTask(viewer, unaffected.id)).task, unaffected)
   })
 
-  t.test('204: a task in the trash is restored without it', async (t) => {
+  t.test('204: a trashed task of it is restored without a section', async (t) => {
     const project = await newProject()
-    const section = await create(project, 'Gone')
+    const section = await createSection(project, 'Gone')
     const task = await createTask(editor, { project_id: project, section_id: section.id })
     await service.expect('deleteTask', 204, { token, params: { task_id: task.id } })
     await service.expect('deleteSection', 204, { token, params: pathOf(section) })
@@ -255,9 +255,9 @@ t.test('deleteSection', async (t) => {
     t.equal(body.section_id, null)
   })
 
-  t.test('204 and 201: tasks that are created in it meanwhile lose it, or are refused', async (t) => {
+  t.test('204: tasks created in it at the same time are rejected or lose their section', async (t) => {
     const project = await newProject()
-    const section = await create(project, 'Gone')
+    const section = await createSection(project, 'Gone')
     const body = { title: 'A task', project_id: project, section_id: section.id }
     const replies = await Promise.all([
       ...Array.from({ length: 10 }, () => service.call('createTask', { token, body })),
@@ -268,13 +268,13 @@ t.test('deleteSection', async (t) => {
     t.equal(deleted, 1)
     t.equal(created + refused, 20)
     const { body: page } = await service.expect('listTasks', 200, { token, query: { limit: 200 } })
-    const left = page.items.filter(({ project_id }) => project_id === project)
-    t.equal(left.length, created)
-    t.ok(left.every(({ section_id }) => section_id === null))
+    const remaining = page.items.filter(({ project_id }) => project_id === project)
+    t.equal(remaining.length, created)
+    t.ok(remaining.every(({ section_id }) => section_id === null))
   })
 
-  t.test('403, 404, 412', async (t) => {
-    const section = await create(await newProject(), 'Kept')
+  t.test('403 for viewers, 404 for strangers, 412 if If-Match is not the current ETag', async (t) => {
+    const section = await createSection(await newProject(), 'Kept')
     await expectRefusals(t, 'deleteSection', { params: pathOf(section) })
     const request = { token, params: pathOf(section), headers: { 'if-match': '"2"' } }
     await service.expect('deleteSection', 412, request)

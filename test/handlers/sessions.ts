@@ -15,7 +15,7 @@ const listSessions = async ({ token }: Pick<Account, 'token'>) =>
 const malformedIds = ['x', '1', `${unknownId}0`, unknownId.replaceAll('-', ''), '\u0000']
 
 t.test('listSessions', async (t) => {
-  t.test('200: when and from where each was used, newest first', async (t) => {
+  t.test('200: times, user agent and address of each session, newest first', async (t) => {
     const account = await service.register('traveller')
     const phone = await signIn(account, { 'user-agent': 'Phone/1.0 (\u00fc)', ...from('2001:db8::17') })
     const { body, headers } = await service.expect('listSessions', 200, { token: account.token })
@@ -45,7 +45,7 @@ t.test('listSessions', async (t) => {
     t.match(current, { id: sessionIdOf(phone.access_token), is_current: true })
   })
 
-  t.test('200: a client that calls itself nothing, or too much', async (t) => {
+  t.test('200: user_agent is null without the header, and cut off after 512 characters', async (t) => {
     const account = await service.register('nameless')
     const body = JSON.stringify({ email: account.email, password: account.password })
     const length = `Content-Length: ${Buffer.byteLength(body)}`
@@ -56,7 +56,7 @@ t.test('listSessions', async (t) => {
     t.strictSame(agents, ['x'.repeat(512), null, 'node'])
   })
 
-  t.test('200: a refresh tells where the client is now', async (t) => {
+  t.test('200: a refresh updates the user agent, the address and last_used_at', async (t) => {
     const account = await service.register('moving')
     await db.run(`update sessions set last_used_at = now() - interval '50 seconds' where user_id = $1`, [
       account.id,
@@ -73,7 +73,7 @@ t.test('listSessions', async (t) => {
     t.ok(Date.parse(after?.last_used_at ?? '') - Date.parse(before?.last_used_at ?? '') >= 50_000)
   })
 
-  t.test('200: when it was used last moves once a minute', async (t) => {
+  t.test('200: last_used_at is updated at most once a minute', async (t) => {
     const account = await service.register('regular')
     for (const { seconds, moves } of [
       { seconds: 40, moves: false },
@@ -90,20 +90,20 @@ t.test('listSessions', async (t) => {
     }
   })
 
-  t.test('200: only what is live', async (t) => {
+  t.test('200: excludes sessions that have expired or signed out', async (t) => {
     const account = await service.register('ended')
-    const [over, idle, out] = [await signIn(account), await signIn(account), await signIn(account)]
+    const [expired, idle, signedOut] = [await signIn(account), await signIn(account), await signIn(account)]
     await db.run(`update sessions set expires_at = now() - interval '1 ms' where id = $1`, [
-      sessionIdOf(over.access_token),
+      sessionIdOf(expired.access_token),
     ])
-    const expired = `update refresh_tokens set expires_at = now() - interval '1 ms' where session_id = $1`
-    await db.run(expired, [sessionIdOf(idle.access_token)])
-    await service.expect('logout', 204, { token: out.access_token })
+    const expireToken = `update refresh_tokens set expires_at = now() - interval '1 ms' where session_id = $1`
+    await db.run(expireToken, [sessionIdOf(idle.access_token)])
+    await service.expect('logout', 204, { token: signedOut.access_token })
     const ids = (await listSessions(account)).map(({ id }) => id)
     t.strictSame(ids, [sessionIdOf(account.token)])
   })
 
-  t.test('200: page by page, to nobody else', async (t) => {
+  t.test('200: in pages, 400 for a cursor of another user or list', async (t) => {
     const account = await service.register('paged')
     const { token } = account
     for (let count = 0; count < 4; count += 1) await signIn(account)
@@ -135,7 +135,7 @@ t.test('listSessions', async (t) => {
     t.match(await service.call('listApiTokens', { token, query: { cursor: cursor ?? '' } }), { status: 400 })
   })
 
-  t.test('400', async (t) => {
+  t.test('400 for invalid parameters', async (t) => {
     const { token } = admin
     for (const [query, pointer] of [
       ['limit=0', '/limit'],
@@ -150,11 +150,11 @@ t.test('listSessions', async (t) => {
     }
   })
 
-  t.test('401', async () => {
+  t.test('401 without a token, before 400', async () => {
     await service.expect('listSessions', 401, { query: 'limit=0' })
   })
 
-  t.test('403: an API token', async (t) => {
+  t.test('403 with an API token', async (t) => {
     const { token } = await createApiToken(admin)
     t.match((await service.expect('listSessions', 403, { token })).body, { code: 'insufficient_scope' })
   })
@@ -164,7 +164,7 @@ t.test('revokeSession', async (t) => {
   const revoke = (token: string, session_id: string) =>
     service.call('revokeSession', { token, params: { session_id } })
 
-  t.test('204: its tokens are dead at once, and the others live', async (t) => {
+  t.test('204: ends the access of its tokens at once, and of no others', async (t) => {
     const account = await service.register('cautious')
     const [lost, kept] = [await signIn(account), await signIn(account)]
     for (const token of [lost.access_token, kept.access_token]) t.equal(await statusOf(token), 200)
@@ -175,17 +175,21 @@ t.test('revokeSession', async (t) => {
     t.equal(await refreshStatusOf(kept.refresh_token), 200)
     const event = (await auditOf(account)).at(-1)
     t.match(event, { action: 'session.ended', actor_id: account.id, token_id: null })
-    t.equal(event?.session_id, sessionIdOf(lost.access_token), 'tells which one')
+    t.equal(
+      event?.session_id,
+      sessionIdOf(lost.access_token),
+      'the audit event has the id of the ended session',
+    )
   })
 
-  t.test('204: the current one, by its id in upper case', async (t) => {
+  t.test('204 for the current session, by its id in upper case', async (t) => {
     const account = await service.register('leaver')
     t.equal((await revoke(account.token, sessionIdOf(account.token).toUpperCase())).status, 204)
     t.equal(await statusOf(account.token), 401)
     t.equal(await refreshStatusOf(account.refreshToken), 401)
   })
 
-  t.test('204: once, of many at once', async (t) => {
+  t.test('204 for one of several requests at the same time, 404 for the others', async (t) => {
     const account = await service.register('hasty')
     const { access_token } = await signIn(account)
     const replies = await Promise.all(
@@ -196,7 +200,7 @@ t.test('revokeSession', async (t) => {
     t.equal(ends.length, 1)
   })
 
-  t.test('204: at once with a refresh, nothing of the session lives on', async (t) => {
+  t.test('204: a refresh at the same time leaves no valid token', async (t) => {
     const account = await service.register('contested')
     for (let round = 0; round < 10; round += 1) {
       const { access_token, refresh_token } = await signIn(account)
@@ -216,7 +220,7 @@ t.test('revokeSession', async (t) => {
     )
   })
 
-  t.test('400', async (t) => {
+  t.test('400 for a malformed id, a parameter, or a body', async (t) => {
     for (const session_id of malformedIds) {
       t.equal((await revoke(admin.token, session_id)).status, 400, JSON.stringify(session_id))
     }
@@ -226,13 +230,13 @@ t.test('revokeSession', async (t) => {
     t.equal(await statusOf(admin.token), 200)
   })
 
-  t.test('401', async (t) => {
+  t.test('401 without a token', async (t) => {
     const params = { session_id: sessionIdOf(admin.token) }
     await service.expect('revokeSession', 401, { params })
     t.equal(await statusOf(admin.token), 200)
   })
 
-  t.test('403: an API token', async (t) => {
+  t.test('403 with an API token', async (t) => {
     const { token } = await createApiToken(admin)
     for (const session_id of [sessionIdOf(admin.token), unknownId]) {
       t.match(await revoke(token, session_id), { status: 403, body: { code: 'insufficient_scope' } })
@@ -240,18 +244,18 @@ t.test('revokeSession', async (t) => {
     t.equal(await statusOf(admin.token), 200)
   })
 
-  t.test('404: unknown, over, or of somebody else, all alike', async (t) => {
+  t.test("404 for unknown, expired and other users' sessions, with the same body", async (t) => {
     const [account, other] = [await service.register('curious'), await service.register('private')]
-    const over = await signIn(account)
+    const expired = await signIn(account)
     await db.run(`update sessions set expires_at = now() - interval '1 ms' where id = $1`, [
-      sessionIdOf(over.access_token),
+      sessionIdOf(expired.access_token),
     ])
     const unknown = await revoke(account.token, unknownId)
     t.match(unknown, { status: 404, body: { code: 'not_found' } })
     for (const [what, token, of] of [
-      ['over', account.token, over.access_token],
-      ['foreign', account.token, other.token],
-      ['to an administrator', admin.token, other.token],
+      ['expired', account.token, expired.access_token],
+      ['of another user', account.token, other.token],
+      ['of another user, for an administrator', admin.token, other.token],
     ] as const) {
       t.strictSame(withoutIds(await revoke(token, sessionIdOf(of))), withoutIds(unknown), what)
     }
