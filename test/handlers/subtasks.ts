@@ -6,10 +6,10 @@ import { type Account, startService } from '../fixture/service.ts'
 import { countStatuses, pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 
 type Schemas = components['schemas']
-type Refused = Pick<Schemas['Problem'], 'code' | 'detail' | 'errors'>
-type Answer = Task & Refused
+type ProblemFields = Pick<Schemas['Problem'], 'code' | 'detail' | 'errors'>
+type TaskOrProblem = Task & ProblemFields
 
-/** Tasks with a parent: what may be one, what goes along with it, and how it counts its subtasks. */
+/** Subtasks: valid parents, moving and deleting a task with its subtasks, and the counts of subtasks. */
 
 const { db } = await openTestDatabase(t)
 const service = await startService(t, { db })
@@ -22,11 +22,10 @@ const { token } = owner
 
 const paramsOf = ({ id }: Pick<Task, 'id'>) => ({ params: { task_id: id } })
 
-/** A new subtask of the owner, in the place of the parent. */
 const createSubtask = ({ id }: Pick<Task, 'id'>, fields: object = {}): Promise<Task> =>
   createTask(owner, { parent_id: id, ...fields })
 
-/** A task, its subtask, the subtask of that one, and so on. */
+/** Creates a task with this number of levels, including itself. Each level has one subtask. */
 const createChain = async (levels: number, fields: object = {}): Promise<Task[]> => {
   const tasks = [await createTask(owner, fields)]
   for (let level = 1; level < levels; level += 1)
@@ -37,12 +36,12 @@ const createChain = async (levels: number, fields: object = {}): Promise<Task[]>
 const read = async ({ id }: Pick<Task, 'id'>, account = owner): Promise<Task> =>
   (await readTask(account, id)).task
 
-const isThere = async ({ id }: Pick<Task, 'id'>): Promise<boolean> =>
+const exists = async ({ id }: Pick<Task, 'id'>): Promise<boolean> =>
   (await service.call('getTask', { token, params: { task_id: id } })).status === 200
 
 const patch = async (task: Pick<Task, 'id'>, body: object, account: Account = owner) => {
   const reply = await service.call('updateTask', { token: account.token, ...paramsOf(task), body })
-  return { status: reply.status, body: reply.body as Answer }
+  return { status: reply.status, body: reply.body as TaskOrProblem }
 }
 
 const trash = (task: Pick<Task, 'id'>) => service.expect('deleteTask', 204, { token, ...paramsOf(task) })
@@ -53,7 +52,7 @@ const restore = async (task: Pick<Task, 'id'>): Promise<Task> =>
 const readTrashed = async (task: Pick<Task, 'id'>) =>
   (await service.expect('getTrashedTask', 200, { token, ...paramsOf(task) })).body
 
-/** All subtasks, and the open ones. */
+/** The number of subtasks, and of open ones. */
 const countsOf = async (task: Pick<Task, 'id'>): Promise<readonly [number, number]> => {
   const { subtask_count, open_subtask_count } = await read(task)
   return [subtask_count, open_subtask_count]
@@ -61,7 +60,7 @@ const countsOf = async (task: Pick<Task, 'id'>): Promise<readonly [number, numbe
 
 const parentOf = async (task: Pick<Task, 'id'>): Promise<string | null> => (await read(task)).parent_id
 
-/** What must be true of all tasks, whatever was done. */
+/** Checks the invariants of all tasks: the counts, and that a subtask has the project or the owner of its parent. */
 const checkTrees = async (t: Test): Promise<void> => {
   const wrong = await db.run(
     `select task.id from tasks task
@@ -77,12 +76,12 @@ const checkTrees = async (t: Test): Promise<void> => {
          or coalesce(parent.project_id, parent.owner_id) <> coalesce(task.project_id, task.owner_id)))`,
     [],
   )
-  t.equal(wrong.length, 0, 'every subtask is where its parent is, and counted')
+  t.equal(wrong.length, 0, 'each subtask is counted, and has the project or owner of its parent')
 }
 
-const invalid = async (
+const expectInvalid = async (
   t: Test,
-  { status, body }: { readonly status: number; readonly body: Refused },
+  { status, body }: { readonly status: number; readonly body: ProblemFields },
   code: string,
   detail: RegExp,
 ): Promise<void> => {
@@ -91,16 +90,16 @@ const invalid = async (
   t.match(body.detail, detail)
 }
 
-const create = async (fields: object, account: Account = owner) => {
+const tryCreate = async (fields: object, account: Account = owner) => {
   const reply = await service.call('createTask', {
     token: account.token,
     body: { title: 'A task', ...fields },
   })
-  return { status: reply.status, body: reply.body as Answer }
+  return { status: reply.status, body: reply.body as TaskOrProblem }
 }
 
 t.test('createTask with a parent', async (t) => {
-  t.test('201: a personal task, counted by its parent', async (t) => {
+  t.test('201 for a personal task, which its parent counts', async (t) => {
     const parent = await createTask(owner)
     const subtask = await createSubtask(parent)
     t.match(subtask, { parent_id: parent.id, project_id: null, owner_id: owner.id, subtask_count: 0 })
@@ -111,7 +110,7 @@ t.test('createTask with a parent', async (t) => {
     t.ok(counted.updated_at > parent.updated_at)
   })
 
-  t.test('201: in the project of the parent', async (t) => {
+  t.test('201 in the project of the parent', async (t) => {
     const project = await createProject(owner)
     const parent = await createTask(owner, { project_id: project.id })
     t.equal((await createSubtask(parent)).project_id, project.id)
@@ -119,45 +118,55 @@ t.test('createTask with a parent', async (t) => {
     t.strictSame(await countsOf(parent), [2, 2])
   })
 
-  t.test('422: a parent in another place', async (t) => {
+  t.test('422 for a parent of another project or owner', async (t) => {
     const project = await createProject(owner)
     const parent = await createTask(owner, { project_id: project.id })
     const elsewhere = /same project/
-    await invalid(t, await create({ parent_id: parent.id, project_id: null }), 'invalid_parent', elsewhere)
+    await expectInvalid(
+      t,
+      await tryCreate({ parent_id: parent.id, project_id: null }),
+      'invalid_parent',
+      elsewhere,
+    )
     const personal = await createTask(owner)
     const inProject = { parent_id: personal.id, project_id: project.id }
-    await invalid(t, await create(inProject), 'invalid_parent', elsewhere)
-    await invalid(t, await create({ parent_id: personal.id }, admin), 'invalid_parent', elsewhere)
-    const given = await createTask(other, { assignee_id: owner.id })
-    await invalid(t, await create({ parent_id: given.id }), 'invalid_parent', elsewhere)
-    t.equal((await create({ parent_id: personal.id, owner_id: owner.id }, admin)).status, 201)
+    await expectInvalid(t, await tryCreate(inProject), 'invalid_parent', elsewhere)
+    await expectInvalid(t, await tryCreate({ parent_id: personal.id }, admin), 'invalid_parent', elsewhere)
+    const assigned = await createTask(other, { assignee_id: owner.id })
+    await expectInvalid(t, await tryCreate({ parent_id: assigned.id }), 'invalid_parent', elsewhere)
+    t.equal((await tryCreate({ parent_id: personal.id, owner_id: owner.id }, admin)).status, 201)
   })
 
-  t.test('422: a parent that is not there, or not to be seen', async (t) => {
+  t.test('422 for an unknown, invisible or trashed parent', async (t) => {
     const foreign = await createTask(other, { project_id: (await createProject(other)).id })
     const deleted = await createTask(owner)
     await trash(deleted)
     for (const id of [unknownId, foreign.id, deleted.id])
-      await invalid(t, await create({ parent_id: id }), 'unknown_reference', /^The task does not exist/)
+      await expectInvalid(
+        t,
+        await tryCreate({ parent_id: id }),
+        'unknown_reference',
+        /^The task does not exist/,
+      )
   })
 
-  t.test('403: in a project that one may see and not change', async (t) => {
+  t.test('403 for a commenter of the project', async (t) => {
     const project = await createProject(owner)
     await setMember(owner, project, other, 'commenter')
     const parent = await createTask(owner, { project_id: project.id })
-    t.equal((await create({ parent_id: parent.id }, other)).status, 403)
+    t.equal((await tryCreate({ parent_id: parent.id }, other)).status, 403)
   })
 
-  t.test('422: a ninth level', async (t) => {
+  t.test('422 for a ninth level', async (t) => {
     const chain = await createChain(8)
-    const result = await create({ parent_id: chain[7]?.id })
-    await invalid(t, result, 'invalid_parent', /more than 8 levels/)
-    t.equal((await create({ parent_id: chain[6]?.id })).status, 201)
+    const result = await tryCreate({ parent_id: chain[7]?.id })
+    await expectInvalid(t, result, 'invalid_parent', /more than 8 levels/)
+    t.equal((await tryCreate({ parent_id: chain[6]?.id })).status, 201)
   })
 })
 
 t.test('changing the parent', async (t) => {
-  t.test('200: to a task, to another one, and to none', async (t) => {
+  t.test('200: to a task, to another task, and to null', async (t) => {
     const [first, second, task] = [await createTask(owner), await createTask(owner), await createTask(owner)]
     t.match(await patch(task, { parent_id: first.id }), {
       status: 200,
@@ -177,7 +186,7 @@ t.test('changing the parent', async (t) => {
     t.strictSame(await countsOf(second), [0, 0])
   })
 
-  t.test('200: PUT keeps it, and changes it', async (t) => {
+  t.test('200: PUT keeps the parent by default, or changes it', async (t) => {
     const parent = await createTask(owner)
     const task = await createSubtask(parent)
     const put = async (body: object) =>
@@ -187,25 +196,35 @@ t.test('changing the parent', async (t) => {
     t.equal((await put({ title: 'Replaced', parent_id: null })).parent_id, null)
   })
 
-  t.test('422: the task itself, a subtask, and what is not there', async (t) => {
+  t.test('422 for the task itself, its subtasks, and an unknown task', async (t) => {
     const [root, middle, leaf] = await createChain(3)
     if (root === undefined || middle === undefined || leaf === undefined) throw new Error('Three levels')
     const cycle = /itself or one of its subtasks/
     for (const parent of [root, middle, leaf])
-      await invalid(t, await patch(root, { parent_id: parent.id }), 'invalid_parent', cycle)
-    await invalid(t, await patch(leaf, { parent_id: unknownId }), 'unknown_reference', /task does not exist/)
+      await expectInvalid(t, await patch(root, { parent_id: parent.id }), 'invalid_parent', cycle)
+    await expectInvalid(
+      t,
+      await patch(leaf, { parent_id: unknownId }),
+      'unknown_reference',
+      /task does not exist/,
+    )
     t.equal(await parentOf(root), null)
   })
 
-  t.test('422: more than 8 levels, with the subtasks of the task', async (t) => {
+  t.test('422 for more than 8 levels, including the subtasks of the task', async (t) => {
     const upper = await createChain(5)
     const lower = await createChain(4)
     const moved = lower[0] ?? { id: '' }
-    await invalid(t, await patch(moved, { parent_id: upper[4]?.id }), 'invalid_parent', /more than 8 levels/)
+    await expectInvalid(
+      t,
+      await patch(moved, { parent_id: upper[4]?.id }),
+      'invalid_parent',
+      /more than 8 levels/,
+    )
     t.equal((await patch(moved, { parent_id: upper[3]?.id })).status, 200)
   })
 
-  t.test('who may: those who may move the task', async (t) => {
+  t.test('200 for users who can move the task, 403 or 404 for others', async (t) => {
     const project = await createProject(owner)
     const editor = await service.register('editor')
     const viewer = await service.register('viewer')
@@ -223,15 +242,15 @@ t.test('changing the parent', async (t) => {
     const subtask = await createSubtask(parent, { assignee_id: other.id })
     t.equal((await patch(subtask, { parent_id: null }, other)).status, 403)
     const { body } = await patch(subtask, { status: 'done' }, other)
-    t.match(body, { status: 'done', parent_id: parent.id }, 'a parent that the assignee does not see')
-    const sent = { token: other.token, ...paramsOf(subtask), body }
-    t.equal((await service.call('replaceTask', sent)).status, 200, 'as it was read')
+    t.match(body, { status: 'done', parent_id: parent.id }, 'the assignee cannot see the parent')
+    const request = { token: other.token, ...paramsOf(subtask), body }
+    t.equal((await service.call('replaceTask', request)).status, 200, 'PUT of the body as it was read')
     t.strictSame(await countsOf(parent), [4, 3])
   })
 })
 
 t.test('counts', async (t) => {
-  t.test('follow the status, the trash and deletion', async (t) => {
+  t.test('follow changes of the status, the trash, and permanent deletion', async (t) => {
     const parent = await createTask(owner)
     const [first, second] = [await createSubtask(parent), await createSubtask(parent)]
     const counts = [await countsOf(parent)]
@@ -260,7 +279,7 @@ t.test('counts', async (t) => {
     ])
   })
 
-  t.test('give the parent a new ETag, and put it into the change feed', async (t) => {
+  t.test('change the ETag of the parent, and report it in the change feed', async (t) => {
     const parent = await createTask(owner)
     const subtask = await createSubtask(parent)
     const feed = async (since?: string) =>
@@ -270,7 +289,7 @@ t.test('counts', async (t) => {
     while (more) ({ next_cursor: since, has_more: more } = await feed(since))
     const { etag } = await readTask(owner, parent.id)
     await patch(subtask, { title: 'Changed' })
-    t.equal((await readTask(owner, parent.id)).etag, etag, 'a title does not count')
+    t.equal((await readTask(owner, parent.id)).etag, etag, 'a new title changes no count')
     await patch(subtask, { status: 'done' })
     t.not((await readTask(owner, parent.id)).etag, etag)
     const { changed } = await feed(since)
@@ -283,7 +302,7 @@ t.test('counts', async (t) => {
     t.match(await patch(parent, { status: 'done' }), { status: 200, body: { open_subtask_count: 1 } })
   })
 
-  t.test('of a task that a subtask is added to at once, by many', async (t) => {
+  t.test('are right after 20 creations at the same time', async (t) => {
     const parent = await createTask(owner)
     await Promise.all(Array.from({ length: 20 }, () => createSubtask(parent)))
     t.strictSame(await countsOf(parent), [20, 20])
@@ -291,7 +310,7 @@ t.test('counts', async (t) => {
 })
 
 t.test('the trash', async (t) => {
-  t.test('takes the tree along, and gives it back', async (t) => {
+  t.test('receives a task with its subtasks, and restores all of them', async (t) => {
     const tag = await createTag(owner, 'kept')
     const [root, middle, leaf] = await createChain(3)
     if (root === undefined || middle === undefined || leaf === undefined) throw new Error('Three levels')
@@ -312,24 +331,24 @@ t.test('the trash', async (t) => {
     const restored = await restore(root)
     const after = await Promise.all([root, middle, leaf].map((task) => read(task)))
     t.strictSame(after[0], restored)
-    const asItWas = (task: Task | undefined) => ({ ...task, version: 0, updated_at: '' })
-    t.strictSame(after.map(asItWas), before.map(asItWas))
+    const withoutVersion = (task: Task | undefined) => ({ ...task, version: 0, updated_at: '' })
+    t.strictSame(after.map(withoutVersion), before.map(withoutVersion))
   })
 
-  t.test('keeps a subtask that was deleted before', async (t) => {
+  t.test('keeps a subtask that was trashed before its parent', async (t) => {
     const parent = await createTask(owner)
     const [early, late] = [await createSubtask(parent), await createSubtask(parent)]
     await trash(early)
     await trash(parent)
     t.equal((await readTrashed(parent)).subtask_count, 1)
     await restore(parent)
-    t.strictSame([await isThere(early), await isThere(late)], [false, true])
+    t.strictSame([await exists(early), await exists(late)], [false, true])
     t.strictSame(await countsOf(parent), [1, 1])
     t.equal((await restore(early)).parent_id, parent.id)
     t.strictSame(await countsOf(parent), [2, 2])
   })
 
-  t.test('a subtask is restored alone: without its parent, and with its own subtasks', async (t) => {
+  t.test('restores a subtask with its own subtasks, without its parent', async (t) => {
     const [root, middle, leaf] = await createChain(3)
     if (root === undefined || middle === undefined || leaf === undefined) throw new Error('Three levels')
     await trash(root)
@@ -339,7 +358,7 @@ t.test('the trash', async (t) => {
     t.match(await restore(root), { subtask_count: 0 })
   })
 
-  t.test('a subtask is restored after its parent was deleted for good, or has moved', async (t) => {
+  t.test('restores a subtask without a parent if the parent was permanently deleted or moved', async (t) => {
     const project = await createProject(owner)
     const deleted = await createTask(owner)
     const moved = await createTask(owner)
@@ -354,7 +373,7 @@ t.test('the trash', async (t) => {
     t.match(await restore(ofMoved), { parent_id: null, project_id: null })
   })
 
-  t.test('a subtask is restored where it would be too deep', async (t) => {
+  t.test('restores a subtask without a parent if it would be too deep', async (t) => {
     const [root, middle] = await createChain(3)
     const upper = await createChain(6)
     await trash(middle ?? { id: '' })
@@ -362,7 +381,7 @@ t.test('the trash', async (t) => {
     t.equal((await restore(middle ?? { id: '' })).parent_id, null)
   })
 
-  t.test('deletion for good takes along what was deleted with the task, and nothing else', async (t) => {
+  t.test('permanently deletes the subtasks trashed with a task, and no others', async (t) => {
     const parent = await createTask(owner)
     const [early, late, saved] = [
       await createSubtask(parent),
@@ -378,7 +397,7 @@ t.test('the trash', async (t) => {
     t.equal((await read(saved)).parent_id, null)
   })
 
-  t.test('what each change did is in the events of each task', async (t) => {
+  t.test('records the events of each subtask', async (t) => {
     const [root, leaf] = await createChain(2)
     await trash(root ?? { id: '' })
     await restore(leaf ?? { id: '' })
@@ -399,7 +418,7 @@ t.test('the trash', async (t) => {
   })
 })
 
-t.test('moving a tree', async (t) => {
+t.test('moving a task with subtasks', async (t) => {
   const [from, to] = [await createProject(owner), await createProject(owner)]
   const section = (
     await service.expect('createSection', 201, {
@@ -409,7 +428,7 @@ t.test('moving a tree', async (t) => {
     })
   ).body
 
-  t.test('200: to another project, by PATCH and by a move', async (t) => {
+  t.test('200: to another project, by updateTask and moveTask', async (t) => {
     const moves = {
       patch: (task: Task) => patch(task, { project_id: to.id }),
       move: (task: Task) =>
@@ -424,11 +443,11 @@ t.test('moving a tree', async (t) => {
       t.match(moved, { project_id: to.id, section_id: null, parent_id: middle.id, position: leaf.position })
       t.equal(await parentOf(middle), root.id)
       await move(middle)
-      t.equal(await parentOf(middle), root.id, 'it is there already')
+      t.equal(await parentOf(middle), root.id, 'it is in the project already')
     }
   })
 
-  t.test('200: a subtask that moves alone leaves its parent, and takes its own subtasks along', async (t) => {
+  t.test('200: a moved subtask leaves its parent and keeps its own subtasks', async (t) => {
     const [root, middle, leaf] = await createChain(3, { project_id: from.id })
     if (root === undefined || middle === undefined || leaf === undefined) throw new Error('Three levels')
     t.match(await patch(middle, { project_id: to.id }), { body: { parent_id: null, subtask_count: 1 } })
@@ -442,7 +461,7 @@ t.test('moving a tree', async (t) => {
     t.match(await read(middle), { parent_id: null, project_id: null })
   })
 
-  t.test('200: out of a project, all of it becomes personal of one owner', async (t) => {
+  t.test('200: outside of a project, all subtasks get the owner of the task', async (t) => {
     await setMember(owner, from, other, 'editor')
     const root = await createTask(owner, { project_id: from.id })
     const foreign = await createTask(other, { parent_id: root.id })
@@ -464,16 +483,16 @@ t.test('moving a tree', async (t) => {
     t.match(await patch(inProject, { owner_id: other.id }), { status: 200 })
   })
 
-  t.test('422: a parent that is not where the task goes', async (t) => {
+  t.test('422 for a parent of another project or owner than the target', async (t) => {
     const task = await createTask(owner)
     const inFrom = await createTask(owner, { project_id: from.id })
     const result = await patch(task, { project_id: to.id, parent_id: inFrom.id })
-    await invalid(t, result, 'invalid_parent', /same project/)
-    const foreign = await createTask(other, { assignee_id: owner.id })
-    await invalid(t, await patch(task, { parent_id: foreign.id }), 'invalid_parent', /same owner/)
+    await expectInvalid(t, result, 'invalid_parent', /same project/)
+    const otherUsers = await createTask(other, { assignee_id: owner.id })
+    await expectInvalid(t, await patch(task, { parent_id: otherUsers.id }), 'invalid_parent', /same owner/)
   })
 
-  t.test('409: more than 500 subtasks', async (t) => {
+  t.test('409 for more than 500 subtasks', async (t) => {
     const root = await createTask(owner, { project_id: from.id })
     const middle = await createSubtask(root)
     const items = Array.from({ length: 500 }, () => ({ title: 'One', parent_id: middle.id }))
@@ -486,8 +505,8 @@ t.test('moving a tree', async (t) => {
     for (const { status, body } of await Promise.all(attempts))
       t.match({ status, body }, { status: 409, body: { code: 'too_many_subtasks' } })
     t.match(await read(root), { project_id: from.id, version: 2 })
-    const atOnce = { delete: [middle, root].map(({ id }) => ({ task_id: id })) }
-    const { body: results } = await service.expect('batchTasks', 200, { token, body: atOnce })
+    const batch = { delete: [middle, root].map(({ id }) => ({ task_id: id })) }
+    const { body: results } = await service.expect('batchTasks', 200, { token, body: batch })
     t.strictSame(
       results.delete.map(({ status }) => status),
       [409, 409],
@@ -503,7 +522,7 @@ t.test('moving a tree', async (t) => {
 t.test('batchTasks', async (t) => {
   const run = async (body: object) => (await service.expect('batchTasks', 200, { token, body })).body
 
-  t.test('200: as one by one', async (t) => {
+  t.test('200: creates, moves and deletes tasks with subtasks, and rejects invalid parents', async (t) => {
     const [parent, goes, moves] = [await createTask(owner), await createChain(2), await createChain(2)]
     const project = await createProject(owner)
     const {
@@ -539,7 +558,7 @@ t.test('batchTasks', async (t) => {
     t.match(await read(parent), { title: 'Changed', subtask_count: 1, version: 3 })
     t.equal(update[2]?.etag, '"2"', 'counts change after the last item')
     t.equal((await read(moves[1] ?? { id: '' })).project_id, project.id)
-    t.equal(await isThere(goes[1] ?? { id: '' }), false)
+    t.equal(await exists(goes[1] ?? { id: '' }), false)
   })
 
   t.test('200: items for a task and its subtasks', async (t) => {
@@ -576,17 +595,17 @@ t.test('batchTasks', async (t) => {
     t.match(await read(subtask ?? { id: '' }), { parent_id: null, project_id: project.id })
   })
 
-  t.test('200: a new subtask of a task that is deleted goes along', async (t) => {
+  t.test('200: a subtask created in the batch that deletes its parent is trashed, too', async (t) => {
     const parent = await createTask(owner)
     const { create } = await run({
       create: [{ title: 'New', parent_id: parent.id }],
       delete: [{ task_id: parent.id }],
     })
-    t.equal(await isThere({ id: create[0]?.task_id ?? '' }), false)
+    t.equal(await exists({ id: create[0]?.task_id ?? '' }), false)
     t.match(await restore(parent), { subtask_count: 1, open_subtask_count: 1 })
   })
 
-  t.test('422: items that together would make a cycle, or a ninth level', async (t) => {
+  t.test('422 for items that together create a cycle or a ninth level', async (t) => {
     const [one, two] = [await createTask(owner), await createTask(owner)]
     const cycle = [
       { task_id: one.id, patch: { parent_id: two.id } },
@@ -604,7 +623,7 @@ t.test('batchTasks', async (t) => {
     t.strictSame([await parentOf(one), await parentOf(two), await parentOf(last)], [null, null, null])
   })
 
-  t.test('200: 500 subtasks at once', async (t) => {
+  t.test('200: 500 subtasks in one batch', async (t) => {
     const parent = await createTask(owner)
     const { create } = await run({
       create: Array.from({ length: 500 }, () => ({ title: 'One', parent_id: parent.id })),
@@ -642,7 +661,7 @@ t.test('at the same time', async (t) => {
       const lower = await createChain(4)
       const replies = await Promise.all([
         patch(lower[0] ?? { id: '' }, { parent_id: upper[3]?.id }),
-        create({ parent_id: lower[3]?.id }),
+        tryCreate({ parent_id: lower[3]?.id }),
       ])
       t.strictSame(
         replies.map(({ status }) => Math.floor(status / 100)).toSorted((a, b) => a - b),
@@ -651,7 +670,7 @@ t.test('at the same time', async (t) => {
     }
   })
 
-  t.test('a subtask is where its parent is: in the trash or another project', async (t) => {
+  t.test('a subtask follows its parent to the trash or another project', async (t) => {
     const project = await createProject(owner)
     for (const round of rounds) {
       const [root, leaf] = await createChain(2)
@@ -660,7 +679,7 @@ t.test('at the same time', async (t) => {
           ? service.call('deleteTask', { token, ...paramsOf(root ?? { id: '' }) })
           : patch(root ?? { id: '' }, { project_id: project.id }),
         patch(leaf ?? { id: '' }, { status: 'done' }),
-        ...Array.from({ length: 4 }, () => create({ parent_id: leaf?.id })),
+        ...Array.from({ length: 4 }, () => tryCreate({ parent_id: leaf?.id })),
       ])
       t.ok(moved.status < 300)
       const statuses = countStatuses(created)
@@ -672,7 +691,7 @@ t.test('at the same time', async (t) => {
     }
   })
 
-  t.test('a parent and its subtasks are written in any order', async (t) => {
+  t.test('writes to a parent and its subtasks succeed in any order', async (t) => {
     const parent = await createTask(owner)
     const subtasks = await Promise.all(Array.from({ length: 8 }, () => createSubtask(parent)))
     const all = [...subtasks, parent].map(({ id }) => ({ task_id: id, patch: { status: 'in_progress' } }))
@@ -688,49 +707,54 @@ t.test('at the same time', async (t) => {
 t.test('lists of subtasks', async (t) => {
   const project = await createProject(owner)
   const [one, two] = [await createTask(owner), await createTask(owner, { project_id: project.id })]
-  const ofOne = [await createSubtask(one), await createSubtask(one, { status: 'done' })]
-  const ofTwo = await createSubtask(two, { assignee_id: other.id })
-  const deeper = await createSubtask(ofTwo)
+  const subtasksOfOne = [await createSubtask(one), await createSubtask(one, { status: 'done' })]
+  const subtaskOfTwo = await createSubtask(two, { assignee_id: other.id })
+  const deeper = await createSubtask(subtaskOfTwo)
   const ids = (tasks: readonly Pick<Task, 'id'>[]) => tasks.map(({ id }) => id).toSorted()
   const list = async (query: object, account = owner) =>
     ids((await service.expect('listTasks', 200, { token: account.token, query: { ...query } })).body.items)
 
-  t.test('200: of one task, of several, and of none', async (t) => {
-    t.strictSame(await list({ parent_id: one.id }), ids(ofOne))
-    t.strictSame(await list({ parent_id: [one.id, two.id] }), ids([...ofOne, ofTwo]))
-    t.strictSame(await list({ parent_id: one.id.toUpperCase(), status: 'done' }), ids(ofOne.slice(1)))
+  t.test('200: the subtasks of one task or several, and tasks without a parent', async (t) => {
+    t.strictSame(await list({ parent_id: one.id }), ids(subtasksOfOne))
+    t.strictSame(await list({ parent_id: [one.id, two.id] }), ids([...subtasksOfOne, subtaskOfTwo]))
+    t.strictSame(await list({ parent_id: one.id.toUpperCase(), status: 'done' }), ids(subtasksOfOne.slice(1)))
     const roots = await list({ parent_id: 'none', limit: 200 })
-    t.ok(roots.includes(one.id) && roots.includes(two.id) && !roots.includes(ofTwo.id))
-    const both = await list({ parent_id: ['none', ofTwo.id], project_id: project.id })
+    t.ok(roots.includes(one.id) && roots.includes(two.id) && !roots.includes(subtaskOfTwo.id))
+    const both = await list({ parent_id: ['none', subtaskOfTwo.id], project_id: project.id })
     t.strictSame(both, ids([two, deeper]))
   })
 
-  t.test('200: in filters', async (t) => {
-    t.strictSame(await list({ filter: `parent_id = ${one.id}` }), ids(ofOne))
-    t.strictSame(await list({ filter: `parent_id:* AND project_id = ${project.id}` }), ids([ofTwo, deeper]))
+  t.test('200: parent_id and the counts in filters', async (t) => {
+    t.strictSame(await list({ filter: `parent_id = ${one.id}` }), ids(subtasksOfOne))
+    t.strictSame(
+      await list({ filter: `parent_id:* AND project_id = ${project.id}` }),
+      ids([subtaskOfTwo, deeper]),
+    )
     t.strictSame(
       await list({ filter: `parent_id = ${one.id} OR parent_id = ${two.id}` }),
-      ids([...ofOne, ofTwo]),
+      ids([...subtasksOfOne, subtaskOfTwo]),
     )
     const counted = { filter: `subtask_count = 2 AND open_subtask_count < 2 AND id = ${one.id}` }
     t.strictSame(await list(counted), [one.id])
   })
 
-  t.test('200: what one can see, in every order and in other lists', async (t) => {
-    t.strictSame(await list({ parent_id: two.id }, other), [ofTwo.id])
-    t.strictSame(await list({ parent_id: ofTwo.id }, other), [])
+  t.test('200: visible tasks only, in every order, and in the lists of projects and users', async (t) => {
+    t.strictSame(await list({ parent_id: two.id }, other), [subtaskOfTwo.id])
+    t.strictSame(await list({ parent_id: subtaskOfTwo.id }, other), [])
     t.strictSame(await list({ parent_id: one.id }, admin), [])
-    t.strictSame(await list({ parent_id: one.id, all: true }, admin), ids(ofOne))
+    t.strictSame(await list({ parent_id: one.id, all: true }, admin), ids(subtasksOfOne))
     for (const sort of ['created_at', '-updated_at', 'due', 'position', 'title'])
-      t.strictSame(await list({ parent_id: one.id, sort, limit: 50 }), ids(ofOne), sort)
+      t.strictSame(await list({ parent_id: one.id, sort, limit: 50 }), ids(subtasksOfOne), sort)
     const query = { parent_id: two.id }
     const ofProject = { token, params: { project_id: project.id }, query }
-    t.strictSame(ids((await service.expect('listProjectTasks', 200, ofProject)).body.items), [ofTwo.id])
+    t.strictSame(ids((await service.expect('listProjectTasks', 200, ofProject)).body.items), [
+      subtaskOfTwo.id,
+    ])
     const ofUser = { token, params: { user_id: other.id }, query }
-    t.strictSame(ids((await service.expect('listUserTasks', 200, ofUser)).body.items), [ofTwo.id])
+    t.strictSame(ids((await service.expect('listUserTasks', 200, ofUser)).body.items), [subtaskOfTwo.id])
   })
 
-  t.test('400: no ids', async () => {
+  t.test('400 for values that are not ids', async () => {
     for (const parent of ['', 'null', 'me']) {
       await service.expect('listTasks', 400, { token, query: { parent_id: parent } })
       await service.expect('listTasks', 400, { token, query: { filter: `parent_id = ${parent || '""'}` } })
@@ -738,7 +762,7 @@ t.test('lists of subtasks', async (t) => {
   })
 })
 
-t.test('after all of it', async (t) => {
+t.test('all tasks meet the invariants in the end', async (t) => {
   await checkTrees(t)
   const wrong = await db.run(
     'select from tasks where deleted_at is null and parent_id is not null and parent_refusal(id, parent_id) is not null',

@@ -30,7 +30,7 @@ const createProjectTag = async ({ token }: Account, project_id: string, name = '
 const listNames = async ({ token }: Account, ...project_id: string[]): Promise<string[]> =>
   (await service.expect('listTags', 200, { token, query: { project_id } })).body.items.map(({ name }) => name)
 
-t.test('createTag: 201, for editors; its members see it', async (t) => {
+t.test('createTag: 201 for editors; members see the tag, and nobody else', async (t) => {
   const project_id = await newProject()
   const tag = await createProjectTag(editor, project_id)
   t.match(tag, { project_id, owner_id: editor.id })
@@ -42,7 +42,7 @@ t.test('createTag: 201, for editors; its members see it', async (t) => {
   await createTag(editor, 'shared')
 })
 
-t.test('createTag: 409', async (t) => {
+t.test('createTag: 409 for a name that is taken in the project, and in an archived project', async (t) => {
   const project_id = await newProject()
   await createProjectTag(editor, project_id)
   const body = { name: 'SHARED', project_id }
@@ -57,7 +57,7 @@ t.test('createTag: 409', async (t) => {
   t.equal(archived.body.code, 'project_archived')
 })
 
-t.test('createTag: 403 for viewers, 422 where the project is out of sight', async (t) => {
+t.test('createTag: 403 for viewers, 422 for an unknown, invisible or trashed project', async (t) => {
   const project_id = await newProject()
   const name = 'refused'
   await service.expect('createTag', 403, { token: viewer.token, body: { name, project_id } })
@@ -74,7 +74,7 @@ t.test('createTag: 403 for viewers, 422 where the project is out of sight', asyn
   }
 })
 
-t.test('listTags: 200, by project', async (t) => {
+t.test('listTags: 200, filtered by project', async (t) => {
   const [first, second] = [await newProject(), await newProject()]
   await createProjectTag(editor, first, 'first')
   await createProjectTag(editor, second, 'second')
@@ -86,7 +86,7 @@ t.test('listTags: 200, by project', async (t) => {
   t.strictSame(await listNames(stranger, first), [])
 })
 
-t.test('listTags: 400', async (t) => {
+t.test('listTags: 400 for a project that is not an id', async (t) => {
   const { token } = viewer
   for (const project_id of ['any', '']) {
     const { body } = await service.expect('listTags', 400, { token, query: { project_id } })
@@ -94,7 +94,7 @@ t.test('listTags: 400', async (t) => {
   }
 })
 
-t.test('deleteTag: for editors; 403 for viewers, 409 in an archived project', async (t) => {
+t.test('deleteTag: 204 for managers, 403 for viewers, 409 in an archived project', async (t) => {
   const project_id = await newProject()
   const params = { tag_id: (await createProjectTag(editor, project_id)).id }
   await service.expect('deleteTag', 404, { token: stranger.token, params })
@@ -107,7 +107,7 @@ t.test('deleteTag: for editors; 403 for viewers, 409 in an archived project', as
   await createProjectTag(editor, project_id)
 })
 
-t.test('tag_names are tags of the project of a new task', async (t) => {
+t.test('tag_names are names of tags of the project in which the task is created', async (t) => {
   const project_id = await newProject()
   const shared = await createProjectTag(manager, project_id, 'named')
   const own = await createTag(editor, 'named')
@@ -127,10 +127,14 @@ t.test('tag_names are tags of the project of a new task', async (t) => {
   t.equal(counts.length, 4)
   t.strictSame(new Set(counts.map(({ task_count }) => task_count)), new Set([2]))
 
-  const answers = await Promise.all(
+  const tasks = await Promise.all(
     [manager, editor, manager, editor].map((account) =>
       createTask(account, { project_id, tag_names: ['raced'] }),
     ),
   )
-  t.equal(new Set(answers.map((task) => task.tags[0]?.id)).size, 1, 'those of a race share one')
+  t.equal(
+    new Set(tasks.map((task) => task.tags[0]?.id)).size,
+    1,
+    'tasks created at the same time share one tag',
+  )
 })

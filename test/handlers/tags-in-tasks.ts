@@ -5,7 +5,7 @@ import { type Account, type Call, type Reply, startService } from '../fixture/se
 import { countStatuses, pointersOf, type Tag, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 import type { components } from '../../generated/openapi.ts'
 
-/** Tags in the body of a task: `tag_ids` wherever a task is written, and `tag_names` where it is created. */
+/** Tags in the body of a task: `tag_ids` in every write, `tag_names` in a creation. */
 
 type Schemas = components['schemas']
 
@@ -19,7 +19,7 @@ const namesOf = ({ tags }: Pick<Task, 'tags'>): string[] => tags.map(({ name }) 
 const tagsOf = async ({ token }: Account): Promise<Schemas['CountedTag'][]> =>
   (await service.expect('listTags', 200, { token })).body.items
 
-/** How a task is changed: by each of the operations that take `tag_ids`. */
+/** The operations that change a task and accept `tag_ids`. */
 const changes: Readonly<
   Record<string, (account: Account, task: Task, fields: object, ifMatch?: string) => Promise<Reply>>
 > = {
@@ -56,7 +56,7 @@ for (const [operation, change] of Object.entries(changes)) {
     const newTask = (tags: readonly Tag[]) =>
       createTask(owner, { assignee_id: assignee.id, tag_ids: idsOf(tags) })
 
-    t.test('200: they replace the tags, in one version', async (t) => {
+    t.test('200: replaces the tags, in one version', async (t) => {
       const task = await newTask([a, b])
       const { status, body } = await change(owner, task, { tag_ids: idsOf([c, b]), assignee_id: assignee.id })
       t.equal(status, 200)
@@ -67,18 +67,18 @@ for (const [operation, change] of Object.entries(changes)) {
       else t.strictSame(body, after.task)
     })
 
-    t.test('200: the same tags, none, and none given', async (t) => {
+    t.test('200: the same tags change nothing, an empty list removes all, no list keeps all', async (t) => {
       const task = await newTask([a, b])
       const same = { assignee_id: assignee.id }
       await change(owner, task, { ...same, tag_ids: [b.id, a.id.toUpperCase()] })
-      t.strictSame((await readTask(owner, task.id)).task, task, 'the version stays')
+      t.strictSame((await readTask(owner, task.id)).task, task, 'the version is unchanged')
       await change(owner, task, { ...same, title: 'Other' })
       t.match((await readTask(owner, task.id)).task, { tags: [a, b], version: 2 })
       await change(owner, task, { ...same, title: 'Other', tag_ids: [] })
       t.match((await readTask(owner, task.id)).task, { tags: [], version: 3 })
     })
 
-    t.test('200: by an assignee, who sees the tags of the task', async (t) => {
+    t.test('200 for an assignee, with tags of the task and their own', async (t) => {
       const task = await newTask([a])
       const own = await createTag(assignee, 'own')
       t.equal(
@@ -88,7 +88,7 @@ for (const [operation, change] of Object.entries(changes)) {
       t.strictSame((await readTask(owner, task.id)).task.tags, [a, own])
     })
 
-    t.test('200: the change feed has it, and the counts of tags', async (t) => {
+    t.test('200: the change feed reports the task, and the tag counts follow', async (t) => {
       const { owner } = await peopleOf(`feed-${operation.toLowerCase()}`)
       const [x, y] = [await createTag(owner, 'x'), await createTag(owner, 'y')]
       const task = await createTask(owner, { tag_ids: [x.id] })
@@ -110,7 +110,7 @@ for (const [operation, change] of Object.entries(changes)) {
       ])
     })
 
-    t.test('400: malformed, repeated, or too many', async (t) => {
+    t.test('400 for malformed, repeated and too many ids', async (t) => {
       const task = await newTask([])
       const many = Array.from({ length: 101 }, (_, n) => `${unknownId.slice(0, -3)}${100 + n}`)
       for (const tag_ids of [['x'], [a.id, a.id], many, null, a.id, [null]]) {
@@ -118,23 +118,27 @@ for (const [operation, change] of Object.entries(changes)) {
         t.equal(status, 400)
         t.match(pointersOf(body as Schemas['Problem'])[0], /tag_ids/)
       }
-      t.equal((await change(owner, task, { tag_names: ['x'] })).status, 400, 'names are for new tasks')
+      t.equal(
+        (await change(owner, task, { tag_names: ['x'] })).status,
+        400,
+        'tag_names are for new tasks only',
+      )
     })
 
-    t.test('404 and 403 come first', async (t) => {
+    t.test('404 and 403 before 422 for an unknown tag', async (t) => {
       const task = await newTask([a])
       t.equal((await change(stranger, task, { tag_ids: [unknownId] })).status, 404)
-      const taken = { owner_id: assignee.id, tag_ids: [unknownId] }
-      t.equal((await change(assignee, task, taken)).status, 403)
+      const transfer = { owner_id: assignee.id, tag_ids: [unknownId] }
+      t.equal((await change(assignee, task, transfer)).status, 403)
     })
 
-    t.test('412: not with another ETag', async (t) => {
+    t.test('412 if If-Match is not the current ETag', async (t) => {
       const task = await newTask([a])
       t.equal((await change(owner, task, { tag_ids: [unknownId] }, '"2"')).status, 412)
       t.strictSame((await readTask(owner, task.id)).task, task)
     })
 
-    t.test('422: a tag that is not there or not seen, by its place', async (t) => {
+    t.test('422 for an unknown or invisible tag, with its index', async (t) => {
       const task = await newTask([a])
       const foreign = await createTag(stranger, 'foreign')
       for (const { id } of [foreign, { id: unknownId }]) {
@@ -146,19 +150,19 @@ for (const [operation, change] of Object.entries(changes)) {
       t.strictSame((await readTask(owner, task.id)).task, task)
     })
 
-    t.test('racing ones leave the tags of one of them', async (t) => {
+    t.test('changes at the same time leave the tags of one of them', async (t) => {
       const task = await newTask([])
       const sets = [[a], [b], [c], [a, b], [b, c], []]
       const replies = await Promise.all(sets.map((tags) => change(owner, task, { tag_ids: idsOf(tags) })))
       t.strictSame(countStatuses(replies), { 200: sets.length })
-      const left = namesOf((await readTask(owner, task.id)).task).join()
+      const remaining = namesOf((await readTask(owner, task.id)).task).join()
       t.ok(
-        sets.some((tags) => namesOf({ tags }).join() === left),
-        left,
+        sets.some((tags) => namesOf({ tags }).join() === remaining),
+        remaining,
       )
     })
 
-    t.test('a link that is made meanwhile is replaced, or comes after', async (t) => {
+    t.test('a tag added at the same time is replaced, or added after the change', async (t) => {
       for (let round = 0; round < 5; round += 1) {
         const task = await newTask([])
         const link = { token: owner.token, params: { task_id: task.id, tag_id: b.id } }
@@ -173,7 +177,7 @@ for (const [operation, change] of Object.entries(changes)) {
       }
     })
 
-    t.test('a tag that is deleted meanwhile is refused, or gone from the task', async (t) => {
+    t.test('a tag deleted at the same time is rejected, or removed from the task', async (t) => {
       for (let round = 0; round < 5; round += 1) {
         const tag = await createTag(owner, `deleted ${round}`)
         const task = await newTask([a])
@@ -189,22 +193,22 @@ for (const [operation, change] of Object.entries(changes)) {
   })
 }
 
-/** How a task is created: by each of the operations that take `tag_names`. */
+/** The operations that create a task and accept `tag_names`. */
 const creations: Readonly<
-  Record<string, (account: Pick<Account, 'token'>, fields: object, more?: Call) => Promise<Reply>>
+  Record<string, (account: Pick<Account, 'token'>, fields: object, options?: Call) => Promise<Reply>>
 > = {
-  createTask: ({ token }, fields, more) =>
-    service.call('createTask', { token, body: { title: 'Named', ...fields }, ...more }),
-  batchTasks: ({ token }, fields, more) =>
+  createTask: ({ token }, fields, options) =>
+    service.call('createTask', { token, body: { title: 'Named', ...fields }, ...options }),
+  batchTasks: ({ token }, fields, options) =>
     service.call('batchTasks', {
       token,
       body: { atomic: true, create: [{ title: 'Named', ...fields }] },
-      ...more,
+      ...options,
     }),
 }
 
-/** The task that was created. */
-const createdBy = async (account: Account, { headers, body }: Reply): Promise<Task> => {
+/** The task that a response to a creation refers to. */
+const createdTask = async (account: Account, { headers, body }: Reply): Promise<Task> => {
   const location = headers.get('location')
   const id = location?.split('/').at(-1) ?? (body as Schemas['TaskBatchResults']).create[0]?.task_id ?? ''
   return (await readTask(account, id)).task
@@ -215,12 +219,12 @@ for (const [operation, create] of Object.entries(creations)) {
     const { owner, assignee, stranger } = await peopleOf(`named-${operation.toLowerCase()}`)
     const success = operation === 'createTask' ? 201 : 200
 
-    t.test(`${success}: tags are used or made, by their names as createTag compares them`, async (t) => {
+    t.test(`${success}: uses or creates tags, whose names are compared as by createTag`, async (t) => {
       const home = await createTag(owner, 'Home')
       await createTag(stranger, 'garden')
       const reply = await create(owner, { tag_names: ['garden', '  HOME ', 'Gärten', 'Garden'] })
       t.equal(reply.status, success)
-      const task = await createdBy(owner, reply)
+      const task = await createdTask(owner, reply)
       const tags = await tagsOf(owner)
       t.strictSame(namesOf(task).toSorted(), ['Gärten', 'Home', 'garden'])
       t.ok(task.tags.some(({ id }) => id === home.id))
@@ -229,23 +233,26 @@ for (const [operation, create] of Object.entries(creations)) {
       t.strictSame(tags.map(({ name }) => name).toSorted(), ['Gärten', 'Home', 'garden'])
       t.ok(tags.every(({ task_count }) => task_count === 1))
       if (success === 201) t.strictSame(reply.body, task)
-      const next = await createdBy(owner, await create(owner, { tag_names: ['garden'], tag_ids: [home.id] }))
+      const next = await createdTask(
+        owner,
+        await create(owner, { tag_names: ['garden'], tag_ids: [home.id] }),
+      )
       t.strictSame(namesOf(next), ['garden', 'Home'])
       t.equal((await tagsOf(owner)).length, 3)
-      const twice = await createdBy(owner, await create(owner, { tag_names: ['home'], tag_ids: [home.id] }))
+      const twice = await createdTask(owner, await create(owner, { tag_names: ['home'], tag_ids: [home.id] }))
       t.strictSame(twice.tags, [home])
     })
 
-    t.test(`${success}: the tags are the caller's, whoever owns the task`, async (t) => {
+    t.test(`${success}: the caller owns the tags, whoever owns the task`, async (t) => {
       const reply = await create(admin, { owner_id: assignee.id, tag_names: ['by admin'] })
-      const task = await createdBy(assignee, reply)
+      const task = await createdTask(assignee, reply)
       t.match(task, { owner_id: assignee.id, tags: [{ name: 'by admin', owner_id: admin.id }] })
     })
 
-    t.test('400: names as createTag refuses them, repeated or too many', async (t) => {
+    t.test('400 for names that createTag rejects, and for repeated and too many names', async (t) => {
       const before = await tagsOf(owner)
-      const bad = ['', ' ', 'x'.repeat(51), 'a\u0000', '\u200b', 7]
-      for (const name of bad) {
+      const invalid = ['', ' ', 'x'.repeat(51), 'a\u0000', '\u200b', 7]
+      for (const name of invalid) {
         const { status, body } = await create(owner, { tag_names: ['fine', name] })
         t.equal(status, 400, JSON.stringify(name))
         t.match(pointersOf(body as Schemas['Problem'])[0], /tag_names\/1$/)
@@ -256,7 +263,7 @@ for (const [operation, create] of Object.entries(creations)) {
       t.strictSame(await tagsOf(owner), before)
     })
 
-    t.test('403: an API token needs the scope to create tags', async (t) => {
+    t.test('403 for an API token without the scope tags:write', async (t) => {
       const writer = await createApiToken(owner, { scopes: ['tasks:write'] })
       const { status, body } = await create(writer, { tag_names: ['scoped'] })
       t.equal(status, 403)
@@ -266,13 +273,13 @@ for (const [operation, create] of Object.entries(creations)) {
       t.equal((await create(both, { tag_names: ['scoped'] })).status, success)
     })
 
-    t.test('422: a task that is not created makes no tags', async (t) => {
+    t.test('422: a rejected task creates no tags', async (t) => {
       const fields = { tag_names: ['never made'], assignee_id: unknownId }
       t.equal((await create(owner, fields)).status, 422)
       t.notOk((await tagsOf(owner)).some(({ name }) => name === 'never made'))
     })
 
-    t.test('a repeat with its Idempotency-Key makes nothing', async (t) => {
+    t.test('a repeat with an Idempotency-Key creates nothing', async (t) => {
       const { owner } = await peopleOf(`repeated-${operation.toLowerCase()}`)
       const send = () => create(owner, { tag_names: ['once'] }, { headers: { 'idempotency-key': 'once' } })
       const first = await send()
@@ -284,7 +291,7 @@ for (const [operation, create] of Object.entries(creations)) {
       t.strictSame(await tagsOf(owner), [])
     })
 
-    t.test('racing ones make each tag once, and none fails', async (t) => {
+    t.test('requests at the same time succeed, and create each tag once', async (t) => {
       const { owner } = await peopleOf(`racing-${operation.toLowerCase()}`)
       for (let round = 0; round < 4; round += 1) {
         const names = ['x', 'y', 'z'].map((name) => `${name}${round}`)
@@ -294,7 +301,7 @@ for (const [operation, create] of Object.entries(creations)) {
           ),
         )
         t.strictSame(countStatuses(replies), { [success]: 8 })
-        for (const reply of replies) t.strictSame(namesOf(await createdBy(owner, reply)), names)
+        for (const reply of replies) t.strictSame(namesOf(await createdTask(owner, reply)), names)
       }
       const counts = (await tagsOf(owner)).map(({ task_count }) => task_count)
       t.strictSame(
@@ -303,7 +310,7 @@ for (const [operation, create] of Object.entries(creations)) {
       )
     })
 
-    t.test('a tag that is deleted meanwhile is made again, or gone from the task', async (t) => {
+    t.test('a tag deleted at the same time is created again, or removed from the task', async (t) => {
       const { owner } = await peopleOf(`deleting-${operation.toLowerCase()}`)
       for (let round = 0; round < 5; round += 1) {
         const { id } = await createTag(owner, 'short-lived')
@@ -312,7 +319,7 @@ for (const [operation, create] of Object.entries(creations)) {
           service.expect('deleteTag', 204, { token: owner.token, params: { tag_id: id } }),
         ])
         t.equal(reply.status, success)
-        const { tags } = await createdBy(owner, reply)
+        const { tags } = await createdTask(owner, reply)
         t.notOk(tags.some((tag) => tag.id === id))
         for (const tag of tags)
           await service.expect('deleteTag', 204, { token: owner.token, params: { tag_id: tag.id } })
@@ -321,7 +328,7 @@ for (const [operation, create] of Object.entries(creations)) {
   })
 }
 
-t.test('a batch whose items name the same new tag', async (t) => {
+t.test('a batch creates a tag once, even if several items name it', async (t) => {
   const { owner } = await peopleOf('same-name')
   const { token } = owner
   const create = [
@@ -334,15 +341,15 @@ t.test('a batch whose items name the same new tag', async (t) => {
     dry.body.create.map(({ status }) => status),
     [201, 201, 422],
   )
-  t.strictSame(await tagsOf(owner), [], 'a dry run makes none')
+  t.strictSame(await tagsOf(owner), [], 'a dry run creates none')
   const { body } = await service.expect('batchTasks', 200, { token, body: { create } })
   t.strictSame(
     body.create.map(({ status }) => status),
     [201, 201, 422],
   )
-  const made = (await tagsOf(owner)).map(({ name, task_count }) => [name, task_count])
+  const counts = (await tagsOf(owner)).map(({ name, task_count }) => [name, task_count])
   t.strictSame(
-    new Map(made.map(([name, count]) => [name, count])),
+    new Map(counts.map(([name, count]) => [name, count])),
     new Map([
       ['Shared', 2],
       ['only a', 1],

@@ -22,7 +22,7 @@ t.test('createTag', async (t) => {
   const { owner, stranger } = await peopleOf('create')
   const { token } = owner
 
-  t.test('201: a name is enough', async (t) => {
+  t.test('201 with only a name', async (t) => {
     const { body, headers } = await service.expect('createTag', 201, { token, body: { name: 'plain' } })
     const { id, created_at, ...rest } = body
     t.strictSame(rest, { name: 'plain', color: null, owner_id: owner.id, project_id: null })
@@ -35,7 +35,7 @@ t.test('createTag', async (t) => {
     t.match(headers.get('etag'), /^"[^"]+"$/)
   })
 
-  t.test('201: a color, in lower case; null is none', async (t) => {
+  t.test('201: a color is stored in lower case; null is no color', async (t) => {
     const { body } = await service.expect('createTag', 201, {
       token,
       body: { name: 'red', color: '#D92D2f' },
@@ -45,7 +45,7 @@ t.test('createTag', async (t) => {
     t.equal(none.body.color, null)
   })
 
-  t.test('201: a name is trimmed, composed, and measured after that', async (t) => {
+  t.test('201: a name is trimmed and composed before its length is checked', async (t) => {
     const names = [
       ['  \t trimmed\u00a0\n', 'trimmed'],
       [` ${'x'.repeat(50)} `, 'x'.repeat(50)],
@@ -55,19 +55,19 @@ t.test('createTag', async (t) => {
     for (const [name, kept] of names) t.equal((await createTag(owner, name)).name, kept)
   })
 
-  t.test('201: another may have the same name', async (t) => {
+  t.test('201 for the name of a tag of another user', async (t) => {
     const mine = await createTag(owner, 'shared')
     const theirs = await createTag(stranger, 'shared')
     t.not(theirs.id, mine.id)
   })
 
-  t.test('201: a name is free again when its tag is deleted', async (t) => {
+  t.test('201 for the name of a deleted tag', async (t) => {
     const { id } = await createTag(owner, 'freed')
     await service.expect('deleteTag', 204, { token, params: { tag_id: id } })
     t.not((await createTag(owner, 'FREED')).id, id)
   })
 
-  t.test('400: fields', async (t) => {
+  t.test('400 for invalid fields', async (t) => {
     const before = await countTags(owner)
     const cases = [
       [{}, '/name'],
@@ -95,7 +95,7 @@ t.test('createTag', async (t) => {
     t.equal(await countTags(owner), before)
   })
 
-  t.test('400: bodies', async (t) => {
+  t.test('400 for malformed bodies and idempotency keys, and unknown parameters', async (t) => {
     const before = await countTags(owner)
     const bodies = [
       '',
@@ -119,11 +119,11 @@ t.test('createTag', async (t) => {
     t.equal(await countTags(owner), before)
   })
 
-  t.test('401', async () => {
+  t.test('401 without a token, before 400', async () => {
     await service.expect('createTag', 401, { body: '{', headers: json })
   })
 
-  t.test('409: the name is taken, whatever its case', async (t) => {
+  t.test('409 for a name that is taken, ignoring case', async (t) => {
     const pairs = [
       ['release', 'Release'],
       ['  spaced', 'SPACED  '],
@@ -142,7 +142,7 @@ t.test('createTag', async (t) => {
     }
   })
 
-  t.test('409: at once, one is created', async (t) => {
+  t.test('409 for all but one of several requests at the same time', async (t) => {
     const names = ['race', 'Race', 'RACE', 'rAce', 'raCe', 'racE', ' race', 'RACe']
     const replies = await Promise.all(
       names.map((name) => service.call('createTag', { token, body: { name } })),
@@ -150,11 +150,11 @@ t.test('createTag', async (t) => {
     t.strictSame(countStatuses(replies), { 201: 1, 409: 7 })
   })
 
-  t.test('413', async () => {
+  t.test('413 for a body over 1 MiB', async () => {
     await service.expect('createTag', 413, { token, body: { name: 'x'.repeat(1_048_576) } })
   })
 
-  t.test('415', async () => {
+  t.test('415 for another content type, or none', async () => {
     for (const headers of [
       { 'content-type': 'text/plain' },
       { 'content-type': 'application/merge-patch+json' },
@@ -164,7 +164,7 @@ t.test('createTag', async (t) => {
     }
   })
 
-  t.test('422: the Idempotency-Key was used with another body', async (t) => {
+  t.test('422 for an Idempotency-Key that was used with another body', async (t) => {
     const headers = { 'idempotency-key': 'reused' }
     await service.expect('createTag', 201, { token, body: { name: 'key one' }, headers })
     const { body } = await service.expect('createTag', 422, { token, body: { name: 'key two' }, headers })
@@ -172,7 +172,7 @@ t.test('createTag', async (t) => {
     t.notOk((await namesSeenBy(owner)).includes('key two'))
   })
 
-  t.test('Idempotency-Key: a repeat gets the first answer, also when the tag is gone', async (t) => {
+  t.test('Idempotency-Key: a repeat gets the first response, even after the tag was deleted', async (t) => {
     const request: Call = { token, body: { name: 'again' }, headers: { 'idempotency-key': 'again' } }
     const first = await service.expect('createTag', 201, request)
     const repeat = async () => {
@@ -187,7 +187,7 @@ t.test('createTag', async (t) => {
     t.notOk((await namesSeenBy(owner)).includes('again'))
   })
 
-  t.test('Idempotency-Key: a refusal is not kept', async (t) => {
+  t.test('Idempotency-Key: a rejection is not stored', async (t) => {
     const { id } = await createTag(owner, 'in the way')
     const request: Call = { token, body: { name: 'in the way' }, headers: { 'idempotency-key': 'refused' } }
     await service.expect('createTag', 409, request)
@@ -196,13 +196,13 @@ t.test('createTag', async (t) => {
     t.equal(headers.get('idempotency-replayed'), null)
   })
 
-  t.test('Idempotency-Key: twenty at once create one tag', async (t) => {
+  t.test('Idempotency-Key: 20 requests at the same time create one tag', async (t) => {
     const request: Call = { token, body: { name: 'raced' }, headers: { 'idempotency-key': 'race' } }
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 20 }, () => service.expect('createTag', 201, request)),
     )
-    t.equal(new Set(answers.map(({ body }) => body.id)).size, 1)
-    t.equal(answers.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
+    t.equal(new Set(responses.map(({ body }) => body.id)).size, 1)
+    t.equal(responses.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
   })
 })
 
@@ -218,7 +218,7 @@ t.test('listTags', async (t) => {
   const theirs = await createTag(assignee, 'theirs')
   const task = await createTask(owner, { assignee_id: assignee.id, tag_ids: [carried.id] })
 
-  t.test('200: own tags and those on tasks that the caller sees, newest first', async (t) => {
+  t.test('200: own tags and tags of visible tasks, newest first', async (t) => {
     const { body, headers } = await service.expect('listTags', 200, { token: owner.token })
     t.strictSame(body, {
       items: [
@@ -242,11 +242,11 @@ t.test('listTags', async (t) => {
     await service.expect('deleteTag', 204, { token: admin.token, params: { tag_id: own.id } })
   })
 
-  t.test('403: all=true by anyone else', async () => {
+  t.test('403 for all=true by other users', async () => {
     await service.expect('listTags', 403, { token: owner.token, query: { all: true } })
   })
 
-  t.test('200: a tag on several visible tasks is there once, and counts once', async (t) => {
+  t.test('200: a tag of several visible tasks is listed and counted once', async (t) => {
     await createTask(owner, { assignee_id: assignee.id, tag_ids: [carried.id] })
     const { body } = await service.expect('listTags', 200, {
       token: assignee.token,
@@ -260,7 +260,7 @@ t.test('listTags', async (t) => {
     t.equal(await countTags(stranger), 0)
   })
 
-  t.test('200: each counts the tasks that the caller sees', async (t) => {
+  t.test('200: task_count includes the tasks that the caller can see', async (t) => {
     const countsSeenBy = async ({ token }: Account, all = false) => {
       const { body } = await service.expect('listTags', 200, { token, query: { q: 'ARR', all } })
       return body.items.map(({ name, task_count }) => [name, task_count])
@@ -276,7 +276,7 @@ t.test('listTags', async (t) => {
     t.strictSame(await countsSeenBy(stranger), [])
   })
 
-  t.test('200: what the caller no longer sees is gone', async (t) => {
+  t.test('200: excludes tags of tasks that the caller can no longer see', async (t) => {
     const { token } = owner
     const visitor = await service.register('visitor')
     const visit = await createTask(owner, { assignee_id: visitor.id, tag_ids: [hidden.id] })
@@ -290,20 +290,20 @@ t.test('listTags', async (t) => {
     t.equal(task.tags.length, 1)
   })
 
-  t.test('200: HEAD', async (t) => {
+  t.test('200 for HEAD, with the headers of GET', async (t) => {
     const { body, headers } = await service.expect('listTags', 200, { token: owner.token, method: 'HEAD' })
     t.equal(body, null)
     t.equal(headers.get('link'), '</tags?limit=50>; rel="first"')
   })
 
-  t.test('400', async (t) => {
+  t.test('400 for invalid parameters', async (t) => {
     for (const query of ['limit=0', 'offset=-1', 'status=todo', 'q=', 'cursor=x']) {
       const { body } = await service.expect('listTags', 400, { token: owner.token, query })
       t.strictSame(pointersOf(body), [`/${query.split('=')[0]}`])
     }
   })
 
-  t.test('401', async () => {
+  t.test('401 without a token', async () => {
     await service.expect('listTags', 401)
   })
 })
@@ -314,7 +314,7 @@ t.test('getTag', async (t) => {
   const task = await createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
   const params = { tag_id: tag.id }
 
-  t.test('200: its owner, who sees a task that carries it, an administrator', async (t) => {
+  t.test('200 for its owner, users who see a task with it, and administrators', async (t) => {
     for (const { token } of [owner, assignee, admin]) {
       const { body, headers } = await service.expect('getTag', 200, { token, params })
       t.strictSame(body, tag)
@@ -328,7 +328,7 @@ t.test('getTag', async (t) => {
     t.equal(upper.headers.get('etag'), lower.headers.get('etag'))
   })
 
-  t.test('200: HEAD has the header of GET', async (t) => {
+  t.test('200 for HEAD, with the headers of GET', async (t) => {
     const get = await service.expect('getTag', 200, { token: owner.token, params })
     const head = await service.expect('getTag', 200, { token: owner.token, params, method: 'HEAD' })
     t.equal(head.body, null)
@@ -337,22 +337,22 @@ t.test('getTag', async (t) => {
     }
   })
 
-  t.test('304', async (t) => {
+  t.test('304 if If-None-Match matches the ETag', async (t) => {
     const { token } = owner
     const etag = (await service.expect('getTag', 200, { token, params })).headers.get('etag') ?? ''
     for (const tags of [etag, `W/${etag}`, `"x", ${etag}`, '*']) {
-      const answer = await service.expect('getTag', 304, {
+      const response = await service.expect('getTag', 304, {
         token,
         params,
         headers: { 'if-none-match': tags },
       })
-      t.equal(answer.body, null)
-      t.equal(answer.headers.get('etag'), etag)
+      t.equal(response.body, null)
+      t.equal(response.headers.get('etag'), etag)
     }
     await service.expect('getTag', 200, { token, params, headers: { 'if-none-match': '"x"' } })
   })
 
-  t.test('400', async (t) => {
+  t.test('400 for a malformed id or ETag, and unknown parameters', async (t) => {
     const { token } = owner
     const { body } = await service.expect('getTag', 400, { token, params: { tag_id: 'seen' } })
     t.strictSame(pointersOf(body), ['/tag_id'])
@@ -360,11 +360,11 @@ t.test('getTag', async (t) => {
     await service.expect('getTag', 400, { token, params, query: 'x=1' })
   })
 
-  t.test('401', async () => {
+  t.test('401 without a token', async () => {
     await service.expect('getTag', 401, { params })
   })
 
-  t.test('404: a foreign tag is like one that is not there', async (t) => {
+  t.test("404 for another user's tag, with the same body as for an unknown one", async (t) => {
     const foreign = await service.expect('getTag', 404, { token: stranger.token, params })
     const missing = await service.expect('getTag', 404, {
       token: stranger.token,
@@ -373,7 +373,7 @@ t.test('getTag', async (t) => {
     t.strictSame(withoutRequest(foreign.body), withoutRequest(missing.body))
   })
 
-  t.test('404: seen through a task until the task no longer carries it', async () => {
+  t.test('404 after the tag was removed from the task through which it was seen', async () => {
     await service.expect('removeTaskTag', 204, {
       token: owner.token,
       params: { task_id: task.id, tag_id: tag.id },
@@ -388,7 +388,7 @@ t.test('deleteTag', async (t) => {
   const { token } = owner
   const request = ({ id }: Tag, more: Call = {}): Call => ({ token, params: { tag_id: id }, ...more })
 
-  t.test('204: by its owner and by an administrator; it goes from every task', async (t) => {
+  t.test('204 for its owner and administrators: removes it from every task', async (t) => {
     for (const account of [owner, admin]) {
       const [tag, other] = [await createTag(owner, 'gone'), await createTag(owner, `other ${account.id}`)]
       const tasks = [
@@ -410,7 +410,7 @@ t.test('deleteTag', async (t) => {
     }
   })
 
-  t.test('204: If-Match', async (t) => {
+  t.test('204 if If-Match matches the ETag', async (t) => {
     for (const makeTags of [(etag: string) => `"x", ${etag}`, () => '*']) {
       const tag = await createTag(owner, 'matched')
       const etag = (await service.expect('getTag', 200, request(tag))).headers.get('etag') ?? ''
@@ -419,7 +419,7 @@ t.test('deleteTag', async (t) => {
     }
   })
 
-  t.test('400', async () => {
+  t.test('400 for a malformed id or ETag, and a body', async () => {
     const tag = await createTag(owner, 'malformed')
     await service.expect('deleteTag', 400, request(tag, { params: { tag_id: 'x' } }))
     await service.expect('deleteTag', 400, request(tag, { headers: { 'if-match': 'x' } }))
@@ -427,17 +427,17 @@ t.test('deleteTag', async (t) => {
     await service.expect('getTag', 200, request(tag))
   })
 
-  t.test('401', async () => {
+  t.test('401 without a token', async () => {
     const { id } = await createTag(owner, 'unsigned')
     await service.expect('deleteTag', 401, { params: { tag_id: id } })
   })
 
-  t.test('403: by who only sees it on a task, the owner of that task included', async (t) => {
+  t.test('403 for users who only see it on a task, including the owner of the task', async (t) => {
     const tag = await createTag(owner, 'foreign')
     const task = await createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
     await service.expect('deleteTag', 403, request(tag, { token: assignee.token }))
-    const stale = { token: assignee.token, headers: { 'if-match': '"x"' } }
-    await service.expect('deleteTag', 403, request(tag, stale))
+    const otherETag = { token: assignee.token, headers: { 'if-match': '"x"' } }
+    await service.expect('deleteTag', 403, request(tag, otherETag))
 
     const guest = await createTag(assignee, 'guest')
     await service.expect('addTaskTag', 204, {
@@ -448,7 +448,7 @@ t.test('deleteTag', async (t) => {
     t.strictSame((await readTask(owner, task.id)).task.tags, [tag, guest])
   })
 
-  t.test('404: a foreign tag is like one that is not there', async (t) => {
+  t.test("404 for another user's tag, with the same body as for an unknown one", async (t) => {
     const tag = await createTag(owner, 'invisible')
     const foreign = await service.expect('deleteTag', 404, request(tag, { token: stranger.token }))
     const missing = await service.expect('deleteTag', 404, request(tag, { params: { tag_id: unknownId } }))
@@ -456,7 +456,7 @@ t.test('deleteTag', async (t) => {
     await service.expect('getTag', 200, request(tag))
   })
 
-  t.test('412', async (t) => {
+  t.test('412 if If-Match does not match the ETag, or is weak', async (t) => {
     const tag = await createTag(owner, 'stale')
     const etag = (await service.expect('getTag', 200, request(tag))).headers.get('etag') ?? ''
     for (const tags of ['"x"', `W/${etag}`]) {
@@ -465,7 +465,7 @@ t.test('deleteTag', async (t) => {
     t.strictSame((await service.expect('getTag', 200, request(tag))).body, tag)
   })
 
-  t.test('at once with being put on tasks: nothing fails, and no task keeps it', async (t) => {
+  t.test('at the same time as additions to tasks: nothing fails, and no task keeps the tag', async (t) => {
     for (let round = 0; round < 20; round += 1) {
       const tag = await createTag(owner, `contested ${round}`)
       const tasks = [
@@ -481,7 +481,7 @@ t.test('deleteTag', async (t) => {
         service.call('createTask', { token, body: { title: 'x', tag_ids: [tag.id] } }),
       ])
       t.equal(deleted.status, 204)
-      for (const { status } of linked) t.ok([201, 204, 404, 422].includes(status), `answered ${status}`)
+      for (const { status } of linked) t.ok([201, 204, 404, 422].includes(status), `status ${status}`)
       for (const { id } of tasks) t.strictSame((await readTask(owner, id)).task.tags, [])
     }
   })
