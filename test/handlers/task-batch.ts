@@ -8,23 +8,23 @@ type Schemas = components['schemas']
 type Results = Schemas['TaskBatchResults']
 
 const { db } = await openTestDatabase(t)
-/** The users on whose behalf a statement ran. */
-const callers: unknown[] = []
+/** The parameters of all statements; each statement has the id of its caller once. */
+const parameters: unknown[] = []
 const service = await startService(t, {
   db: {
     ...db,
     run: (text, values, ...more) => {
-      callers.push(...new Set(values))
+      parameters.push(...new Set(values))
       return db.run(text, values, ...more)
     },
   },
 })
-const statementsOf = ({ id }: Account): number => callers.filter((caller) => caller === id).length
+const statementsOf = ({ id }: Account): number => parameters.filter((parameter) => parameter === id).length
 const { createTag, createTask, peopleOf, readTask } = taskActions(service)
 const admin = await service.register('admin')
 
-const send = ({ token }: Account, body: object, more: Call = {}): Promise<Reply> =>
-  service.call('batchTasks', { token, body, ...more })
+const send = ({ token }: Account, body: object, options: Call = {}): Promise<Reply> =>
+  service.call('batchTasks', { token, body, ...options })
 
 const run = async ({ token }: Account, body: object): Promise<Results> =>
   (await service.expect('batchTasks', 200, { token, body })).body
@@ -38,29 +38,28 @@ const statusesOf = (results: Results): Record<string, number[]> =>
       .map((kind) => [kind, results[kind].map(({ status }) => status)]),
   )
 
-const isThere = async ({ token }: Account, { id }: Pick<Task, 'id'>): Promise<boolean> =>
+const exists = async ({ token }: Account, { id }: Pick<Task, 'id'>): Promise<boolean> =>
   (await service.call('getTask', { token, params: { task_id: id } })).status === 200
 
-/** Tasks of somebody who gave them to somebody else, one for each kind of item, with a tag that is on the last. */
+/** Tasks of the owner, assigned to the assignee: one for each kind of item. The last one has the tag. */
 const newTasks = async (name: string) => {
   const people = await peopleOf(name)
   const { owner, assignee } = people
   const tag = await createTag(owner, 'red')
-  const given = { assignee_id: assignee.id }
+  const assigned = { assignee_id: assignee.id }
   return {
     ...people,
     tag,
-    changed: await createTask(owner, given),
-    deleted: await createTask(owner, given),
-    tagged: await createTask(owner, given),
-    untagged: await createTask(owner, { ...given, tag_ids: [tag.id] }),
+    changed: await createTask(owner, assigned),
+    deleted: await createTask(owner, assigned),
+    tagged: await createTask(owner, assigned),
+    untagged: await createTask(owner, { ...assigned, tag_ids: [tag.id] }),
   }
 }
 
 type Tasks = Awaited<ReturnType<typeof newTasks>>
 
-/** One item of each kind. */
-const oneOfEach = ({ tag, changed, deleted, tagged, untagged }: Tasks) => ({
+const oneItemEach = ({ tag, changed, deleted, tagged, untagged }: Tasks) => ({
   create: [{ title: 'New', tag_ids: [tag.id], status: 'done' }],
   update: [{ task_id: changed.id, patch: { title: 'Changed', status: 'done', assignee_id: null } }],
   delete: [{ task_id: deleted.id }],
@@ -68,7 +67,7 @@ const oneOfEach = ({ tag, changed, deleted, tagged, untagged }: Tasks) => ({
   untag: [{ task_id: untagged.id, tag_id: tag.id }],
 })
 
-/** What all of it could have changed. */
+/** Everything that these items can change. */
 const stateOf = async (tasks: Tasks): Promise<unknown> => {
   const { token } = admin
   const states = [tasks.changed, tasks.deleted, tasks.tagged, tasks.untagged].map(
@@ -78,11 +77,11 @@ const stateOf = async (tasks: Tasks): Promise<unknown> => {
   return [await Promise.all(states), body.items.map(({ id }) => id)]
 }
 
-t.test('200: one of each kind, in one statement', async (t) => {
+t.test('200: one item of each kind, in one statement', async (t) => {
   const tasks = await newTasks('each')
   const { owner, tag, changed, deleted, tagged, untagged } = tasks
   const before = statementsOf(owner)
-  const results = await run(owner, oneOfEach(tasks))
+  const results = await run(owner, oneItemEach(tasks))
   t.equal(statementsOf(owner), before + 1)
   t.strictSame(statusesOf(results), { create: [201], update: [200], delete: [204], tag: [204], untag: [204] })
   t.notOk(JSON.stringify(results).includes('problem'))
@@ -103,32 +102,32 @@ t.test('200: one of each kind, in one statement', async (t) => {
   t.match(after.task, { title: 'Changed', status: 'done', assignee_id: null, version: 2 })
   t.strictSame(results.update, [{ status: 200, task_id: changed.id, etag: after.etag }])
   t.strictSame(results.delete, [{ status: 204, task_id: deleted.id, etag: null }])
-  t.notOk(await isThere(owner, deleted))
+  t.notOk(await exists(owner, deleted))
   await service.expect('getTrashedTask', 200, { token: owner.token, params: { task_id: deleted.id } })
   t.match((await readTask(owner, tagged.id)).task, { tags: [tag], version: 2 })
   t.match((await readTask(owner, untagged.id)).task, { tags: [], version: 2 })
 })
 
-/** The request of the single operation that an item of the batch stands for. */
+/** The single operation that does the same as an item of this kind, and its request. */
 const singles: Readonly<
   Record<(typeof kinds)[number], (tasks: Tasks) => readonly [Parameters<typeof service.call>[0], Call]>
 > = {
-  create: (tasks) => ['createTask', { body: oneOfEach(tasks).create[0] }],
+  create: (tasks) => ['createTask', { body: oneItemEach(tasks).create[0] }],
   update: ({ changed, ...tasks }) => [
     'updateTask',
-    { params: { task_id: changed.id }, body: oneOfEach({ changed, ...tasks }).update[0]?.patch },
+    { params: { task_id: changed.id }, body: oneItemEach({ changed, ...tasks }).update[0]?.patch },
   ],
   delete: ({ deleted }) => ['deleteTask', { params: { task_id: deleted.id } }],
   tag: ({ tagged, tag }) => ['addTaskTag', { params: { task_id: tagged.id, tag_id: tag.id } }],
   untag: ({ untagged, tag }) => ['removeTaskTag', { params: { task_id: untagged.id, tag_id: tag.id } }],
 }
 
-t.test('200: everybody may do what they may do one by one', async (t) => {
+t.test('200: users have the permissions of the single operations', async (t) => {
   for (const who of ['owner', 'assignee', 'stranger', 'admin'] as const) {
     const personOf = (tasks: Tasks): Account => (who === 'admin' ? admin : tasks[who])
     const single = await newTasks(`single-${who}`)
     const batch = await newTasks(`batch-${who}`)
-    const results = await run(personOf(batch), oneOfEach(batch))
+    const results = await run(personOf(batch), oneItemEach(batch))
     for (const kind of kinds) {
       const [operation, request] = singles[kind](single)
       const reply = await service.call(operation, { ...request, token: personOf(single).token })
@@ -141,7 +140,7 @@ t.test('200: everybody may do what they may do one by one', async (t) => {
   }
 })
 
-t.test('200: each item stands for itself', async (t) => {
+t.test('200: a failed item does not affect the others', async (t) => {
   const tasks = await newTasks('itself')
   const { owner, stranger, tag, changed, deleted, tagged } = tasks
   const foreign = await createTask(stranger)
@@ -187,9 +186,9 @@ t.test('200: each item stands for itself', async (t) => {
   t.strictSame(
     { ...results.update[0]?.problem, errors: [] },
     { ...results.update[2]?.problem, errors: [] },
-    'what is foreign is like what does not exist',
+    'the same problem for an invisible and an unknown task',
   )
-  t.match((await readTask(owner, changed.id)).task, changed, 'what failed has changed nothing')
+  t.match((await readTask(owner, changed.id)).task, changed, 'a failed item changes nothing')
   t.match((await readTask(stranger, foreign.id)).task, foreign)
 })
 
@@ -204,14 +203,14 @@ t.test('200: several tags on one task', async (t) => {
   t.equal(
     (await readTask(owner, tagged.id)).task.version,
     task.version,
-    'what is there already changes nothing',
+    'a tag that the task has changes nothing',
   )
   t.strictSame(statusesOf(await run(owner, { untag: items })), { untag: [204, 204, 204] })
   t.strictSame((await readTask(owner, tagged.id)).task.tags, [])
   t.strictSame(statusesOf(await run(owner, { untag: items.slice(0, 1) })), { untag: [404] })
 })
 
-/** What `items`, sent one after the other by the single operations, end with and leave behind. */
+/** Sends the items of a batch by the single operations, one after the other. Returns their statuses. */
 const oneByOne = async ({ token }: Account, batch: Partial<Schemas['TaskBatch']>) => {
   const sent = async (operation: Parameters<typeof service.call>[0], call: Call, if_match?: string) =>
     (
@@ -239,7 +238,7 @@ t.test('several items for one task', async (t) => {
   const blue = await createTag(owner, 'blue')
   const foreign = await createTag(stranger, 'foreign')
 
-  /** The same task twice, for the batch and for the single operations. */
+  /** Two equal tasks, for the batch and for the single operations. */
   const pair = async (fields: object = {}) => {
     const create = () =>
       createTask(owner, { title: 'First', assignee_id: assignee.id, tag_ids: [red.id], ...fields })
@@ -259,7 +258,7 @@ t.test('several items for one task', async (t) => {
       }),
     ],
     [
-      'an update of each field, one of them twice',
+      'updates of several fields, some of them twice',
       (task_id) => ({
         update: [
           {
@@ -281,7 +280,7 @@ t.test('several items for one task', async (t) => {
       }),
     ],
     [
-      'dates that are checked with those before',
+      'dates are checked against those of earlier items',
       (task_id) => ({
         update: [
           { task_id, patch: { start_at: day(3) } },
@@ -292,7 +291,7 @@ t.test('several items for one task', async (t) => {
       }),
     ],
     [
-      'ETags of the item before',
+      'if_match is the ETag after the previous item',
       (task_id) => ({
         update: [
           { task_id, patch: { title: 'a' }, if_match: '"1"' },
@@ -314,7 +313,7 @@ t.test('several items for one task', async (t) => {
       }),
     ],
     [
-      'tags that are added twice and removed twice',
+      'tags are added twice and removed twice',
       (task_id) => ({
         tag: [
           { task_id, tag_id: blue.id },
@@ -330,7 +329,7 @@ t.test('several items for one task', async (t) => {
       }),
     ],
     [
-      'tags that are replaced',
+      'tags are replaced',
       (task_id) => ({
         update: [
           { task_id, patch: { tag_ids: [blue.id] } },
@@ -341,11 +340,11 @@ t.test('several items for one task', async (t) => {
       }),
     ],
     [
-      'nothing after a deletion',
+      'a task is deleted twice',
       (task_id) => ({ tag: [{ task_id, tag_id: blue.id }], delete: [{ task_id }, { task_id }] }),
     ],
     [
-      'what a caller may still do who has given the task away',
+      'the caller transfers the task before other items',
       (task_id) => ({
         update: [
           { task_id, patch: { owner_id: stranger.id, assignee_id: null, title: 'Given' } },
@@ -356,7 +355,7 @@ t.test('several items for one task', async (t) => {
       }),
     ],
     [
-      'what an assignee may do',
+      'the caller is the assignee',
       (task_id) => ({
         update: [
           { task_id, patch: { title: 'Mine' } },
@@ -369,7 +368,7 @@ t.test('several items for one task', async (t) => {
       assignee,
     ],
     [
-      'a completion that is taken back',
+      'a task is reopened and completed again',
       (task_id) => ({
         update: [
           { task_id, patch: { status: 'todo' } },
@@ -397,14 +396,14 @@ t.test('several items for one task', async (t) => {
           request_id: '',
           created_at: '',
           updated_at: '',
-          isCompletedAnew: completed_at != null && completed_at !== batched.completed_at,
+          isCompletedAgain: completed_at != null && completed_at !== batched.completed_at,
           isCompleted: completed_at != null,
         }
       }
-      const { isCompletedAnew: __, ...left } = await seen(single)
-      const { isCompletedAnew, ...done } = await seen(batched)
+      const { isCompletedAgain: __, ...left } = await seen(single)
+      const { isCompletedAgain, ...done } = await seen(batched)
       t.strictSame(done, left)
-      if (fields !== undefined) t.ok(isCompletedAnew)
+      if (fields !== undefined) t.ok(isCompletedAgain)
       const etags = kinds.flatMap((kind) => results[kind].flatMap(({ etag }) => etag ?? []))
       const { tags, version } = done
       if (version !== undefined && caller === owner)
@@ -412,7 +411,7 @@ t.test('several items for one task', async (t) => {
     })
   }
 
-  t.test('atomic: the item that fails is named, and nothing is done', async (t) => {
+  t.test('atomic: the problem points at the failed item, and nothing changes', async (t) => {
     const [task] = await pair()
     const { id: task_id } = task
     const update = [
@@ -431,7 +430,7 @@ t.test('several items for one task', async (t) => {
     t.match((await readTask(owner, task_id)).task, { title: 'b', version: 3 })
   })
 
-  t.test('the counts of tags follow, whoever gets the task', async (t) => {
+  t.test('the tag counts follow a change of tags and owner', async (t) => {
     const { owner, assignee } = await peopleOf('counted')
     const [one, other] = [await createTag(owner, 'one'), await createTag(owner, 'other')]
     const task = await createTask(owner, { tag_ids: [one.id] })
@@ -450,7 +449,7 @@ t.test('several items for one task', async (t) => {
     t.strictSame(await countsOf(assignee), [])
   })
 
-  t.test('500 of them', async (t) => {
+  t.test('500 updates of one task', async (t) => {
     const [task] = await pair({ description: 'x'.repeat(65_536) })
     const update = Array.from({ length: 500 }, (_, n) => ({
       task_id: task.id,
@@ -464,7 +463,7 @@ t.test('several items for one task', async (t) => {
     t.match((await readTask(owner, task.id)).task, { title: '499', version: 501 })
   })
 
-  t.test('with another writer', async (t) => {
+  t.test('an atomic batch is not mixed with other writes at the same time', async (t) => {
     const [task] = await pair()
     const { id: task_id } = task
     const { token } = owner
@@ -488,14 +487,14 @@ t.test('several items for one task', async (t) => {
     }
     await Promise.all([writer(1), writer(2), linker()])
     const { task: after } = await readTask(owner, task_id)
-    t.equal(after.title === 'First' ? '' : after.title, after.description, 'both parts are of one batch')
+    t.equal(after.title === 'First' ? '' : after.title, after.description, 'both fields are from one batch')
   })
 })
 
-t.test('if_match', async (t) => {
+t.test('if_match: 412 for another version, 400 for a weak ETag and for additions of tags', async (t) => {
   const tasks = await newTasks('match')
   const { owner } = tasks
-  const { create: _, tag, ...items } = oneOfEach(tasks)
+  const { create: _, tag, ...items } = oneItemEach(tasks)
   const withMatch = (if_match: string) => ({
     update: [{ ...items.update[0], if_match }],
     delete: [{ ...items.delete[0], if_match }],
@@ -509,14 +508,14 @@ t.test('if_match', async (t) => {
   const weak = { update: [{ ...items.update[0], if_match: 'W/"2"' }] }
   const { body } = await service.expect('batchTasks', 400, { token: owner.token, body: weak })
   t.strictSame(pointersOf(body), ['/update/0/if_match'])
-  const notTaken = { tag: [{ ...tag[0], if_match: '"1"' }] }
-  await service.expect('batchTasks', 400, { token: owner.token, body: notTaken })
+  const notAccepted = { tag: [{ ...tag[0], if_match: '"1"' }] }
+  await service.expect('batchTasks', 400, { token: owner.token, body: notAccepted })
 })
 
-t.test('atomic: all of it or nothing', async (t) => {
+t.test('atomic: all items are applied or none', async (t) => {
   const tasks = await newTasks('atomic')
   const { owner, assignee, changed } = tasks
-  const all = oneOfEach(tasks)
+  const all = oneItemEach(tasks)
   const before = await stateOf(tasks)
   const failing: readonly [number, object, readonly string[]][] = [
     [404, { ...all, delete: [{ task_id: unknownId }] }, ['/delete/0']],
@@ -554,29 +553,29 @@ t.test('atomic: all of it or nothing', async (t) => {
     const reply = await send(owner, { atomic: true, ...body })
     t.equal(reply.status, status)
     t.strictSame(pointersOf(reply.body as Schemas['Problem']), pointers)
-    t.strictSame(await stateOf(tasks), before, 'nothing was done')
+    t.strictSame(await stateOf(tasks), before, 'nothing changes')
   }
   const byAssignee = await send(assignee, { atomic: true, ...all })
-  t.equal(byAssignee.status, 403, 'who may not delete does nothing else either')
+  t.equal(byAssignee.status, 403, 'a forbidden deletion fails the other items')
   t.strictSame(await stateOf(tasks), before)
   const done = { create: [201], update: [200], delete: [204], tag: [204], untag: [204] }
   t.strictSame(statusesOf(await run(owner, { atomic: true, ...all })), done)
 })
 
-t.test('dry_run: nothing is done', async (t) => {
+t.test('dry_run: reports the results, and nothing changes', async (t) => {
   const tasks = await newTasks('dry')
   const { owner, assignee } = tasks
   const before = await stateOf(tasks)
-  const results = await run(owner, { dry_run: true, ...oneOfEach(tasks) })
+  const results = await run(owner, { dry_run: true, ...oneItemEach(tasks) })
   t.strictSame(statusesOf(results), { create: [201], update: [200], delete: [204], tag: [204], untag: [204] })
   t.match(results.create, [{ task_id: null, etag: null }])
   t.match(results.update, [{ etag: null }])
-  t.strictSame(statusesOf(await run(assignee, { dry_run: true, ...oneOfEach(tasks) })).delete, [403])
-  t.equal((await send(assignee, { dry_run: true, atomic: true, ...oneOfEach(tasks) })).status, 403)
+  t.strictSame(statusesOf(await run(assignee, { dry_run: true, ...oneItemEach(tasks) })).delete, [403])
+  t.equal((await send(assignee, { dry_run: true, atomic: true, ...oneItemEach(tasks) })).status, 403)
   t.strictSame(await stateOf(tasks), before)
 })
 
-t.test('400', async (t) => {
+t.test('400 for empty, too large and malformed batches', async (t) => {
   const { owner, changed, tagged } = await newTasks('refused')
   const named = { task_id: changed.id }
   const titles = (count: number) => Array.from({ length: count }, () => ({ title: 'x' }))
@@ -606,7 +605,7 @@ t.test('400', async (t) => {
   t.match(body, { detail: /^update\/0\/patch\/version is not a known field\. Expected one of: title, / })
 })
 
-t.test('401, 413 and 415', async (t) => {
+t.test('401 without a token, 413 for a body over 1 MiB, 415 for another content type', async (t) => {
   await service.expect('batchTasks', 401, { body: { create: [{ title: 'x' }] } })
   const large = {
     create: Array.from({ length: 17 }, () => ({ title: 'x', description: 'x'.repeat(65_536) })),
@@ -616,32 +615,35 @@ t.test('401, 413 and 415', async (t) => {
   t.equal((await service.call('batchTasks', text)).status, 415)
 })
 
-t.test('the text of all items is bounded', async (t) => {
+t.test('400 for more than 262,144 indexed characters', async (t) => {
   const { token } = admin
-  // A title of one character, and what counts of a description.
-  const of = (descriptions: readonly string[]) => ({
+  // The title counts as one character, and each description as its first 8,192.
+  const batchOf = (descriptions: readonly string[]) => ({
     create: descriptions.slice(0, 1).map((description) => ({ title: 'a', description })),
     update: descriptions.slice(1).map((description, n) => ({
       task_id: `${unknownId.slice(0, -2)}${n + 10}`,
       patch: { description },
     })),
   })
-  const isTaken = async (descriptions: readonly string[]) => {
-    const { status, body } = await service.call('batchTasks', { token, body: of(descriptions) })
+  const isAccepted = async (descriptions: readonly string[]) => {
+    const { status, body } = await service.call('batchTasks', { token, body: batchOf(descriptions) })
     if (status === 400) t.match(body, { code: 'invalid_request', detail: /not exceed 262144 characters/ })
     return status === 200
   }
   const long = 'x'.repeat(8_192)
   const almost = Array.from({ length: 31 }, () => long)
-  t.ok(await isTaken([...almost, 'x'.repeat(8_191)]))
-  t.notOk(await isTaken([...almost, long]))
-  t.ok(await isTaken([...almost.slice(1), 'x'.repeat(65_536), 'x'.repeat(8_191)]), 'the rest is not indexed')
+  t.ok(await isAccepted([...almost, 'x'.repeat(8_191)]))
+  t.notOk(await isAccepted([...almost, long]))
+  t.ok(
+    await isAccepted([...almost.slice(1), 'x'.repeat(65_536), 'x'.repeat(8_191)]),
+    'only the first 8,192 characters are indexed',
+  )
   const costly = Array.from({ length: 7 }, () => '\u6f22'.repeat(8_192))
-  t.ok(await isTaken([...costly, '\u6f22'.repeat(8_191)]))
-  t.notOk(await isTaken([...costly, '\ufdfa'.repeat(8_192)]))
+  t.ok(await isAccepted([...costly, '\u6f22'.repeat(8_191)]))
+  t.notOk(await isAccepted([...costly, '\ufdfa'.repeat(8_192)]))
 })
 
-t.test('500 items are one statement', async (t) => {
+t.test('500 items take one statement', async (t) => {
   const { owner } = await peopleOf('many')
   const create = Array.from({ length: 500 }, (_, n) => ({
     title: `task ${n}`,
@@ -650,7 +652,11 @@ t.test('500 items are one statement', async (t) => {
   const results = await run(owner, { atomic: true, create })
   const ids = results.create.map(({ task_id }) => task_id ?? '')
   t.equal(new Set(ids).size, 500)
-  t.equal((await readTask(owner, ids[499] ?? '')).task.title, 'task 499', 'each is in its place')
+  t.equal(
+    (await readTask(owner, ids[499] ?? '')).task.title,
+    'task 499',
+    'results are in the order of the items',
+  )
   const before = statementsOf(owner)
   const update = ids.slice(0, 250).map((task_id) => ({ task_id, patch: { status: 'done' } }))
   const remove = ids.slice(250).map((task_id) => ({ task_id }))
@@ -665,19 +671,19 @@ t.test('500 items are one statement', async (t) => {
 
 /** The same JSON object with its fields in another order. */
 const inReverse = (value: object): object => {
-  const within = (one: unknown): unknown => (typeof one === 'object' && one !== null ? inReverse(one) : one)
-  if (Array.isArray(value)) return (value as unknown[]).map(within)
+  const reverse = (one: unknown): unknown => (typeof one === 'object' && one !== null ? inReverse(one) : one)
+  if (Array.isArray(value)) return (value as unknown[]).map(reverse)
   const entries = Object.entries(value).toReversed()
-  return Object.fromEntries(entries.map(([name, one]) => [name, within(one)]))
+  return Object.fromEntries(entries.map(([name, one]) => [name, reverse(one)]))
 }
 
 t.test('Idempotency-Key', async (t) => {
   const withKey = (key: string): Call => ({ headers: { 'idempotency-key': key } })
 
-  t.test('the answer is replayed to the byte', async (t) => {
+  t.test('a repeat gets the same response', async (t) => {
     const tasks = await newTasks('replayed')
     const { owner } = tasks
-    const body = { ...oneOfEach(tasks), delete: [{ task_id: unknownId }] }
+    const body = { ...oneItemEach(tasks), delete: [{ task_id: unknownId }] }
     const first = await send(owner, body, withKey('once'))
     t.equal(first.status, 200)
     t.equal(first.headers.get('idempotency-replayed'), null)
@@ -688,12 +694,12 @@ t.test('Idempotency-Key', async (t) => {
     const shuffled = inReverse(body)
     t.not(JSON.stringify(shuffled), JSON.stringify(body))
     const third = await send(owner, shuffled, withKey('once'))
-    t.strictSame(third.body, first.body, 'whatever the order of the fields in an item')
+    t.strictSame(third.body, first.body, 'in any order of the fields of an item')
     t.strictSame(await stateOf(tasks), state)
     t.equal((await send(owner, { create: [{ title: 'x' }] }, withKey('once'))).status, 422)
   })
 
-  t.test('ten at once do it once', async (t) => {
+  t.test('ten requests at the same time are executed once', async (t) => {
     const { owner } = await peopleOf('ten')
     const replies = await Promise.all(
       Array.from({ length: 10 }, () => send(owner, { create: [{ title: 'Once' }] }, withKey('ten'))),
@@ -703,7 +709,7 @@ t.test('Idempotency-Key', async (t) => {
     t.equal(body.items.length, 1)
   })
 
-  t.test('what was not done is not kept', async (t) => {
+  t.test('rejections and dry runs are not stored', async (t) => {
     const { owner, assignee } = await peopleOf('not-kept')
     const failing = { atomic: true, create: [{ title: 'x', owner_id: assignee.id }] }
     t.equal((await send(owner, failing, withKey('retried'))).status, 403)
@@ -714,8 +720,8 @@ t.test('Idempotency-Key', async (t) => {
   })
 })
 
-t.test('at the same time', async (t) => {
-  t.test('batches over the same tasks wait for each other, whatever their order', async (t) => {
+t.test('batches at the same time', async (t) => {
+  t.test('wait for each other if they have the same tasks, in any order', async (t) => {
     const { owner } = await peopleOf('waiting')
     const { create } = await run(owner, { create: Array.from({ length: 20 }, (_, n) => ({ title: `${n}` })) })
     const ids = create.map(({ task_id }) => task_id ?? '')
@@ -731,11 +737,11 @@ t.test('at the same time', async (t) => {
       replies.map(() => 200),
     )
     const titles = await Promise.all(ids.map(async (id) => (await readTask(owner, id)).task))
-    t.equal(new Set(titles.map(({ title }) => title)).size, 1, 'one came last, with all of it')
+    t.equal(new Set(titles.map(({ title }) => title)).size, 1, 'all titles are from the last batch')
     t.ok(titles.every(({ version }) => version === 7))
   })
 
-  t.test('of those with the same ETags one is done', async (t) => {
+  t.test('one of those with the same ETags succeeds', async (t) => {
     const { owner } = await peopleOf('same')
     const { create } = await run(owner, { create: [{ title: 'a' }, { title: 'b' }, { title: 'c' }] })
     const titled = (title: string) =>
@@ -746,13 +752,13 @@ t.test('at the same time', async (t) => {
     t.strictSame(countStatuses(replies), { 200: 1, 412: 7 })
   })
 
-  t.test('what a batch names may be deleted', async (t) => {
+  t.test('succeed while a tag and an assignee are deleted', async (t) => {
     for (let n = 0; n < 4; n += 1) {
       const tasks = await newTasks(`deleted-${n}`)
       const { owner, assignee, tag } = tasks
       const [batch] = await Promise.all([
         send(owner, {
-          ...oneOfEach(tasks),
+          ...oneItemEach(tasks),
           create: [{ title: 'x', assignee_id: assignee.id, tag_ids: [tag.id] }],
         }),
         service.expect('deleteTag', 204, { token: owner.token, params: { tag_id: tag.id } }),

@@ -16,35 +16,35 @@ const { setRole } = accountActions(service, admin)
 
 const { ask, newCopy, copyOf, truthOf } = copyActions(service, db)
 
-const ofTask = ({ token }: Account, task_id: string, more: Call = {}): Call => ({
+const requestFor = ({ token }: Account, task_id: string, options: Call = {}): Call => ({
   token,
   params: { task_id },
-  ...more,
+  ...options,
 })
 
-const nothing = { changed: [], deleted: [] }
+const noChanges = { changed: [], deleted: [] }
 
-t.test('200: all tasks first, in pages, and then what has changed', async (t) => {
+t.test('200: first all tasks, in pages, then the changes', async (t) => {
   const { owner, assignee, stranger } = await peopleOf('pages')
   const ids: string[] = []
   for (let n = 0; n < 7; n += 1) ids.push((await createTask(owner, { title: `task ${n}` })).id)
   const gone = await createTask(owner)
-  await service.expect('deleteTask', 204, ofTask(owner, gone.id))
+  await service.expect('deleteTask', 204, requestFor(owner, gone.id))
 
   const copy = newCopy(owner, { limit: 3 })
-  t.strictSame(await copy.update(), { changed: ids, deleted: [] }, 'what was deleted before is not told of')
+  t.strictSame(await copy.update(), { changed: ids, deleted: [] }, 'earlier deletions are not reported')
   t.strictSame(copy.tasks(), await truthOf(copy))
-  t.strictSame(await copy.update(), nothing, 'nothing is told twice')
-  t.strictSame(await (await copyOf(assignee)).update(), nothing)
+  t.strictSame(await copy.update(), noChanges, 'no change is reported twice')
+  t.strictSame(await (await copyOf(assignee)).update(), noChanges)
 
   const [first = '', second = ''] = ids
-  await service.expect('updateTask', 200, ofTask(owner, second, { body: { title: 'changed' } }))
+  await service.expect('updateTask', 200, requestFor(owner, second, { body: { title: 'changed' } }))
   const { id } = await createTask(owner)
-  await service.expect('updateTask', 200, ofTask(owner, first, { body: { assignee_id: stranger.id } }))
+  await service.expect('updateTask', 200, requestFor(owner, first, { body: { assignee_id: stranger.id } }))
   t.strictSame(await copy.update(), { changed: [second, id, first], deleted: [] }, 'the oldest change first')
   t.strictSame(copy.tasks(), await truthOf(copy))
   t.strictSame((await ask(stranger)).changed, [(await readTask(stranger, first)).task])
-  t.strictSame((await ask(admin)).changed, [], "an administrator's own feed has nothing of others")
+  t.strictSame((await ask(admin)).changed, [], "an administrator's own feed has no tasks of others")
   const all = { limit: 200, all: true }
   t.strictSame(
     (await ask(admin, all)).changed.length,
@@ -52,7 +52,7 @@ t.test('200: all tasks first, in pages, and then what has changed', async (t) =>
   )
 })
 
-t.test('200: what moves the version of a task is a change', async (t) => {
+t.test('200: every new version of a task is a change', async (t) => {
   const { owner } = await peopleOf('versions')
   const { token } = owner
   const { id } = await createTask(owner)
@@ -65,7 +65,7 @@ t.test('200: what moves the version of a task is a change', async (t) => {
     () => service.expect('removeTaskTag', 204, link),
     async () => (attach_id = await attachFile(owner, id)),
     () => service.expect('deleteAttachment', 204, { token, params: { attach_id } }),
-    () => service.expect('replaceTask', 200, ofTask(owner, id, { body: { title: 'Replaced' } })),
+    () => service.expect('replaceTask', 200, requestFor(owner, id, { body: { title: 'Replaced' } })),
     () => service.expect('addTaskTag', 204, link),
     () => service.expect('deleteTag', 204, { token, params: { tag_id: tag.id } }),
   ]
@@ -74,11 +74,11 @@ t.test('200: what moves the version of a task is a change', async (t) => {
     t.strictSame(await copy.update(), { changed: [id], deleted: [] }, `change ${index}`)
     t.strictSame(copy.tasks(), await truthOf(copy))
   }
-  await service.expect('updateTask', 200, ofTask(owner, id, { body: { title: 'Replaced' } }))
-  t.strictSame(await copy.update(), nothing, 'a change to what is there already is none')
+  await service.expect('updateTask', 200, requestFor(owner, id, { body: { title: 'Replaced' } }))
+  t.strictSame(await copy.update(), noChanges, 'an update with the current value is no change')
 })
 
-t.test('200: a task that leaves the sight of somebody is told of as deleted, until it is back', async (t) => {
+t.test('200: a task that a user can no longer see is reported as deleted', async (t) => {
   const { owner, assignee, stranger } = await peopleOf('sight')
   const manager = await service.register('sight-manager')
   await setRole(manager, 'admin')
@@ -88,12 +88,12 @@ t.test('200: a task that leaves the sight of somebody is told of as deleted, unt
     assignee: await copyOf(assignee),
     stranger: await copyOf(stranger),
     admin: await copyOf(admin, { query: { all: true } }),
-    // An administrator whose own feed has to do with the task as everybody's has.
+    // The own feed of an administrator, which has the task only while it is assigned to them.
     manager: await copyOf(manager),
   }
-  const patch = (body: object) => service.expect('updateTask', 200, ofTask(admin, id, { body }))
-  type Told = '+' | '-' | ' '
-  type Expected = Record<Exclude<keyof typeof copies, 'manager'>, Told> & { readonly manager?: Told }
+  const patch = (body: object) => service.expect('updateTask', 200, requestFor(admin, id, { body }))
+  type Report = '+' | '-' | ' '
+  type Expected = Record<Exclude<keyof typeof copies, 'manager'>, Report> & { readonly manager?: Report }
   const steps: readonly [string, () => Promise<unknown>, Expected][] = [
     [
       'unassigned',
@@ -111,58 +111,66 @@ t.test('200: a task that leaves the sight of somebody is told of as deleted, unt
       { owner: '+', assignee: '-', stranger: '+', admin: '+' },
     ],
     [
-      'to its owner',
+      'assigned to its owner',
       () => patch({ assignee_id: owner.id }),
       { owner: '+', assignee: ' ', stranger: '-', admin: '+' },
     ],
     [
-      'passed on',
+      'transferred to the assignee',
       () => patch({ owner_id: assignee.id }),
       { owner: '+', assignee: '+', stranger: ' ', admin: '+' },
     ],
-    ['and off', () => patch({ assignee_id: null }), { owner: '-', assignee: '+', stranger: ' ', admin: '+' }],
     [
-      'to an administrator',
+      'unassigned after the transfer',
+      () => patch({ assignee_id: null }),
+      { owner: '-', assignee: '+', stranger: ' ', admin: '+' },
+    ],
+    [
+      'assigned to an administrator',
       () => patch({ assignee_id: manager.id }),
       { owner: ' ', assignee: '+', stranger: ' ', admin: '+', manager: '+' },
     ],
     [
-      'and away again',
+      'unassigned from the administrator',
       () => patch({ assignee_id: null }),
       { owner: ' ', assignee: '+', stranger: ' ', admin: '+', manager: '-' },
     ],
     [
       'trashed',
-      () => service.expect('deleteTask', 204, ofTask(assignee, id)),
+      () => service.expect('deleteTask', 204, requestFor(assignee, id)),
       { owner: ' ', assignee: '-', stranger: ' ', admin: '-' },
     ],
     [
       'restored',
-      () => service.expect('restoreTask', 200, ofTask(assignee, id)),
+      () => service.expect('restoreTask', 200, requestFor(assignee, id)),
       { owner: ' ', assignee: '+', stranger: ' ', admin: '+' },
     ],
     [
       'trashed again',
-      () => service.expect('deleteTask', 204, ofTask(assignee, id)),
+      () => service.expect('deleteTask', 204, requestFor(assignee, id)),
       { owner: ' ', assignee: '-', stranger: ' ', admin: '-' },
     ],
     [
-      'gone for good',
-      () => service.expect('deleteTrashedTask', 204, ofTask(assignee, id)),
+      'permanently deleted',
+      () => service.expect('deleteTrashedTask', 204, requestFor(assignee, id)),
       { owner: ' ', assignee: ' ', stranger: ' ', admin: ' ' },
     ],
   ]
   for (const [what, change, expected] of steps) {
     await change()
     for (const name of ['owner', 'assignee', 'stranger', 'admin', 'manager'] as const) {
-      const told = { '+': { changed: [id], deleted: [] }, '-': { changed: [], deleted: [id] }, ' ': nothing }
-      t.strictSame(await copies[name].update(), told[expected[name] ?? ' '], `${what}: ${name}`)
+      const reported = {
+        '+': { changed: [id], deleted: [] },
+        '-': { changed: [], deleted: [id] },
+        ' ': noChanges,
+      }
+      t.strictSame(await copies[name].update(), reported[expected[name] ?? ' '], `${what}: ${name}`)
       t.strictSame(copies[name].tasks(), await truthOf(copies[name]))
     }
   }
 })
 
-t.test('200: the tasks of a user who is deleted', async (t) => {
+t.test('200: after a user is deleted, their tasks are reported as deleted', async (t) => {
   const { owner, assignee } = await peopleOf('leaving')
   const { id } = await createTask(owner, { assignee_id: assignee.id })
   const { id: kept } = await createTask(assignee, { assignee_id: owner.id })
@@ -172,12 +180,12 @@ t.test('200: the tasks of a user who is deleted', async (t) => {
   t.strictSame(copy.tasks(), await truthOf(copy))
 })
 
-t.test('200: HEAD', async (t) => {
+t.test('200 for HEAD, without a body', async (t) => {
   const request = { token: admin.token, method: 'HEAD' } as const
   t.equal((await service.expect('listTaskChanges', 200, request)).body, null)
 })
 
-t.test('400', async (t) => {
+t.test('400 for invalid cursors and limits, and unknown parameters', async (t) => {
   const { owner, stranger } = await peopleOf('refused')
   const { next_cursor: cursor } = await ask(owner)
   const tampered = `${cursor.slice(0, -2)}${cursor.endsWith('AA') ? 'BB' : 'AA'}`
@@ -198,38 +206,38 @@ t.test('400', async (t) => {
     t.strictSame(pointersOf(body), [pointer], JSON.stringify(query))
   }
   const other = await service.call('listTasks', { token: owner.token, query: { cursor } })
-  t.equal(other.status, 400, 'it is no cursor of a list')
+  t.equal(other.status, 400, 'a list does not accept the cursor')
 })
 
-t.test('401', async () => {
+t.test('401 without a token', async () => {
   await service.expect('listTaskChanges', 401)
 })
 
-t.test('all=true is another feed, and for administrators', async (t) => {
+t.test('all=true is a separate feed: 403 for members, 400 for cursors of the other feed', async (t) => {
   const promoted = await service.register('promoted')
   const { token } = promoted
   const { next_cursor: since } = await ask(promoted)
   await service.expect('listTaskChanges', 403, { token, query: { all: true } })
   await setRole(promoted, 'admin')
   await ask(promoted, { since })
-  const { next_cursor: ofAll } = await ask(promoted, { all: true })
-  for (const query of [{ since, all: true }, { since: ofAll }]) {
+  const { next_cursor: sinceOfAll } = await ask(promoted, { all: true })
+  for (const query of [{ since, all: true }, { since: sinceOfAll }]) {
     const { body } = await service.expect('listTaskChanges', 400, { token, query })
     t.strictSame(pointersOf(body), ['/since'])
   }
-  await ask(promoted, { since: ofAll, all: true })
+  await ask(promoted, { since: sinceOfAll, all: true })
   await setRole(promoted, 'member')
   await ask(promoted, { since })
-  await service.expect('listTaskChanges', 403, { token, query: { since: ofAll, all: true } })
+  await service.expect('listTaskChanges', 403, { token, query: { since: sinceOfAll, all: true } })
 })
 
-t.test('410: deletions are remembered for so long', async (t) => {
+t.test('410 for a cursor from before a deletion whose retention has ended', async (t) => {
   const { owner } = await peopleOf('forgotten')
   const [early, late] = [await createTask(owner), await createTask(owner)]
   const before = await copyOf(owner)
-  await service.expect('deleteTask', 204, ofTask(owner, early.id))
+  await service.expect('deleteTask', 204, requestFor(owner, early.id))
   const between = await copyOf(owner)
-  await service.expect('deleteTask', 204, ofTask(owner, late.id))
+  await service.expect('deleteTask', 204, requestFor(owner, late.id))
   const asked = { since: before.cursor() }
   await changesToBeKnown(db)
 
@@ -242,19 +250,23 @@ t.test('410: deletions are remembered for so long', async (t) => {
   await removeOldTombstones(db, 30, new AbortController().signal)
   const { body } = await service.expect('listTaskChanges', 410, { token: owner.token, query: asked })
   t.equal(body.code, 'changes_forgotten')
-  t.strictSame(await between.update(), { changed: [], deleted: [late.id] }, 'who knew of it can go on')
-  t.strictSame(await (await copyOf(owner)).update(), nothing, 'and so can who begins anew')
+  t.strictSame(
+    await between.update(),
+    { changed: [], deleted: [late.id] },
+    'a copy that has read the deletion continues',
+  )
+  t.strictSame(await (await copyOf(owner)).update(), noChanges, 'a new copy starts')
 })
 
-t.test('a history that comes from another server begins anew', async (t) => {
+t.test('410 for cursors from before the database was moved to another server', async (t) => {
   const { owner } = await peopleOf('restored')
   const task = await createTask(owner)
   const { etag } = await readTask(owner, task.id)
   const copy = await copyOf(owner)
   await restartHistoryIfCopied(db)
-  t.strictSame(await copy.update(), nothing, 'its own goes on')
+  t.strictSame(await copy.update(), noChanges, 'on the same server, the history continues')
 
-  // As a dump brings it along, from a server where more has happened.
+  // Like a restored dump of a server that has had more transactions.
   await db.run('alter table tasks disable trigger tasks_touch', [])
   await db.run(`update tasks set changed_in = (changed_in::text::bigint + 1000000000000)::text::xid8`, [])
   await db.run('alter table tasks enable trigger tasks_touch', [])
@@ -263,37 +275,37 @@ t.test('a history that comes from another server begins anew', async (t) => {
 
   const query = { since: copy.cursor() }
   await service.expect('listTaskChanges', 410, { token: owner.token, query })
-  const anew = await copyOf(owner)
-  t.strictSame(anew.tasks(), [task], 'the task is as it was')
+  const fresh = await copyOf(owner)
+  t.strictSame(fresh.tasks(), [task], 'the task is unchanged')
   t.equal((await readTask(owner, task.id)).etag, etag)
-  await service.expect('updateTask', 200, ofTask(owner, task.id, { body: { title: 'Goes on' } }))
-  t.strictSame(await anew.update(), { changed: [task.id], deleted: [] })
+  await service.expect('updateTask', 200, requestFor(owner, task.id, { body: { title: 'Goes on' } }))
+  t.strictSame(await fresh.update(), { changed: [task.id], deleted: [] })
 })
 
-t.test('a dump that is restored begins the history anew, each time', async (t) => {
+t.test('410 for cursors from before a dump was restored, each time', async (t) => {
   const { owner } = await peopleOf('restored_again')
   const task = await createTask(owner)
   const copies = [await copyOf(owner)]
   const { etag } = await readTask(owner, task.id)
   for (const time of ['first', 'second']) {
-    // What a dump of the first epoch brings along, which has been read since.
+    // Like restoring a dump that was taken in epoch 1, after clients have read later epochs.
     await db.run(`update change_history set origin = '1/2/3', epoch = 1`, [])
     await restartHistoryIfCopied(db)
     for (const copy of copies)
       await service.expect('listTaskChanges', 410, { token: owner.token, query: { since: copy.cursor() } })
-    const anew = await copyOf(owner)
-    t.strictSame(anew.tasks(), [task], `${time}: the task is as it was`)
+    const fresh = await copyOf(owner)
+    t.strictSame(fresh.tasks(), [task], `${time}: the task is unchanged`)
     t.equal((await readTask(owner, task.id)).etag, etag)
-    copies.push(anew)
+    copies.push(fresh)
   }
   await restartHistoryIfCopied(db)
-  t.strictSame(await copies.at(-1)?.update(), nothing, 'then it goes on')
+  t.strictSame(await copies.at(-1)?.update(), noChanges, 'the history continues')
 })
 
 const serverOptions = options.kind === 'server' ? options : null
 
 t.test(
-  'a change that is committed late is not missed',
+  'a change in a long transaction is not missed',
   { skip: serverOptions === null && 'the embedded database has one session' },
   async (t) => {
     if (serverOptions === null) return
@@ -305,37 +317,37 @@ t.test(
     t.teardown(() => other.end({ timeout: 0 }))
     await other`begin`
     await other`update tasks set title = 'slowly changed' where id = ${slow.id}`
-    await service.expect('updateTask', 200, ofTask(owner, fast.id, { body: { title: 'changed' } }))
-    t.strictSame(await copy.read(), nothing, 'what began later has to wait')
+    await service.expect('updateTask', 200, requestFor(owner, fast.id, { body: { title: 'changed' } }))
+    t.strictSame(await copy.read(), noChanges, 'later changes wait for the earlier transaction')
     await other`commit`
     t.strictSame(await copy.update(), { changed: [slow.id, fast.id], deleted: [] })
     t.strictSame(copy.tasks(), await truthOf(copy))
   },
 )
 
-t.test('copies that are kept while others write are right in the end', async (t) => {
+t.test('copies that are updated during writes are complete in the end', async (t) => {
   const people = await peopleOf('race')
   const { owner, assignee, stranger } = people
   const everybody = [owner, assignee, stranger, admin]
   const tag = await createTag(owner, 'race')
-  // Nothing happens to these, so that in the end there is something that each of them sees.
+  // These stay unchanged, so that each user sees a task in the end.
   for (const { id } of [assignee, stranger]) await createTask(owner, { assignee_id: id })
   let random = 42
-  const below = (count: number): number => {
+  const randomBelow = (count: number): number => {
     random = (random * 1_103_515_245 + 12_345) % 2_147_483_648
     return random % count
   }
-  const one = <T>(items: readonly T[]): T => items[below(items.length)] as T
+  const pick = <T>(items: readonly T[]): T => items[randomBelow(items.length)] as T
 
   const ids: string[] = []
   const write = async (): Promise<void> => {
-    const id = ids.length === 0 ? unknownId : one(ids)
-    const request = ofTask(owner, id)
+    const id = ids.length === 0 ? unknownId : pick(ids)
+    const request = requestFor(owner, id)
     const link = { token: owner.token, params: { task_id: id, tag_id: tag.id } }
-    switch (below(9)) {
+    switch (randomBelow(9)) {
       case 0:
       case 1:
-        ids.push((await createTask(owner, { assignee_id: one([null, assignee.id, stranger.id]) })).id)
+        ids.push((await createTask(owner, { assignee_id: pick([null, assignee.id, stranger.id]) })).id)
         return
       case 2:
         return void (await service.call('deleteTask', request))
@@ -350,10 +362,10 @@ t.test('copies that are kept while others write are right in the end', async (t)
       case 7:
         return void (await service.call('updateTask', {
           ...request,
-          body: { title: `title ${below(1_000)}` },
+          body: { title: `title ${randomBelow(1_000)}` },
         }))
       default: {
-        const assignee_id = one([null, assignee.id, stranger.id, owner.id])
+        const assignee_id = pick([null, assignee.id, stranger.id, owner.id])
         return void (await service.call('updateTask', { ...request, body: { assignee_id } }))
       }
     }

@@ -42,22 +42,22 @@ const newTasks = async <const Titles extends readonly string[]>(
   return tasks as { readonly [Index in keyof Titles]: Task }
 }
 
-const moving = ({ id }: Task, body: object, { token }: Account = editor): Call => ({
+const moveRequest = ({ id }: Task, body: object, { token }: Account = editor): Call => ({
   token,
   params: { task_id: id },
   body,
 })
 
 const move = async (task: Task, body: object, account = editor): Promise<Task> =>
-  (await service.expect('moveTask', 200, moving(task, body, account))).body
+  (await service.expect('moveTask', 200, moveRequest(task, body, account))).body
 
 const statusOf = async (task: Task, body: object, account = editor): Promise<number> =>
-  (await service.call('moveTask', moving(task, body, account))).status
+  (await service.call('moveTask', moveRequest(task, body, account))).status
 
 const isBefore = (a: Task, b: Task): boolean =>
   a.position === b.position ? a.id < b.id : a.position < b.position
 
-/** The tasks of a project, or the personal ones, in their order. */
+/** The tasks of a project, or the personal ones, by position. */
 const inOrder = async (project: string | null, { token }: Account = editor): Promise<readonly Task[]> => {
   const { body } = await service.expect('listTasks', 200, { token, query: { sort: 'position', limit: 200 } })
   const tasks = body.items.filter(({ project_id }) => project_id === project)
@@ -76,7 +76,7 @@ t.test('a new task comes last', async (t) => {
   t.equal(await titlesOf(project), 'abcdefgh')
 })
 
-t.test('sort=position goes both ways, page by page', async (t) => {
+t.test('sort=-position lists in reverse order, in pages', async (t) => {
   const owner = await service.register('sorted')
   const tasks = await newTasks(['a', 'b', 'c', 'd', 'e', 'f'], {}, owner)
   await move(tasks[5], { before: tasks[0].id }, owner)
@@ -99,7 +99,7 @@ t.test('moveTask', async (t) => {
   t.test('200: before and after another task, and to the end', async (t) => {
     const project = await newProject()
     const [a, b, c, d] = await newTasks(['a', 'b', 'c', 'd'], { project_id: project })
-    const moved = await service.expect('moveTask', 200, moving(d, { before: a.id }))
+    const moved = await service.expect('moveTask', 200, moveRequest(d, { before: a.id }))
     t.match(moved.body, { id: d.id, version: 2, project_id: project, section_id: null })
     t.equal(moved.headers.get('etag'), '"2"')
     t.strictSame((await readTask(viewer, d.id)).task, moved.body)
@@ -112,10 +112,10 @@ t.test('moveTask', async (t) => {
     t.equal(await titlesOf(project), 'bdcae')
     await move(b, { after: d.id }, ada)
     t.equal(await titlesOf(project), 'dbcae')
-    t.strictSame((await readTask(viewer, c.id)).task, c, 'the others stay as they were')
+    t.strictSame((await readTask(viewer, c.id)).task, c, 'the other tasks are unchanged')
   })
 
-  t.test('200: into a section, out of it, and into that of another task', async (t) => {
+  t.test('200: into a section, out of it, and into the section of another task', async (t) => {
     const project = await newProject()
     const section = await newSection(project)
     const [a, b, c] = await newTasks(['a', 'b', 'c'], { project_id: project })
@@ -143,7 +143,7 @@ t.test('moveTask', async (t) => {
     await service.expect('getTask', 404, { token: viewer.token, params: { task_id: task.id } })
   })
 
-  t.test('200: among the personal tasks of the owner, who alone may', async (t) => {
+  t.test('200 among personal tasks for the owner and administrators, 403 for the assignee', async (t) => {
     const owner = await service.register('personal')
     const [a, b, c] = await newTasks(['a', 'b', 'c'], { assignee_id: assignee.id }, owner)
     await move(c, { before: a.id }, owner)
@@ -153,10 +153,10 @@ t.test('moveTask', async (t) => {
     t.equal(await statusOf(c, { before: a.id }, assignee), 403)
     t.equal(await statusOf(c, { before: a.id }, stranger), 404)
     const [own] = await newTasks(['d'], {}, assignee)
-    t.equal(await statusOf(own, { before: a.id }, assignee), 422, 'a task of another list')
+    t.equal(await statusOf(own, { before: a.id }, assignee), 422, 'next to a task of another owner')
   })
 
-  t.test('200: what is moved to where it is stays in front of the others', async (t) => {
+  t.test('200: a move to the current place keeps the order', async (t) => {
     const project = await newProject()
     const [a, b] = await newTasks(['a', 'b'], { project_id: project })
     await move(a, { before: b.id })
@@ -164,7 +164,7 @@ t.test('moveTask', async (t) => {
     t.equal(await titlesOf(project), 'ab')
   })
 
-  t.test('200: by 100 at the same time into one gap: none is lost, and there is one order', async (t) => {
+  t.test('200: 100 moves into one gap at the same time get distinct positions', async (t) => {
     const project = await newProject()
     const create = Array.from({ length: 102 }, (_, index) => ({ title: String(index), project_id: project }))
     await service.expect('batchTasks', 200, { token: editor.token, body: { create } })
@@ -172,7 +172,10 @@ t.test('moveTask', async (t) => {
     if (first === undefined || last === undefined) throw new Error('There are 102 tasks')
     const replies = await Promise.all(
       others.map((task, index) =>
-        service.call('moveTask', moving(task, index % 2 === 0 ? { after: first.id } : { before: last.id })),
+        service.call(
+          'moveTask',
+          moveRequest(task, index % 2 === 0 ? { after: first.id } : { before: last.id }),
+        ),
       ),
     )
     t.strictSame(countStatuses(replies), { 200: 100 })
@@ -182,7 +185,7 @@ t.test('moveTask', async (t) => {
     t.strictSame([after.at(0)?.id, after.at(-1)?.id], [first.id, last.id])
   })
 
-  t.test('200: by many at the same time around each other', async (t) => {
+  t.test('200: 40 moves around each other at the same time', async (t) => {
     const project = await newProject()
     const tasks = await newTasks(['a', 'b', 'c', 'd', 'e', 'f', 'g', 'h'], { project_id: project })
     const replies = await Promise.all(
@@ -191,7 +194,7 @@ t.test('moveTask', async (t) => {
         if (!task || !other) throw new Error('There are eight tasks')
         return service.call(
           'moveTask',
-          moving(task, task === other ? { section_id: null } : { after: other.id }),
+          moveRequest(task, task === other ? { section_id: null } : { after: other.id }),
         )
       }),
     )
@@ -204,7 +207,7 @@ t.test('moveTask', async (t) => {
     )
   })
 
-  t.test('200: positions stay short in a gap that has become narrow', async (t) => {
+  t.test('200: positions stay short in a narrow gap', async (t) => {
     const project = await newProject()
     const [first, a, b, last] = await newTasks(['f', 'a', 'b', 'l'], { project_id: project })
     const narrow = `${first.position.slice(0, 8)}${'z'.repeat(maxPositionLength - 10)}`
@@ -217,12 +220,12 @@ t.test('moveTask', async (t) => {
     t.equal(await titlesOf(project), 'fabl')
     t.ok(
       (await readTask(editor, first.id)).task.position.length < maxPositionLength / 2,
-      'they were spread out',
+      'positions are spread out',
     )
     t.strictSame((await readTask(editor, last.id)).task.title, last.title)
   })
 
-  t.test('200: what makes room for others is in the feed, and keeps the order', async (t) => {
+  t.test('200: tasks that make room are in the change feed and keep their order', async (t) => {
     const owner = await service.register('crowded')
     const tasks = await newTasks(['a', 'b', 'c', 'd'], {}, owner)
     const [a, , , d] = tasks
@@ -238,18 +241,18 @@ t.test('moveTask', async (t) => {
     t.strictSame(new Set(body.changed.map(({ id }) => id)), new Set(tasks.map(({ id }) => id)))
   })
 
-  t.test('400: two places, or none', async (t) => {
+  t.test('400 for two places, or none', async (t) => {
     const [a, b] = await newTasks(['a', 'b'], { project_id: await newProject() })
     const { body } = await service.expect(
       'moveTask',
       400,
-      moving(a, { before: b.id, after: b.id, section_id: null }),
+      moveRequest(a, { before: b.id, after: b.id, section_id: null }),
     )
     t.strictSame(pointersOf(body), ['/after', '/section_id'])
-    await service.expect('moveTask', 400, moving(a, {}))
+    await service.expect('moveTask', 400, moveRequest(a, {}))
   })
 
-  t.test('403, 404: for viewers, and who sees only the task', async (t) => {
+  t.test('403 for viewers and assignees, 404 for strangers', async (t) => {
     const project = await newProject()
     const [task] = await newTasks(['t'], { project_id: project, assignee_id: assignee.id })
     t.equal(await statusOf(task, { section_id: null }, viewer), 403)
@@ -257,31 +260,31 @@ t.test('moveTask', async (t) => {
     t.equal(await statusOf(task, { section_id: null }, stranger), 404)
   })
 
-  t.test('403: to a project that one may only see', async (t) => {
+  t.test('403 to a project that the caller can only see', async (t) => {
     const [task] = await newTasks(['t'], {}, viewer)
     t.equal(await statusOf(task, { project_id: await newProject() }, viewer), 403)
   })
 
-  t.test('409: from or to an archived project', async (t) => {
+  t.test('409 from or to an archived project', async (t) => {
     const project = await newProject()
     const [a, b] = await newTasks(['a', 'b'], { project_id: project })
     const [personal] = await newTasks(['p'])
     await db.run('update projects set archived_at = now() where id = $1', [project])
-    const { body } = await service.expect('moveTask', 409, moving(b, { before: a.id }))
+    const { body } = await service.expect('moveTask', 409, moveRequest(b, { before: a.id }))
     t.equal(body.code, 'project_archived')
     t.equal(await statusOf(b, { project_id: null }), 409)
     t.equal(await statusOf(personal, { project_id: project }), 409)
   })
 
-  t.test('412: only the current version', async () => {
+  t.test('412 if If-Match is not the current ETag', async () => {
     const [task] = await newTasks(['t'])
-    const request = { ...moving(task, { section_id: null }), headers: { 'if-match': '"2"' } }
+    const request = { ...moveRequest(task, { section_id: null }), headers: { 'if-match': '"2"' } }
     await service.expect('moveTask', 412, request)
   })
 
-  t.test('422: next to a task of another list, or into a section of another project', async (t) => {
+  t.test('422 next to a task of another project, or into a section of another project', async (t) => {
     const project = await newProject()
-    const hidden = await newProject(stranger)
+    const invisible = await newProject(stranger)
     const [task, trashed] = await newTasks(['t', 'u'], { project_id: project })
     const [foreign] = await newTasks(['f'], { project_id: await newProject() })
     const { token } = editor
@@ -298,11 +301,11 @@ t.test('moveTask', async (t) => {
       [{ project_id: unknownId }, '/project_id'],
     ] as const
     for (const [body, pointer] of refused) {
-      const reply = await service.expect('moveTask', 422, moving(task, body))
+      const reply = await service.expect('moveTask', 422, moveRequest(task, body))
       t.strictSame(pointersOf(reply.body), [pointer], JSON.stringify(body))
     }
-    await db.run('delete from project_members where project_id = $1 and user_id = $2', [hidden, editor.id])
-    const reply = await service.expect('moveTask', 422, moving(task, { project_id: hidden }))
+    await db.run('delete from project_members where project_id = $1 and user_id = $2', [invisible, editor.id])
+    const reply = await service.expect('moveTask', 422, moveRequest(task, { project_id: invisible }))
     t.strictSame(pointersOf(reply.body), ['/project_id'])
   })
 })
@@ -315,7 +318,7 @@ t.test('the section of a task', async (t) => {
   const patch = async (task: Task, body: object, account = editor) =>
     service.call('updateTask', { token: account.token, params: { task_id: task.id }, body })
 
-  t.test('is set when it is created and changed, and kept by what does not mention it', async (t) => {
+  t.test('is set by creations and updates, and kept by updates without it', async (t) => {
     const [task] = await newTasks(['t'], { project_id: project, section_id: section })
     t.equal(task.section_id, section)
     t.match((await patch(task, { title: 'u', project_id: project })).body, { section_id: section })
@@ -330,12 +333,12 @@ t.test('the section of a task', async (t) => {
     t.strictSame(replaced.body, read)
   })
 
-  t.test('is left with the project', async (t) => {
+  t.test('is removed when the project changes', async (t) => {
     const [task, batched] = await newTasks(['t', 'b'], { project_id: project, section_id: section })
     const target = await newSection(other)
     const moved = await patch(task, { project_id: other })
     t.match(moved.body, { project_id: other, section_id: null })
-    t.ok(task.position < (moved.body as Task).position, 'it comes last there')
+    t.ok(task.position < (moved.body as Task).position, 'the task comes last in the project')
     t.match((await patch(task, { project_id: project, section_id: section })).body, { section_id: section })
     t.match((await patch(task, { project_id: null })).body, { project_id: null, section_id: null })
     const update = [
@@ -347,12 +350,12 @@ t.test('the section of a task', async (t) => {
     const { body } = await service.expect('batchTasks', 200, { token, body: { update } })
     t.ok(body.update.every(({ status }) => status === 200))
     t.match((await readTask(editor, batched.id)).task, { title: 'd', project_id: other, section_id: target })
-    const away = [{ task_id: batched.id, patch: { project_id: project } }]
-    await service.expect('batchTasks', 200, { token, body: { update: away } })
+    const back = [{ task_id: batched.id, patch: { project_id: project } }]
+    await service.expect('batchTasks', 200, { token, body: { update: back } })
     t.match((await readTask(editor, batched.id)).task, { project_id: project, section_id: null })
   })
 
-  t.test('is of the same project: 422', async (t) => {
+  t.test('422 for a section of another project', async (t) => {
     const [task] = await newTasks(['t'], { project_id: other })
     const reply = await service.expect('createTask', 422, {
       token,
@@ -370,23 +373,23 @@ t.test('the section of a task', async (t) => {
     })
   })
 
-  t.test('is for editors to change: 403', async (t) => {
+  t.test('403 for viewers, and for assignees who are no members', async (t) => {
     const [task] = await newTasks(['t'], { project_id: project, assignee_id: assignee.id })
     t.equal((await patch(task, { section_id: section }, assignee)).status, 403)
     t.equal((await patch(task, { title: 'u', section_id: null }, assignee)).status, 200)
     t.equal((await patch(task, { section_id: section }, viewer)).status, 403)
   })
 
-  t.test('is what lists are filtered by', async (t) => {
-    const shared = await newProject()
-    const [one, two] = [await newSection(shared), await newSection(shared)]
-    await newTasks(['a'], { project_id: shared, section_id: one })
-    await newTasks(['b'], { project_id: shared, section_id: two })
-    await newTasks(['c'], { project_id: shared })
+  t.test('lists can be filtered by it', async (t) => {
+    const listed = await newProject()
+    const [one, two] = [await newSection(listed), await newSection(listed)]
+    await newTasks(['a'], { project_id: listed, section_id: one })
+    await newTasks(['b'], { project_id: listed, section_id: two })
+    await newTasks(['c'], { project_id: listed })
     const titles = async (query: Record<string, string | readonly string[]>) => {
       const request = {
         token: viewer.token,
-        params: { project_id: shared },
+        params: { project_id: listed },
         query: { sort: 'title', ...query },
       }
       const { body } = await service.expect('listProjectTasks', 200, request)

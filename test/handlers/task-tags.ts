@@ -17,33 +17,33 @@ t.test('addTaskTag', async (t) => {
     ...more,
   })
 
-  t.test('204: and 204 again, which changes nothing', async (t) => {
-    const fresh = await createTask(owner)
-    const params = { task_id: fresh.id, tag_id: tag.id }
+  t.test('204, and a repeat changes nothing', async (t) => {
+    const untaggedTask = await createTask(owner)
+    const params = { task_id: untaggedTask.id, tag_id: tag.id }
     await service.expect('addTaskTag', 204, request({ params }))
-    const after = await readTask(owner, fresh.id)
+    const after = await readTask(owner, untaggedTask.id)
     t.strictSame(after.task.tags, [tag])
     t.equal(after.etag, '"2"')
     await service.expect('addTaskTag', 204, request({ params }))
-    const upper = { task_id: fresh.id.toUpperCase(), tag_id: tag.id.toUpperCase() }
+    const upper = { task_id: untaggedTask.id.toUpperCase(), tag_id: tag.id.toUpperCase() }
     await service.expect('addTaskTag', 204, request({ params: upper }))
-    t.strictSame(await readTask(owner, fresh.id), after)
+    t.strictSame(await readTask(owner, untaggedTask.id), after)
   })
 
-  t.test('204: by owner, assignee and administrator, each with a tag of their own', async (t) => {
-    const shared = await createTask(owner, { assignee_id: assignee.id })
+  t.test('204 for owner, assignee and administrator, each with a tag of their own', async (t) => {
+    const assigned = await createTask(owner, { assignee_id: assignee.id })
     const tags = []
     for (const account of [owner, assignee, admin]) {
       const own = await createTag(account, `of ${account.user.username}`)
-      const params = { task_id: shared.id, tag_id: own.id }
+      const params = { task_id: assigned.id, tag_id: own.id }
       await service.expect('addTaskTag', 204, { token: account.token, params })
       tags.push(own)
     }
     const byName = tags.toSorted((a, b) => (a.name < b.name ? -1 : 1))
-    t.strictSame((await readTask(owner, shared.id)).task.tags, byName)
+    t.strictSame((await readTask(owner, assigned.id)).task.tags, byName)
   })
 
-  t.test('204: with a tag of another that is seen on another task', async (t) => {
+  t.test("204 with another user's tag that is visible on another task", async (t) => {
     const seen = await createTag(owner, 'seen elsewhere')
     await createTask(owner, { assignee_id: assignee.id, tag_ids: [seen.id] })
     const own = await createTask(assignee)
@@ -52,14 +52,14 @@ t.test('addTaskTag', async (t) => {
     t.strictSame((await readTask(assignee, own.id)).task.tags, [seen])
   })
 
-  t.test('204: an empty body of whatever type', async () => {
+  t.test('204 with an empty body of any content type', async () => {
     for (const type of ['application/json', 'text/plain', 'application/octet-stream']) {
       await service.expect('addTaskTag', 204, request({ headers: { 'content-type': type } }))
       await service.expect('addTaskTag', 204, request({ headers: { 'content-type': type }, body: '' }))
     }
   })
 
-  t.test('204: twenty at once put it on once', async (t) => {
+  t.test('204 for 20 requests at the same time, which add the tag once', async (t) => {
     const fresh = await createTask(owner)
     const params = { task_id: fresh.id, tag_id: tag.id }
     await Promise.all(
@@ -70,7 +70,7 @@ t.test('addTaskTag', async (t) => {
     t.equal(after.version, 2)
   })
 
-  t.test('400: malformed ids, a query, a body', async (t) => {
+  t.test('400 for malformed ids, a parameter, and a body', async (t) => {
     for (const name of ['task_id', 'tag_id']) {
       const params = { task_id: task.id, tag_id: tag.id, [name]: 'x' }
       const { body } = await service.expect('addTaskTag', 400, request({ params }))
@@ -81,20 +81,20 @@ t.test('addTaskTag', async (t) => {
     await service.expect('addTaskTag', 400, request({ body: 'x', headers: { 'content-type': 'text/plain' } }))
   })
 
-  t.test('401', async () => {
+  t.test('401 without a token', async () => {
     await service.expect('addTaskTag', 401, { params: { task_id: task.id, tag_id: tag.id } })
   })
 
-  t.test('404: a task or tag that is not there, or not to be seen; all alike', async (t) => {
+  t.test('404 for unknown and invisible tasks and tags, with the same body', async (t) => {
     const foreign = await createTag(stranger, 'foreign')
-    const closed = await createTask(stranger)
+    const invisible = await createTask(stranger)
     const before = await readTask(owner, task.id)
     const problems = []
     for (const params of [
       { task_id: task.id, tag_id: unknownId },
       { task_id: unknownId, tag_id: tag.id },
       { task_id: task.id, tag_id: foreign.id },
-      { task_id: closed.id, tag_id: tag.id },
+      { task_id: invisible.id, tag_id: tag.id },
       { task_id: tag.id, tag_id: task.id },
     ]) {
       problems.push(withoutRequest((await service.expect('addTaskTag', 404, request({ params }))).body))
@@ -102,7 +102,7 @@ t.test('addTaskTag', async (t) => {
     await service.expect('addTaskTag', 404, request({ token: stranger.token }))
     for (const problem of problems) t.strictSame(problem, problems[0])
     t.strictSame(await readTask(owner, task.id), before)
-    t.strictSame((await readTask(stranger, closed.id)).task, closed)
+    t.strictSame((await readTask(stranger, invisible.id)).task, invisible)
   })
 })
 
@@ -110,16 +110,16 @@ t.test('removeTaskTag', async (t) => {
   const { owner, assignee, stranger } = await peopleOf('remove')
   const { token } = owner
   const tag = await createTag(owner, 'tag')
-  const tagged = () => createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
+  const createTagged = () => createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
   const request = (task_id: string, more: Call = {}): Call => ({
     token,
     params: { task_id, tag_id: tag.id },
     ...more,
   })
 
-  t.test('204: by owner, assignee and administrator; 404 the second time', async (t) => {
+  t.test('204 for owner, assignee and administrator, then 404', async (t) => {
     for (const { token } of [owner, assignee, admin]) {
-      const task = await tagged()
+      const task = await createTagged()
       await service.expect('removeTaskTag', 204, request(task.id, { token }))
       const after = await readTask(owner, task.id)
       t.strictSame(after.task.tags, [])
@@ -130,26 +130,26 @@ t.test('removeTaskTag', async (t) => {
     await service.expect('getTag', 200, { token, params: { tag_id: tag.id } })
   })
 
-  t.test('204: a tag of another', async (t) => {
+  t.test("204 for another user's tag", async (t) => {
     const task = await createTask(owner, { assignee_id: assignee.id })
-    const theirs = await createTag(assignee, 'theirs')
-    const params = { task_id: task.id, tag_id: theirs.id }
+    const assigneesTag = await createTag(assignee, 'theirs')
+    const params = { task_id: task.id, tag_id: assigneesTag.id }
     await service.expect('addTaskTag', 204, { token: assignee.token, params })
     await service.expect('removeTaskTag', 204, { token, params })
     t.strictSame((await readTask(owner, task.id)).task.tags, [])
-    await service.expect('getTag', 200, { token: assignee.token, params: { tag_id: theirs.id } })
+    await service.expect('getTag', 200, { token: assignee.token, params: { tag_id: assigneesTag.id } })
   })
 
-  t.test('204: If-Match with the ETag of the task', async (t) => {
+  t.test('204 if If-Match is the ETag of the task', async (t) => {
     for (const tags of ['"1"', '"7", "1"', '*']) {
-      const task = await tagged()
+      const task = await createTagged()
       await service.expect('removeTaskTag', 204, request(task.id, { headers: { 'if-match': tags } }))
       t.strictSame((await readTask(owner, task.id)).task.tags, [])
     }
   })
 
-  t.test('204: twenty at once take it off once', async (t) => {
-    const task = await tagged()
+  t.test('204 for one of 20 requests at the same time, 404 for the others', async (t) => {
+    const task = await createTagged()
     const replies = await Promise.all(
       Array.from({ length: 20 }, () => service.call('removeTaskTag', request(task.id))),
     )
@@ -157,8 +157,8 @@ t.test('removeTaskTag', async (t) => {
     t.equal((await readTask(owner, task.id)).task.version, 2)
   })
 
-  t.test('400: malformed ids or ETag, a query, a body', async (t) => {
-    const task = await tagged()
+  t.test('400 for malformed ids and ETags, a parameter, and a body', async (t) => {
+    const task = await createTagged()
     for (const name of ['task_id', 'tag_id']) {
       const params = { task_id: task.id, tag_id: tag.id, [name]: 'x' }
       const { body } = await service.expect('removeTaskTag', 400, request(task.id, { params }))
@@ -170,13 +170,13 @@ t.test('removeTaskTag', async (t) => {
     t.strictSame((await readTask(owner, task.id)).task, task)
   })
 
-  t.test('401', async () => {
-    const { id } = await tagged()
+  t.test('401 without a token', async () => {
+    const { id } = await createTagged()
     await service.expect('removeTaskTag', 401, { params: { task_id: id, tag_id: tag.id } })
   })
 
-  t.test('404: a foreign task, an unknown one, a tag that it does not carry; all alike', async (t) => {
-    const task = await tagged()
+  t.test('404 for invisible and unknown tasks, and tags not on the task, with the same body', async (t) => {
+    const task = await createTagged()
     const other = await createTag(owner, 'not on it')
     const problems = [
       await service.expect('removeTaskTag', 404, request(task.id, { token: stranger.token })),
@@ -200,8 +200,8 @@ t.test('removeTaskTag', async (t) => {
     t.strictSame((await readTask(owner, task.id)).task, task)
   })
 
-  t.test('412: the task has changed', async (t) => {
-    const task = await tagged()
+  t.test('412 if If-Match is not the ETag of the task', async (t) => {
+    const task = await createTagged()
     const tagsETag =
       (await service.expect('getTag', 200, { token, params: { tag_id: tag.id } })).headers.get('etag') ?? ''
     for (const tags of ['"2"', 'W/"1"', tagsETag]) {
@@ -211,18 +211,18 @@ t.test('removeTaskTag', async (t) => {
   })
 })
 
-t.test('the ETag of the task in an answer', async (t) => {
+t.test('the ETag of the task in responses', async (t) => {
   const { owner } = await peopleOf('etag')
   const { token } = owner
   const [red, blue] = [await createTag(owner, 'red'), await createTag(owner, 'blue')]
   const task = await createTask(owner)
   const linkOf = (tag: { readonly id: string }) => ({ token, params: { task_id: task.id, tag_id: tag.id } })
 
-  t.test('takes the next change without a read in between', async (t) => {
+  t.test('can be used for the next change without a read', async (t) => {
     const { headers: added } = await service.expect('addTaskTag', 204, linkOf(red))
     t.equal(added.get('etag'), (await readTask(owner, task.id)).etag)
     const { headers: again } = await service.expect('addTaskTag', 204, linkOf(red))
-    t.equal(again.get('etag'), added.get('etag'), 'a tag that it has changes nothing')
+    t.equal(again.get('etag'), added.get('etag'), 'a tag that the task has changes nothing')
     const conditional = { headers: { 'if-match': added.get('etag') ?? '' } }
     const { headers: removed } = await service.expect('removeTaskTag', 204, {
       ...linkOf(red),
@@ -237,7 +237,7 @@ t.test('the ETag of the task in an answer', async (t) => {
     })
   })
 
-  t.test('belongs to one change each when they race', async (t) => {
+  t.test('is distinct for each of several changes at the same time', async (t) => {
     const { version } = (await readTask(owner, task.id)).task
     const etags: string[] = []
     const change = async (tag: { readonly id: string }, number: number) => {
@@ -266,10 +266,10 @@ t.test('listTaskTags', async (t) => {
   ] as const
   const tag_ids = [tags[1].id, tags[0].id, tags[2].id]
   const task = await createTask(owner, { assignee_id: assignee.id, tag_ids })
-  const bare = await createTask(owner)
+  const untagged = await createTask(owner)
   const params = { task_id: task.id }
 
-  t.test('200: newest first, for everybody who sees the task', async (t) => {
+  t.test('200 for all users who see the task, newest first', async (t) => {
     for (const { token } of [owner, assignee, admin]) {
       const { body, headers } = await service.expect('listTaskTags', 200, { token, params })
       t.strictSame(body, { items: tags.toReversed(), next_cursor: null, prev_cursor: null, total: null })
@@ -277,43 +277,43 @@ t.test('listTaskTags', async (t) => {
     }
   })
 
-  t.test('200: none', async (t) => {
+  t.test('200: an empty list for a task without tags', async (t) => {
     const { body } = await service.expect('listTaskTags', 200, {
       token: owner.token,
-      params: { task_id: bare.id },
+      params: { task_id: untagged.id },
       query: { include_total: true },
     })
     t.strictSame(body, { items: [], next_cursor: null, prev_cursor: null, total: 0 })
   })
 
-  t.test('200: past the end', async (t) => {
+  t.test('200: an empty page after the end', async (t) => {
     const query = { offset: 3, include_total: true }
     const { body } = await service.expect('listTaskTags', 200, { token: owner.token, params, query })
     t.strictSame(body, { items: [], next_cursor: null, prev_cursor: null, total: 3 })
   })
 
-  t.test('200: HEAD', async (t) => {
+  t.test('200 for HEAD, without a body', async (t) => {
     t.equal(
       (await service.expect('listTaskTags', 200, { token: owner.token, params, method: 'HEAD' })).body,
       null,
     )
   })
 
-  t.test('400', async () => {
+  t.test('400 for a malformed id and invalid parameters', async () => {
     const { token } = owner
     await service.expect('listTaskTags', 400, { token, params: { task_id: 'x' } })
     await service.expect('listTaskTags', 400, { token, params, query: { limit: 0 } })
     await service.expect('listTaskTags', 400, { token, params, query: { status: 'todo' } })
   })
 
-  t.test('401', async () => {
+  t.test('401 without a token', async () => {
     await service.expect('listTaskTags', 401, { params })
   })
 
-  t.test('404: a foreign task is like one that is not there, with tags or without', async (t) => {
+  t.test('404 for an invisible task, with or without tags, like an unknown one', async (t) => {
     const { token } = stranger
     const missing = await service.expect('listTaskTags', 404, { token, params: { task_id: unknownId } })
-    for (const task_id of [task.id, bare.id]) {
+    for (const task_id of [task.id, untagged.id]) {
       const foreign = await service.expect('listTaskTags', 404, { token, params: { task_id } })
       t.strictSame(withoutRequest(foreign.body), withoutRequest(missing.body))
     }
