@@ -1,4 +1,4 @@
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { changesToBeKnown } from '../fixture/changes.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
@@ -469,13 +469,15 @@ t.test('listProjectTeams', async (t) => {
 
 t.test('deleting an account', async (t) => {
   const leave = ({ id, token }: Account) => service.call('deleteUser', { token, params: { user_id: id } })
-  const newTeam = async (t: Test) => {
-    const manager = await service.register(`manager-${t.name.replaceAll(/\W+/g, '-').slice(0, 20)}`)
+  let managers = 0
+  const newTeam = async () => {
+    managers += 1
+    const manager = await service.register(`manager${managers}`)
     return { manager, team: await createTeam(manager) }
   }
 
   t.test('409: of the last manager of a team with others', async (t) => {
-    const { manager, team } = await newTeam(t)
+    const { manager, team } = await newTeam()
     await setTeamMember(manager, team, grace, 'member')
     t.match(await leave(manager), isLastManager)
     await setTeamMember(manager, team, grace, 'manager')
@@ -484,7 +486,7 @@ t.test('deleting an account', async (t) => {
   })
 
   t.test('204: a team of nobody else is deleted, also one that a project has', async (t) => {
-    const { manager, team } = await newTeam(t)
+    const { manager, team } = await newTeam()
     const [own, shared] = [await createProject(manager), await createProject(ada)]
     await setProjectTeam(manager, own, team, 'manager')
     await setMember(ada, shared, manager, 'manager')
@@ -496,7 +498,7 @@ t.test('deleting an account', async (t) => {
   })
 
   t.test('409: of the last manager of a project, through a team', async (t) => {
-    const { manager, team } = await newTeam(t)
+    const { manager, team } = await newTeam()
     const project = await createProject(manager)
     await setProjectTeam(manager, project, team, 'manager')
     await setMember(manager, project, grace, 'editor')
