@@ -8,7 +8,7 @@ import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
 
 type Schemas = components['schemas']
 
-/** Tasks that belong to a project: who may do what with them, where they are listed, and what an archived project refuses. */
+/** Tasks in projects: permissions, moves, lists, and what an archived project rejects. */
 
 const { db } = await openTestDatabase(t)
 const service = await startService(t, { db })
@@ -28,7 +28,7 @@ const { editor, manager, viewer } = members
 const people = { ...members, assignee, stranger, admin }
 type Person = keyof typeof people
 
-/** A project with a member of each role. */
+/** Creates a project with a member of each role. */
 const newProject = async (): Promise<string> => {
   const id = newId()
   await db.run('insert into projects (id, name, description) values ($1, $2, $3)', [id, 'A project', ''])
@@ -50,7 +50,7 @@ const setArchived = async (project: string, isArchived: boolean): Promise<void> 
   await db.run(archived, [project, isArchived])
 }
 
-/** A task of the manager, given to somebody who is no member. */
+/** Creates a task of the manager, assigned to a user who is no member. */
 const newTask = (project: string, fields: object = {}): Promise<Task> =>
   createTask(manager, { project_id: project, assignee_id: assignee.id, ...fields })
 
@@ -67,7 +67,7 @@ const patch = async ({ token }: Account, { id }: Task, body: object) => {
 
 const project = await newProject()
 
-/** The statuses of a request by everybody, each with a new task. */
+/** The status of a request by each person, for a new task each time. */
 const statusesOf = async (
   send: (account: Account, task: Task, who: Person) => Promise<number>,
 ): Promise<Partial<Record<Person, number>>> => {
@@ -77,9 +77,9 @@ const statusesOf = async (
   return statuses
 }
 
-/** Everybody who sees the task gets `refused`, unless they are among those who may. */
-const only = (may: readonly Person[], status: number): Record<Person, number> => {
-  const of = (who: Person): number => (who === 'stranger' ? 404 : may.includes(who) ? status : 403)
+/** Expects `status` for the given people, 404 for the stranger, and 403 for the others. */
+const only = (permitted: readonly Person[], status: number): Record<Person, number> => {
+  const of = (who: Person): number => (who === 'stranger' ? 404 : permitted.includes(who) ? status : 403)
   return {
     viewer: of('viewer'),
     commenter: of('commenter'),
@@ -92,10 +92,10 @@ const only = (may: readonly Person[], status: number): Record<Person, number> =>
 }
 
 const everybody: readonly Person[] = ['viewer', 'commenter', 'editor', 'manager', 'assignee', 'admin']
-const whoMayChange: readonly Person[] = ['editor', 'manager', 'assignee', 'admin']
-const whoMayEdit: readonly Person[] = ['editor', 'manager', 'admin']
+const canChange: readonly Person[] = ['editor', 'manager', 'assignee', 'admin']
+const canEdit: readonly Person[] = ['editor', 'manager', 'admin']
 
-t.test('a task says which project it belongs to', async (t) => {
+t.test('a task has the id of its project', async (t) => {
   const task = await newTask(project)
   t.equal(task.project_id, project)
   t.equal((await createTask(manager)).project_id, null)
@@ -105,11 +105,11 @@ t.test('a task says which project it belongs to', async (t) => {
   t.equal(
     (await readTask(assignee, task.id)).task.project_id,
     project,
-    'also to an assignee who is no member',
+    'also for an assignee who is no member',
   )
 })
 
-t.test('who may do what', async (t) => {
+t.test('permissions of each role', async (t) => {
   const params = ({ id }: Task) => ({ params: { task_id: id } })
   t.strictSame(
     await statusesOf((account, task) => statusOf('getTask', account, params(task))),
@@ -120,40 +120,40 @@ t.test('who may do what', async (t) => {
     await statusesOf((account, task) =>
       statusOf('updateTask', account, { ...params(task), body: { status: 'done', assignee_id: null } }),
     ),
-    only(whoMayChange, 200),
+    only(canChange, 200),
     'change',
   )
   t.strictSame(
     await statusesOf((account, task) =>
       statusOf('replaceTask', account, { ...params(task), body: { ...task } }),
     ),
-    only(whoMayChange, 200),
-    'replace by what was read',
+    only(canChange, 200),
+    'replace with the body of GET',
   )
   t.strictSame(
     await statusesOf((account, task) =>
       statusOf('updateTask', account, { ...params(task), body: { owner_id: editor.id } }),
     ),
-    only(whoMayEdit, 200),
+    only(canEdit, 200),
     'transfer',
   )
   t.strictSame(
     await statusesOf((account, task) =>
       statusOf('updateTask', account, { ...params(task), body: { project_id: null } }),
     ),
-    only(whoMayEdit, 200),
+    only(canEdit, 200),
     'move out of the project',
   )
   t.strictSame(
     await statusesOf((account, task) => statusOf('deleteTask', account, params(task))),
-    only(whoMayEdit, 204),
+    only(canEdit, 204),
     'delete',
   )
   t.strictSame(
     await statusesOf((account, task) =>
       statusOf('addTaskAttachment', account, { ...params(task), body: fileForm('hello') }),
     ),
-    only(whoMayChange, 201),
+    only(canChange, 201),
     'attach',
   )
   const tag = await createTag(manager, 'seen')
@@ -162,7 +162,7 @@ t.test('who may do what', async (t) => {
     await statusesOf((account, task) =>
       statusOf('addTaskTag', account, { params: { task_id: task.id, tag_id: tag.id } }),
     ),
-    only(whoMayChange, 204),
+    only(canChange, 204),
     'tag',
   )
 })
@@ -171,13 +171,13 @@ t.test('createTask in a project', async (t) => {
   const create = async ({ token }: Account, fields: object) =>
     service.call('createTask', { token, body: { title: 'A task', ...fields } })
 
-  t.test('201 and 403: editors and managers, not viewers and commenters', async (t) => {
+  t.test('201 for editors, managers and administrators, 403 for viewers and commenters', async (t) => {
     const expected = { viewer: 403, commenter: 403, editor: 201, manager: 201, admin: 201 }
     for (const [who, status] of Object.entries(expected))
       t.equal((await create(people[who as Person], { project_id: project })).status, status, who)
   })
 
-  t.test('422: a project that does not exist or is not seen', async (t) => {
+  t.test('422 for an unknown or invisible project', async (t) => {
     const [unknown, unseen] = [
       await create(stranger, { project_id: unknownId }),
       await create(stranger, { project_id: project }),
@@ -185,12 +185,12 @@ t.test('createTask in a project', async (t) => {
     t.equal(unseen.status, 422)
     t.strictSame(pointersOf(unseen.body as Schemas['Problem']), ['/project_id'])
     t.equal((unseen.body as Schemas['Problem']).detail, (unknown.body as Schemas['Problem']).detail)
-    t.equal((await create(assignee, { project_id: project })).status, 422, 'an assignee outside')
+    t.equal((await create(assignee, { project_id: project })).status, 422, 'an assignee who is no member')
     const forAnother = await create(admin, { project_id: unknownId, owner_id: editor.id })
     t.strictSame(pointersOf(forAnother.body as Schemas['Problem']), ['/project_id'])
   })
 
-  t.test('403: for another owner, unless an administrator does it', async (t) => {
+  t.test('403 for another owner, except by administrators', async (t) => {
     const given = { project_id: project, owner_id: editor.id }
     t.equal((await create(manager, given)).status, 403)
     const { body } = await service.expect('createTask', 201, {
@@ -218,7 +218,7 @@ t.test('moving a task', async (t) => {
       body: { project_id: other, owner_id: manager.id, version: 2 },
     })
     t.match(await patch(editor, task, { project_id: null }), { status: 200, body: { project_id: null } })
-    t.equal((await patch(editor, task, {})).status, 404, 'a personal task of its owner')
+    t.equal((await patch(editor, task, {})).status, 404, 'a personal task of another user')
     t.match(await patch(manager, task, { project_id: other }), { status: 200, body: { project_id: other } })
     t.match(
       await patch(manager, task, { project_id: other }),
@@ -227,13 +227,13 @@ t.test('moving a task', async (t) => {
     )
   })
 
-  t.test('403: to a project that is seen, without being an editor of it', async (t) => {
+  t.test('403 to a project that the caller can only see', async (t) => {
     const task = await newTask(project)
     t.equal((await patch(editor, task, { project_id: readable })).status, 403)
     t.equal((await patch(manager, task, { project_id: readable })).status, 200)
   })
 
-  t.test('422: to a project that is not seen', async (t) => {
+  t.test('422 to an invisible project', async (t) => {
     const task = await newTask(project)
     const { status, body } = await patch(editor, task, { project_id: hidden })
     t.equal(status, 422)
@@ -242,13 +242,13 @@ t.test('moving a task', async (t) => {
     t.equal((await patch(admin, task, { project_id: hidden })).status, 200)
   })
 
-  t.test('403: of a personal task by its assignee, also to a project of theirs', async (t) => {
+  t.test('403 for a personal task by its assignee, even to a project of theirs', async (t) => {
     const task = await createTask(stranger, { assignee_id: editor.id })
     t.equal((await patch(editor, task, { project_id: project })).status, 403)
     t.equal((await patch(editor, task, { title: 'Changed' })).status, 200)
   })
 
-  t.test('PUT keeps the project unless it says otherwise', async (t) => {
+  t.test('PUT without project_id keeps the project', async (t) => {
     const { id } = await newTask(project)
     const put = async (body: object) =>
       (await service.expect('replaceTask', 200, { token: manager.token, params: { task_id: id }, body })).body
@@ -256,18 +256,21 @@ t.test('moving a task', async (t) => {
     t.match(await put({ title: 'Replaced', project_id: null }), { project_id: null })
   })
 
-  t.test('412 comes before what is wrong with the project', async (t) => {
+  t.test('412 before 422 for an invisible project', async (t) => {
     const { id } = await newTask(project)
     const request = { params: { task_id: id }, body: { project_id: hidden }, headers: { 'if-match': '"9"' } }
     t.equal(await statusOf('updateTask', manager, request), 412)
   })
 })
 
-t.test('an assignee who leaves the project keeps the task that they have', async (t) => {
-  const left = await newProject()
-  const task = await newTask(left, { assignee_id: editor.id })
-  await leave(left, editor)
-  t.match(await patch(editor, task, { status: 'in_progress' }), { status: 200, body: { project_id: left } })
+t.test('an assignee who leaves the project keeps their task', async (t) => {
+  const formerProject = await newProject()
+  const task = await newTask(formerProject, { assignee_id: editor.id })
+  await leave(formerProject, editor)
+  t.match(await patch(editor, task, { status: 'in_progress' }), {
+    status: 200,
+    body: { project_id: formerProject },
+  })
   t.equal((await patch(editor, task, { project_id: null })).status, 403)
   t.equal((await patch(editor, task, { owner_id: editor.id })).status, 403)
   t.equal(await statusOf('deleteTask', editor, { params: { task_id: task.id } }), 403)
@@ -291,8 +294,8 @@ t.test('in an archived project', async (t) => {
   const ofTrash = { params: { task_id: trashed.id } }
   const attachment = { params: { attach_id: await attachFile(manager, task.id) } }
   await service.expect('deleteTask', 204, { token: manager.token, ...ofTrash })
-  const begun = { token: manager.token, ...ofTask, headers: tusHeaders(5) }
-  const upload = { upload_id: uploadIdIn((await service.expect('createUpload', 201, begun)).headers) }
+  const creation = { token: manager.token, ...ofTask, headers: tusHeaders(5) }
+  const upload = { upload_id: uploadIdIn((await service.expect('createUpload', 201, creation)).headers) }
   const chunk = {
     params: upload,
     body: 'hello',
@@ -318,7 +321,7 @@ t.test('in an archived project', async (t) => {
     ['deleteTrashedTask', ofTrash],
   ]
 
-  t.test('409: every write, and nothing has changed', async (t) => {
+  t.test('409 for every write: nothing changes', async (t) => {
     const before = await readTask(manager, task.id)
     for (const [operation, request] of writes) {
       const { status, body } = await service.call(operation, { token: manager.token, ...request })
@@ -330,12 +333,12 @@ t.test('in an archived project', async (t) => {
     t.equal(await statusOf('updateTask', assignee, { ...ofTask, body: {} }), 409, 'the assignee')
   })
 
-  t.test('403 and 404 as before', async (t) => {
+  t.test('403 for viewers and 404 for strangers, before 409', async (t) => {
     t.equal(await statusOf('updateTask', viewer, { ...ofTask, body: {} }), 403)
     t.equal(await statusOf('updateTask', stranger, { ...ofTask, body: {} }), 404)
   })
 
-  t.test('200: reads', async (t) => {
+  t.test('200 for reads', async (t) => {
     t.equal(await statusOf('getTask', viewer, ofTask), 200)
     t.equal(await statusOf('listTaskTags', viewer, ofTask), 200)
     t.equal(await statusOf('listTaskAttachments', viewer, ofTask), 200)
@@ -343,7 +346,7 @@ t.test('in an archived project', async (t) => {
     t.equal(await statusOf('getTrashedTask', editor, ofTrash), 200)
   })
 
-  t.test('unarchived, everything works again', async (t) => {
+  t.test('writes succeed after the project is unarchived', async (t) => {
     await setArchived(archived, false)
     t.equal(await statusOf('appendUpload', manager, chunk), 204)
     t.equal(await statusOf('restoreTask', editor, ofTrash), 200)
@@ -390,7 +393,7 @@ t.test('lists', async (t) => {
   const titlesOf = ({ items }: Schemas['TaskList']): string[] => items.map(({ title }) => title)
   const titles = (tasks: readonly Task[]): string[] => tasks.map(({ title }) => title)
 
-  t.test('listTasks has personal, assigned and project tasks, each once', async (t) => {
+  t.test('listTasks returns personal, assigned and project tasks, each once', async (t) => {
     const page = await list(reader, { include_total: true })
     t.strictSame(titlesOf(page), titles(all.toReversed()))
     t.equal(page.total, all.length)
@@ -400,7 +403,7 @@ t.test('lists', async (t) => {
     )
   })
 
-  t.test('every order, page by page in both directions', async (t) => {
+  t.test('every order, in pages in both directions', async (t) => {
     const sorts = ['created_at', 'updated_at', 'due', 'start', 'completed_at', 'priority', 'status', 'title']
     for (const sort of sorts.flatMap((name) => [name, `-${name}`])) {
       const whole = titlesOf(await list(reader, { sort }))
@@ -462,7 +465,7 @@ t.test('lists', async (t) => {
     )
   })
 
-  t.test('a cursor is bound to the projects', async (t) => {
+  t.test('400 for a cursor with another project filter', async (t) => {
     const { next_cursor } = await list(reader, { project_id: [first], limit: 1 })
     const query = { project_id: [second], cursor: next_cursor ?? '' }
     await service.expect('listTasks', 400, { token: reader.token, query })
@@ -470,7 +473,7 @@ t.test('lists', async (t) => {
     t.strictSame(titlesOf(page), titles([ownInFirst, inFirst]))
   })
 
-  t.test('400: a project that is no id', async (t) => {
+  t.test('400 for a project that is not an id', async (t) => {
     for (const query of [{ project_id: ['me'] }, { filter: 'project_id = me' }, { filter: 'project_id > 1' }])
       t.equal(await statusOf('listTasks', reader, { query }), 400)
   })
@@ -490,16 +493,16 @@ t.test('lists', async (t) => {
     const { next_cursor } = await list(reader, { limit: 2 }, of(first))
     t.strictSame(titlesOf(await list(reader, { cursor: next_cursor ?? '' }, of(first))), titles([inFirst]))
 
-    const statusFor = (project_id: string, account: Account, query: Call['query'] = {}) =>
+    const projectStatus = (project_id: string, account: Account, query: Call['query'] = {}) =>
       statusOf('listProjectTasks', account, { params: { project_id }, query })
-    t.equal(await statusFor(first, stranger), 404)
-    t.equal(await statusFor(hidden, reader), 404, 'an assignee who is no member')
-    t.equal(await statusFor(inTrash, reader), 404)
-    t.equal(await statusFor(unknownId, reader), 404)
-    t.equal(await statusFor(first, reader, { sort: 'due,-due' }), 400)
+    t.equal(await projectStatus(first, stranger), 404)
+    t.equal(await projectStatus(hidden, reader), 404, 'an assignee who is no member')
+    t.equal(await projectStatus(inTrash, reader), 404)
+    t.equal(await projectStatus(unknownId, reader), 404)
+    t.equal(await projectStatus(first, reader, { sort: 'due,-due' }), 400)
   })
 
-  t.test('listUserTasks has the tasks that the caller can see', async (t) => {
+  t.test('listUserTasks returns the tasks that the caller can see', async (t) => {
     const of = { operation: 'listUserTasks' as const, params: { user_id: reader.id } }
     t.strictSame(
       titlesOf(await list(reader, {}, of)),
@@ -513,14 +516,14 @@ t.test('lists', async (t) => {
     t.strictSame(titlesOf(await list(admin, {}, of)), titlesOf(await list(reader, {}, of)))
   })
 
-  t.test('an administrator lists everything only with all', async (t) => {
+  t.test('administrators list the tasks of all projects only with all=true', async (t) => {
     t.strictSame(titlesOf(await list(admin, { project_id: [first] })), [])
     const page = await list(admin, { project_id: [first], all: true })
     t.strictSame(titlesOf(page), titles([givenInFirst, ownInFirst, inFirst]))
     t.strictSame(titlesOf(await list(admin, { project_id: [inTrash], all: true })), [])
   })
 
-  t.test('expand=project', async (t) => {
+  t.test('expand=project includes the project if the caller can see it', async (t) => {
     const expanded = await list(reader, { expand: 'project', q: 'fig' })
     t.match(
       expanded.items.map(({ title, project }) => [title, project?.id, project?.role]),
@@ -528,7 +531,7 @@ t.test('lists', async (t) => {
         ['Hidden fig', undefined, undefined],
         ['First fig', first, 'editor'],
       ],
-      'as the caller may see it',
+      'only if the caller can see the project',
     )
     const request = { params: { task_id: ownInFirst.id }, query: { expand: 'project' } }
     const { body } = await service.expect('getTask', 200, { token: reader.token, ...request })
@@ -547,7 +550,7 @@ t.test('lists', async (t) => {
   })
 })
 
-t.test('the trash', async (t) => {
+t.test('the trash: 404 for viewers, commenters, assignees and strangers', async (t) => {
   const task = await newTask(project)
   await service.expect('deleteTask', 204, { token: editor.token, params: { task_id: task.id } })
   const { body } = await service.expect('listTrash', 200, { token: editor.token })
@@ -585,7 +588,7 @@ t.test('batch items have the results of the single operations', async (t) => {
   const creations = [batched, archived, hidden].map((project_id) => ({ title: 'New', project_id }))
   type Item = readonly [status: number, code: string | undefined, pointers: readonly string[]]
   const newTasks = () => Promise.all([...patches, 'delete', 'tag', 'archived'].map(() => newTask(batched)))
-  const frozen = await Promise.all(['single', 'batch'].map(() => newTask(archived)))
+  const archivedTasks = await Promise.all(['single', 'batch'].map(() => newTask(archived)))
   const personas = ['viewer', 'editor', 'assignee', 'stranger', 'admin'] as const
   const prepared = await Promise.all(
     personas.map(async (who) => ({ who, single: await newTasks(), batch: await newTasks() })),
@@ -603,15 +606,15 @@ t.test('batch items have the results of the single operations', async (t) => {
   }
   const itemOf = ({ status, problem }: Schemas['TaskBatchResult']): Item => {
     const pointers = problem === undefined ? [] : pointersOf(problem)
-    const within = pointers.map((pointer) => pointer.replace(/^\/\w+\/\d+(\/patch)?/, ''))
-    return [status, problem?.code, within.filter((pointer) => pointer !== '')]
+    const relative = pointers.map((pointer) => pointer.replace(/^\/\w+\/\d+(\/patch)?/, ''))
+    return [status, problem?.code, relative.filter((pointer) => pointer !== '')]
   }
 
   for (const { who, ...tasks } of prepared) {
     const account = people[who]
     const ids = (of: readonly Task[]) => of.map(({ id }) => id)
     const [deletion = '', tagging = ''] = ids(tasks.single).slice(patches.length)
-    const [ofSingle, ofBatch] = frozen
+    const [ofSingle, ofBatch] = archivedTasks
     const expected = [
       ...(await Promise.all(creations.map((body) => single('createTask', account, { body })))),
       ...(await Promise.all(
@@ -640,7 +643,7 @@ t.test('batch items have the results of the single operations', async (t) => {
     t.strictSame([...create, ...update, ...deletions, ...tags].map(itemOf), expected, who)
   }
 
-  t.test('items of one task see what the items before have left', async (t) => {
+  t.test('items of one task see the changes of earlier items', async (t) => {
     const task = await newTask(batched)
     const items = [{ project_id: null }, { title: 'Unseen' }].map((item) => ({
       task_id: task.id,
@@ -650,7 +653,7 @@ t.test('batch items have the results of the single operations', async (t) => {
     t.strictSame(
       body.update.map(({ status }) => status),
       [200, 404],
-      'a personal task of somebody else',
+      'a personal task of another user',
     )
   })
 })

@@ -23,14 +23,14 @@ const inTeam = (team: Identified, user: Identified) => ({ team_id: team.id, user
 const inProject = (project: Identified, team: Identified) => ({ project_id: project.id, team_id: team.id })
 const isLastManager = { status: 409, body: { code: 'last_manager' } }
 
-/** The status of reading a project as an account. */
-const seeing = async (project: Identified, { token }: Pick<Account, 'token'>): Promise<number> =>
+/** The status of a read of the project by an account. */
+const readStatus = async (project: Identified, { token }: Pick<Account, 'token'>): Promise<number> =>
   (await service.call('getProject', { token, params: { project_id: project.id } })).status
 
 const roleIn = async (project: Identified, { token }: Account): Promise<string | null> =>
   (await service.expect('getProject', 200, { token, params: { project_id: project.id } })).body.role
 
-/** A project of ada, and a team of ada with grace in it that is in the project as editors. */
+/** A project of ada, in which a team of ada is an editor. Grace is a member of the team. */
 const sharedByTeam = async () => {
   const [project, team] = [await createProject(ada), await createTeam(ada)]
   await setTeamMember(ada, team, grace, 'member')
@@ -38,7 +38,7 @@ const sharedByTeam = async () => {
   return { project, team }
 }
 
-/** A project whose only manager is in it through a team of grace. Ada is an editor. */
+/** A project whose only manager is a team. Its only member is grace; ada is an editor of the project. */
 const managedByTeam = async () => {
   const [project, team] = [await createProject(ada), await createTeam(grace)]
   await setTeamMember(grace, team, ada, 'member')
@@ -52,14 +52,14 @@ const managedByTeam = async () => {
 }
 
 t.test('createTeam', async (t) => {
-  t.test('422: the Idempotency-Key was used with another body', async (t) => {
+  t.test('422 for an Idempotency-Key that was used with another body', async (t) => {
     const request = { token: ada.token, headers: { 'idempotency-key': 'one-team' } }
     await service.expect('createTeam', 201, { ...request, body: { name: 'One' } })
     const { body } = await service.expect('createTeam', 422, { ...request, body: { name: 'Another' } })
     t.equal(body.code, 'idempotency_key_reused')
   })
 
-  t.test('201: the creator manages it', async (t) => {
+  t.test('201: the creator is a manager', async (t) => {
     const request = { token: ada.token, body: { name: '  Design ' } }
     const { body, headers } = await service.expect('createTeam', 201, request)
     const { id, created_at, updated_at, ...rest } = body
@@ -76,7 +76,7 @@ t.test('createTeam', async (t) => {
     t.match(members.items, [{ user_id: ada.id, role: 'manager', version: 1 }])
   })
 
-  t.test('400', async (t) => {
+  t.test('400 for invalid names', async (t) => {
     for (const body of [{}, { name: '' }, { name: ' ' }, { name: 'x'.repeat(101) }, { name: null }]) {
       const reply = await service.expect('createTeam', 400, { token: ada.token, body })
       t.strictSame(pointersOf(reply.body), ['/name'])
@@ -85,7 +85,7 @@ t.test('createTeam', async (t) => {
 })
 
 t.test('getTeam', async (t) => {
-  t.test('members, whoever shares a project with it, and administrators see it', async (t) => {
+  t.test('200 for members, users in a project with the team, and administrators, else 404', async (t) => {
     const { project, team } = await sharedByTeam()
     const request = { params: { team_id: team.id } }
     const see = async ({ token }: Account) => (await service.call('getTeam', { token, ...request })).status
@@ -102,7 +102,7 @@ t.test('getTeam', async (t) => {
     await service.expect('listTeamMembers', 404, { token: edsger.token, ...request })
   })
 
-  t.test('304', async () => {
+  t.test('304 until the role of the caller changes', async () => {
     const team = await createTeam(ada)
     const request = { token: ada.token, params: { team_id: team.id } }
     const { headers } = await service.expect('getTeam', 200, request)
@@ -136,7 +136,7 @@ t.test('listTeams', async (t) => {
   const { project, team } = await sharedByTeam()
   await setMember(ada, project, barbara, 'viewer')
 
-  t.test('200: own teams and those in projects, each once, newest first', async (t) => {
+  t.test('200: own teams and teams of visible projects, each once, newest first', async (t) => {
     const second = await createProject(ada)
     await setMember(ada, second, barbara, 'viewer')
     await setProjectTeam(ada, second, team, 'viewer')
@@ -145,7 +145,7 @@ t.test('listTeams', async (t) => {
     t.strictSame(await idsOf(stranger), [])
   })
 
-  t.test('200: pages', async (t) => {
+  t.test('200: in pages', async (t) => {
     const { body } = await service.expect('listTeams', 200, {
       token: barbara.token,
       query: { limit: 1, include_total: true },
@@ -154,7 +154,7 @@ t.test('listTeams', async (t) => {
     t.strictSame(await idsOf(barbara, { limit: 1, cursor: body.next_cursor ?? '' }), [own.id])
   })
 
-  t.test('all=true is for administrators', async (t) => {
+  t.test('200 for all=true by administrators, 403 by others', async (t) => {
     t.strictSame(await idsOf(admin), [])
     t.ok((await idsOf(admin, { all: true, limit: 200 })).includes(own.id))
     await service.expect('listTeams', 403, { token: barbara.token, query: { all: true } })
@@ -162,7 +162,7 @@ t.test('listTeams', async (t) => {
 })
 
 t.test('setTeamMember', async (t) => {
-  t.test('409: the last manager stays one', async (t) => {
+  t.test('409 for a demotion of the last manager', async (t) => {
     const team = await createTeam(ada)
     const request = { token: ada.token, params: inTeam(team, ada) }
     const demotion = { ...request, body: { role: 'member' } }
@@ -172,7 +172,7 @@ t.test('setTeamMember', async (t) => {
     await service.expect('setTeamMember', 200, demotion)
   })
 
-  t.test('201 and 200', async (t) => {
+  t.test('201 for a new member, 200 for another role', async (t) => {
     const team = await createTeam(ada)
     const request = { token: ada.token, params: inTeam(team, grace) }
     const added = await service.expect('setTeamMember', 201, { ...request, body: { role: 'member' } })
@@ -186,7 +186,7 @@ t.test('setTeamMember', async (t) => {
     await service.expect('setTeamMember', 200, { ...request, body: read.body })
   })
 
-  t.test('400, 403, 404, 412', async () => {
+  t.test('400 for an unknown role, 403 for members, 404 for strangers, 412 for another version', async () => {
     const team = await createTeam(ada)
     const request = { token: ada.token, params: inTeam(team, grace), body: { role: 'member' } }
     await service.expect('setTeamMember', 400, { ...request, body: { role: 'editor' } })
@@ -199,7 +199,7 @@ t.test('setTeamMember', async (t) => {
     await service.expect('setTeamMember', 404, { ...request, params: inTeam(team, { id: unknownId }) })
   })
 
-  t.test('409: of two managers who demote each other, one succeeds', async (t) => {
+  t.test('409 or 403 for one of two managers who demote each other', async (t) => {
     for (let round = 0; round < 3; round += 1) {
       const team = await createTeam(ada)
       await setTeamMember(ada, team, grace, 'manager')
@@ -211,10 +211,10 @@ t.test('setTeamMember', async (t) => {
     }
   })
 
-  t.test('a new member sees the projects of the team, and what the change feed delivers', async (t) => {
+  t.test('a new member sees the projects of the team, also in the change feed', async (t) => {
     const { project, team } = await sharedByTeam()
     const task = await createTask(ada, { project_id: project.id })
-    t.equal(await seeing(project, edsger), 404)
+    t.equal(await readStatus(project, edsger), 404)
     await changesToBeKnown(service.deps.db)
     const { token } = edsger
     const { body: before } = await service.expect('listTaskChanges', 200, { token })
@@ -231,7 +231,7 @@ t.test('setTeamMember', async (t) => {
 })
 
 t.test('removeTeamMember', async (t) => {
-  t.test('204: access ends at once, for cursors, the change feed and API tokens', async (t) => {
+  t.test('204: access ends at once, also for cursors, the change feed and API tokens', async (t) => {
     const katherine = await service.register('katherine')
     const { project, team } = await sharedByTeam()
     await setTeamMember(ada, team, katherine, 'member')
@@ -241,12 +241,12 @@ t.test('removeTeamMember', async (t) => {
     ]
     const scopes = ['projects:read', 'tasks:read']
     const { token } = katherine
-    const { body: program } = await service.expect('createApiToken', 201, {
+    const { body: apiToken } = await service.expect('createApiToken', 201, {
       token,
       body: { name: 'a program', scopes },
     })
-    t.equal(await seeing(project, { token: program.token }), 200)
-    const list = { token: program.token, query: { limit: 1 } }
+    t.equal(await readStatus(project, { token: apiToken.token }), 200)
+    const list = { token: apiToken.token, query: { limit: 1 } }
     const { body: page } = await service.expect('listTasks', 200, list)
     const ofMembers = { token, params: { project_id: project.id }, query: { limit: 1 } }
     const { body: members } = await service.expect('listProjectMembers', 200, ofMembers)
@@ -254,10 +254,10 @@ t.test('removeTeamMember', async (t) => {
     const { body: before } = await service.expect('listTaskChanges', 200, { token })
 
     await service.expect('removeTeamMember', 204, { token: ada.token, params: inTeam(team, katherine) })
-    t.equal(await seeing(project, katherine), 404)
-    t.equal(await seeing(project, { token: program.token }), 404)
+    t.equal(await readStatus(project, katherine), 404)
+    t.equal(await readStatus(project, { token: apiToken.token }), 404)
     for (const { id } of tasks) await service.expect('getTask', 404, { token, params: { task_id: id } })
-    const next = { token: program.token, query: { limit: 1, cursor: page.next_cursor ?? '' } }
+    const next = { token: apiToken.token, query: { limit: 1, cursor: page.next_cursor ?? '' } }
     t.strictSame((await service.expect('listTasks', 200, next)).body.items, [])
     const rest = { ...ofMembers, query: { limit: 1, cursor: members.next_cursor ?? '' } }
     await service.expect('listProjectMembers', 404, rest)
@@ -268,7 +268,7 @@ t.test('removeTeamMember', async (t) => {
     t.strictSame(after.deleted.toSorted(), tasks.map(({ id }) => id).toSorted())
   })
 
-  t.test('204: access of their own and through other teams stays, with the highest role', async (t) => {
+  t.test('204: direct access and access through other teams stay, with the highest role', async (t) => {
     const { project, team } = await sharedByTeam()
     const other = await createTeam(ada)
     await setTeamMember(ada, other, grace, 'member')
@@ -283,17 +283,17 @@ t.test('removeTeamMember', async (t) => {
     t.equal(await roleIn(project, grace), 'viewer')
   })
 
-  t.test('403, 404, 412', async () => {
+  t.test('403 for members, 404 for strangers and unknown members, 412 for another version', async () => {
     const { team } = await sharedByTeam()
     const request = { token: grace.token, params: inTeam(team, ada) }
     await service.expect('removeTeamMember', 403, request)
     await service.expect('removeTeamMember', 404, { ...request, token: stranger.token })
     await service.expect('removeTeamMember', 404, { token: ada.token, params: inTeam(team, stranger) })
-    const stale = { token: ada.token, params: inTeam(team, grace), headers: { 'if-match': '"2"' } }
-    await service.expect('removeTeamMember', 412, stale)
+    const otherVersion = { token: ada.token, params: inTeam(team, grace), headers: { 'if-match': '"2"' } }
+    await service.expect('removeTeamMember', 412, otherVersion)
   })
 
-  t.test('409: the last manager of the team', async (t) => {
+  t.test('409 for the last manager of the team', async (t) => {
     const team = await createTeam(ada)
     const leave = ({ id, token }: Account) =>
       service.call('removeTeamMember', { token, params: inTeam(team, { id }) })
@@ -302,7 +302,7 @@ t.test('removeTeamMember', async (t) => {
     t.strictSame(countStatuses(await Promise.all([leave(ada), leave(grace)])), { 204: 1, 409: 1 })
   })
 
-  t.test('409: the last manager of a project', async (t) => {
+  t.test('409 for the last manager of a project', async (t) => {
     const { project, team } = await managedByTeam()
     const request = { token: grace.token, params: inTeam(team, grace) }
     t.match(await service.call('removeTeamMember', request), isLastManager)
@@ -350,25 +350,25 @@ t.test('deleteTeam', async (t) => {
     await service.expect('deleteTeam', 412, { ...request, headers: { 'if-match': '"2"' } })
     await service.expect('deleteTeam', 204, { ...request, headers: { 'if-match': '"1"' } })
     await service.expect('deleteTeam', 404, request)
-    t.equal(await seeing(project, grace), 404)
-    t.equal(await seeing(project, ada), 200)
+    t.equal(await readStatus(project, grace), 404)
+    t.equal(await readStatus(project, ada), 200)
     const teams = { token: ada.token, params: { project_id: project.id } }
     t.strictSame((await service.expect('listProjectTeams', 200, teams)).body.items, [])
   })
 
-  t.test('409: with the last manager of a project', async (t) => {
+  t.test('409 for a team with the last manager of a project', async (t) => {
     const { project, team } = await managedByTeam()
     const request = { token: grace.token, params: { team_id: team.id } }
     t.match(await service.call('deleteTeam', request), isLastManager)
     t.equal(await roleIn(project, grace), 'manager')
     await setMember(grace, project, ada, 'manager')
     await service.expect('deleteTeam', 204, request)
-    t.equal(await seeing(project, grace), 404)
+    t.equal(await readStatus(project, grace), 404)
   })
 })
 
 t.test('setProjectTeam', async (t) => {
-  t.test('201 and 200: its members have the role', async (t) => {
+  t.test('201 and 200: the members of the team get the role', async (t) => {
     const [project, team] = [await createProject(ada), await createTeam(ada, 'Design')]
     await setTeamMember(ada, team, grace, 'member')
     const request = { token: ada.token, params: inProject(project, team) }
@@ -389,7 +389,7 @@ t.test('setProjectTeam', async (t) => {
     await service.expect('removeProjectMember', 404, member)
   })
 
-  t.test('a role of their own is added with If-Match "0"', async (t) => {
+  t.test('a direct role is added with If-Match "0"', async (t) => {
     const { project } = await sharedByTeam()
     const params = { project_id: project.id, user_id: grace.id }
     const request = { token: ada.token, params, headers: { 'if-match': '"0"' }, body: { role: 'viewer' } }
@@ -400,7 +400,7 @@ t.test('setProjectTeam', async (t) => {
     await service.expect('setProjectMember', 412, request)
   })
 
-  t.test('400, 403, 404, 412', async () => {
+  t.test('400 for an unknown role, 403 for editors, 404 for strangers, 412 for another version', async () => {
     const { project, team } = await sharedByTeam()
     const hidden = await createTeam(stranger)
     const request = { token: ada.token, params: inProject(project, team), body: { role: 'viewer' } }
@@ -418,7 +418,7 @@ t.test('setProjectTeam', async (t) => {
     await service.expect('setProjectTeam', 412, { ...another, headers: { 'if-match': '*' } })
   })
 
-  t.test('409: the last managers keep the role', async (t) => {
+  t.test('409 for a team with the last manager, whose role stays', async (t) => {
     const { project, team } = await managedByTeam()
     const request = { token: grace.token, params: inProject(project, team) }
     t.match(await service.call('setProjectTeam', { ...request, body: { role: 'editor' } }), isLastManager)
@@ -435,7 +435,7 @@ t.test('removeProjectTeam', async (t) => {
   await service.expect('removeProjectTeam', 412, { ...request, headers: { 'if-match': '"2"' } })
   await service.expect('removeProjectTeam', 204, request)
   await service.expect('removeProjectTeam', 404, request)
-  t.equal(await seeing(project, grace), 404)
+  t.equal(await readStatus(project, grace), 404)
 })
 
 t.test('getProjectTeam', async () => {
@@ -476,7 +476,7 @@ t.test('deleting an account', async (t) => {
     return { manager, team: await createTeam(manager) }
   }
 
-  t.test('409: of the last manager of a team with others', async (t) => {
+  t.test('409 for the last manager of a team with other members', async (t) => {
     const { manager, team } = await newTeam()
     await setTeamMember(manager, team, grace, 'member')
     t.match(await leave(manager), isLastManager)
@@ -485,19 +485,19 @@ t.test('deleting an account', async (t) => {
     t.equal((await service.call('getTeam', { token: grace.token, params: { team_id: team.id } })).status, 200)
   })
 
-  t.test('204: a team of nobody else is deleted, also one that a project has', async (t) => {
+  t.test('204: a team without other members is deleted, even if it is in a project', async (t) => {
     const { manager, team } = await newTeam()
-    const [own, shared] = [await createProject(manager), await createProject(ada)]
+    const [own, adasProject] = [await createProject(manager), await createProject(ada)]
     await setProjectTeam(manager, own, team, 'manager')
-    await setMember(ada, shared, manager, 'manager')
-    await setProjectTeam(manager, shared, team, 'viewer')
+    await setMember(ada, adasProject, manager, 'manager')
+    await setProjectTeam(manager, adasProject, team, 'viewer')
     t.equal((await leave(manager)).status, 204)
     await service.expect('getTeam', 404, { token: admin.token, params: { team_id: team.id } })
-    const teams = { token: ada.token, params: { project_id: shared.id } }
+    const teams = { token: ada.token, params: { project_id: adasProject.id } }
     t.strictSame((await service.expect('listProjectTeams', 200, teams)).body.items, [])
   })
 
-  t.test('409: of the last manager of a project, through a team', async (t) => {
+  t.test('409 for the last manager of a project through a team', async (t) => {
     const { manager, team } = await newTeam()
     const project = await createProject(manager)
     await setProjectTeam(manager, project, team, 'manager')

@@ -24,44 +24,44 @@ type Attachment = components['schemas']['Attachment']
 const mebibyte = 1_048_576
 const { storage: files, keys } = await openTestStorage(t)
 
-/** What happens in the storage before a file is opened or put. */
-let before = { open: async (_key: string) => {}, put: async () => {} }
-const usual = { ...before }
+/** Run before the storage opens or stores a file. */
+let hooks = { open: async (_key: string) => {}, put: async () => {} }
+const noHooks = { ...hooks }
 
-/** How many bytes of files were asked for; all of a file counts as infinitely many. */
+/** The number of bytes read from the storage; infinite if a whole file was read. */
 let bytesRead = 0
 
 const storage: Storage = {
   ...files,
   async open(key, range) {
-    await before.open(key)
+    await hooks.open(key)
     bytesRead += range === undefined ? Infinity : range.end - range.start + 1
     return files.open(key, range)
   },
   async put(source, options) {
-    await before.put()
+    await hooks.put()
     return files.put(source, options)
   },
 }
 
-/** Changes what happens in the storage, until the test ends. */
-const intervene = (t: Test, actions: Partial<typeof usual>): void => {
-  t.teardown(() => (before = usual))
-  before = { ...usual, ...actions }
+/** Sets hooks of the storage until the test ends. */
+const setHooks = (t: Test, actions: Partial<typeof noHooks>): void => {
+  t.teardown(() => (hooks = noHooks))
+  hooks = { ...noHooks, ...actions }
 }
 
-/** A busy machine may take its time. */
-const patientTimes = { decode: 100_000, idle: 60_000 }
+/** Time limits in milliseconds that suffice on a busy machine. */
+const decoderTimes = { decode: 100_000, idle: 60_000 }
 
-const decoder = createDecoder(patientTimes)
+const decoder = createDecoder(decoderTimes)
 
-/** The sizes of the files that were given to the decoder, in order. */
+/** The sizes of the files sent to the decoder, in order. */
 let decoded: number[] = []
 
-/** What happens when the decoder is given a file. */
+/** Runs before the decoder gets a file. */
 type DecodeHook = () => Promise<void>
 
-const watchedDecoder = (hook: DecodeHook = async () => {}): Decoder => ({
+const observedDecoder = (hook: DecodeHook = async () => {}): Decoder => ({
   pid: null,
   close() {},
   async decode(request, open) {
@@ -72,20 +72,20 @@ const watchedDecoder = (hook: DecodeHook = async () => {}): Decoder => ({
 })
 
 const queueLimits = { maxWaiting: 16, maxWaitingInAll: 20, maxWait: 100_000 }
-let thumbnailer = createThumbnailer({ decoder: watchedDecoder(), limits: queueLimits })
+let thumbnailer = createThumbnailer({ decoder: observedDecoder(), limits: queueLimits })
 
-/** Has another thumbnailer work until the test ends. */
+/** Replaces the thumbnailer until the test ends. */
 const replaceThumbnailer = (
   t: Test,
   { hook, limits }: { readonly hook?: DecodeHook; readonly limits?: Partial<typeof queueLimits> },
 ): void => {
-  const usual = thumbnailer
-  t.teardown(() => (thumbnailer = usual))
+  const previous = thumbnailer
+  t.teardown(() => (thumbnailer = previous))
   decoded = []
-  thumbnailer = createThumbnailer({ decoder: watchedDecoder(hook), limits: { ...queueLimits, ...limits } })
+  thumbnailer = createThumbnailer({ decoder: observedDecoder(hook), limits: { ...queueLimits, ...limits } })
 }
 
-/** What the service was asked to render, so that a test can see a caller leave. */
+/** The requests to the thumbnailer, so that a test can see which callers wait or have left. */
 let rendering: ThumbnailRequest[] = []
 
 const service = await startService(t, {
@@ -109,7 +109,7 @@ const { body: task } = await service.expect('createTask', 201, {
   body: { title: 'With pictures', assignee_id: other.id },
 })
 
-/** Attaches a file that claims to be no image, unless said otherwise. */
+/** Attaches a file. By default, its name and type are not those of an image. */
 const attach = async (
   content: Uint8Array | string,
   name = 'file',
@@ -122,10 +122,10 @@ const attach = async (
 const thumbnailOf = ({ id }: Pick<Attachment, 'id'>, more: Call = {}) =>
   service.call('getThumbnail', { token, params: { attach_id: id }, ...more })
 
-/** An image of a thumbnail that there must be. */
+/** The thumbnail of an attachment, which must exist. */
 const imageOf = async (attachment: Attachment, width?: number) => {
   const { status, body } = await thumbnailOf(attachment, width === undefined ? {} : { query: { width } })
-  if (status !== 200) throw new Error(`There is no thumbnail: ${JSON.stringify(body)}`)
+  if (status !== 200) throw new Error(`No thumbnail: ${JSON.stringify(body)}`)
   const bytes = Buffer.from(body as Uint8Array)
   return { bytes, header: await sharp(bytes).metadata() }
 }
@@ -135,19 +135,19 @@ const canvas = (width: number, height: number, background = 'red') =>
 
 const photo = () => canvas(600, 300).jpeg().toBuffer()
 
-/** What an action comes to, and the most resident memory in bytes that the decoder has had meanwhile. */
+/** The result of an action, and the peak resident memory of the decoder meanwhile in bytes. */
 const peakOfDecoder = async <T>(action: () => Promise<T>) => {
   let peak = 0
-  const look = (): void => {
+  const measure = (): void => {
     try {
       const status = readFileSync(`/proc/${decoder.pid}/status`, 'utf8')
-      // A process that is ending has no memory.
+      // A process that is exiting has no VmHWM.
       peak = Math.max(peak, 1_024 * Number(/^VmHWM:\s+(\d+)/m.exec(status)?.[1] ?? 0))
     } catch {
-      // There is no decoder at the moment, or no such file on this system.
+      // No decoder is running, or the system has no /proc.
     }
   }
-  const timer = setInterval(look, 5)
+  const timer = setInterval(measure, 5)
   try {
     return { result: await action(), peak }
   } finally {
@@ -155,20 +155,20 @@ const peakOfDecoder = async <T>(action: () => Promise<T>) => {
   }
 }
 
-/** The files that `action` has added when it is done. */
-const filesMadeBy = async (action: () => Promise<unknown>): Promise<string[]> => {
+/** The files that an action adds to the storage. */
+const filesAddedBy = async (action: () => Promise<unknown>): Promise<string[]> => {
   const known = new Set(await keys())
   await action()
   return (await keys()).filter((key) => !known.has(key))
 }
 
-const areGone = (gone: readonly string[]) => async () => {
+const areRemoved = (gone: readonly string[]) => async () => {
   const left = await keys()
   return gone.every((key) => !left.includes(key))
 }
 
 t.test('getThumbnail', async (t) => {
-  t.test('200: of each kind of image, whatever type was claimed', async (t) => {
+  t.test('200 for each image format, whatever the declared type', async (t) => {
     for (const format of ['png', 'jpeg', 'gif', 'webp', 'avif'] as const) {
       const attachment = await attach(await canvas(600, 300).toFormat(format).toBuffer())
       const { status, headers, body } = await thumbnailOf(attachment)
@@ -198,12 +198,12 @@ t.test('getThumbnail', async (t) => {
     t.match((await imageOf(small)).header, { width: 40, height: 20 })
   })
 
-  t.test('200: a strip is at most four times as high as the width', async (t) => {
+  t.test('200: the height is at most four times the requested width', async (t) => {
     const { header } = await imageOf(await attach(await canvas(10, 4_000).png().toBuffer()), 16)
     t.match(header, { width: 1, height: 64 })
   })
 
-  t.test('200: of several frames the first', async (t) => {
+  t.test('200: the first frame of an animation', async (t) => {
     const frames = await Promise.all(['red', 'blue'].map((color) => canvas(30, 30, color).png().toBuffer()))
     const animation = await sharp(frames, { join: { animated: true } })
       .gif()
@@ -211,10 +211,10 @@ t.test('getThumbnail', async (t) => {
     const { bytes, header } = await imageOf(await attach(animation))
     t.match(header, { width: 30, height: 30 })
     const [red = 0, , blue = 255] = await sharp(bytes).raw().toBuffer()
-    t.ok(red > 200 && blue < 50, 'it is the red one')
+    t.ok(red > 200 && blue < 50, 'it is red')
   })
 
-  t.test('200: upright, and without metadata', async (t) => {
+  t.test('200: rotated upright, without metadata', async (t) => {
     const taken = await canvas(600, 300)
       .withMetadata({ orientation: 6 })
       .withExifMerge({ IFD0: { Copyright: 'Somebody' } })
@@ -226,25 +226,25 @@ t.test('getThumbnail', async (t) => {
     t.notMatch(bytes.toString('latin1'), 'Somebody')
   })
 
-  t.test('200: rendered once for 64 requests at once', async (t) => {
+  t.test('200: rendered once for 64 requests at the same time', async (t) => {
     const attachment = await attach(await photo())
     replaceThumbnailer(t, {})
     const replies: Awaited<ReturnType<typeof thumbnailOf>>[] = []
-    const made = await filesMadeBy(async () => {
+    const added = await filesAddedBy(async () => {
       const requests = Array.from({ length: 64 }, (_, at) =>
         thumbnailOf(attachment, { token: at % 2 === 0 ? token : other.token }),
       )
       replies.push(...(await Promise.all(requests)))
     })
     t.equal(decoded.length, 1)
-    t.equal(made.length, 1, 'one file is left')
+    t.equal(added.length, 1, 'one file is stored')
     t.strictSame(countStatuses(replies), { 200: 64 })
     t.equal(new Set(replies.map(({ headers }) => headers.get('etag'))).size, 1)
     t.equal((await thumbnailOf(attachment)).status, 200)
-    t.equal(decoded.length, 1, 'and never again')
+    t.equal(decoded.length, 1, 'it is not decoded again')
   })
 
-  t.test('200: HEAD has the headers and no body', async (t) => {
+  t.test('200 for HEAD, with the headers of GET', async (t) => {
     const attachment = await attach(await photo())
     const seen = await thumbnailOf(attachment, { method: 'HEAD' })
     const got = await thumbnailOf(attachment)
@@ -254,7 +254,7 @@ t.test('getThumbnail', async (t) => {
       t.equal(seen.headers.get(name), got.headers.get(name), name)
   })
 
-  t.test('304: If-None-Match', async (t) => {
+  t.test('304 if If-None-Match has the ETag', async (t) => {
     const attachment = await attach(await photo())
     const etag = (await thumbnailOf(attachment)).headers.get('etag') ?? ''
     const { status, headers, body } = await thumbnailOf(attachment, { headers: { 'if-none-match': etag } })
@@ -264,7 +264,7 @@ t.test('getThumbnail', async (t) => {
     t.equal((await thumbnailOf(attachment, { headers: { 'if-none-match': '"other"' } })).status, 200)
   })
 
-  t.test('400: a width that there is not, a malformed id', async (t) => {
+  t.test('400 for invalid widths, an unknown parameter, and a malformed id', async (t) => {
     const attachment = await attach(await photo())
     for (const width of ['15', '1025', '0', '-16', '16.5', '1e2', 'wide', '']) {
       const { status, body } = await thumbnailOf(attachment, { query: { width } })
@@ -275,11 +275,11 @@ t.test('getThumbnail', async (t) => {
     t.equal((await thumbnailOf({ id: '1' })).status, 400)
   })
 
-  t.test('401', async (t) => {
+  t.test('401 without a token', async (t) => {
     t.equal((await thumbnailOf({ id: newId() }, { token: undefined })).status, 401)
   })
 
-  t.test('404: of an attachment that is not there or not seen', async (t) => {
+  t.test('404 for an unknown or invisible attachment', async (t) => {
     const stranger: Account = await service.register('stranger')
     const attachment = await attach(await photo())
     await thumbnailOf(attachment)
@@ -287,9 +287,9 @@ t.test('getThumbnail', async (t) => {
     t.equal((await thumbnailOf({ id: newId() })).status, 404)
   })
 
-  t.test('404: of an attachment that is deleted while its thumbnail is made', async (t) => {
+  t.test('404 if the attachment is deleted while its thumbnail is rendered', async (t) => {
     const attachment = await attach(await photo())
-    intervene(t, {
+    setHooks(t, {
       put: async () => {
         await service.expect('deleteAttachment', 204, { token, params: { attach_id: attachment.id } })
       },
@@ -297,24 +297,28 @@ t.test('getThumbnail', async (t) => {
     t.equal((await thumbnailOf(attachment)).status, 404)
   })
 
-  t.test('404: of an attachment that is deleted before its file is opened', async (t) => {
-    for (const isMade of [false, true]) {
+  t.test('404 if the attachment is deleted before its file is opened', async (t) => {
+    for (const isRendered of [false, true]) {
       const known = new Set(await keys())
       const attachment = await attach(await photo())
-      if (isMade) await imageOf(attachment)
+      if (isRendered) await imageOf(attachment)
       const own = (await keys()).filter((key) => !known.has(key))
-      intervene(t, {
+      setHooks(t, {
         open: async () => {
           await service.call('deleteAttachment', { token, params: { attach_id: attachment.id } })
-          await eventually('its files are gone', areGone(own))
+          await eventually('its files are removed', areRemoved(own))
         },
       })
-      t.equal((await thumbnailOf(attachment)).status, 404, isMade ? 'made before' : 'not made yet')
-      intervene(t, {})
+      t.equal(
+        (await thumbnailOf(attachment)).status,
+        404,
+        isRendered ? 'rendered before' : 'not rendered yet',
+      )
+      setHooks(t, {})
     }
   })
 
-  t.test('410: the file is not in the storage any more', async (t) => {
+  t.test('410 if the storage has lost the file', async (t) => {
     const known = new Set(await keys())
     const attachment = await attach(await photo())
     const key = (await keys()).find((one) => !known.has(one)) ?? ''
@@ -324,7 +328,7 @@ t.test('getThumbnail', async (t) => {
     t.notMatch(JSON.stringify(body), key)
   })
 
-  t.test('415: what is no image, whatever type was claimed', async (t) => {
+  t.test('415 for files that are not images, whatever the declared type', async (t) => {
     const tiff = await canvas(20, 20).tiff().toBuffer()
     const png = await canvas(20, 20).png().toBuffer()
     const svg =
@@ -332,12 +336,12 @@ t.test('getThumbnail', async (t) => {
     const contents: Readonly<Record<string, Uint8Array | string>> = {
       'an empty file': '',
       'a word': 'word',
-      'a page': '<!doctype html><title>A page</title>',
+      'an HTML page': '<!doctype html><title>A page</title>',
       'an SVG image': svg,
       'a TIFF image': tiff,
-      'the beginning of a PNG image': png.subarray(0, 40),
-      'a signature and nonsense': Buffer.concat([png.subarray(0, 8), Buffer.alloc(100, 'x')]),
-      'a film': Buffer.from('\0\0\0\x18ftypmp42\0\0\0\0mp42isom', 'latin1'),
+      'a truncated PNG image': png.subarray(0, 40),
+      'a PNG signature and other bytes': Buffer.concat([png.subarray(0, 8), Buffer.alloc(100, 'x')]),
+      'a video': Buffer.from('\0\0\0\x18ftypmp42\0\0\0\0mp42isom', 'latin1'),
     }
     for (const [what, content] of Object.entries(contents)) {
       const { status, headers, body } = await thumbnailOf(await attach(content, 'picture.png', 'image/png'))
@@ -347,7 +351,7 @@ t.test('getThumbnail', async (t) => {
     }
   })
 
-  t.test('415: the decoder refuses other formats, should a file get past its signature', async (t) => {
+  t.test('the decoder itself rejects other formats', async (t) => {
     const svg = Buffer.from('<svg xmlns="http://www.w3.org/2000/svg" width="9" height="9"/>')
     for (const content of [svg, await canvas(20, 20).tiff().toBuffer()]) {
       const request = { size: content.length, width: 16, height: 64 }
@@ -356,14 +360,14 @@ t.test('getThumbnail', async (t) => {
     }
   })
 
-  t.test('415: of what is no image hardly anything is read', async (t) => {
+  t.test('415: less than 100 bytes of a file that is not an image are read', async (t) => {
     const attachment = await attach('text '.repeat(100_000), 'picture.png', 'image/png')
     bytesRead = 0
     t.equal((await thumbnailOf(attachment)).status, 415)
     t.ok(bytesRead > 0 && bytesRead < 100, `${bytesRead} bytes`)
   })
 
-  t.test('415: a failure is remembered', async (t) => {
+  t.test('415: a file that cannot be decoded is decoded once', async (t) => {
     const image = await photo()
     const attachment = await attach(image.subarray(0, image.length / 2))
     replaceThumbnailer(t, {})
@@ -372,7 +376,7 @@ t.test('getThumbnail', async (t) => {
     t.equal(decoded.length, 1)
   })
 
-  t.test('422: images that take too much', async (t) => {
+  t.test('422 for images that exceed the limits of pixels, memory or time', async (t) => {
     const still = await canvas(60, 30)
       .withExif({ IFD0: { Copyright: 'nobody' } })
       .webp()
@@ -394,7 +398,7 @@ t.test('getThumbnail', async (t) => {
       'a PNG image that is too high': [blackPng({ width: 1, height: 32_769 }), pixels],
       'a PNG image of one column': [blackPng({ width: 1, height: 50_000_000 }), pixels],
       'an AVIF image of 8.1 million pixels': [avif, pixels],
-      'an interlaced PNG image of 64 bits a pixel': [interlacedPng(5_600), memory],
+      'an interlaced PNG image of 64 bits per pixel': [interlacedPng(5_600), memory],
       'a PNG image with half a gigabyte of comments': [
         blackPng({ width: 60, height: 30, chunks: comments }),
         memory,
@@ -419,13 +423,13 @@ t.test('getThumbnail', async (t) => {
       const grown = process.memoryUsage.rss() - own
       t.ok(grown < 64 * mebibyte, `${what}: the service takes ${Math.round(grown / mebibyte)} MiB more`)
     }
-    t.equal((await thumbnailOf(await attach(image))).status, 200, 'others are decoded')
+    t.equal((await thumbnailOf(await attach(image))).status, 200, 'other images are decoded')
   })
 
-  t.test('200: large images, within the limits', async (t) => {
+  t.test('200 for large images within the limits', async (t) => {
     const images = {
       'a PNG image of 49 million pixels': blackPng({ width: 7_000, height: 7_000 }),
-      'a PNG image of the greatest height': blackPng({ width: 1, height: 32_768 }),
+      'a PNG image of the maximum height': blackPng({ width: 1, height: 32_768 }),
       'a GIF image of 100,000 frames': redGif({ frames: 100_000 }),
       'an AVIF image of 7.5 million pixels': await canvas(3_000, 2_500).avif({ effort: 0 }).toBuffer(),
     }
@@ -436,13 +440,13 @@ t.test('getThumbnail', async (t) => {
     }
   })
 
-  t.test('422: a file that is too large', async (t) => {
+  t.test('422 for a file that is too large', async (t) => {
     const signature = blackPng({ width: 1, height: 1 }).subarray(0, 16)
     const attachment = await attach(Buffer.concat([signature, Buffer.alloc(32 * mebibyte)]))
     t.match(await thumbnailOf(attachment), { status: 422, body: { code: 'image_too_large' } })
   })
 
-  t.test('429: one member with 70 requests delays others by one image', async (t) => {
+  t.test('429 for too many requests of one user, which delay others by one image', async (t) => {
     const gate = Promise.withResolvers<void>()
     t.teardown(gate.resolve)
     replaceThumbnailer(t, { hook: () => gate.promise })
@@ -460,18 +464,18 @@ t.test('getThumbnail', async (t) => {
     })
     await refusals.promise
     const theirs = thumbnailOf(others, { token: other.token })
-    await eventually('their request waits', async () => rendering.at(-1)?.caller === other.id)
+    await eventually("the other user's request waits", async () => rendering.at(-1)?.caller === other.id)
     gate.resolve()
     t.equal((await theirs).status, 200)
     const replies = await Promise.all(requests)
     t.strictSame(countStatuses(replies), { 200: 17, 429: 53 })
     for (const { status, headers } of replies)
       if (status === 429) t.ok(Number(headers.get('retry-after')) > 0)
-    t.equal(decoded.indexOf(others.size), 1, 'theirs is the second of 18')
+    t.equal(decoded.indexOf(others.size), 1, "the other user's image is the second of 18")
     t.equal(decoded.length, 18)
   })
 
-  t.test('503: more members at once than may wait', async (t) => {
+  t.test('503 if too many requests of all users wait', async (t) => {
     const gate = Promise.withResolvers<void>()
     t.teardown(gate.resolve)
     replaceThumbnailer(t, { hook: () => gate.promise, limits: { maxWaitingInAll: 1 } })
@@ -481,7 +485,7 @@ t.test('getThumbnail', async (t) => {
       await attach(await photo()),
     ]
     const running = thumbnailOf(first)
-    await eventually('one is decoded', async () => decoded.length === 1)
+    await eventually('the first image is at the decoder', async () => decoded.length === 1)
     const waiting = [second, third].map((attachment) => thumbnailOf(attachment, { token: other.token }))
     const refused = await Promise.race(waiting)
     t.match(refused, { status: 503, body: { code: 'service_unavailable' } })
@@ -490,22 +494,22 @@ t.test('getThumbnail', async (t) => {
     t.strictSame(countStatuses(await Promise.all([running, ...waiting])), { 200: 2, 503: 1 })
   })
 
-  t.test('200: requests whose clients have gone leave the queue', async (t) => {
+  t.test('200: requests of disconnected clients leave the queue', async (t) => {
     const gate = Promise.withResolvers<void>()
     t.teardown(gate.resolve)
     replaceThumbnailer(t, { hook: () => gate.promise })
     const first = await attach(await photo())
     const abandoned = await attach(Buffer.concat([await photo(), Buffer.from('longer')]))
     const running = thumbnailOf(first)
-    await eventually('one is decoded', async () => decoded.length === 1)
+    await eventually('the first image is at the decoder', async () => decoded.length === 1)
     rendering = []
     const client = new AbortController()
     const headers = { authorization: `Bearer ${token}` }
     const url = `${service.url}/attachments/${abandoned.id}/thumbnail`
     const gone = fetch(url, { headers, signal: client.signal })
-    await eventually('the other waits', async () => rendering.length === 1)
+    await eventually('the second request waits', async () => rendering.length === 1)
     const [request] = rendering
-    if (request === undefined) throw new Error('Nothing waits')
+    if (request === undefined) throw new Error('No request waits')
     const left = once(request.signal, 'abort')
     client.abort()
     await t.rejects(gone)
@@ -516,11 +520,11 @@ t.test('getThumbnail', async (t) => {
     t.notOk(decoded.includes(abandoned.size))
   })
 
-  t.test('200: after the decoder was killed in the middle of an image', async (t) => {
+  t.test('200 after the decoder was killed during an image', async (t) => {
     const attachment = await attach(await photo())
     let kills = 1
-    intervene(t, {
-      // The second time the file is opened for the decoder.
+    setHooks(t, {
+      // The file is opened once for its signature, and then for the decoder.
       open: async () => {
         if (bytesRead === 0) return
         if (kills > 0 && decoder.pid !== null) process.kill(decoder.pid, 'SIGKILL')
@@ -533,9 +537,9 @@ t.test('getThumbnail', async (t) => {
     t.equal(decoded.length, 2)
   })
 
-  t.test('415: an image that ends the decoder each time', async (t) => {
+  t.test('415 for an image that kills the decoder each time', async (t) => {
     const attachment = await attach(await photo())
-    intervene(t, {
+    setHooks(t, {
       open: async () => {
         if (bytesRead > 0 && decoder.pid !== null) process.kill(decoder.pid, 'SIGKILL')
       },
@@ -544,46 +548,46 @@ t.test('getThumbnail', async (t) => {
     bytesRead = 0
     t.equal((await thumbnailOf(attachment)).status, 415)
     t.equal(decoded.length, 2)
-    before = usual
-    t.equal((await thumbnailOf(attachment)).status, 415, 'which is remembered')
+    hooks = noHooks
+    t.equal((await thumbnailOf(attachment)).status, 415, 'it is not decoded again')
     t.equal(decoded.length, 2)
-    t.equal((await thumbnailOf(await attach(await photo()))).status, 200, 'others are decoded')
+    t.equal((await thumbnailOf(await attach(await photo()))).status, 200, 'other images are decoded')
   })
 
-  t.test('503: the storage cannot be read', async (t) => {
+  t.test('503 if the storage cannot be read', async (t) => {
     const attachment = await attach(await photo())
-    intervene(t, { open: () => Promise.reject(new StorageUnavailable()) })
+    setHooks(t, { open: () => Promise.reject(new StorageUnavailable()) })
     t.equal((await thumbnailOf(attachment)).status, 503)
-    before = usual
-    t.equal((await thumbnailOf(attachment)).status, 200, 'once it can be read again')
+    hooks = noHooks
+    t.equal((await thumbnailOf(attachment)).status, 200, 'after the storage recovers')
   })
 
-  t.test('503: a thumbnail whose file is lost is made again', async (t) => {
+  t.test('503 if the file of a thumbnail is lost, which is then rendered again', async (t) => {
     const attachment = await attach(await photo())
-    const [lost = ''] = await filesMadeBy(() => thumbnailOf(attachment))
+    const [lost = ''] = await filesAddedBy(() => thumbnailOf(attachment))
     await files.remove(lost)
     const { status, headers } = await thumbnailOf(attachment)
     t.equal(status, 503)
     t.ok(Number(headers.get('retry-after')) > 0)
-    const made = await filesMadeBy(() => imageOf(attachment))
-    t.equal(made.length, 1)
+    const added = await filesAddedBy(() => imageOf(attachment))
+    t.equal(added.length, 1)
   })
 
-  t.test('507: there is no room for it', async (t) => {
+  t.test('507 if the storage is full', async (t) => {
     const attachment = await attach(await photo())
-    intervene(t, { put: () => Promise.reject(new StorageFull()) })
+    setHooks(t, { put: () => Promise.reject(new StorageFull()) })
     t.equal((await thumbnailOf(attachment)).status, 507)
   })
 })
 
-t.test('thumbnails go with their attachment', async (t) => {
+t.test('thumbnails are removed with their attachment', async (t) => {
   for (const [what, remove] of [
     [
       'that is deleted',
       ({ id }: Attachment) => service.expect('deleteAttachment', 204, { token, params: { attach_id: id } }),
     ],
     [
-      'whose task is deleted for good',
+      'whose task is permanently deleted',
       async ({ task_id }: Attachment) => {
         await service.expect('deleteTask', 204, { token, params: { task_id } })
         await service.expect('deleteTrashedTask', 204, { token, params: { task_id } })
@@ -593,31 +597,31 @@ t.test('thumbnails go with their attachment', async (t) => {
     const { body } = await service.expect('createTask', 201, { token, body: { title: 'To be deleted' } })
     const upload = { token, params: { task_id: body.id }, body: fileForm(await photo()) }
     const { body: attachment } = await service.expect('addTaskAttachment', 201, upload)
-    const made = await filesMadeBy(() => Promise.all([16, 32].map((width) => imageOf(attachment, width))))
-    t.equal(made.length, 2)
+    const added = await filesAddedBy(() => Promise.all([16, 32].map((width) => imageOf(attachment, width))))
+    t.equal(added.length, 2)
     await remove(attachment)
-    await eventually(`the thumbnails of one ${what} are gone`, areGone(made))
+    await eventually(`the thumbnails of an attachment ${what} are removed`, areRemoved(added))
   }
 })
 
-t.test('a decoder without work ends', async () => {
-  const decoder = createDecoder({ ...patientTimes, idle: 1 })
+t.test('an idle decoder exits', async () => {
+  const decoder = createDecoder({ ...decoderTimes, idle: 1 })
   const image = await photo()
   const request = { size: image.length, width: 16, height: 64 }
   await decoder.decode(request, async () => Readable.from([image]))
-  await eventually('it has ended', async () => decoder.pid === null)
+  await eventually('the decoder has exited', async () => decoder.pid === null)
 })
 
-t.test('no decoder is left when its service is killed', async (t) => {
+t.test('a decoder exits when its service is killed', async (t) => {
   const program = fileURLToPath(new URL('../fixture/dying-decoder-parent.ts', import.meta.url))
   const { code, output } = await runProcess({}, program)
   t.equal(code, null)
   const pid = Number(output)
   t.ok(pid > 0, output)
-  await eventually('it has ended', async () => !isRunning(pid))
+  await eventually('the decoder has exited', async () => !isRunning(pid))
 })
 
-/** Whether there is such a process; one that is only not waited for does not count. */
+/** Whether a process exists and is not a zombie. */
 const isRunning = (pid: number): boolean => {
   try {
     process.kill(pid, 0)
