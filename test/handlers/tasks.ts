@@ -18,8 +18,8 @@ const { setRole } = accountActions(service, admin)
 
 const json = { 'content-type': 'application/json' }
 
-/** Instants as a client may write them, and as they come back. */
-const goodInstants = [
+/** Instants as a client can send them, and as the service returns them. */
+const validInstants = [
   ['2026-11-02T10:00:00+01:00', '2026-11-02T09:00:00.000Z'],
   ['2026-11-02T00:30:00-23:59', '2026-11-03T00:29:00.000Z'],
   ['2026-11-02T09:00:00-00:00', '2026-11-02T09:00:00.000Z'],
@@ -31,7 +31,7 @@ const goodInstants = [
   ['9999-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z'],
 ] as const
 
-const badInstants: readonly unknown[] = [
+const invalidInstants: readonly unknown[] = [
   '',
   'tomorrow',
   'infinity',
@@ -61,8 +61,8 @@ const badInstants: readonly unknown[] = [
   [],
 ]
 
-/** Fields that are wrong wherever a task is written, and what the problem points at. */
-const badFields: readonly (readonly [object, string])[] = [
+/** Fields that every write of a task rejects, and the pointers of the problems. */
+const invalidFields: readonly (readonly [object, string])[] = [
   [{ title: '' }, '/title'],
   [{ title: ' \t\n\u00a0' }, '/title'],
   [{ title: 'x'.repeat(501) }, '/title'],
@@ -82,14 +82,14 @@ const badFields: readonly (readonly [object, string])[] = [
   [{ constructor: 1 }, '/constructor'],
   [{ toString: 1 }, '/toString'],
   [{ 'a/b~c': 1 }, '/a~1b~0c'],
-  ...badInstants.flatMap((instant) => [
+  ...invalidInstants.flatMap((instant) => [
     [{ start_at: instant }, '/start_at'] as const,
     [{ due_at: instant }, '/due_at'] as const,
   ]),
 ]
 
-/** Fields that only PUT takes: as GET returned them. */
-const readOnlyFields: typeof badFields = [
+/** Read-only fields, which only PUT accepts. */
+const readOnlyFields: typeof invalidFields = [
   [{ id: unknownId }, '/id'],
   [{ version: 7 }, '/version'],
   [{ created_at: '2026-11-02T09:00:00.000Z' }, '/created_at'],
@@ -102,18 +102,18 @@ const readOnlyFields: typeof badFields = [
   [{ tags: [] }, '/tags'],
 ]
 
-/** Bodies that no operation on tasks takes, as they go over the wire. */
-const badBodies: Readonly<Record<string, string | Uint8Array>> = {
-  nothing: '',
-  'no JSON': '{"title":',
+/** Malformed bodies, as they are sent. */
+const malformedBodies: Readonly<Record<string, string | Uint8Array>> = {
+  empty: '',
+  'truncated JSON': '{"title":',
   'two values': '{} {}',
   null: 'null',
-  'a list': '[{"title":"x"}]',
-  'a text': '"title"',
+  'an array': '[{"title":"x"}]',
+  'a string': '"title"',
   'U+0000 in a title': '{"title":"a\\u0000b"}',
   'U+0000 in a description': '{"title":"x","description":"\\u0000"}',
   'half of a surrogate pair': '{"title":"x\\ud800"}',
-  'the other half': '{"title":"x","description":"\\udc00 x"}',
+  'the other half of the pair': '{"title":"x","description":"\\udc00 x"}',
   'U+0000 in a name': '{"title":"x","\\u0000":1}',
   __proto__: '{"title":"x","__proto__":{"status":"done"}}',
   '__proto__ in an escape': '{"title":"x","\\u005f_proto__":{"status":"done"}}',
@@ -135,7 +135,7 @@ const otherTypes = [
   'json',
 ] as const
 
-const onlyTitle = {
+const defaults = {
   title: 'A task',
   description: '',
   status: 'todo',
@@ -158,7 +158,6 @@ const onlyTitle = {
   version: 1,
 } as const
 
-/** The tasks of a member, all of them. */
 const countTasks = async ({ token }: Account): Promise<number | null> => {
   const { body } = await service.expect('listTasks', 200, { token, query: { include_total: true } })
   return body.total
@@ -168,10 +167,10 @@ t.test('createTask', async (t) => {
   const { owner, assignee, stranger } = await peopleOf('create')
   const { token } = owner
 
-  t.test('201: a title is enough, the rest has defaults', async (t) => {
+  t.test('201 with only a title: the other fields have defaults', async (t) => {
     const { body, headers } = await service.expect('createTask', 201, { token, body: { title: 'A task' } })
     const { id, position, created_at, updated_at, ...rest } = body
-    t.strictSame(rest, { ...onlyTitle, owner_id: owner.id })
+    t.strictSame(rest, { ...defaults, owner_id: owner.id })
     t.match(position, /^\w+$/)
     t.equal(updated_at, created_at)
     t.ok(Math.abs(Date.parse(created_at) - Date.now()) < 60_000)
@@ -182,7 +181,7 @@ t.test('createTask', async (t) => {
     t.strictSame(read, { task: body, etag: '"1"' })
   })
 
-  t.test('201: every field', async (t) => {
+  t.test('201 with every field', async (t) => {
     const [late, early] = [await createTag(owner, 'b late'), await createTag(owner, 'A early')]
     const fields = {
       title: 'Everything',
@@ -196,17 +195,17 @@ t.test('createTask', async (t) => {
     } as const
     const task = await createTask(owner, { ...fields, tag_ids: [late.id, early.id] })
     t.strictSame({ ...task, ...fields }, task)
-    t.strictSame(task.tags, [early, late], 'tags come by name')
+    t.strictSame(task.tags, [early, late], 'tags are sorted by name')
     t.equal(task.version, 1)
     t.strictSame((await readTask(assignee, task.id)).task, task)
   })
 
-  t.test('201: null where a field can be empty', async (t) => {
+  t.test('201 with null for nullable fields', async (t) => {
     const task = await createTask(owner, { start_at: null, due_at: null, assignee_id: null, tag_ids: [] })
-    t.match(task, onlyTitle)
+    t.match(task, defaults)
   })
 
-  t.test('201: a title is trimmed, composed, and measured after that', async (t) => {
+  t.test('201: a title is trimmed and composed before its length is checked', async (t) => {
     const titles = [
       ['  \t A task\u00a0\n', 'A task'],
       [`  ${'x'.repeat(500)}  `, 'x'.repeat(500)],
@@ -217,31 +216,31 @@ t.test('createTask', async (t) => {
     for (const [title, kept] of titles) t.equal((await createTask(owner, { title })).title, kept)
   })
 
-  t.test('201: a description of 65,536 characters', async (t) => {
+  t.test('201 with a description of 65,536 characters', async (t) => {
     const description = '\u{1f600}'.repeat(65_536)
     const { id } = await createTask(owner, { description })
     t.equal((await readTask(owner, id)).task.description, description)
   })
 
-  t.test('201: instants come back in UTC with milliseconds', async (t) => {
-    for (const [sent, kept] of goodInstants) {
+  t.test('201: instants are returned in UTC with milliseconds', async (t) => {
+    for (const [sent, kept] of validInstants) {
       const task = await createTask(owner, { start_at: sent, due_at: sent })
       t.strictSame([task.start_at, task.due_at], [kept, kept], sent)
     }
   })
 
-  t.test('201: one that is done already is completed', async (t) => {
+  t.test('201: a task that is done has completed_at', async (t) => {
     const task = await createTask(owner, { status: 'done' })
     t.equal(task.completed_at, task.created_at)
   })
 
-  t.test('201: an administrator creates for another', async (t) => {
+  t.test('201 for an administrator who creates a task for another user', async (t) => {
     const task = await createTask(admin, { owner_id: stranger.id })
     t.equal(task.owner_id, stranger.id)
     t.strictSame((await readTask(stranger, task.id)).task, task)
   })
 
-  t.test('201: ids in upper case are the same ids', async (t) => {
+  t.test('201 with ids in upper case', async (t) => {
     const tag = await createTag(owner, 'upper')
     const task = await createTask(owner, {
       owner_id: owner.id.toUpperCase(),
@@ -251,7 +250,7 @@ t.test('createTask', async (t) => {
     t.match(task, { owner_id: owner.id, assignee_id: assignee.id, tags: [tag] })
   })
 
-  t.test('400: a tag that is named twice, in either case', async (t) => {
+  t.test('400 for a repeated tag, ignoring case', async (t) => {
     const tag = await createTag(owner, 'twice')
     for (const id of [tag.id, tag.id.toUpperCase()]) {
       const body = { title: 'x', tag_ids: [tag.id, id] }
@@ -260,13 +259,13 @@ t.test('createTask', async (t) => {
     }
   })
 
-  t.test('201: with a tag of another, seen on a task that one is assigned', async (t) => {
+  t.test("201 with another user's tag that is visible on an assigned task", async (t) => {
     const tag = await createTag(owner, 'shared')
     await createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
     t.strictSame((await createTask(assignee, { tag_ids: [tag.id] })).tags, [tag])
   })
 
-  t.test('201: media types have parameters and any case', async () => {
+  t.test('201 for media types with parameters and in any case', async () => {
     for (const type of ['application/json; charset=utf-8', 'Application/JSON ;charset="UTF-8"']) {
       await service.expect('createTask', 201, {
         token,
@@ -276,10 +275,10 @@ t.test('createTask', async (t) => {
     }
   })
 
-  t.test('400: fields', async (t) => {
+  t.test('400 for invalid fields', async (t) => {
     const before = await countTasks(owner)
     const cases = [
-      ...badFields,
+      ...invalidFields,
       ...readOnlyFields,
       [{ tag_ids: null }, '/tag_ids'],
       [{ tag_ids: 'x' }, '/tag_ids'],
@@ -305,21 +304,21 @@ t.test('createTask', async (t) => {
     t.equal(await countTasks(owner), before)
   })
 
-  t.test('400: bodies', async (t) => {
+  t.test('400 for malformed bodies', async (t) => {
     const before = await countTasks(owner)
-    for (const body of Object.values(badBodies))
+    for (const body of Object.values(malformedBodies))
       await service.expect('createTask', 400, { token, body, headers: json })
     t.equal(Reflect.get({}, 'status'), undefined)
     t.equal(await countTasks(owner), before)
   })
 
-  t.test('400: a body 100,000 levels deep', async () => {
+  t.test('400 for a body with 100,000 levels', async () => {
     const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
     await service.expect('createTask', 400, { token, body: deep, headers: json })
     await service.expect('createTask', 400, { token, body: `{"title":"\\u0041","x":${deep}}`, headers: json })
   })
 
-  t.test('400: a query parameter', async (t) => {
+  t.test('400 for an unknown parameter', async (t) => {
     const { body } = await service.expect('createTask', 400, {
       token,
       body: { title: 'x' },
@@ -328,7 +327,7 @@ t.test('createTask', async (t) => {
     t.strictSame(pointersOf(body), ['/dry_run'])
   })
 
-  t.test('400: a malformed Idempotency-Key', async () => {
+  t.test('400 for a malformed Idempotency-Key', async () => {
     for (const key of ['', 'a b', 'x'.repeat(256), 'caf\u00e9']) {
       await service.expect('createTask', 400, {
         token,
@@ -338,7 +337,7 @@ t.test('createTask', async (t) => {
     }
   })
 
-  t.test('401: before anything else is looked at', async (t) => {
+  t.test('401 without a valid token, before every other check', async (t) => {
     const { headers } = await service.expect('createTask', 401, {
       body: '{',
       headers: { 'content-type': 'text/plain' },
@@ -347,7 +346,7 @@ t.test('createTask', async (t) => {
     await service.expect('createTask', 401, { token: 'x.y.z', body: { title: 'x' } })
   })
 
-  t.test('403: for another, by a member', async (t) => {
+  t.test('403 for a member who creates a task for another user', async (t) => {
     for (const owner_id of [stranger.id, unknownId]) {
       await service.expect('createTask', 403, { token, body: { title: 'x', owner_id } })
     }
@@ -355,11 +354,11 @@ t.test('createTask', async (t) => {
     t.strictSame(body.items, [])
   })
 
-  t.test('413', async () => {
+  t.test('413 for a body over 1 MiB', async () => {
     await service.expect('createTask', 413, { token, body: tooLarge })
   })
 
-  t.test('415: another type, or none', async () => {
+  t.test('415 for another content type, or none', async () => {
     for (const type of [...otherTypes, 'application/merge-patch+json']) {
       await service.expect('createTask', 415, {
         token,
@@ -370,7 +369,7 @@ t.test('createTask', async (t) => {
     await service.expect('createTask', 415, { token, body: Buffer.from('{"title":"x"}') })
   })
 
-  t.test('422: users and tags that are not there, or not to be seen', async (t) => {
+  t.test('422 for unknown users, and unknown and invisible tags', async (t) => {
     const [mine, foreign] = [await createTag(owner, 'mine'), await createTag(stranger, 'foreign')]
     const before = await countTasks(owner)
     const cases = [
@@ -392,7 +391,7 @@ t.test('createTask', async (t) => {
     t.strictSame(pointersOf(forNobody.body), ['/owner_id'])
   })
 
-  t.test('Idempotency-Key: a repeat gets the first answer', async (t) => {
+  t.test('Idempotency-Key: a repeat gets the first response', async (t) => {
     const tag = await createTag(owner, 'once')
     const request: Call = {
       token,
@@ -437,23 +436,23 @@ t.test('createTask', async (t) => {
     await service.expect('createTag', 201, { token, body: { name: 'k' }, headers: request.headers })
   })
 
-  t.test('Idempotency-Key: a refusal is not kept', async (t) => {
+  t.test('Idempotency-Key: a rejection is not stored', async (t) => {
     const headers = { 'idempotency-key': 'refused' }
     await service.expect('createTask', 400, { token, body: { title: '' }, headers })
     await service.expect('createTask', 422, { token, body: { title: 'x', assignee_id: unknownId }, headers })
     await service.expect('createTask', 403, { token, body: { title: 'x', owner_id: stranger.id }, headers })
-    const answer = await service.expect('createTask', 201, { token, body: { title: 'At last' }, headers })
-    t.equal(answer.headers.get('idempotency-replayed'), null)
-    t.equal(answer.body.title, 'At last')
+    const response = await service.expect('createTask', 201, { token, body: { title: 'At last' }, headers })
+    t.equal(response.headers.get('idempotency-replayed'), null)
+    t.equal(response.body.title, 'At last')
   })
 
-  t.test('Idempotency-Key: fifty at once create one task', async (t) => {
+  t.test('Idempotency-Key: 50 requests at the same time create one task', async (t) => {
     const request: Call = { token, body: { title: 'Raced' }, headers: { 'idempotency-key': 'race' } }
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       Array.from({ length: 50 }, () => service.expect('createTask', 201, request)),
     )
-    t.equal(new Set(answers.map(({ body }) => JSON.stringify(body))).size, 1)
-    t.equal(answers.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
+    t.equal(new Set(responses.map(({ body }) => JSON.stringify(body))).size, 1)
+    t.equal(responses.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
     const { body } = await service.expect('listTasks', 200, { token, query: { q: 'Raced' } })
     t.equal(body.items.length, 1)
   })
@@ -466,7 +465,7 @@ t.test('getTask', async (t) => {
   const task = await createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
   const params = { task_id: task.id }
 
-  t.test('200: for its owner, its assignee and an administrator', async (t) => {
+  t.test('200 for its owner, its assignee and administrators', async (t) => {
     for (const { token } of [owner, assignee, admin]) {
       const { body, headers } = await service.expect('getTask', 200, { token, params })
       t.strictSame(body, task)
@@ -480,7 +479,7 @@ t.test('getTask', async (t) => {
     t.strictSame(body, task)
   })
 
-  t.test('200: If-None-Match names other ETags', async (t) => {
+  t.test('200 if If-None-Match has other ETags', async (t) => {
     for (const tags of ['"2"', 'W/"2", "11"', '']) {
       const { body } = await service.expect('getTask', 200, {
         token,
@@ -491,7 +490,7 @@ t.test('getTask', async (t) => {
     }
   })
 
-  t.test('200: HEAD has the header of GET', async (t) => {
+  t.test('200 for HEAD, with the headers of GET', async (t) => {
     const get = await service.expect('getTask', 200, { token, params })
     const head = await service.expect('getTask', 200, { token, params, method: 'HEAD' })
     t.equal(head.body, null)
@@ -500,23 +499,23 @@ t.test('getTask', async (t) => {
     }
   })
 
-  t.test('304: If-None-Match, by weak comparison', async (t) => {
+  t.test('304 if If-None-Match has the ETag, by weak comparison', async (t) => {
     for (const tags of ['"1"', 'W/"1"', '*', '"7", "1"', 'W/"7" ,, W/"1"']) {
       for (const method of [undefined, 'HEAD'] as const) {
-        const answer = await service.expect('getTask', 304, {
+        const response = await service.expect('getTask', 304, {
           token,
           params,
           headers: { 'if-none-match': tags },
           ...(method && { method }),
         })
-        t.equal(answer.body, null)
-        t.equal(answer.headers.get('etag'), '"1"')
-        t.equal(answer.headers.get('cache-control'), 'private, no-cache')
+        t.equal(response.body, null)
+        t.equal(response.headers.get('etag'), '"1"')
+        t.equal(response.headers.get('cache-control'), 'private, no-cache')
       }
     }
   })
 
-  t.test('400: a malformed id, ETag or query', async (t) => {
+  t.test('400 for a malformed id or ETag, and an unknown parameter', async (t) => {
     for (const task_id of ['7', `${task.id}x`, `{${task.id}}`, '\0', '%00', "' or 1=1 --"]) {
       const { body } = await service.expect('getTask', 400, { token, params: { task_id } })
       t.strictSame(pointersOf(body), ['/task_id'])
@@ -532,12 +531,12 @@ t.test('getTask', async (t) => {
     await service.expect('getTask', 400, { token, params, query: { fields: 'title' } })
   })
 
-  t.test('401', async () => {
+  t.test('401 without a token, before 400', async () => {
     await service.expect('getTask', 401, { params })
     await service.expect('getTask', 401, { params: { task_id: 'malformed' } })
   })
 
-  t.test('404: a foreign task is like one that is not there', async (t) => {
+  t.test('404 for an invisible task, with the same body as for an unknown one', async (t) => {
     const foreign = await service.expect('getTask', 404, { token: stranger.token, params })
     const missing = await service.expect('getTask', 404, {
       token: stranger.token,
@@ -551,7 +550,7 @@ t.test('getTask', async (t) => {
   })
 })
 
-/** What PUT and PATCH have in common; `complete` makes a whole body of the fields that a test is about. */
+/** Tests what PUT and PATCH have in common. `complete` adds the fields that a body needs to those under test. */
 const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: object) => object): void => {
   t.test(operation, async (t) => {
     const { owner, assignee, stranger } = await peopleOf(operation.toLowerCase())
@@ -564,7 +563,7 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       ...request,
     })
 
-    t.test('200: every field, with its ETag', async (t) => {
+    t.test('200: changes every field, and returns the new ETag', async (t) => {
       const tag = await createTag(owner, 'stays')
       const task = await createTask(owner, { tag_ids: [tag.id] })
       await clockToMove()
@@ -586,7 +585,7 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       t.strictSame(await readTask(owner, task.id), { task: body, etag: '"2"' })
     })
 
-    t.test('200: a title is trimmed, composed, and measured after that', async (t) => {
+    t.test('200: a title is trimmed and composed before its length is checked', async (t) => {
       const task = await createTask(owner)
       for (const [title, kept] of [
         ['  e\u0301 ', '\u00e9'],
@@ -601,9 +600,9 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       )
     })
 
-    t.test('200: instants come back in UTC with milliseconds', async (t) => {
+    t.test('200: instants are returned in UTC with milliseconds', async (t) => {
       const task = await createTask(owner)
-      for (const [sent, kept] of goodInstants) {
+      for (const [sent, kept] of validInstants) {
         const { body } = await service.expect(operation, 200, change(task, { start_at: sent, due_at: sent }))
         t.strictSame([body.start_at, body.due_at], [kept, kept], sent)
       }
@@ -614,7 +613,7 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       const setTo = async (status: string, title = 'A task') =>
         (await service.expect(operation, 200, change(task, { title, status }))).body.completed_at
       const completed = await setTo('done')
-      if (completed === null) throw new Error('It is done and not completed')
+      if (completed === null) throw new Error('The task is done without completed_at')
       t.ok(completed >= task.created_at)
       await clockToMove()
       t.equal(await setTo('done', 'Done all the same'), completed)
@@ -622,11 +621,11 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
         t.equal(await setTo(status), null, status)
         await clockToMove()
         const again = await setTo('done')
-        t.ok(again !== null && again > completed, 'completed anew')
+        t.ok(again !== null && again > completed, 'completed again')
       }
     })
 
-    t.test('200: a clock that was set back does not complete a task before it was created', async (t) => {
+    t.test('200: completed_at is not before created_at, even if the clock was set back', async (t) => {
       const task = await createTask(owner)
       await service.deps.db.run(
         `update tasks set created_at = date_trunc('second', now()) + interval '1 hour' where id = $1`,
@@ -638,7 +637,7 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       t.equal(body.updated_at, body.created_at)
     })
 
-    t.test('200: what changes nothing moves nothing', async (t) => {
+    t.test('200: the same values keep version and updated_at', async (t) => {
       const tag = await createTag(owner, 'unmoved')
       const fields = {
         title: 'The same',
@@ -662,14 +661,14 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       }
     })
 
-    t.test('200: the assignee changes it, its owner to the same included', async (t) => {
+    t.test('200 for the assignee, even with the current owner in the body', async (t) => {
       const task = await createTask(owner, { assignee_id: assignee.id })
       const fields = { title: 'By the assignee', owner_id: owner.id, assignee_id: assignee.id }
       const { body } = await service.expect(operation, 200, change(task, fields, { token: assignee.token }))
       t.match(body, { ...fields, version: 2 })
     })
 
-    t.test('200: the owner and an administrator transfer it', async (t) => {
+    t.test('200 for a transfer by the owner and by an administrator', async (t) => {
       const task = await createTask(owner)
       const away = await service.expect(operation, 200, change(task, { owner_id: stranger.id }))
       t.match(away.body, { owner_id: stranger.id, version: 2 })
@@ -683,7 +682,7 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       t.equal(back.body.owner_id, owner.id)
     })
 
-    t.test('200: If-Match names the current ETag, or any', async (t) => {
+    t.test('200 if If-Match has the current ETag, or is *', async (t) => {
       const task = await createTask(owner)
       for (const [version, tags] of ['"1"', '"7", "2"', '*', 'W/"4" , "4"'].entries()) {
         const headers = { 'if-match': tags }
@@ -692,7 +691,7 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       }
     })
 
-    t.test('200: If-None-Match is for reads, and never hides that a change was made', async (t) => {
+    t.test('200: If-None-Match has no effect on writes', async (t) => {
       const task = await createTask(owner)
       for (const tags of ['"2"', '*']) {
         const headers = { 'if-none-match': tags }
@@ -701,10 +700,10 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       }
     })
 
-    t.test('400: fields; the task is as it was', async (t) => {
+    t.test('400 for invalid fields: the task is unchanged', async (t) => {
       const task = await createTask(owner, { assignee_id: assignee.id })
       const cases = [
-        ...badFields,
+        ...invalidFields,
         ...(operation === 'replaceTask' ? [] : readOnlyFields),
         [{ tag_names: [] }, '/tag_names'],
         [{ start_at: '2026-11-02T09:00:00Z', due_at: '2026-11-02T08:59:59.999Z' }, '/due_at'],
@@ -716,15 +715,15 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       t.strictSame((await readTask(owner, task.id)).task, task)
     })
 
-    t.test('400: bodies', async (t) => {
+    t.test('400 for malformed bodies: the task is unchanged', async (t) => {
       const task = await createTask(owner)
-      for (const body of Object.values(badBodies)) {
+      for (const body of Object.values(malformedBodies)) {
         await service.expect(operation, 400, change(task, {}, { body, headers: json }))
       }
       t.strictSame((await readTask(owner, task.id)).task, task)
     })
 
-    t.test('400: a malformed id, ETag or query', async (t) => {
+    t.test('400 for a malformed id or ETag, and an unknown parameter', async (t) => {
       const task = await createTask(owner)
       await service.expect(operation, 400, change(task, {}, { params: { task_id: 'x' } }))
       await service.expect(operation, 400, change(task, {}, { query: { dry_run: true } }))
@@ -738,7 +737,7 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       }
     })
 
-    t.test('401: before anything else is looked at', async () => {
+    t.test('401 without a token, before every other check', async () => {
       await service.expect(operation, 401, {
         params: { task_id: 'x' },
         body: '{',
@@ -746,18 +745,18 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       })
     })
 
-    t.test('403: the assignee does not give it away', async (t) => {
+    t.test('403 for a transfer by the assignee', async (t) => {
       const task = await createTask(owner, { assignee_id: assignee.id })
       for (const owner_id of [assignee.id, stranger.id, unknownId]) {
         const fields = { title: 'Stolen', owner_id }
         await service.expect(operation, 403, change(task, fields, { token: assignee.token }))
       }
-      const stale = { token: assignee.token, headers: { 'if-match': '"7"' } }
-      await service.expect(operation, 403, change(task, { owner_id: assignee.id }, stale))
+      const otherVersion = { token: assignee.token, headers: { 'if-match': '"7"' } }
+      await service.expect(operation, 403, change(task, { owner_id: assignee.id }, otherVersion))
       t.strictSame((await readTask(owner, task.id)).task, task)
     })
 
-    t.test('404: a foreign task is like one that is not there', async (t) => {
+    t.test('404 for an invisible task, with the same body as for an unknown one', async (t) => {
       const task = await createTask(owner)
       const foreign = await service.expect(operation, 404, change(task, {}, { token: stranger.token }))
       const missing = await service.expect(
@@ -773,7 +772,7 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       t.strictSame((await readTask(owner, task.id)).task, task)
     })
 
-    t.test('412: If-Match names other ETags, or weak ones', async (t) => {
+    t.test('412 if If-Match has other or weak ETags', async (t) => {
       const task = await createTask(owner)
       for (const tags of ['"2"', 'W/"1"', '"1x", "01", ""', '"\\", "{1}", "NULL", "1,1"']) {
         await service.expect(
@@ -787,11 +786,11 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       t.strictSame((await readTask(owner, task.id)).task, task)
     })
 
-    t.test('413', async () => {
+    t.test('413 for a body over 1 MiB', async () => {
       await service.expect(operation, 413, change(await createTask(owner), {}, { body: tooLarge }))
     })
 
-    t.test('415: another type, or none', async (t) => {
+    t.test('415 for another content type, or none', async (t) => {
       const task = await createTask(owner)
       const body = Buffer.from('{"title":"x"}')
       const types = operation === 'updateTask' ? otherTypes : [...otherTypes, 'application/merge-patch+json']
@@ -804,7 +803,7 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       t.strictSame((await readTask(owner, task.id)).task, task)
     })
 
-    t.test('422: users that are not there', async (t) => {
+    t.test('422 for unknown users', async (t) => {
       const task = await createTask(owner)
       for (const name of ['owner_id', 'assignee_id']) {
         const { body } = await service.expect(operation, 422, change(task, { [name]: unknownId }))
@@ -814,7 +813,7 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       t.strictSame((await readTask(owner, task.id)).task, task)
     })
 
-    t.test('at once with the same ETag: one comes first, the others get 412', async (t) => {
+    t.test('200 for one of 12 requests with the same ETag, 412 for the others', async (t) => {
       const task = await createTask(owner)
       const replies = await Promise.all(
         Array.from({ length: 12 }, (_, n) =>
@@ -832,11 +831,11 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
 testChange('replaceTask', (fields) => ({ title: 'Replaced', ...fields }))
 testChange('updateTask', (fields) => fields)
 
-t.test('replaceTask, on its own', async (t) => {
+t.test('replaceTask, specific to PUT', async (t) => {
   const { owner, assignee } = await peopleOf('put')
   const { token } = owner
 
-  t.test('200: what is left out returns to its default, but for the owner and the tags', async (t) => {
+  t.test('200: omitted fields get their defaults, except the owner and the tags', async (t) => {
     const tag = await createTag(owner, 'kept')
     const task = await createTask(owner, {
       description: 'x',
@@ -855,7 +854,7 @@ t.test('replaceTask, on its own', async (t) => {
     })
     const { id, created_at } = task
     t.match(body, {
-      ...onlyTitle,
+      ...defaults,
       id,
       created_at,
       owner_id: owner.id,
@@ -865,7 +864,7 @@ t.test('replaceTask, on its own', async (t) => {
     })
   })
 
-  t.test('200: what GET returned, expanded or not, changes nothing', async (t) => {
+  t.test('200: the body of GET, expanded or not, changes nothing', async (t) => {
     const { id } = await createTask(owner, {
       description: 'x',
       status: 'done',
@@ -896,7 +895,7 @@ t.test('replaceTask, on its own', async (t) => {
     t.strictSame(after, { ...task, title: 'Edited', version: task.version + 1, updated_at: after.updated_at })
   })
 
-  t.test('400: read-only fields that are not as documented', async (t) => {
+  t.test('400 for malformed read-only fields', async (t) => {
     const task = await createTask(owner)
     for (const [name, value] of [
       ['id', 'x'],
@@ -913,11 +912,11 @@ t.test('replaceTask, on its own', async (t) => {
     }
     const request = { token, params: { task_id: task.id }, body: { title: 'x', colour: 'red' } }
     const { body } = await service.expect('replaceTask', 400, request)
-    t.notMatch(body.detail, /created_at/, 'the names that are expected are those that have an effect')
+    t.notMatch(body.detail, /created_at/, 'only fields with an effect are suggested')
     t.strictSame((await readTask(owner, task.id)).task, task)
   })
 
-  t.test('412: another version than the current one, with or without If-Match', async (t) => {
+  t.test('412 for another version than the current one, with or without If-Match', async (t) => {
     const task = await createTask(owner)
     const put = (version: number, ifMatch?: string) =>
       service.call('replaceTask', {
@@ -939,24 +938,24 @@ t.test('replaceTask, on its own', async (t) => {
     t.equal((await put(2, '*')).status, 200)
     t.equal((await put(3)).status, 200)
     const replies = await Promise.all(Array.from({ length: 8 }, () => put(4)))
-    t.strictSame(countStatuses(replies), { 200: 1, 412: 7 }, 'racing ones')
+    t.strictSame(countStatuses(replies), { 200: 1, 412: 7 }, 'requests at the same time')
   })
 
-  t.test('400: the title is required', async (t) => {
+  t.test('400 without a title', async (t) => {
     const task = await createTask(owner)
     const params = { task_id: task.id }
     const { body } = await service.expect('replaceTask', 400, { token, params, body: { status: 'done' } })
     t.strictSame(body.errors, [{ pointer: '/title', detail: 'is required' }])
   })
 
-  t.test('404: it never creates', async () => {
+  t.test('404 for an unknown id: nothing is created', async () => {
     const params = { task_id: unknownId }
     await service.expect('replaceTask', 404, { token: admin.token, params, body: { title: 'New' } })
     await service.expect('getTask', 404, { token: admin.token, params })
   })
 })
 
-t.test('updateTask, on its own', async (t) => {
+t.test('updateTask, specific to PATCH', async (t) => {
   const { owner, assignee } = await peopleOf('patch')
   const { token } = owner
   const full = {
@@ -967,7 +966,7 @@ t.test('updateTask, on its own', async (t) => {
     assignee_id: assignee.id,
   }
 
-  t.test('200: what is left out stays', async (t) => {
+  t.test('200: omitted fields stay', async (t) => {
     const task = await createTask(owner, full)
     const { body } = await service.expect('updateTask', 200, {
       token,
@@ -977,7 +976,7 @@ t.test('updateTask, on its own', async (t) => {
     t.strictSame(body, { ...task, priority: 'low', version: 2, updated_at: body.updated_at })
   })
 
-  t.test('200: an empty patch', async (t) => {
+  t.test('200 for an empty patch, which changes nothing', async (t) => {
     const task = await createTask(owner, full)
     const { body } = await service.expect('updateTask', 200, {
       token,
@@ -987,7 +986,7 @@ t.test('updateTask, on its own', async (t) => {
     t.strictSame(body, task)
   })
 
-  t.test('200: null clears', async (t) => {
+  t.test('200: null clears a field', async (t) => {
     for (const name of ['start_at', 'due_at', 'assignee_id']) {
       const task = await createTask(owner, full)
       const { body } = await service.expect('updateTask', 200, {
@@ -999,7 +998,7 @@ t.test('updateTask, on its own', async (t) => {
     }
   })
 
-  t.test('200: both media types', async (t) => {
+  t.test('200 for both media types', async (t) => {
     const task = await createTask(owner)
     for (const type of [
       'application/merge-patch+json',
@@ -1016,7 +1015,7 @@ t.test('updateTask, on its own', async (t) => {
     }
   })
 
-  t.test('200: an assignee who leaves gets the answer, and sees no more', async (t) => {
+  t.test('200 for assignees who unassign themselves, who then get 404', async (t) => {
     const task = await createTask(owner, full)
     const request = { token: assignee.token, params: { task_id: task.id } }
     const { body } = await service.expect('updateTask', 200, { ...request, body: { assignee_id: null } })
@@ -1024,7 +1023,7 @@ t.test('updateTask, on its own', async (t) => {
     await service.expect('getTask', 404, request)
   })
 
-  t.test('400: due before start, with only one of them in the patch', async (t) => {
+  t.test('400 for due before start, with only one of them in the patch', async (t) => {
     const task = await createTask(owner, full)
     const params = { task_id: task.id }
     for (const patch of [{ due_at: '2026-11-02T08:59:59.999Z' }, { start_at: '2026-11-03T09:00:00.001Z' }]) {
@@ -1039,7 +1038,7 @@ t.test('updateTask, on its own', async (t) => {
     })
   })
 
-  t.test('at once on different fields: all survive', async (t) => {
+  t.test('patches of different fields at the same time are all applied', async (t) => {
     const task = await createTask(owner)
     const patches = [
       { title: 'Together' },
@@ -1051,16 +1050,16 @@ t.test('updateTask, on its own', async (t) => {
       { assignee_id: assignee.id },
     ]
     const params = { task_id: task.id }
-    const answers = await Promise.all(
+    const responses = await Promise.all(
       patches.map((body) => service.expect('updateTask', 200, { token, params, body })),
     )
     const { task: after } = await readTask(owner, task.id)
     t.match(after, Object.assign({ version: 8 }, ...patches) as object)
-    for (const [n, { body }] of answers.entries())
-      t.match(body, patches[n], 'each answer shows its own change')
+    for (const [n, { body }] of responses.entries())
+      t.match(body, patches[n], 'each response has its own change')
   })
 
-  t.test('beside tags that come and go: one ETag never has two bodies', async (t) => {
+  t.test('one ETag never has two bodies, even while tags change', async (t) => {
     const names = ['a', 'b', 'c', 'd', 'e', 'f']
     const tagIds = await Promise.all(names.map(async (name) => (await createTag(owner, name)).id))
     for (let round = 0; round < 50; round += 1) {
@@ -1072,7 +1071,7 @@ t.test('updateTask, on its own', async (t) => {
   })
 })
 
-/** Patches and reads a task while its tags change; answers with the bodies that each ETag was seen with. */
+/** Changes and reads a task while its tags change. Returns the bodies seen with each ETag. */
 const raceWithTags = async (
   { token }: Account,
   task_id: string,
@@ -1080,21 +1079,21 @@ const raceWithTags = async (
 ): Promise<ReadonlyMap<string, ReadonlySet<string>>> => {
   const bodies = new Map<string, Set<string>>()
   const params = { task_id }
-  const see = (etag: string, body: unknown) =>
+  const record = (etag: string, body: unknown) =>
     bodies.set(etag, (bodies.get(etag) ?? new Set()).add(JSON.stringify(body)))
-  const seeAnswer = ({ headers, body }: Pick<Reply, 'headers' | 'body'>) =>
-    see(headers.get('etag') ?? '', body)
-  const read = async () => seeAnswer(await service.expect('getTask', 200, { token, params }))
+  const recordReply = ({ headers, body }: Pick<Reply, 'headers' | 'body'>) =>
+    record(headers.get('etag') ?? '', body)
+  const read = async () => recordReply(await service.expect('getTask', 200, { token, params }))
   const readList = async () => {
     const { body } = await service.expect('listTasks', 200, { token, query: { limit: 1 } })
-    for (const task of body.items) see(`"${task.version}"`, task)
+    for (const task of body.items) record(`"${task.version}"`, task)
   }
   const patch = async (title: string) =>
-    seeAnswer(await service.expect('updateTask', 200, { token, params, body: { title } }))
+    recordReply(await service.expect('updateTask', 200, { token, params, body: { title } }))
   const put = async (title: string) =>
-    seeAnswer(await service.expect('replaceTask', 200, { token, params, body: { title } }))
+    recordReply(await service.expect('replaceTask', 200, { token, params, body: { title } }))
 
-  // What waits for the tags to be changed began before they were, and comes last: nothing hides what it answers.
+  // Writes that wait for the tag changes start before them and finish last, so the final read has the version that they return.
   await Promise.all([
     ...tagIds.map((tag_id, n) =>
       service.call(n < 3 ? 'addTaskTag' : 'removeTaskTag', { token, params: { task_id, tag_id } }),
@@ -1110,9 +1109,13 @@ const raceWithTags = async (
 t.test('deleteTask', async (t) => {
   const { owner, assignee, stranger } = await peopleOf('delete')
   const { token } = owner
-  const request = (task: Task, more: Call = {}): Call => ({ token, params: { task_id: task.id }, ...more })
+  const request = (task: Task, options: Call = {}): Call => ({
+    token,
+    params: { task_id: task.id },
+    ...options,
+  })
 
-  t.test('204: by its owner and by an administrator', async (t) => {
+  t.test('204 for its owner and administrators', async (t) => {
     for (const account of [owner, admin]) {
       const tag = await createTag(owner, `survives ${account.user.username}`)
       const task = await createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
@@ -1128,7 +1131,7 @@ t.test('deleteTask', async (t) => {
     }
   })
 
-  t.test('204: If-Match', async (t) => {
+  t.test('204 if If-Match has the current ETag, or is *', async (t) => {
     for (const tags of ['"1"', '*', 'W/"1", "1"']) {
       const task = await createTask(owner)
       await service.expect('deleteTask', 204, request(task, { headers: { 'if-match': tags } }))
@@ -1136,12 +1139,12 @@ t.test('deleteTask', async (t) => {
     }
   })
 
-  t.test('204: an empty body of whatever type', async () => {
+  t.test('204 with an empty body of any content type', async () => {
     const task = await createTask(owner)
     await service.expect('deleteTask', 204, request(task, { headers: json }))
   })
 
-  t.test('400: a malformed id or ETag, a query, a body', async (t) => {
+  t.test('400 for a malformed id or ETag, a parameter, and a body', async (t) => {
     const task = await createTask(owner)
     await service.expect('deleteTask', 400, request(task, { params: { task_id: 'x' } }))
     await service.expect('deleteTask', 400, request(task, { headers: { 'if-match': '1' } }))
@@ -1150,20 +1153,20 @@ t.test('deleteTask', async (t) => {
     t.strictSame((await readTask(owner, task.id)).task, task)
   })
 
-  t.test('401', async () => {
+  t.test('401 without a token', async () => {
     const { id } = await createTask(owner)
     await service.expect('deleteTask', 401, { params: { task_id: id } })
   })
 
-  t.test('403: by its assignee', async (t) => {
+  t.test('403 for its assignee', async (t) => {
     const task = await createTask(owner, { assignee_id: assignee.id })
     await service.expect('deleteTask', 403, request(task, { token: assignee.token }))
-    const stale = { token: assignee.token, headers: { 'if-match': '"7"' } }
-    await service.expect('deleteTask', 403, request(task, stale))
+    const otherVersion = { token: assignee.token, headers: { 'if-match': '"7"' } }
+    await service.expect('deleteTask', 403, request(task, otherVersion))
     t.strictSame((await readTask(owner, task.id)).task, task)
   })
 
-  t.test('404: a foreign task is like one that is not there', async (t) => {
+  t.test('404 for an invisible task, with the same body as for an unknown one', async (t) => {
     const task = await createTask(owner)
     const foreign = await service.expect('deleteTask', 404, request(task, { token: stranger.token }))
     const missing = await service.expect('deleteTask', 404, request(task, { params: { task_id: unknownId } }))
@@ -1171,7 +1174,7 @@ t.test('deleteTask', async (t) => {
     t.strictSame((await readTask(owner, task.id)).task, task)
   })
 
-  t.test('412', async (t) => {
+  t.test('412 if If-Match has another or a weak ETag', async (t) => {
     const task = await createTask(owner)
     for (const tags of ['"2"', 'W/"1"']) {
       await service.expect('deleteTask', 412, request(task, { headers: { 'if-match': tags } }))
@@ -1179,7 +1182,7 @@ t.test('deleteTask', async (t) => {
     t.strictSame((await readTask(owner, task.id)).task, task)
   })
 
-  t.test('at once: one deletes, the others find nothing', async (t) => {
+  t.test('204 for one of several requests at the same time, 404 for the others', async (t) => {
     const task = await createTask(owner)
     const replies = await Promise.all(
       Array.from({ length: 8 }, () => service.call('deleteTask', request(task))),
@@ -1188,7 +1191,7 @@ t.test('deleteTask', async (t) => {
   })
 })
 
-t.test('version and updated_at move with everything that shows', async (t) => {
+t.test('every visible change sets a new version and updated_at', async (t) => {
   const { owner, assignee } = await peopleOf('version')
   const { token } = owner
   const tag = await createTag(owner, 'moving')
@@ -1198,9 +1201,9 @@ t.test('version and updated_at move with everything that shows', async (t) => {
   let version = 1
   let last = task.updated_at
 
-  const moves = async (what: string, act: () => Promise<unknown>): Promise<void> => {
+  const expectNewVersion = async (what: string, change: () => Promise<unknown>): Promise<void> => {
     await clockToMove()
-    await act()
+    await change()
     const { task: after, etag } = await readTask(owner, task.id)
     version += 1
     t.equal(after.version, version, what)
@@ -1208,33 +1211,35 @@ t.test('version and updated_at move with everything that shows', async (t) => {
     t.ok(after.updated_at > last, `${what}: updated_at`)
     last = after.updated_at
   }
-  const stays = async (what: string, act: () => Promise<unknown>): Promise<void> => {
+  const expectUnchanged = async (what: string, change: () => Promise<unknown>): Promise<void> => {
     const before = await readTask(owner, task.id)
     await clockToMove()
-    await act()
+    await change()
     t.strictSame(await readTask(owner, task.id), before, what)
   }
 
-  await moves('a tag put on', () => service.expect('addTaskTag', 204, link))
-  await stays('a tag put on again', () => service.expect('addTaskTag', 204, link))
-  await moves('a tag taken off', () => service.expect('removeTaskTag', 204, link))
-  await stays('a tag taken off again', () => service.expect('removeTaskTag', 404, link))
-  await moves('a tag put back on', () => service.expect('addTaskTag', 204, link))
-  await moves('a tag deleted', () => service.expect('deleteTag', 204, { token, params: { tag_id: tag.id } }))
-  await moves('an attachment added', async () => {
+  await expectNewVersion('a tag is added', () => service.expect('addTaskTag', 204, link))
+  await expectUnchanged('a tag is added again', () => service.expect('addTaskTag', 204, link))
+  await expectNewVersion('a tag is removed', () => service.expect('removeTaskTag', 204, link))
+  await expectUnchanged('a tag is removed again', () => service.expect('removeTaskTag', 404, link))
+  await expectNewVersion('a removed tag is added', () => service.expect('addTaskTag', 204, link))
+  await expectNewVersion('a tag is deleted', () =>
+    service.expect('deleteTag', 204, { token, params: { tag_id: tag.id } }),
+  )
+  await expectNewVersion('an attachment is added', async () => {
     attach_id = await attachFile(owner, task.id)
   })
-  await stays('an attachment refused', () =>
+  await expectUnchanged('an attachment is rejected', () =>
     service.expect('addTaskAttachment', 413, {
       token,
       params: { task_id: task.id },
       body: fileForm('x'.repeat(1_048_577)),
     }),
   )
-  await moves('an attachment removed', () =>
+  await expectNewVersion('an attachment is deleted', () =>
     service.expect('deleteAttachment', 204, { token, params: { attach_id } }),
   )
-  await moves('an assignee', () =>
+  await expectNewVersion('the assignee is set', () =>
     service.expect('updateTask', 200, {
       token,
       params: { task_id: task.id },
@@ -1243,16 +1248,15 @@ t.test('version and updated_at move with everything that shows', async (t) => {
   )
   const theirs = await createTag(assignee, 'theirs')
   const theirLink = { token: assignee.token, params: { task_id: task.id, tag_id: theirs.id } }
-  await moves('a tag of the assignee', () => service.expect('addTaskTag', 204, theirLink))
+  await expectNewVersion('a tag of the assignee is added', () => service.expect('addTaskTag', 204, theirLink))
   const before = await readTask(owner, task.id)
   await service.expect('deleteUser', 204, { token: assignee.token, params: { user_id: assignee.id } })
   const after = await readTask(owner, task.id)
-  t.match(after.task, { assignee_id: null, tags: [] }, 'the assignee is gone with their tag')
+  t.match(after.task, { assignee_id: null, tags: [] }, 'the deleted assignee and their tag are removed')
   t.ok(after.task.version > before.task.version)
   t.not(after.etag, before.etag)
 })
 
-/** Titles of a page of tasks. */
 const titles = (items: readonly Task[]): string[] => items.map(({ title }) => title)
 
 t.test('listTasks', async (t) => {
@@ -1268,7 +1272,7 @@ t.test('listTasks', async (t) => {
   const list = async (query: Call['query'] = {}, { token } = owner) =>
     titles((await service.expect('listTasks', 200, { token, query })).body.items)
 
-  t.test('200: what the caller owns or is assigned, newest first', async (t) => {
+  t.test('200: own and assigned tasks, newest first', async (t) => {
     const { body, headers } = await service.expect('listTasks', 200, { token: owner.token })
     t.strictSame(body, {
       items: [tasks.given, tasks.done, tasks.urgent, tasks.plain],
@@ -1281,7 +1285,7 @@ t.test('listTasks', async (t) => {
     t.strictSame(await list({}, stranger), ['foreign'])
   })
 
-  t.test("200: an administrator's own tasks, or everything with all=true", async (t) => {
+  t.test("200: an administrator's own tasks, or everybody's with all=true", async (t) => {
     const manager = await service.register('list-manager')
     await setRole(manager, 'admin')
     const own = await createTask(manager, { title: 'own' })
@@ -1307,18 +1311,18 @@ t.test('listTasks', async (t) => {
     t.strictSame(
       expanded.items.map((task) => task.owner?.email),
       [stranger.email, manager.email],
-      'addresses are shown to administrators in their own lists, too',
+      'administrators see email addresses in their own lists, too',
     )
     t.equal(expanded.items[1]?.id, own.id)
   })
 
-  t.test('403: all=true by anyone else', async (t) => {
+  t.test('403 for all=true by other users', async (t) => {
     const { body } = await service.expect('listTasks', 403, { token: owner.token, query: { all: true } })
     t.match(body, { code: 'forbidden', detail: /Only administrators/ })
     t.strictSame(await list({ all: false, q: 'plain' }), ['plain'])
   })
 
-  t.test('200: filters', async (t) => {
+  t.test('200 with filters', async (t) => {
     const cases: readonly (readonly [Call['query'], readonly string[]])[] = [
       [{ status: 'done' }, ['done']],
       [{ status: ['done', 'todo'] }, ['given', 'done', 'urgent', 'plain']],
@@ -1339,7 +1343,7 @@ t.test('listTasks', async (t) => {
     for (const [query, expected] of cases) t.strictSame(await list(query), expected, JSON.stringify(query))
   })
 
-  t.test('200: totals count what is visible and passes the filter', async (t) => {
+  t.test('200: the total counts the visible tasks that match the filter', async (t) => {
     const total = async ({ token }: Account, query: object = {}) =>
       (await service.expect('listTasks', 200, { token, query: { include_total: true, limit: 1, ...query } }))
         .body.total
@@ -1358,7 +1362,7 @@ t.test('listTasks', async (t) => {
     t.equal(body.total, null)
   })
 
-  t.test('200: q is text, whatever its case', async (t) => {
+  t.test('200: q is plain text, ignoring case and accents', async (t) => {
     const searcher = await service.register('searcher')
     const all = ['100% sure', 'snake_case', 'back\\slash', 'Éclair', 'straße', "it's", 'ΟΔΟΣΑ', 'ﬁne print']
     for (const title of all) await createTask(searcher, { title })
@@ -1385,7 +1389,7 @@ t.test('listTasks', async (t) => {
     t.strictSame(await list('q=%31%30%30%25+s', searcher), ['100% sure'])
   })
 
-  t.test('200: HEAD has the header of GET', async (t) => {
+  t.test('200 for HEAD, with the headers of GET', async (t) => {
     const get = await service.expect('listTasks', 200, { token: owner.token, query: { limit: 1 } })
     const head = await service.expect('listTasks', 200, {
       token: owner.token,
@@ -1398,7 +1402,7 @@ t.test('listTasks', async (t) => {
     }
   })
 
-  t.test('400: filters', async (t) => {
+  t.test('400 for invalid filters', async (t) => {
     const cases = [
       ['status=open', '/status/0'],
       ['status=todo&status=open', '/status/1'],
@@ -1427,7 +1431,7 @@ t.test('listTasks', async (t) => {
     }
   })
 
-  t.test('401', async () => {
+  t.test('401 without a token, before 400', async () => {
     await service.expect('listTasks', 401)
     await service.expect('listTasks', 401, { query: 'limit=0' })
   })
@@ -1442,7 +1446,7 @@ t.test('listUserTasks', async (t) => {
   const list = async ({ id }: Account, { token }: Account, query: Call['query'] = {}) =>
     titles((await service.expect('listUserTasks', 200, { token, params: { user_id: id }, query })).body.items)
 
-  t.test("200: the user's own and assigned tasks, as far as the caller sees them", async (t) => {
+  t.test("200: the user's own and assigned tasks that the caller can see", async (t) => {
     t.strictSame(await list(owner, owner), ['both', 'given', 'own'])
     t.strictSame(await list(assignee, assignee), ['shared', 'given'])
     t.strictSame(await list(assignee, owner), ['given'])
@@ -1461,9 +1465,9 @@ t.test('listUserTasks', async (t) => {
     t.equal(headers.get('link'), `<${path}?limit=50&include_total=true>; rel="first"`)
   })
 
-  t.test('200: filters, limit and offset', async (t) => {
+  t.test('200 with filters, limit and offset', async (t) => {
     t.strictSame(await list(owner, owner, { status: 'done' }), ['given'])
-    t.strictSame(await list(owner, owner, { q: 'O' }), ['own', 'both'], 'the beginning of a word first')
+    t.strictSame(await list(owner, owner, { q: 'O' }), ['own', 'both'], 'the start of a word ranks first')
     t.strictSame(await list(owner, owner, { limit: 1, offset: 1 }), ['given'])
     t.strictSame(await list(owner, owner, { assignee_id: [owner.id] }), ['both'])
     const { body } = await service.expect('listUserTasks', 200, {
@@ -1478,12 +1482,12 @@ t.test('listUserTasks', async (t) => {
     t.equal(both.assignee_id, owner.id)
   })
 
-  t.test('200: HEAD', async (t) => {
+  t.test('200 for HEAD, without a body', async (t) => {
     const request = { token: owner.token, params: { user_id: owner.id }, method: 'HEAD' } as const
     t.equal((await service.expect('listUserTasks', 200, request)).body, null)
   })
 
-  t.test('400: a malformed id or query', async () => {
+  t.test('400 for a malformed id and invalid parameters', async () => {
     const { token } = owner
     await service.expect('listUserTasks', 400, { token, params: { user_id: 'Me' } })
     await service.expect('listUserTasks', 400, {
@@ -1498,11 +1502,11 @@ t.test('listUserTasks', async (t) => {
     })
   })
 
-  t.test('401', async () => {
+  t.test('401 without a token', async () => {
     await service.expect('listUserTasks', 401, { params: { user_id: owner.id } })
   })
 
-  t.test('404: nobody', async () => {
+  t.test('404 for an unknown user', async () => {
     await service.expect('listUserTasks', 404, { token: owner.token, params: { user_id: unknownId } })
   })
 })

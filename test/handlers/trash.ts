@@ -10,17 +10,16 @@ const service = await startService(t, { storage })
 const { attachFile, createTag, createTask, peopleOf, readTask } = taskActions(service)
 const admin = await service.register('admin')
 
-const ofTask = ({ token }: Account, { id }: Pick<Task, 'id'>, more: Call = {}): Call => ({
+const requestFor = ({ token }: Account, { id }: Pick<Task, 'id'>, options: Call = {}): Call => ({
   token,
   params: { task_id: id },
-  ...more,
+  ...options,
 })
 
 const ifMatch = (etag: string | null): Call => ({ headers: { 'if-match': etag ?? '' } })
 
-const trash = (account: Account, task: Task) => service.expect('deleteTask', 204, ofTask(account, task))
+const trash = (account: Account, task: Task) => service.expect('deleteTask', 204, requestFor(account, task))
 
-/** The ids of a list's items, the newest first. */
 const idsIn = async (
   operation: 'listTrash' | 'listTasks' | 'listTags',
   { token }: Account,
@@ -36,7 +35,7 @@ const tagCountOf = async ({ token, id }: Account): Promise<number | undefined> =
 const totalOf = async (operation: 'listTrash' | 'listTasks', { token }: Account): Promise<number | null> =>
   (await service.expect(operation, 200, { token, query: { include_total: true } })).body.total
 
-/** A full task of somebody who has another one, with its file. */
+/** A task with an assignee, a tag and an attachment, and another task of its owner. */
 const fullTask = async (name: string) => {
   const people = await peopleOf(name)
   const { owner, assignee } = people
@@ -50,21 +49,21 @@ const fullTask = async (name: string) => {
 
 t.test('deleteTask moves a task to the trash', async (t) => {
   const { owner, assignee, task, tag, kept, attachmentId } = await fullTask('moved')
-  const linkId = { ...ofTask(owner, task).params, tag_id: tag.id }
+  const linkId = { ...requestFor(owner, task).params, tag_id: tag.id }
   const { token } = owner
   await trash(owner, task)
 
-  t.test('it is nowhere else', async (t) => {
+  t.test('it is in no list, tag or count, and operations on tasks return 404', async (t) => {
     const attempts: readonly [Parameters<typeof service.call>[0], Call][] = [
-      ['getTask', ofTask(owner, task)],
-      ['replaceTask', ofTask(owner, task, { body: { title: 'x' } })],
-      ['updateTask', ofTask(owner, task, { body: { title: 'x' } })],
-      ['deleteTask', ofTask(owner, task)],
-      ['listTaskTags', ofTask(owner, task)],
+      ['getTask', requestFor(owner, task)],
+      ['replaceTask', requestFor(owner, task, { body: { title: 'x' } })],
+      ['updateTask', requestFor(owner, task, { body: { title: 'x' } })],
+      ['deleteTask', requestFor(owner, task)],
+      ['listTaskTags', requestFor(owner, task)],
       ['addTaskTag', { token, params: linkId }],
       ['removeTaskTag', { token, params: linkId }],
-      ['listTaskAttachments', ofTask(owner, task)],
-      ['addTaskAttachment', ofTask(owner, task, { body: fileForm('more') })],
+      ['listTaskAttachments', requestFor(owner, task)],
+      ['addTaskAttachment', requestFor(owner, task, { body: fileForm('more') })],
       ['downloadAttachment', { token, params: { attach_id: attachmentId } }],
       ['deleteAttachment', { token, params: { attach_id: attachmentId } }],
     ]
@@ -81,13 +80,13 @@ t.test('deleteTask moves a task to the trash', async (t) => {
       query: { include_total: true },
     })
     t.equal(body.total, 1)
-    t.strictSame(await idsIn('listTags', assignee), [], 'who saw its tag by it sees the tag no longer')
+    t.strictSame(await idsIn('listTags', assignee), [], 'the assignee no longer sees its tag')
     t.strictSame(await idsIn('listTags', owner), [tag.id])
-    for (const person of [owner, admin]) t.equal(await tagCountOf(person), 0, 'it does not count')
+    for (const person of [owner, admin]) t.equal(await tagCountOf(person), 0, 'it is not counted')
     await service.expect('getTag', 404, { token: assignee.token, params: { tag_id: tag.id } })
   })
 
-  t.test('its title is free of any filter, and its file is kept', async (t) => {
+  t.test('filters do not find it, and its attachment is kept', async (t) => {
     const query = { q: 'Deleted', tag_id: [tag.id] }
     t.strictSame((await service.expect('listTasks', 200, { token, query })).body.items, [])
     const files = await service.deps.db.run('select from attachments where id = $1', [attachmentId])
@@ -101,18 +100,22 @@ t.test('listTrash', async (t) => {
   await trash(owner, task)
   await trash(admin, other)
 
-  t.test('200: for who could delete them', async (t) => {
+  t.test('200 for users who could delete the tasks', async (t) => {
     t.strictSame(await idsIn('listTrash', owner), [other.id, task.id])
     t.equal(await totalOf('listTrash', owner), 2)
     for (const person of [assignee, stranger]) t.strictSame(await idsIn('listTrash', person), [])
-    t.strictSame(await idsIn('listTrash', admin), [], 'an administrator deleted one of them, and owns none')
+    t.strictSame(
+      await idsIn('listTrash', admin),
+      [],
+      'an administrator who has deleted a task, and owns none',
+    )
     t.ok((await idsIn('listTrash', admin, { all: true })).includes(task.id))
   })
 
-  t.test('200: with when it was deleted, else as it was', async (t) => {
+  t.test('200: tasks have deleted_at, a new version, and otherwise the same fields', async (t) => {
     const { body } = await service.expect('listTrash', 200, { token: owner.token })
     const item = body.items.find(({ id }) => id === task.id)
-    if (item === undefined) throw new Error('It is in the list')
+    if (item === undefined) throw new Error('The list does not have the task')
     const { deleted_at, version, updated_at, ...fields } = item
     t.match(task, fields)
     t.equal(version, Number(etag.slice(1, -1)) + 1)
@@ -120,11 +123,11 @@ t.test('listTrash', async (t) => {
     t.ok(Date.parse(updated_at) >= Date.parse(deleted_at))
   })
 
-  t.test('403: all=true by anyone else', async () => {
+  t.test('403 for all=true by other users', async () => {
     await service.expect('listTrash', 403, { token: owner.token, query: { all: true } })
   })
 
-  t.test('400 and 401', async () => {
+  t.test('400 for invalid parameters, 401 without a token', async () => {
     await service.expect('listTrash', 400, { token: owner.token, query: { limit: 0 } })
     await service.expect('listTrash', 400, { token: owner.token, query: { status: 'todo' } })
     await service.expect('listTrash', 401)
@@ -135,34 +138,34 @@ t.test('getTrashedTask', async (t) => {
   const { owner, assignee, task, kept } = await fullTask('got')
   await trash(owner, task)
 
-  t.test('200 and 304', async (t) => {
-    const { body, headers } = await service.expect('getTrashedTask', 200, ofTask(owner, task))
+  t.test('200, or 304 if If-None-Match has the ETag', async (t) => {
+    const { body, headers } = await service.expect('getTrashedTask', 200, requestFor(owner, task))
     t.match(body, { id: task.id, title: task.title, tags: task.tags, attachment_count: 1 })
     t.equal(headers.get('etag'), `"${body.version}"`)
     const unchanged = { headers: { 'if-none-match': headers.get('etag') ?? '' } }
-    await service.expect('getTrashedTask', 304, ofTask(owner, task, unchanged))
+    await service.expect('getTrashedTask', 304, requestFor(owner, task, unchanged))
   })
 
-  t.test('400, 401 and 404', async () => {
+  t.test('400 for a malformed id, 401 without a token, 404 for other users and tasks', async () => {
     await service.expect('getTrashedTask', 400, { token: owner.token, params: { task_id: 'first' } })
     await service.expect('getTrashedTask', 401, { params: { task_id: task.id } })
-    await service.expect('getTrashedTask', 404, ofTask(assignee, task))
-    await service.expect('getTrashedTask', 404, ofTask(owner, kept))
-    await service.expect('getTrashedTask', 404, ofTask(owner, { id: unknownId }))
+    await service.expect('getTrashedTask', 404, requestFor(assignee, task))
+    await service.expect('getTrashedTask', 404, requestFor(owner, kept))
+    await service.expect('getTrashedTask', 404, requestFor(owner, { id: unknownId }))
   })
 })
 
 t.test('restoreTask', async (t) => {
-  t.test('200: the task is back whole, with another ETag', async (t) => {
+  t.test('200: restores the whole task, with a new ETag', async (t) => {
     const { owner, assignee, task, etag, tag, kept, attachmentId } = await fullTask('restored')
     await trash(owner, task)
-    const inTrash = await service.expect('getTrashedTask', 200, ofTask(owner, task))
-    const { body, headers } = await service.expect('restoreTask', 200, ofTask(owner, task))
+    const trashed = await service.expect('getTrashedTask', 200, requestFor(owner, task))
+    const { body, headers } = await service.expect('restoreTask', 200, requestFor(owner, task))
     const { version, updated_at, ...fields } = task
     t.match(body, fields)
     t.notOk('deleted_at' in body)
     t.ok(body.version > version && Date.parse(body.updated_at) >= Date.parse(updated_at))
-    t.notOk([etag, inTrash.headers.get('etag')].includes(headers.get('etag')))
+    t.notOk([etag, trashed.headers.get('etag')].includes(headers.get('etag')))
     t.strictSame(await readTask(assignee, task.id), { task: body, etag: headers.get('etag') })
     t.strictSame(await idsIn('listTasks', owner), [task.id, kept.id])
     t.strictSame(await idsIn('listTags', assignee), [tag.id])
@@ -173,73 +176,74 @@ t.test('restoreTask', async (t) => {
     })
     t.equal(Buffer.from(file.body as unknown as Uint8Array).toString(), 'hello')
     t.strictSame(await idsIn('listTrash', owner), [])
-    await service.expect('restoreTask', 404, ofTask(owner, task))
+    await service.expect('restoreTask', 404, requestFor(owner, task))
   })
 
-  t.test('200: what was deleted in the meantime is not brought back', async (t) => {
+  t.test('200: a tag and an assignee that were deleted in the meantime are not restored', async (t) => {
     const { owner, assignee, task, tag } = await fullTask('meantime')
     await trash(owner, task)
     await service.expect('deleteTag', 204, { token: owner.token, params: { tag_id: tag.id } })
     await service.expect('deleteUser', 204, { token: assignee.token, params: { user_id: assignee.id } })
-    const { body } = await service.expect('restoreTask', 200, ofTask(owner, task))
+    const { body } = await service.expect('restoreTask', 200, requestFor(owner, task))
     t.match(body, { tags: [], assignee_id: null, attachment_count: 1 })
     t.strictSame((await readTask(owner, task.id)).task, body)
   })
 
-  t.test('412: another ETag than that in the trash', async () => {
+  t.test('412 for the ETag from before the deletion', async () => {
     const { owner, task, etag } = await fullTask('stale')
     await trash(owner, task)
-    const { headers } = await service.expect('getTrashedTask', 200, ofTask(owner, task))
-    await service.expect('restoreTask', 412, ofTask(owner, task, ifMatch(etag)))
-    await service.expect('getTask', 404, ofTask(owner, task))
-    await service.expect('restoreTask', 200, ofTask(owner, task, ifMatch(headers.get('etag'))))
+    const { headers } = await service.expect('getTrashedTask', 200, requestFor(owner, task))
+    await service.expect('restoreTask', 412, requestFor(owner, task, ifMatch(etag)))
+    await service.expect('getTask', 404, requestFor(owner, task))
+    await service.expect('restoreTask', 200, requestFor(owner, task, ifMatch(headers.get('etag'))))
   })
 
-  t.test('400, 401 and 404', async () => {
+  t.test('400 for a malformed id, 401 without a token, 404 for other users and tasks', async () => {
     const { owner, assignee, stranger, task, kept } = await fullTask('not-restored')
     await trash(owner, task)
     await service.expect('restoreTask', 400, { token: owner.token, params: { task_id: 'first' } })
     await service.expect('restoreTask', 401, { params: { task_id: task.id } })
-    for (const person of [assignee, stranger]) await service.expect('restoreTask', 404, ofTask(person, task))
-    await service.expect('restoreTask', 404, ofTask(owner, kept))
+    for (const person of [assignee, stranger])
+      await service.expect('restoreTask', 404, requestFor(person, task))
+    await service.expect('restoreTask', 404, requestFor(owner, kept))
   })
 })
 
 t.test('deleteTrashedTask', async (t) => {
-  t.test('204: the task is gone for good, and its bytes follow', async (t) => {
+  t.test('204: the task is permanently deleted, and its file is removed', async (t) => {
     const before = await keys()
     const { owner, task } = await fullTask('gone')
     await trash(owner, task)
-    const { headers } = await service.expect('getTrashedTask', 200, ofTask(owner, task))
-    await service.expect('deleteTrashedTask', 204, ofTask(owner, task, ifMatch(headers.get('etag'))))
+    const { headers } = await service.expect('getTrashedTask', 200, requestFor(owner, task))
+    await service.expect('deleteTrashedTask', 204, requestFor(owner, task, ifMatch(headers.get('etag'))))
     for (const operation of ['getTrashedTask', 'restoreTask', 'deleteTrashedTask', 'getTask'] as const)
-      await service.expect(operation, 404, ofTask(owner, task))
-    await eventually('the file is gone', async () => String(await keys()) === String(before))
+      await service.expect(operation, 404, requestFor(owner, task))
+    await eventually('the file is removed', async () => String(await keys()) === String(before))
     t.strictSame(await idsIn('listTrash', owner), [])
   })
 
-  t.test('400, 401, 404 and 412', async () => {
+  t.test('400 for a malformed id, 401 without a token, 404 for others, 412 for another ETag', async () => {
     const { owner, assignee, task, etag, kept } = await fullTask('not-gone')
     await trash(owner, task)
     await service.expect('deleteTrashedTask', 400, { token: owner.token, params: { task_id: 'first' } })
     await service.expect('deleteTrashedTask', 401, { params: { task_id: task.id } })
-    await service.expect('deleteTrashedTask', 404, ofTask(assignee, task))
-    await service.expect('deleteTrashedTask', 404, ofTask(owner, kept))
-    await service.expect('deleteTrashedTask', 412, ofTask(owner, task, ifMatch(etag)))
-    await service.expect('restoreTask', 200, ofTask(owner, task))
+    await service.expect('deleteTrashedTask', 404, requestFor(assignee, task))
+    await service.expect('deleteTrashedTask', 404, requestFor(owner, kept))
+    await service.expect('deleteTrashedTask', 412, requestFor(owner, task, ifMatch(etag)))
+    await service.expect('restoreTask', 200, requestFor(owner, task))
   })
 })
 
-t.test('a user who is deleted takes their tasks along, the trash included', async () => {
+t.test('the tasks of a deleted user are deleted, including those in the trash', async () => {
   const before = await keys()
   const { owner, task } = await fullTask('leaving')
   await trash(owner, task)
   await service.expect('deleteUser', 204, { token: owner.token, params: { user_id: owner.id } })
-  await service.expect('getTrashedTask', 404, ofTask(admin, task))
-  await eventually('the file is gone', async () => String(await keys()) === String(before))
+  await service.expect('getTrashedTask', 404, requestFor(admin, task))
+  await eventually('the file is removed', async () => String(await keys()) === String(before))
 })
 
-t.test('the trash is emptied of what has been there for too long', async (t) => {
+t.test('tasks are permanently deleted after 30 days in the trash', async (t) => {
   const { db, config } = service.deps
   const { owner, task, kept } = await fullTask('old')
   const files = await keys()
@@ -247,39 +251,39 @@ t.test('the trash is emptied of what has been there for too long', async (t) => 
   for (const one of [task, young]) await trash(owner, one)
   await db.run(`update tasks set deleted_at = now() - interval '30 days 1 minute' where id = $1`, [task.id])
   await db.run(`update tasks set deleted_at = now() - interval '29 days 23 hours' where id = $1`, [young.id])
-  t.equal(config.trashDays, 30, 'by default it is kept for as long')
+  t.equal(config.trashDays, 30, 'the default retention')
   await runJobs(jobDepsOf(service))
   t.strictSame(await idsIn('listTrash', owner), [young.id])
-  t.equal((await keys()).length, files.length - 1, 'its file went in the same round')
-  await service.expect('restoreTask', 200, ofTask(owner, young))
-  await service.expect('getTask', 200, ofTask(owner, kept))
+  t.equal((await keys()).length, files.length - 1, 'its file is removed in the same run')
+  await service.expect('restoreTask', 200, requestFor(owner, young))
+  await service.expect('getTask', 200, requestFor(owner, kept))
 })
 
-t.test('at the same time', async (t) => {
+t.test('requests at the same time', async (t) => {
   const statusesOf = (replies: readonly Reply[]) => countStatuses(replies)
 
   t.test('a task is deleted and restored once', async (t) => {
     const { owner, task } = await fullTask('race')
     const ten = <T>(act: () => Promise<T>) => Promise.all(Array.from({ length: 10 }, act))
-    t.strictSame(statusesOf(await ten(() => service.call('deleteTask', ofTask(owner, task)))), {
+    t.strictSame(statusesOf(await ten(() => service.call('deleteTask', requestFor(owner, task)))), {
       204: 1,
       404: 9,
     })
-    t.strictSame(statusesOf(await ten(() => service.call('restoreTask', ofTask(owner, task)))), {
+    t.strictSame(statusesOf(await ten(() => service.call('restoreTask', requestFor(owner, task)))), {
       200: 1,
       404: 9,
     })
   })
 
-  t.test('it is restored or deleted for good, never both', async (t) => {
+  t.test('a task is restored or permanently deleted, never both', async (t) => {
     for (let n = 0; n < 5; n += 1) {
       const { owner, task } = await fullTask(`either-${n}`)
       await trash(owner, task)
       const [restored, deleted] = await Promise.all([
-        service.call('restoreTask', ofTask(owner, task)),
-        service.call('deleteTrashedTask', ofTask(owner, task)),
+        service.call('restoreTask', requestFor(owner, task)),
+        service.call('deleteTrashedTask', requestFor(owner, task)),
       ])
-      const { status } = await service.call('getTask', ofTask(owner, task))
+      const { status } = await service.call('getTask', requestFor(owner, task))
       t.strictSame(
         [restored.status, deleted.status, status].join(),
         status === 200 ? '200,404,200' : '404,204,404',
@@ -287,15 +291,17 @@ t.test('at the same time', async (t) => {
     }
   })
 
-  t.test('what is changed while it is deleted is in the trash as it was changed', async (t) => {
+  t.test('a task that is changed and deleted is in the trash with the change, or without it', async (t) => {
     const { owner, task } = await fullTask('changed')
     const [, ...changes] = await Promise.all([
       trash(owner, task),
-      ...['a', 'b', 'c'].map((title) => service.call('updateTask', ofTask(owner, task, { body: { title } }))),
+      ...['a', 'b', 'c'].map((title) =>
+        service.call('updateTask', requestFor(owner, task, { body: { title } })),
+      ),
     ])
     const done = changes.filter(({ status }) => status === 200).map(({ body }) => (body as Task).title)
     t.notOk(changes.some(({ status }) => ![200, 404].includes(status)))
-    const { body } = await service.expect('getTrashedTask', 200, ofTask(owner, task))
+    const { body } = await service.expect('getTrashedTask', 200, requestFor(owner, task))
     t.ok([...done, task.title].includes(body.title))
   })
 })

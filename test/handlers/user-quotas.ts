@@ -5,14 +5,14 @@ import { type Account, fileForm, startService } from '../fixture/service.ts'
 import { countStatuses, taskActions, unknownId } from '../fixture/tasks.ts'
 import { tusHeaders } from '../fixture/uploads.ts'
 
-/** Quotas that administrators give to single users, and what users use of theirs. */
+/** Quotas of single users, and the usage of quotas. */
 
 const installation = { attachmentQuotaBytes: 1_000, taskQuota: 6 }
 const { runs, record } = recordRuns()
 const service = await startService(t, { config: installation, aroundDatabase: record })
 const { createTask } = taskActions(service)
 const admin = await service.register('admin')
-const of = ({ id }: Pick<Account, 'id'>) => ({ user_id: id })
+const paramsOf = ({ id }: Pick<Account, 'id'>) => ({ user_id: id })
 
 interface Quotas {
   readonly attachment_quota_bytes?: number | null
@@ -20,12 +20,12 @@ interface Quotas {
 }
 
 const setQuotas = async (account: Account, body: Quotas) => {
-  const request = { token: admin.token, params: of(account), body }
+  const request = { token: admin.token, params: paramsOf(account), body }
   return (await service.expect('updateUser', 200, request)).body
 }
 
 const usageOf = async (account: Account, { token }: Account = account) =>
-  (await service.expect('getUserUsage', 200, { token, params: of(account) })).body
+  (await service.expect('getUserUsage', 200, { token, params: paramsOf(account) })).body
 
 const attach = (account: Account, taskId: string, size: number, headers: Record<string, string> = {}) =>
   service.call('addTaskAttachment', {
@@ -35,28 +35,33 @@ const attach = (account: Account, taskId: string, size: number, headers: Record<
     body: fileForm(Buffer.alloc(size)),
   })
 
-const create = (token: string, body: object = {}) =>
+const createOne = (token: string, body: object = {}) =>
   service.call('createTask', { token, body: { title: 'One', ...body } })
 
 const exceeds = (members: object) => ({ status: 413, body: { code: 'quota_exceeded', ...members } })
 
-t.test('administrators set them, and others do not see them', async (t) => {
+t.test('administrators set quotas, and other users do not see them', async (t) => {
   const [ada, eve] = [await service.register('ada'), await service.register('eve')]
   const changed = await setQuotas(ada, { attachment_quota_bytes: 2_000, task_quota: 3 })
   t.match(changed, { attachment_quota_bytes: 2_000, task_quota: 3, version: ada.user.version + 1 })
   const seenBy = async ({ token }: Account) =>
-    (await service.expect('getUser', 200, { token, params: of(ada) })).body
+    (await service.expect('getUser', 200, { token, params: paramsOf(ada) })).body
   t.strictSame(await seenBy(ada), changed)
   t.match(await seenBy(eve), { attachment_quota_bytes: null, task_quota: null, email: null })
 
-  t.match((await setQuotas(ada, { task_quota: null })).attachment_quota_bytes, 2_000, 'the other one stays')
-  const { id: _, created_at: __, updated_at: ___, ...whole } = await seenBy(ada)
-  const kept = await service.expect('replaceUser', 200, { token: ada.token, params: of(ada), body: whole })
-  t.equal(kept.body.attachment_quota_bytes, 2_000, 'what a user repeats is no change')
-  const { attachment_quota_bytes: ____, task_quota: _____, version: ______, ...others } = whole
-  const replaced = { ...others, display_name: 'Ada' }
+  t.match((await setQuotas(ada, { task_quota: null })).attachment_quota_bytes, 2_000, 'the other quota stays')
+  const { id: _, created_at: __, updated_at: ___, ...fields } = await seenBy(ada)
+  const kept = await service.expect('replaceUser', 200, {
+    token: ada.token,
+    params: paramsOf(ada),
+    body: fields,
+  })
+  t.equal(kept.body.attachment_quota_bytes, 2_000, 'a user can send the current quotas')
+  const { attachment_quota_bytes: ____, task_quota: _____, version: ______, ...fieldsWithoutQuotas } = fields
+  const replaced = { ...fieldsWithoutQuotas, display_name: 'Ada' }
   t.match(
-    (await service.expect('replaceUser', 200, { token: ada.token, params: of(ada), body: replaced })).body,
+    (await service.expect('replaceUser', 200, { token: ada.token, params: paramsOf(ada), body: replaced }))
+      .body,
     {
       display_name: 'Ada',
       attachment_quota_bytes: 2_000,
@@ -64,16 +69,19 @@ t.test('administrators set them, and others do not see them', async (t) => {
   )
 
   for (const body of [{ task_quota: 7 }, { task_quota: 0 }, { attachment_quota_bytes: null }]) {
-    const own = { token: ada.token, params: of(ada) }
+    const own = { token: ada.token, params: paramsOf(ada) }
     t.match(await service.call('updateUser', { ...own, body }), { status: 403, body: { code: 'forbidden' } })
     const put = await service.call('replaceUser', { ...own, body: { ...replaced, ...body } })
     t.match(put, { status: 403, body: { code: 'forbidden' } })
   }
   for (const task_quota of [-1, 1.5, '6', 2 ** 31])
-    t.match(await service.call('updateUser', { token: admin.token, params: of(ada), body: { task_quota } }), {
-      status: 400,
-      body: { errors: [{ pointer: '/task_quota' }] },
-    })
+    t.match(
+      await service.call('updateUser', { token: admin.token, params: paramsOf(ada), body: { task_quota } }),
+      {
+        status: 400,
+        body: { errors: [{ pointer: '/task_quota' }] },
+      },
+    )
 })
 
 t.test('getUserUsage', async (t) => {
@@ -88,7 +96,7 @@ t.test('getUserUsage', async (t) => {
     webhooks: { used: 1, quota: 100 },
   }
 
-  t.test('200: the quotas that apply, and what is used', async (t) => {
+  t.test('200: the effective quotas and their usage', async (t) => {
     t.strictSame(await usageOf(ada), usage)
     t.strictSame(await usageOf(ada, admin), usage)
     await setQuotas(ada, { attachment_quota_bytes: 500, task_quota: 0 })
@@ -96,20 +104,20 @@ t.test('getUserUsage', async (t) => {
     t.strictSame(await usageOf(ada), { ...usage, ...own })
     const { token } = ada
     await service.expect('deleteTask', 204, { token, params: { task_id: task.id } })
-    t.equal((await usageOf(ada)).tasks.used, 1, 'the trash counts')
+    t.equal((await usageOf(ada)).tasks.used, 1, 'the trash is counted')
     await service.expect('deleteTrashedTask', 204, { token, params: { task_id: task.id } })
     t.equal((await usageOf(ada)).tasks.used, 0)
   })
 
-  t.test('403 for other users, and 404 for nobody', async (t) => {
+  t.test('403 for other users, 404 for an unknown user', async (t) => {
     await createTask(ada)
     runs.length = 0
-    const { body } = await service.expect('getUserUsage', 403, { token: eve.token, params: of(ada) })
+    const { body } = await service.expect('getUserUsage', 403, { token: eve.token, params: paramsOf(ada) })
     t.equal(body.code, 'forbidden')
     const statement = runs.find(({ text }) => text.includes('quotas.select_usage'))
     if (statement === undefined) throw new Error('No statement read the usage')
     const isTasks = (scan: { readonly 'Relation Name'?: string }) => scan['Relation Name'] === 'tasks'
-    t.equal(await rowsRead(service.deps.db, statement, isTasks), 0, 'nothing is counted for them')
+    t.equal(await rowsRead(service.deps.db, statement, isTasks), 0, 'no task is counted for them')
     await service.expect('getUserUsage', 404, { token: admin.token, params: { user_id: unknownId } })
   })
 })
@@ -120,7 +128,7 @@ t.test('the size of attachments', async (t) => {
   const other = await service.register('other-uploader')
   const otherTask = await createTask(other)
 
-  t.test('413 beyond an own quota, and not for others', async (t) => {
+  t.test('413 above the quota of the user, not for other users', async (t) => {
     await setQuotas(ada, { attachment_quota_bytes: 400 })
     t.match(await attach(ada, task.id, 401), exceeds({ resource: 'attachment_bytes', quota: 400, used: 0 }))
     const createUpload = (length: number) =>
@@ -133,9 +141,9 @@ t.test('the size of attachments', async (t) => {
     t.equal((await attach(other, otherTask.id, 401)).status, 201)
   })
 
-  t.test('of racing files, as many are stored as there is room for', async (t) => {
-    const answers = await Promise.all([1, 2, 3].map(() => attach(ada, task.id, 150)))
-    t.strictSame(countStatuses(answers), { 201: 2, 413: 1 })
+  t.test('of files added at the same time, as many are stored as the quota allows', async (t) => {
+    const replies = await Promise.all([1, 2, 3].map(() => attach(ada, task.id, 150)))
+    t.strictSame(countStatuses(replies), { 201: 2, 413: 1 })
     t.equal((await usageOf(ada)).attachment_bytes.used, 300)
   })
 
@@ -148,10 +156,10 @@ t.test('the size of attachments', async (t) => {
     t.equal((await usageOf(ada)).attachment_bytes.used, 1_800)
     t.match(await attach(ada, task.id, 1), exceeds({ quota: 100, used: 1_800, size: 1 }))
     t.match(await attach(ada, task.id, 0), { status: 201 }, 'an empty file needs no room')
-    t.strictSame((await attach(ada, task.id, 1_500, headers)).body, stored.body, 'and a repeat neither')
+    t.strictSame((await attach(ada, task.id, 1_500, headers)).body, stored.body, 'neither does a repeat')
   })
 
-  t.test('0 is unlimited, and null the quota of the installation', async (t) => {
+  t.test('0 is unlimited, null is the quota of the installation', async (t) => {
     await setQuotas(ada, { attachment_quota_bytes: 0 })
     t.equal((await attach(ada, task.id, 5_000)).status, 201)
     await setQuotas(ada, { attachment_quota_bytes: null })
@@ -164,33 +172,33 @@ t.test('the number of tasks', async (t) => {
     const { token, ...ada } = await service.register('planner')
     const account = { token, ...ada }
     await setQuotas(account, { task_quota: 2 })
-    for (const status of [201, 201, 413]) t.equal((await create(token)).status, status)
+    for (const status of [201, 201, 413]) t.equal((await createOne(token)).status, status)
     await setQuotas(account, { task_quota: 3 })
-    t.equal((await create(token)).status, 201)
-    t.match(await create(token), exceeds({ resource: 'tasks', quota: 3, used: 3, size: 1 }))
+    t.equal((await createOne(token)).status, 201)
+    t.match(await createOne(token), exceeds({ resource: 'tasks', quota: 3, used: 3, size: 1 }))
     const body = { create: [{ title: 'One' }, { title: 'Two' }] }
     t.match(await service.call('batchTasks', { token, body }), exceeds({ quota: 3, used: 3, size: 2 }))
     await setQuotas(account, { task_quota: 0 })
     t.equal((await service.call('batchTasks', { token, body })).status, 200)
-    for (let count = 5; count < 8; count += 1) t.equal((await create(token)).status, 201)
+    for (let count = 5; count < 8; count += 1) t.equal((await createOne(token)).status, 201)
     await setQuotas(account, { task_quota: null })
     // Counting stops at one more than the quota.
-    t.match(await create(token), exceeds({ quota: 6, used: 7, size: 1 }))
+    t.match(await createOne(token), exceeds({ quota: 6, used: 7, size: 1 }))
     await setQuotas(account, { task_quota: 9 })
-    for (const status of [201, 413]) t.equal((await create(token)).status, status)
+    for (const status of [201, 413]) t.equal((await createOne(token)).status, status)
   })
 
-  t.test('others fill half of the quota that the recipient has', async (t) => {
-    const [giver, taker] = [await service.register('giver'), await service.register('taker')]
-    await setQuotas(taker, { task_quota: 2 })
-    const give = async () => {
-      const { id } = await createTask(giver)
-      const request = { token: giver.token, params: { task_id: id }, body: { owner_id: taker.id } }
+  t.test("tasks transferred by others can fill half of the recipient's quota", async (t) => {
+    const [sender, recipient] = [await service.register('giver'), await service.register('taker')]
+    await setQuotas(recipient, { task_quota: 2 })
+    const transfer = async () => {
+      const { id } = await createTask(sender)
+      const request = { token: sender.token, params: { task_id: id }, body: { owner_id: recipient.id } }
       return service.call('updateTask', request)
     }
-    t.equal((await give()).status, 200)
-    t.match(await give(), exceeds({ resource: 'tasks', quota: 1, used: 1, size: 1 }))
-    await setQuotas(taker, { task_quota: 4 })
-    t.equal((await give()).status, 200, 'a raised quota applies at once')
+    t.equal((await transfer()).status, 200)
+    t.match(await transfer(), exceeds({ resource: 'tasks', quota: 1, used: 1, size: 1 }))
+    await setQuotas(recipient, { task_quota: 4 })
+    t.equal((await transfer()).status, 200, 'a raised quota applies at once')
   })
 })

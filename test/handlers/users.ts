@@ -28,13 +28,13 @@ const admin = await service.register('admin')
 const ada = await service.register('ada')
 
 const password = 'correct horse battery'
-const someone = (username: string) => ({ username, email: `${username}@example.com`, password })
-const missingId = '0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968'
+const userNamed = (username: string) => ({ username, email: `${username}@example.com`, password })
+const unknownId = '0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968'
 
 /** The path parameter for a user. */
-const of = ({ id }: Pick<Account, 'id'>) => ({ user_id: id })
+const paramsOf = ({ id }: Pick<Account, 'id'>) => ({ user_id: id })
 
-/** A call of the administrator. */
+/** A call as the administrator. */
 const byAdmin = (request: Call): Call => ({ token: admin.token, ...request })
 
 const createUser = async (body: object, headers: Readonly<Record<string, string>> = {}) =>
@@ -42,7 +42,7 @@ const createUser = async (body: object, headers: Readonly<Record<string, string>
 
 const createAdmin = async (on: Service, by: Account, username: string): Promise<Account> => {
   const account = await on.register(username)
-  await on.expect('updateUser', 200, { token: by.token, params: of(account), body: { role: 'admin' } })
+  await on.expect('updateUser', 200, { token: by.token, params: paramsOf(account), body: { role: 'admin' } })
   return account
 }
 
@@ -54,27 +54,27 @@ const countUsers = async (): Promise<number | null> => {
   return (await service.expect('listUsers', 200, byAdmin({ query }))).body.total
 }
 
-/** 401 comes before every other fault of the request. */
-const refusesStrangers = (t: Test, operation: OperationId, request: Call): void => {
-  t.test('401 without a token, or with one that is not valid', async (t) => {
+/** Tests that 401 comes before every other error of a request. */
+const testUnauthorized = (t: Test, operation: OperationId, request: Call): void => {
+  t.test('401 without a valid token', async (t) => {
     for (const token of [undefined, 'not.a.token']) {
       const refused = { status: 401, body: { code: 'unauthorized' } }
       t.match(await service.call(operation, { ...request, token }), refused)
       const worse = { params: { user_id: 'x' }, query: { extra: '1' }, body: request.body && '{', token }
-      t.match(await service.call(operation, worse), refused, 'whatever else is wrong')
+      t.match(await service.call(operation, worse), refused, 'before other errors')
     }
   })
 }
 
-/** What an operation on one user answers to an id that is malformed, and to one that is nobody's. */
-const refusesIds = (t: Test, operation: OperationId, body?: object): void => {
+/** Tests an operation on a user with malformed and unknown ids. */
+const testIds = (t: Test, operation: OperationId, body?: object): void => {
   t.test('400 for a malformed id', async (t) => {
     for (const user_id of [
       'x',
       '1',
-      missingId.slice(1),
-      `${missingId}0`,
-      `{${missingId}}`,
+      unknownId.slice(1),
+      `${unknownId}0`,
+      `{${unknownId}}`,
       '%00',
       "' or 1=1",
     ]) {
@@ -88,7 +88,7 @@ const refusesIds = (t: Test, operation: OperationId, body?: object): void => {
 
   t.test('404 for an unknown id', async (t) => {
     for (const token of [admin.token, ada.token]) {
-      t.match(await service.call(operation, { params: { user_id: missingId }, body, token }), {
+      t.match(await service.call(operation, { params: { user_id: unknownId }, body, token }), {
         status: 404,
         body: { code: 'not_found' },
       })
@@ -96,14 +96,14 @@ const refusesIds = (t: Test, operation: OperationId, body?: object): void => {
   })
 }
 
-/** How a change by `operation` honours If-Match; `request` makes one that would be done. */
-const honoursIfMatch = (
+/** Tests If-Match of a write. Without the header, the result of `request` succeeds. */
+const testIfMatch = (
   t: Test,
   operation: 'replaceUser' | 'updateUser' | 'deleteUser',
   success: 200 | 204,
   request: (account: Account) => Call,
 ): void => {
-  t.test('412 for an ETag that is not the current one, with nothing done', async (t) => {
+  t.test('412 for an ETag that is not the current one: nothing changes', async (t) => {
     const account = await service.register(`${operation.toLowerCase()}-stale`)
     for (const etag of ['"0"', '"2"', 'W/"1"', '"2", W/"1"', '"1-public"', '', '"01"']) {
       t.match(
@@ -115,7 +115,7 @@ const honoursIfMatch = (
     t.strictSame(await readUser(account), account.user)
   })
 
-  t.test(`${success} for the current ETag, in a list too, and for *`, async (t) => {
+  t.test(`${success} for the current ETag, also in a list, and for *`, async (t) => {
     for (const [index, etag] of ['"1"', '"7", "1"', ',"1" ,', 'W/"1","1"', '*'].entries()) {
       const account = await service.register(`${operation.toLowerCase()}-match-${index}`)
       t.match(
@@ -137,9 +137,9 @@ const honoursIfMatch = (
     t.match(await service.call(operation, { ...request(ada), query: { force: '1' } }), isInvalid('/force'))
   })
 
-  t.test('404 comes before 412, and 403 too', async (t) => {
+  t.test('404 and 403 before 412', async (t) => {
     const headers = { 'if-match': '"0"' }
-    const missing = { ...request(ada), params: { user_id: missingId }, headers }
+    const missing = { ...request(ada), params: { user_id: unknownId }, headers }
     t.match(await service.call(operation, missing), { status: 404 })
     t.match(await service.call(operation, { ...request(admin), token: ada.token, headers }), { status: 403 })
   })
@@ -149,7 +149,7 @@ t.test('listUsers', async (t) => {
   const list = (token: string, query: NonNullable<Call['query']> = {}) =>
     service.expect('listUsers', 200, { token, query })
 
-  t.test('200 is everybody, newest first, with the addresses that the caller may see', async (t) => {
+  t.test('200: all users, newest first, with the email addresses that the caller can see', async (t) => {
     const newest = await service.register('newest')
     const seen = (await list(newest.token, { limit: 200 })).body.items
     t.strictSame(
@@ -167,7 +167,7 @@ t.test('listUsers', async (t) => {
     t.equal(all.next_cursor, null)
   })
 
-  t.test('200 by role and by a part of a name', async (t) => {
+  t.test('200 with filters by role and by part of a name', async (t) => {
     const namesOf = async (query: NonNullable<Call['query']>) =>
       (await list(ada.token, query)).body.items.map(({ username }) => username)
     await service.expect('createUser', 201, {
@@ -181,16 +181,16 @@ t.test('listUsers', async (t) => {
     })
     t.strictSame(await namesOf({ role: 'admin' }), ['admin'])
     t.notOk((await namesOf({ role: ['member'] })).includes('admin'))
-    t.strictSame(await namesOf({ q: 'ZOE a' }), ['zoe'], 'whatever its case and accents')
+    t.strictSame(await namesOf({ q: 'ZOE a' }), ['zoe'], 'ignoring case and accents')
     t.strictSame(await namesOf({ q: 'ångs' }), ['zoe'])
     t.strictSame(await namesOf({ q: 'dmi', role: ['admin', 'member'] }), ['admin'])
     t.strictSame(await namesOf({ q: '%' }), [])
-    t.strictSame(await namesOf({ q: 'zoe@' }), [], 'addresses are not searched')
+    t.strictSame(await namesOf({ q: 'zoe@' }), [], 'email addresses are not searched')
     const { body } = await list(ada.token, { q: 'z', include_total: true })
     t.equal(body.total, 1)
   })
 
-  t.test('200 page by page, by cursor and by offset', async (t) => {
+  t.test('200 in pages, by cursor and by offset', async (t) => {
     const all = (await list(ada.token, { limit: 200, include_total: true })).body
     t.equal(all.total, all.items.length)
     const found: unknown[] = []
@@ -214,7 +214,7 @@ t.test('listUsers', async (t) => {
     })
   })
 
-  t.test('400 for a query that is not as documented', async (t) => {
+  t.test('400 for invalid parameters', async (t) => {
     const { next_cursor: cursor } = (await list(ada.token, { limit: 1 })).body
     t.type(cursor, 'string')
     for (const [pointer, query] of [
@@ -246,13 +246,13 @@ t.test('listUsers', async (t) => {
     t.match(await service.call('listUsers', byAdmin({ query: 'limit=%' })), { status: 400 })
   })
 
-  refusesStrangers(t, 'listUsers', {})
+  testUnauthorized(t, 'listUsers', {})
 })
 
 t.test('createUser', async (t) => {
-  t.test('201 for an administrator, and the new user signs in', async (t) => {
+  t.test('201 for an administrator: the new user can sign in', async (t) => {
     const body = {
-      ...someone('grace'),
+      ...userNamed('grace'),
       display_name: ' Grace Hopper ',
       email: ' GRACE@Example.com',
       role: 'admin',
@@ -266,23 +266,23 @@ t.test('createUser', async (t) => {
     t.strictSame(await readUser(user), user)
     const login = { email: 'grace@example.com', password }
     t.strictSame((await service.expect('login', 200, { body: login })).body.user, user)
-    await service.expect('deleteUser', 204, byAdmin({ params: of(user) }))
+    await service.expect('deleteUser', 204, byAdmin({ params: paramsOf(user) }))
   })
 
   t.test('201 with defaults', async (t) => {
-    t.match((await createUser(someone('plain'))).body, { display_name: 'plain', role: 'member' })
+    t.match((await createUser(userNamed('plain'))).body, { display_name: 'plain', role: 'member' })
   })
 
-  t.test('400 for each field that is not as documented, with nothing created', async (t) => {
+  t.test('400 for each invalid field: nothing is created', async (t) => {
     const before = await countUsers()
-    const valid = someone('never')
+    const valid = userNamed('never')
     for (const [name, value] of [
       ...['', 'A', 'Ada', 'a b', '.a', 'a'.repeat(33), null, undefined].map((value) => ['username', value]),
       ...['', 'x', 'a@b@c', 'a\u200b@x.io', null, undefined].map((value) => ['email', value]),
       ...['1234567', 'p'.repeat(257), null, undefined].map((value) => ['password', value]),
       ...['', ' ', 'n'.repeat(101), null].map((value) => ['display_name', value]),
       ...['owner', 'Admin', '', null, ['admin']].map((value) => ['role', value]),
-      ...['id', 'version', 'created_at', 'updated_at', 'password_hash'].map((name) => [name, missingId]),
+      ...['id', 'version', 'created_at', 'updated_at', 'password_hash'].map((name) => [name, unknownId]),
     ] as [string, unknown][]) {
       t.match(
         await service.call('createUser', byAdmin({ body: { ...valid, [name]: value } })),
@@ -298,7 +298,7 @@ t.test('createUser', async (t) => {
       t.match(
         await service.call(
           'createUser',
-          byAdmin({ body: someone('never'), headers: { 'idempotency-key': key } }),
+          byAdmin({ body: userNamed('never'), headers: { 'idempotency-key': key } }),
         ),
         { status: 400 },
         key,
@@ -308,7 +308,7 @@ t.test('createUser', async (t) => {
 
   t.test('403 for a member, after 400', async (t) => {
     const before = await countUsers()
-    t.match(await service.call('createUser', { token: ada.token, body: someone('never') }), {
+    t.match(await service.call('createUser', { token: ada.token, body: userNamed('never') }), {
       status: 403,
       body: { code: 'forbidden' },
     })
@@ -316,13 +316,16 @@ t.test('createUser', async (t) => {
     t.equal(await countUsers(), before)
   })
 
-  t.test('409 for a name or address that is taken', async (t) => {
-    t.match(await service.call('createUser', byAdmin({ body: { ...someone('ada'), email: 'x@x.io' } })), {
+  t.test('409 for a username or email address that is taken', async (t) => {
+    t.match(await service.call('createUser', byAdmin({ body: { ...userNamed('ada'), email: 'x@x.io' } })), {
       status: 409,
       body: { code: 'username_taken', errors: [{ pointer: '/username' }] },
     })
     t.match(
-      await service.call('createUser', byAdmin({ body: { ...someone('never'), email: 'ADA@example.com' } })),
+      await service.call(
+        'createUser',
+        byAdmin({ body: { ...userNamed('never'), email: 'ADA@example.com' } }),
+      ),
       {
         status: 409,
         body: { code: 'email_taken', errors: [{ pointer: '/email' }] },
@@ -330,23 +333,23 @@ t.test('createUser', async (t) => {
     )
   })
 
-  t.test('429 with Retry-After while too many passwords are hashed; a replay needs none', async (t) => {
+  t.test('429 with Retry-After while too many passwords are hashed, except for a repeat', async (t) => {
     const passwords = narrowHasher()
     const narrow = await startService(t, { db: service.deps.db, passwords })
     const { token } = admin
-    const request = { token, body: someone('early'), headers: { 'idempotency-key': 'early' } }
+    const request = { token, body: userNamed('early'), headers: { 'idempotency-key': 'early' } }
     await narrow.expect('createUser', 201, request)
     await whileHashing(passwords, async () => {
-      const late = await narrow.call('createUser', { token, body: someone('late') })
+      const late = await narrow.call('createUser', { token, body: userNamed('late') })
       t.match(late, { status: 429, body: { code: 'too_many_requests' } })
       t.equal(late.headers.get('retry-after'), '2')
       const replayed = await narrow.expect('createUser', 201, request)
       t.equal(replayed.headers.get('idempotency-replayed'), 'true')
     })
-    await narrow.expect('createUser', 201, { token, body: someone('late') })
+    await narrow.expect('createUser', 201, { token, body: userNamed('late') })
   })
 
-  refusesStrangers(t, 'createUser', { body: someone('never') })
+  testUnauthorized(t, 'createUser', { body: userNamed('never') })
   refusesBodies(t, service, 'createUser', byAdmin({}))
 })
 
@@ -354,11 +357,11 @@ t.test('createUser with an Idempotency-Key', async (t) => {
   const create = (key: string, body: object, token = admin.token) =>
     service.call('createUser', { token, body, headers: { 'idempotency-key': key } })
 
-  t.test('a repeat gets the first answer, without a second hash', async (t) => {
-    const first = await create('repeat', someone('repeat'))
+  t.test('a repeat gets the first response, without a second hash', async (t) => {
+    const first = await create('repeat', userNamed('repeat'))
     t.equal(first.status, 201)
     const before = hashes
-    const again = await create('repeat', someone('repeat'))
+    const again = await create('repeat', userNamed('repeat'))
     t.equal(hashes, before)
     t.strictSame(again.body, first.body)
     t.equal(again.status, 201)
@@ -368,98 +371,102 @@ t.test('createUser with an Idempotency-Key', async (t) => {
     t.equal(again.headers.get('idempotency-replayed'), 'true')
   })
 
-  t.test('nor does the order of the fields or the spelling of the address matter', async (t) => {
-    const { username, email, password } = someone('ordered')
+  t.test('a repeat can have another order of fields and case of the email address', async (t) => {
+    const { username, email, password } = userNamed('ordered')
     const first = await create('ordered', { username, email, password })
     const again = await create('ordered', { password, email: email.toUpperCase(), username })
     t.equal(again.headers.get('idempotency-replayed'), 'true')
     t.strictSame(again.body, first.body)
   })
 
-  t.test('the answer stays what it was when the user has changed or is gone', async (t) => {
-    const { body: user } = await createUser(someone('changing'), { 'idempotency-key': 'changing' })
-    await service.expect('updateUser', 200, byAdmin({ params: of(user), body: { display_name: 'Changed' } }))
-    t.strictSame((await create('changing', someone('changing'))).body, user)
-    await service.expect('deleteUser', 204, byAdmin({ params: of(user) }))
+  t.test('a repeat gets the first response even after the user was changed or deleted', async (t) => {
+    const { body: user } = await createUser(userNamed('changing'), { 'idempotency-key': 'changing' })
+    await service.expect(
+      'updateUser',
+      200,
+      byAdmin({ params: paramsOf(user), body: { display_name: 'Changed' } }),
+    )
+    t.strictSame((await create('changing', userNamed('changing'))).body, user)
+    await service.expect('deleteUser', 204, byAdmin({ params: paramsOf(user) }))
     const before = await countUsers()
-    t.match(await create('changing', someone('changing')), { status: 201, body: user })
+    t.match(await create('changing', userNamed('changing')), { status: 201, body: user })
     t.equal(await countUsers(), before)
   })
 
-  t.test('422 with another body, the password included', async (t) => {
-    await create('other', someone('other'))
+  t.test('422 for another body, including another password', async (t) => {
+    await create('other', userNamed('other'))
     const before = await countUsers()
     for (const body of [
-      someone('another'),
-      { ...someone('other'), password: 'another password' },
-      { ...someone('other'), role: 'admin' },
-      { ...someone('other'), display_name: 'Other' },
+      userNamed('another'),
+      { ...userNamed('other'), password: 'another password' },
+      { ...userNamed('other'), role: 'admin' },
+      { ...userNamed('other'), display_name: 'Other' },
     ]) {
       t.match(await create('other', body), { status: 422, body: { code: 'idempotency_key_reused' } })
     }
     t.equal(await countUsers(), before)
   })
 
-  t.test('20 at once make one user', async (t) => {
+  t.test('20 requests at the same time create one user', async (t) => {
     const before = await countUsers()
-    const replies = await Promise.all(Array.from({ length: 20 }, () => create('racing', someone('racing'))))
+    const replies = await Promise.all(Array.from({ length: 20 }, () => create('racing', userNamed('racing'))))
     t.ok(replies.every(({ status }) => status === 201))
     t.equal(new Set(replies.map(({ body }) => JSON.stringify(body))).size, 1)
     t.equal(replies.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
     t.equal(await countUsers(), (before ?? 0) + 1)
   })
 
-  t.test('of two bodies at once under one key one is done', async (t) => {
+  t.test('one of two bodies with the same key at the same time is accepted', async (t) => {
     const before = await countUsers()
     const replies = await Promise.all(
-      Array.from({ length: 20 }, (_, index) => create('split', someone(`split${index % 2}`))),
+      Array.from({ length: 20 }, (_, index) => create('split', userNamed(`split${index % 2}`))),
     )
     t.strictSame(countStatuses(replies), { 201: 10, 422: 10 })
     t.equal(await countUsers(), (before ?? 0) + 1)
   })
 
-  t.test('a failure is not kept', async (t) => {
-    const { body: taken } = await createUser(someone('occupied'))
-    t.match(await create('later', someone('occupied')), { status: 409 })
-    await service.expect('deleteUser', 204, byAdmin({ params: of(taken) }))
-    const done = await create('later', someone('occupied'))
+  t.test('an error is not stored', async (t) => {
+    const { body: taken } = await createUser(userNamed('occupied'))
+    t.match(await create('later', userNamed('occupied')), { status: 409 })
+    await service.expect('deleteUser', 204, byAdmin({ params: paramsOf(taken) }))
+    const done = await create('later', userNamed('occupied'))
     t.equal(done.status, 201)
     t.equal(done.headers.get('idempotency-replayed'), null)
   })
 
-  t.test('a key belongs to who used it, in one operation', async (t) => {
+  t.test('a key belongs to one user and one operation', async (t) => {
     const other = await createAdmin(service, admin, 'second-admin')
-    const mine = await create('shared', someone('mine'))
-    const theirs = await create('shared', someone('theirs'), other.token)
+    const mine = await create('shared', userNamed('mine'))
+    const theirs = await create('shared', userNamed('theirs'), other.token)
     t.match([mine, theirs], [{ status: 201 }, { status: 201 }])
     t.notSame(mine.body, theirs.body)
     const task = { body: { title: 'x' }, headers: { 'idempotency-key': 'shared' } }
     const { headers } = await service.expect('createTask', 201, byAdmin(task))
     t.equal(headers.get('idempotency-replayed'), null)
-    await service.expect('deleteUser', 204, byAdmin({ params: of(other) }))
+    await service.expect('deleteUser', 204, byAdmin({ params: paramsOf(other) }))
   })
 
-  t.test('a key of the longest length, and with every character that it may have', async (t) => {
+  t.test('a key can have 255 characters, and every visible ASCII character', async (t) => {
     const visible = Array.from({ length: 94 }, (_, index) => String.fromCharCode(0x21 + index)).join('')
     for (const [index, key] of ['k'.repeat(255), visible].entries()) {
-      t.match(await create(key, someone(`key${index}`)), { status: 201 })
-      t.equal((await create(key, someone(`key${index}`))).headers.get('idempotency-replayed'), 'true')
+      t.match(await create(key, userNamed(`key${index}`)), { status: 201 })
+      t.equal((await create(key, userNamed(`key${index}`))).headers.get('idempotency-replayed'), 'true')
     }
   })
 
-  t.test('who was demoted gets no replay', async (t) => {
+  t.test('403 for a repeat by a demoted administrator', async (t) => {
     const former = await createAdmin(service, admin, 'former-admin')
-    t.match(await create('former', someone('by-former'), former.token), { status: 201 })
-    await service.expect('updateUser', 200, byAdmin({ params: of(former), body: { role: 'member' } }))
-    t.match(await create('former', someone('by-former'), former.token), { status: 403 })
+    t.match(await create('former', userNamed('by-former'), former.token), { status: 201 })
+    await service.expect('updateUser', 200, byAdmin({ params: paramsOf(former), body: { role: 'member' } }))
+    t.match(await create('former', userNamed('by-former'), former.token), { status: 403 })
   })
 })
 
 t.test('getUser', async (t) => {
   const get = (token: string, account: Account, headers: Readonly<Record<string, string>> = {}) =>
-    service.expect('getUser', 200, { token, params: of(account), headers })
+    service.expect('getUser', 200, { token, params: paramsOf(account), headers })
 
-  t.test('200 with the address for oneself and administrators alone', async (t) => {
+  t.test('200: only the user and administrators see the email address', async (t) => {
     const other = await service.register('looker')
     const [self, byTheAdmin, byOther] = await Promise.all(
       [ada, admin, other].map(({ token }) => get(token, ada)),
@@ -467,12 +474,12 @@ t.test('getUser', async (t) => {
     t.strictSame(self?.body, ada.user)
     t.strictSame(byTheAdmin?.body, ada.user)
     t.strictSame(byOther?.body, { ...ada.user, email: null })
-    t.equal(self?.headers.get('etag'), byTheAdmin?.headers.get('etag'), 'the same bytes')
-    t.not(self?.headers.get('etag'), byOther?.headers.get('etag'), 'other bytes')
+    t.equal(self?.headers.get('etag'), byTheAdmin?.headers.get('etag'), 'the same body')
+    t.not(self?.headers.get('etag'), byOther?.headers.get('etag'), 'another body')
     t.equal(byOther?.headers.get('cache-control'), 'private, no-cache')
   })
 
-  t.test('200 whatever the case of the id, and for HEAD', async (t) => {
+  t.test('200 for an id in upper case, and for HEAD', async (t) => {
     const params = { user_id: ada.id.toUpperCase() }
     t.equal((await service.expect('getUser', 200, { token: ada.token, params })).body.id, ada.id)
     const head = await service.call('getUser', { token: ada.token, params, method: 'HEAD' })
@@ -481,7 +488,7 @@ t.test('getUser', async (t) => {
     t.equal(head.headers.get('content-length'), String(Buffer.byteLength(JSON.stringify(ada.user))))
   })
 
-  t.test('304 for the ETag of what the caller would see', async (t) => {
+  t.test('304 for the ETag of the body that the caller would get', async (t) => {
     const other = await service.register('looker-2')
     const seen = (await get(other.token, ada)).headers.get('etag') ?? ''
     const own = (await get(ada.token, ada)).headers.get('etag') ?? ''
@@ -489,7 +496,7 @@ t.test('getUser', async (t) => {
       [other, seen, own],
       [ada, own, seen],
     ] as const) {
-      const params = of(ada)
+      const params = paramsOf(ada)
       for (const etag of [current, `W/${current}`, '*', `"x", ${current}`, `${foreign},W/${current}`]) {
         const headers = { 'if-none-match': etag }
         const same = await service.expect('getUser', 304, { token, params, headers })
@@ -504,14 +511,14 @@ t.test('getUser', async (t) => {
   })
 
   t.test('400 for a malformed If-None-Match or an unknown parameter', async (t) => {
-    const request = { token: ada.token, params: of(ada) }
+    const request = { token: ada.token, params: paramsOf(ada) }
     const headers = { 'if-none-match': '1' }
     t.match(await service.call('getUser', { ...request, headers }), isInvalid('/If-None-Match'))
     t.match(await service.call('getUser', { ...request, query: { fields: 'email' } }), isInvalid('/fields'))
   })
 
-  refusesIds(t, 'getUser')
-  refusesStrangers(t, 'getUser', { params: of(ada) })
+  testIds(t, 'getUser')
+  testUnauthorized(t, 'getUser', { params: paramsOf(ada) })
 })
 
 const replacement = (username: string, role = 'member') => ({
@@ -523,16 +530,16 @@ const replacement = (username: string, role = 'member') => ({
 
 t.test('replaceUser', async (t) => {
   const put = (token: string, account: Account, body: object) =>
-    service.call('replaceUser', { token, params: of(account), body })
+    service.call('replaceUser', { token, params: paramsOf(account), body })
 
-  t.test('200 replaces every field, for oneself and for an administrator', async (t) => {
+  t.test('200 for the user and administrators: replaces every field', async (t) => {
     const account = await service.register('put-self')
     const body = {
       ...replacement('put-renamed'),
       email: ' RENAMED@example.com',
       display_name: ' Re\u0301ne\u0301 ',
     }
-    const request = { token: account.token, params: of(account), body }
+    const request = { token: account.token, params: paramsOf(account), body }
     const { body: user, headers } = await service.expect('replaceUser', 200, request)
     t.match(user, { username: 'put-renamed', email: 'renamed@example.com', display_name: 'R\u00e9n\u00e9' })
     t.match(user, { id: account.id, role: 'member', version: 2, created_at: account.user.created_at })
@@ -558,7 +565,7 @@ t.test('replaceUser', async (t) => {
     t.strictSame(same.body, account.user)
   })
 
-  t.test('400 for a field that is missing, not as documented or unknown, with nothing changed', async (t) => {
+  t.test('400 for missing, invalid and unknown fields: nothing changes', async (t) => {
     const valid = replacement('put-never')
     for (const [name, value] of [
       ...['username', 'email', 'display_name', 'role'].flatMap((name) => [
@@ -582,7 +589,7 @@ t.test('replaceUser', async (t) => {
     t.strictSame(await readUser(ada), ada.user)
   })
 
-  t.test('403 for another user, and for a role that a member gives, with nothing changed', async (t) => {
+  t.test('403 for another user, and for a change of role by a member: nothing changes', async (t) => {
     const other = await service.register('put-other')
     const forbidden = { status: 403, body: { code: 'forbidden' } }
     t.match(await put(ada.token, other, replacement('put-never')), forbidden)
@@ -591,7 +598,7 @@ t.test('replaceUser', async (t) => {
     t.strictSame(await readUser(ada), ada.user)
   })
 
-  t.test('409 for a name or address that is taken, with nothing changed', async (t) => {
+  t.test('409 for a username or email address that is taken: nothing changes', async (t) => {
     const other = await service.register('put-taker')
     t.match(await put(ada.token, ada, { ...replacement('put-taker'), email: ada.email }), {
       status: 409,
@@ -604,7 +611,7 @@ t.test('replaceUser', async (t) => {
     t.strictSame(await readUser(ada), ada.user)
   })
 
-  t.test('200 for what GET returned, and 412 for another version than the current one', async (t) => {
+  t.test('200 for the body of GET, 412 for another version than the current one', async (t) => {
     const account = await service.register('put-back')
     const { user } = account
     t.strictSame((await put(account.token, account, user)).body, user)
@@ -616,7 +623,7 @@ t.test('replaceUser', async (t) => {
     t.match(await put(account.token, account, user), { status: 412, body: { code: 'precondition_failed' } })
     const conditional = {
       token: account.token,
-      params: of(account),
+      params: paramsOf(account),
       headers: { 'if-match': '"2"' },
       body: user,
     }
@@ -624,34 +631,34 @@ t.test('replaceUser', async (t) => {
     t.match(await readUser(account), { display_name: 'Edited', version: 2 })
   })
 
-  t.test('404 creates nobody', async (t) => {
+  t.test('404 for an unknown id: nothing is created', async (t) => {
     const before = await countUsers()
-    const request = byAdmin({ params: { user_id: missingId }, body: replacement('put-never') })
+    const request = byAdmin({ params: { user_id: unknownId }, body: replacement('put-never') })
     t.match(await service.call('replaceUser', request), { status: 404 })
     t.equal(await countUsers(), before)
   })
 
-  honoursIfMatch(t, 'replaceUser', 200, (account) => ({
+  testIfMatch(t, 'replaceUser', 200, (account) => ({
     token: account.token,
-    params: of(account),
+    params: paramsOf(account),
     body: replacement(account.user.username),
   }))
-  refusesIds(t, 'replaceUser', replacement('put-never'))
-  refusesStrangers(t, 'replaceUser', { params: of(ada), body: replacement('put-never') })
-  refusesBodies(t, service, 'replaceUser', byAdmin({ params: of(ada) }))
+  testIds(t, 'replaceUser', replacement('put-never'))
+  testUnauthorized(t, 'replaceUser', { params: paramsOf(ada), body: replacement('put-never') })
+  refusesBodies(t, service, 'replaceUser', byAdmin({ params: paramsOf(ada) }))
 })
 
 t.test('updateUser', async (t) => {
   const patch = (token: string, account: Account, body: object) =>
-    service.call('updateUser', { token, params: of(account), body })
+    service.call('updateUser', { token, params: paramsOf(account), body })
 
-  t.test('200 changes what is there and leaves the rest, in both media types', async (t) => {
+  t.test('200: changes the given fields only, in both media types', async (t) => {
     const account = await service.register('patched')
     const changed = await patch(account.token, account, { display_name: ' Amazing Grace ' })
     t.match(changed, { status: 200, body: { display_name: 'Amazing Grace', version: 2 } })
     t.equal(changed.headers.get('etag'), '"2"')
     const merge = { 'content-type': 'application/merge-patch+json' }
-    const request = byAdmin({ params: of(account), body: { email: 'NEW@example.com' }, headers: merge })
+    const request = byAdmin({ params: paramsOf(account), body: { email: 'NEW@example.com' }, headers: merge })
     const { body } = await service.expect('updateUser', 200, request)
     t.match(body, {
       email: 'new@example.com',
@@ -671,7 +678,7 @@ t.test('updateUser', async (t) => {
     }
   })
 
-  t.test('200 for changes of different fields at once, none lost', async (t) => {
+  t.test('200 for changes of different fields at the same time: all are applied', async (t) => {
     const account = await service.register('shared-patch')
     const replies = await Promise.all([
       patch(account.token, account, { display_name: 'Both' }),
@@ -683,13 +690,13 @@ t.test('updateUser', async (t) => {
     await patch(admin.token, account, { role: 'member' })
   })
 
-  t.test('200 for one, and 412 for the others, of several with one ETag at once', async (t) => {
+  t.test('200 for one of several requests with the same ETag, 412 for the others', async (t) => {
     const account = await service.register('contended')
     const replies = await Promise.all(
       Array.from({ length: 5 }, (_, index) =>
         service.call('updateUser', {
           token: account.token,
-          params: of(account),
+          params: paramsOf(account),
           body: { display_name: `Name ${index}` },
           headers: { 'if-match': '"1"' },
         }),
@@ -699,7 +706,7 @@ t.test('updateUser', async (t) => {
     t.equal((await readUser(account)).version, 2)
   })
 
-  t.test('400 for a value that is not as documented, with nothing changed', async (t) => {
+  t.test('400 for invalid values: nothing changes', async (t) => {
     for (const [name, value] of [
       ...['username', 'email', 'display_name', 'role'].flatMap((name) => [
         [name, null],
@@ -711,7 +718,7 @@ t.test('updateUser', async (t) => {
       ['role', 'owner'],
       ['password', password],
       ['password_hash', 'x'],
-      ['id', missingId],
+      ['id', unknownId],
       ['version', 7],
       ['updated_at', ada.user.updated_at],
     ] as [string, unknown][]) {
@@ -724,7 +731,7 @@ t.test('updateUser', async (t) => {
     t.strictSame(await readUser(ada), ada.user)
   })
 
-  t.test('403 for another user, and for a role that a member gives, with nothing changed', async (t) => {
+  t.test('403 for another user, and for a change of role by a member: nothing changes', async (t) => {
     const other = await service.register('patch-other')
     const forbidden = { status: 403, body: { code: 'forbidden' } }
     t.match(await patch(ada.token, other, { display_name: 'Never' }), forbidden)
@@ -736,7 +743,7 @@ t.test('updateUser', async (t) => {
     t.strictSame(await readUser(admin), admin.user)
   })
 
-  t.test('409 for a name or address that is taken, with nothing changed', async (t) => {
+  t.test('409 for a username or email address that is taken: nothing changes', async (t) => {
     t.match(await patch(ada.token, ada, { username: 'admin', display_name: 'Never' }), {
       status: 409,
       body: { code: 'username_taken', errors: [{ pointer: '/username' }] },
@@ -748,42 +755,46 @@ t.test('updateUser', async (t) => {
     t.strictSame(await readUser(ada), ada.user)
   })
 
-  honoursIfMatch(t, 'updateUser', 200, (account) => ({
+  testIfMatch(t, 'updateUser', 200, (account) => ({
     token: account.token,
-    params: of(account),
+    params: paramsOf(account),
     body: { display_name: 'Matched' },
   }))
-  refusesIds(t, 'updateUser', { display_name: 'Never' })
-  refusesStrangers(t, 'updateUser', { params: of(ada), body: { display_name: 'Never' } })
-  refusesBodies(t, service, 'updateUser', byAdmin({ params: of(ada) }))
+  testIds(t, 'updateUser', { display_name: 'Never' })
+  testUnauthorized(t, 'updateUser', { params: paramsOf(ada), body: { display_name: 'Never' } })
+  refusesBodies(t, service, 'updateUser', byAdmin({ params: paramsOf(ada) }))
 })
 
 t.test('deleteUser', async (t) => {
-  t.test('204 for oneself, and for an administrator', async (t) => {
+  t.test('204 for the user and administrators, then 404', async (t) => {
     for (const name of ['del-self', 'del-by-admin']) {
       const account = await service.register(name)
       const { token } = name === 'del-self' ? account : admin
-      await service.expect('deleteUser', 204, { token, params: of(account) })
-      t.match(await service.call('getUser', byAdmin({ params: of(account) })), { status: 404 })
-      t.match(await service.call('deleteUser', byAdmin({ params: of(account) })), { status: 404 }, 'once')
+      await service.expect('deleteUser', 204, { token, params: paramsOf(account) })
+      t.match(await service.call('getUser', byAdmin({ params: paramsOf(account) })), { status: 404 })
+      t.match(
+        await service.call('deleteUser', byAdmin({ params: paramsOf(account) })),
+        { status: 404 },
+        'repeated',
+      )
       t.match(await service.call('getCurrentUser', { token: account.token }), { status: 401 })
       await service.register(name)
     }
   })
 
-  t.test('403 for another user, who stays', async (t) => {
-    t.match(await service.call('deleteUser', { token: ada.token, params: of(admin) }), {
+  t.test('403 for another user: nothing is deleted', async (t) => {
+    t.match(await service.call('deleteUser', { token: ada.token, params: paramsOf(admin) }), {
       status: 403,
       body: { code: 'forbidden' },
     })
     t.strictSame(await readUser(admin), admin.user)
   })
 
-  t.test('403 for oneself with an API token', async (t) => {
+  t.test('403 for the own account with an API token', async (t) => {
     const account = await service.register('del-by-token')
     const body = { name: 'a program', scopes: ['users:write'] }
-    const { body: program } = await service.expect('createApiToken', 201, { token: account.token, body })
-    t.match(await service.call('deleteUser', { token: program.token, params: of(account) }), {
+    const { body: apiToken } = await service.expect('createApiToken', 201, { token: account.token, body })
+    t.match(await service.call('deleteUser', { token: apiToken.token, params: paramsOf(account) }), {
       status: 403,
       body: { code: 'forbidden' },
     })
@@ -792,17 +803,19 @@ t.test('deleteUser', async (t) => {
 
   t.test('400 for a body', async (t) => {
     for (const body of [{ confirm: true }, 'yes', fileForm('yes')]) {
-      t.match(await service.call('deleteUser', { token: ada.token, params: of(ada), body }), { status: 400 })
+      t.match(await service.call('deleteUser', { token: ada.token, params: paramsOf(ada), body }), {
+        status: 400,
+      })
     }
     t.strictSame(await readUser(ada), ada.user)
   })
 
-  honoursIfMatch(t, 'deleteUser', 204, (account) => ({ token: account.token, params: of(account) }))
-  refusesIds(t, 'deleteUser')
-  refusesStrangers(t, 'deleteUser', { params: of(ada) })
+  testIfMatch(t, 'deleteUser', 204, (account) => ({ token: account.token, params: paramsOf(account) }))
+  testIds(t, 'deleteUser')
+  testUnauthorized(t, 'deleteUser', { params: paramsOf(ada) })
 })
 
-t.test('what a deletion takes with it', async (t) => {
+t.test('the effects of deleting a user', async (t) => {
   const leaver = await service.register('leaver')
   const friend = await service.register('friend')
   const createTask = async ({ token }: Account, body: object) =>
@@ -843,9 +856,9 @@ t.test('what a deletion takes with it', async (t) => {
     ['friends', 'own'],
   )
 
-  await service.expect('deleteUser', 204, { token: leaver.token, params: of(leaver) })
+  await service.expect('deleteUser', 204, { token: leaver.token, params: paramsOf(leaver) })
 
-  t.test('their tasks with the files, and their tags', async (t) => {
+  t.test('deletes their tasks with the files, and their tags', async (t) => {
     for (const { token } of [admin, friend]) {
       t.match(await service.call('getTask', { token, params: { task_id: own.id } }), { status: 404 })
       t.match(await service.call('downloadAttachment', { token, params: { attach_id: ownFile.id } }), {
@@ -860,13 +873,13 @@ t.test('what a deletion takes with it', async (t) => {
     )
   })
 
-  t.test('their sessions', async (t) => {
+  t.test('ends their sessions', async (t) => {
     t.match(await service.call('getCurrentUser', { token: leaver.token }), { status: 401 })
     const request = { body: { refresh_token: leaver.refreshToken } }
     t.match(await service.call('refreshToken', request), { status: 401 })
   })
 
-  t.test("their being assigned to others' tasks, as a new version", async (t) => {
+  t.test("unassigns them from others' tasks, with a new version", async (t) => {
     const after = await readTask(assigned)
     t.match(after, { assignee_id: null, version: assignedBefore.version + 1 })
     t.ok(after.updated_at >= assignedBefore.updated_at)
@@ -875,14 +888,14 @@ t.test('what a deletion takes with it', async (t) => {
     t.equal(headers.get('etag'), `"${after.version}"`)
   })
 
-  t.test("their tags on others' tasks, as a new version", async (t) => {
+  t.test("removes their tags from others' tasks, with a new version", async (t) => {
     const after = await readTask(tagged)
     t.strictSame(after.tags, [friendsTag])
     t.equal(after.version, taggedBefore.version + 1)
     t.ok(after.updated_at >= taggedBefore.updated_at)
   })
 
-  t.test("not the files that they put on others' tasks, but their name on them", async (t) => {
+  t.test("keeps their files on others' tasks, without uploaded_by", async (t) => {
     const { body } = await service.expect('listTaskAttachments', 200, {
       token: friend.token,
       params: { task_id: attached.id },
@@ -896,7 +909,7 @@ t.test('what a deletion takes with it', async (t) => {
     t.match(file, { status: 200, body: Buffer.from('x') })
   })
 
-  t.test('nothing else', async (t) => {
+  t.test('leaves other tasks and users unchanged', async (t) => {
     t.strictSame(await readTask(untouched), untouched)
     t.strictSame(await readUser(friend), friend.user)
   })
@@ -908,53 +921,53 @@ t.test('the last administrator', async (t) => {
   const second = await guarded.register('second')
 
   const setRole = (by: Account, account: Account, role: string) =>
-    guarded.call('updateUser', { token: by.token, params: of(account), body: { role } })
+    guarded.call('updateUser', { token: by.token, params: paramsOf(account), body: { role } })
   const remove = (by: Account, account: Account) =>
-    guarded.call('deleteUser', { token: by.token, params: of(account) })
+    guarded.call('deleteUser', { token: by.token, params: paramsOf(account) })
   const demoteByPut = (by: Account, account: Account) =>
     guarded.call('replaceUser', {
       token: by.token,
-      params: of(account),
+      params: paramsOf(account),
       body: replacement(account.user.username),
     })
   const demote = (by: Account, account: Account) => setRole(by, account, 'member')
   const disable = (by: Account, account: Account) =>
-    guarded.call('updateUser', { token: by.token, params: of(account), body: { is_disabled: true } })
+    guarded.call('updateUser', { token: by.token, params: paramsOf(account), body: { is_disabled: true } })
 
   const countAdmins = async (token: string): Promise<number> => {
     const { body } = await guarded.expect('listUsers', 200, { token, query: { limit: 200 } })
     return body.items.filter(({ role, is_disabled }) => role === 'admin' && !is_disabled).length
   }
 
-  t.test('409 for deleting, patching and replacing away, with nothing changed', async (t) => {
+  t.test('409 for deletion, and demotion by PATCH and PUT: nothing changes', async (t) => {
     const isLast = { status: 409, body: { code: 'last_admin' } }
     for (const change of [remove, demote, demoteByPut]) t.match(await change(first, first), isLast)
     const body = { role: 'member', display_name: 'Never' }
-    t.match(await guarded.call('updateUser', { token: first.token, params: of(first), body }), isLast)
+    t.match(await guarded.call('updateUser', { token: first.token, params: paramsOf(first), body }), isLast)
     const { body: user } = await guarded.expect('getCurrentUser', 200, { token: first.token })
     t.strictSame(user, first.user)
-    t.match(await setRole(first, first, 'admin'), { status: 200 }, 'but staying one is no change')
+    t.match(await setRole(first, first, 'admin'), { status: 200 }, 'the same role is no change')
   })
 
-  t.test('412 comes before 409', async (t) => {
+  t.test('412 before 409', async (t) => {
     const headers = { 'if-match': '"0"' }
-    t.match(await guarded.call('deleteUser', { token: first.token, params: of(first), headers }), {
+    t.match(await guarded.call('deleteUser', { token: first.token, params: paramsOf(first), headers }), {
       status: 412,
     })
   })
 
-  t.test('it may go once there is another', async (t) => {
+  t.test('can be demoted once there is another administrator', async (t) => {
     t.match(await setRole(first, second, 'admin'), { status: 200 })
     t.match(await demote(first, first), { status: 200 })
-    t.match(await demote(first, second), { status: 403 }, 'who is a member now')
+    t.match(await demote(first, second), { status: 403 }, 'the caller is a member now')
     t.match(await remove(second, second), { status: 409 })
     t.match(await setRole(second, first, 'admin'), { status: 200 })
     t.match(await demote(first, second), { status: 200 })
   })
 
-  // The embedded database has one connection, on which there is little to win.
+  // The embedded database has one connection, which leaves little to race.
   const rounds = process.env.DATABASE_URL === undefined ? 2 : 8
-  // Races need the connections that they run on.
+  // Opens the connections that a race needs.
   const warmUp = () =>
     Promise.all(Array.from({ length: 20 }, () => guarded.expect('listUsers', 200, { token: second.token })))
 
@@ -967,7 +980,7 @@ t.test('the last administrator', async (t) => {
     ['delete and demote', remove, demote],
   ]
   for (const [name, one, another] of races) {
-    t.test(`two who ${name} each other at once leave exactly one`, async (t) => {
+    t.test(`one of two administrators who ${name} each other at the same time is left`, async (t) => {
       await warmUp()
       for (let round = 0; round < rounds; round += 1) {
         const [left, right] = [
@@ -985,7 +998,7 @@ t.test('the last administrator', async (t) => {
     })
   }
 
-  t.test('two who leave at once leave one', async (t) => {
+  t.test('one of two administrators who resign at the same time is left', async (t) => {
     await warmUp()
     for (const [round, [one, another]] of (
       [
@@ -1029,9 +1042,9 @@ t.test('listUserTasks', async (t) => {
   ]
   const [own, ownHelped, helped, helpersOwn] = tasks
   const list = async ({ token }: Account, user: Account, query: NonNullable<Call['query']> = {}) =>
-    (await service.expect('listUserTasks', 200, { token, params: of(user), query })).body
+    (await service.expect('listUserTasks', 200, { token, params: paramsOf(user), query })).body
 
-  t.test('200 is what the user owns or is assigned, as far as the caller may see it', async (t) => {
+  t.test("200: the user's own and assigned tasks that the caller can see", async (t) => {
     t.strictSame((await list(owner, owner)).items, [helped, ownHelped, own])
     t.strictSame((await list(admin, owner)).items, [helped, ownHelped, own])
     t.strictSame((await list(helper, owner)).items, [helped, ownHelped])
@@ -1065,13 +1078,13 @@ t.test('listUserTasks', async (t) => {
     t.strictSame((await list(owner, owner, { limit: 2, cursor: String(page.next_cursor) })).items, [own])
     const { headers } = await service.expect('listUserTasks', 200, {
       token: owner.token,
-      params: of(owner),
+      params: paramsOf(owner),
       query: { limit: 2, q: 'own' },
     })
     t.match(headers.get('link'), `</users/${owner.id}/tasks?q=own&limit=2>; rel="first"`)
   })
 
-  t.test('400 for a query that is not as documented, or the cursor of another list', async (t) => {
+  t.test('400 for invalid parameters, and the cursor of another list', async (t) => {
     const { next_cursor: cursor } = await list(owner, owner, { limit: 1 })
     t.type(cursor, 'string')
     const foreign = await list(helper, helper, { limit: 1 })
@@ -1084,7 +1097,7 @@ t.test('listUserTasks', async (t) => {
       ['sort', { sort: 'id";--' }],
     ] as const) {
       t.match(
-        await service.call('listUserTasks', { token: owner.token, params: of(owner), query }),
+        await service.call('listUserTasks', { token: owner.token, params: paramsOf(owner), query }),
         isInvalid(`/${pointer}`),
         JSON.stringify(query),
       )
@@ -1097,19 +1110,22 @@ t.test('listUserTasks', async (t) => {
       { q: '' },
     ]) {
       t.match(
-        await service.call('listUserTasks', { token: owner.token, params: of(owner), query }),
+        await service.call('listUserTasks', { token: owner.token, params: paramsOf(owner), query }),
         { status: 400 },
         JSON.stringify(query),
       )
     }
     const query = { cursor: String(cursor) }
     t.match(
-      await service.call('listUserTasks', { token: owner.token, params: of(helper), query }),
+      await service.call('listUserTasks', { token: owner.token, params: paramsOf(helper), query }),
       isInvalid('/cursor'),
     )
-    t.match(await service.call('listUserTasks', byAdmin({ params: of(owner), query })), isInvalid('/cursor'))
+    t.match(
+      await service.call('listUserTasks', byAdmin({ params: paramsOf(owner), query })),
+      isInvalid('/cursor'),
+    )
   })
 
-  refusesIds(t, 'listUserTasks')
-  refusesStrangers(t, 'listUserTasks', { params: of(owner) })
+  testIds(t, 'listUserTasks')
+  testUnauthorized(t, 'listUserTasks', { params: paramsOf(owner) })
 })

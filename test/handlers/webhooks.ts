@@ -23,10 +23,10 @@ const editor = await service.register('editor')
 const stranger = await service.register('stranger')
 
 const url = 'https://hooks.example.com/taskwright'
-/** Of a webhook that sends. Nothing listens there. */
+/** For webhooks that send requests. Nothing listens there. */
 const deadUrl = 'http://127.0.0.2:9/'
 
-const create = async ({ token }: Account, fields: object = {}): Promise<CreatedWebhook> =>
+const createWebhook = async ({ token }: Account, fields: object = {}): Promise<CreatedWebhook> =>
   (
     await service.expect('createWebhook', 201, {
       token,
@@ -34,7 +34,7 @@ const create = async ({ token }: Account, fields: object = {}): Promise<CreatedW
     })
   ).body
 
-const list = async ({ token }: Account, query: Record<string, string | readonly string[]> = {}) =>
+const listWebhooks = async ({ token }: Account, query: Record<string, string | readonly string[]> = {}) =>
   (await service.expect('listWebhooks', 200, { token, query })).body.items.map(({ id }) => id)
 
 const pathOf = ({ id }: Pick<Webhook, 'id'>) => ({ webhook_id: id })
@@ -48,7 +48,7 @@ const newProject = async (): Promise<string> => {
 
 const withoutSecret = ({ secret: _secret, ...webhook }: CreatedWebhook): Webhook => webhook
 
-/** The secrets of a webhook as the database has them, opened. */
+/** The stored secrets of a webhook, decrypted. */
 const storedSecrets = async ({ id }: Pick<Webhook, 'id'>): Promise<readonly (string | null)[]> => {
   const [row] = await db.run('select secret, previous_secret from webhooks where id = $1', [id])
   const keys = deriveKeys(service.deps.secrets, 'webhook')
@@ -58,13 +58,13 @@ const storedSecrets = async ({ id }: Pick<Webhook, 'id'>): Promise<readonly (str
 }
 
 t.test('createWebhook', async (t) => {
-  t.test('201: of the caller, with a secret that is shown once', async (t) => {
+  t.test('201 for a personal webhook, with a secret that is shown once', async (t) => {
     const body = { url: 'HTTPS://Hooks.Example.com:443/a b', event_types: ['task.*', 'comment.created'] }
     const refused = await service.expect('createWebhook', 400, { token: ada.token, body })
-    t.strictSame(pointersOf(refused.body), ['/url'], 'a space is to be percent-encoded')
+    t.strictSame(pointersOf(refused.body), ['/url'], 'a space must be percent-encoded')
     const request = { token: ada.token, body: { ...body, url: 'HTTPS://Hooks.Example.com:443/a%20b?c=d' } }
     const { body: upper } = await service.expect('createWebhook', 400, request)
-    t.strictSame(pointersOf(upper), ['/url'], 'the scheme is in lower case')
+    t.strictSame(pointersOf(upper), ['/url'], 'the scheme must be in lower case')
     const { body: created, headers } = await service.expect('createWebhook', 201, {
       ...request,
       body: { ...body, url: 'https://Hooks.Example.com:443/a%20b?c=d', description: 'Builds a release' },
@@ -92,7 +92,7 @@ t.test('createWebhook', async (t) => {
     t.strictSame(read.body, withoutSecret(created))
   })
 
-  t.test('201: a repeat with the same key shows the same secret', async (t) => {
+  t.test('201: a repeat with the same Idempotency-Key returns the same secret', async (t) => {
     const request = {
       token: ada.token,
       headers: { 'idempotency-key': 'a-webhook' },
@@ -104,30 +104,33 @@ t.test('createWebhook', async (t) => {
     t.equal(second.headers.get('idempotency-replayed'), 'true')
     t.equal(second.headers.get('etag'), first.headers.get('etag'))
     const [row] = await db.run('select string_agg(k::text, chr(10)) as text from idempotency_keys k', [])
-    t.notOk(String(row?.text).includes(first.body.secret), 'the stored answer does not hold it in the clear')
+    t.notOk(
+      String(row?.text).includes(first.body.secret),
+      'the stored response does not have the secret in plain text',
+    )
   })
 
-  t.test('201: of a project, by its managers and administrators', async (t) => {
+  t.test('201 for a webhook of a project, by its managers and administrators', async (t) => {
     const project_id = await newProject()
     for (const account of [ada, manager, admin])
-      t.match(await create(account, { project_id }), { project_id, owner_id: account.id })
-    t.match(await create(ada, { is_enabled: false, project_id: null }), {
+      t.match(await createWebhook(account, { project_id }), { project_id, owner_id: account.id })
+    t.match(await createWebhook(ada, { is_enabled: false, project_id: null }), {
       is_enabled: false,
       project_id: null,
     })
   })
 
-  t.test('201: to what the operator allows', async () => {
+  t.test('201 for addresses that the operator allows', async () => {
     for (const allowed of [
       'http://builds.internal:8080/',
       'http://10.1.2.3/',
       'http://10.0.0.1.example.com/',
     ])
-      await create(ada, { url: allowed })
+      await createWebhook(ada, { url: allowed })
   })
 
-  t.test('400, 422: URLs that no request can be sent to, and unknown event types', async (t) => {
-    for (const [bad, status] of [
+  t.test('400 or 422 for invalid URLs, 400 for invalid event types', async (t) => {
+    for (const [invalid, status] of [
       ['ftp://example.com/', 400],
       ['file:///etc/passwd', 400],
       ['https://', 400],
@@ -142,9 +145,9 @@ t.test('createWebhook', async (t) => {
       ['example.com', 400],
       ['', 400],
     ] as const) {
-      const body = { url: bad, event_types: ['*'] }
+      const body = { url: invalid, event_types: ['*'] }
       const reply = await service.expect('createWebhook', status, { token: ada.token, body })
-      t.strictSame(pointersOf(reply.body), ['/url'], bad)
+      t.strictSame(pointersOf(reply.body), ['/url'], invalid)
     }
     for (const event_types of [[], ['task.unknown'], ['*', '*'], ['task'], '*']) {
       const body = { url, event_types }
@@ -152,14 +155,14 @@ t.test('createWebhook', async (t) => {
     }
   })
 
-  t.test('403: of a project that the caller does not manage', async () => {
+  t.test('403 for a project that the caller does not manage', async () => {
     const body = { url, event_types: ['*'], project_id: await newProject() }
     await service.expect('createWebhook', 403, { token: editor.token, body })
   })
 
-  t.test('413: at most 100 of one user', async (t) => {
+  t.test('413 for more than 100 webhooks of one user', async (t) => {
     const owner = await service.register('owner-of-many')
-    const first = await create(owner)
+    const first = await createWebhook(owner)
     await db.run(
       `insert into webhooks (id, owner_id, url, event_types, secret)
       select unnest(string_to_array($2, ',')::uuid[]), $1, 'https://example.com/', '{*}', ''`,
@@ -172,7 +175,7 @@ t.test('createWebhook', async (t) => {
     await service.expect('createWebhook', 201, request)
   })
 
-  t.test('422: a project that the caller cannot see', async (t) => {
+  t.test('422 for an unknown or invisible project', async (t) => {
     for (const project_id of [await newProject(), unknownId]) {
       const body = { url, event_types: ['*'], project_id }
       const reply = await service.expect('createWebhook', 422, { token: stranger.token, body })
@@ -181,7 +184,7 @@ t.test('createWebhook', async (t) => {
     }
   })
 
-  t.test('422: private addresses, however they are written', async (t) => {
+  t.test('422 for private addresses in any notation', async (t) => {
     for (const host of ['127.0.0.1', 'localhost', '0x7f.1', '[::1]', '169.254.169.254', '10.2.0.1']) {
       const body = { url: `http://${host}/`, event_types: ['*'] }
       const reply = await service.expect('createWebhook', 422, { token: ada.token, body })
@@ -194,28 +197,28 @@ t.test('createWebhook', async (t) => {
 t.test('listWebhooks', async (t) => {
   const [owner, other] = [await service.register('lister'), await service.register('lists-too')]
   const project = await createProject(owner)
-  const own = await create(owner)
-  const shared = await create(owner, { project_id: project.id })
+  const own = await createWebhook(owner)
+  const shared = await createWebhook(owner, { project_id: project.id })
   await setMember(owner, project, other, 'manager')
-  const ofOther = await create(other)
+  const ofOther = await createWebhook(other)
 
-  t.test('200: the own ones, and those of projects that the caller manages', async (t) => {
-    t.strictSame(await list(owner), [shared.id, own.id])
-    t.strictSame(await list(other), [ofOther.id, shared.id])
+  t.test('200: own webhooks, and those of projects that the caller manages', async (t) => {
+    t.strictSame(await listWebhooks(owner), [shared.id, own.id])
+    t.strictSame(await listWebhooks(other), [ofOther.id, shared.id])
     await setMember(owner, project, other, 'editor')
-    t.strictSame(await list(other), [ofOther.id])
-    t.strictSame(await list(stranger), [])
+    t.strictSame(await listWebhooks(other), [ofOther.id])
+    t.strictSame(await listWebhooks(stranger), [])
   })
 
-  t.test('200: of projects, of none, and all of them', async (t) => {
-    t.strictSame(await list(owner, { project_id: project.id }), [shared.id])
-    t.strictSame(await list(owner, { project_id: 'none' }), [own.id])
-    t.strictSame(await list(owner, { project_id: [project.id, 'none'] }), [shared.id, own.id])
-    t.strictSame(await list(admin, { project_id: project.id }), [])
-    t.strictSame(await list(admin, { project_id: project.id, all: 'true' }), [shared.id])
+  t.test('200: filtered by project, and all webhooks for administrators', async (t) => {
+    t.strictSame(await listWebhooks(owner, { project_id: project.id }), [shared.id])
+    t.strictSame(await listWebhooks(owner, { project_id: 'none' }), [own.id])
+    t.strictSame(await listWebhooks(owner, { project_id: [project.id, 'none'] }), [shared.id, own.id])
+    t.strictSame(await listWebhooks(admin, { project_id: project.id }), [])
+    t.strictSame(await listWebhooks(admin, { project_id: project.id, all: 'true' }), [shared.id])
   })
 
-  t.test('200: page by page, without secrets', async (t) => {
+  t.test('200: in pages, without secrets', async (t) => {
     const query = { limit: 1, include_total: true }
     const { body } = await service.expect('listWebhooks', 200, { token: owner.token, query })
     t.strictSame(body.items, [withoutSecret(shared)])
@@ -226,11 +229,7 @@ t.test('listWebhooks', async (t) => {
   })
 })
 
-const refusedEverything = async (
-  t: Test,
-  { token }: Account,
-  webhook: Pick<Webhook, 'id'>,
-): Promise<void> => {
+const expectNotFound = async (t: Test, { token }: Account, webhook: Pick<Webhook, 'id'>): Promise<void> => {
   const params = pathOf(webhook)
   for (const [operation, request] of [
     ['getWebhook', {}],
@@ -240,25 +239,25 @@ const refusedEverything = async (
   ] as const) {
     const { body } = await service.expect(operation, 404, { token, params, ...request })
     const unknown = { webhook_id: unknownId }
-    const nothing = await service.expect(operation, 404, { token, params: unknown, ...request })
-    t.strictSame(withoutRequest(body), withoutRequest(nothing.body), operation)
+    const missing = await service.expect(operation, 404, { token, params: unknown, ...request })
+    t.strictSame(withoutRequest(body), withoutRequest(missing.body), operation)
   }
 }
 
 t.test('getWebhook', async (t) => {
-  t.test('404: of a project, for its owner who does not manage it any more', async (t) => {
+  t.test('404 for the owner of a webhook who no longer manages its project', async (t) => {
     const project_id = await newProject()
-    const webhook = await create(manager, { project_id })
-    await refusedEverything(t, editor, webhook)
+    const webhook = await createWebhook(manager, { project_id })
+    await expectNotFound(t, editor, webhook)
     await setMember(ada, { id: project_id }, manager, 'editor')
-    await refusedEverything(t, manager, webhook)
+    await expectNotFound(t, manager, webhook)
     for (const { token } of [ada, admin])
       await service.expect('getWebhook', 200, { token, params: pathOf(webhook) })
   })
 
-  t.test('404: of a project in the trash, until it is restored', async () => {
+  t.test('404 while its project is in the trash', async () => {
     const project_id = await newProject()
-    const webhook = await create(ada, { project_id })
+    const webhook = await createWebhook(ada, { project_id })
     const read = { token: ada.token, params: pathOf(webhook) }
     await service.expect('deleteProject', 204, { token: ada.token, params: { project_id } })
     await service.expect('getWebhook', 404, read)
@@ -270,12 +269,12 @@ t.test('getWebhook', async (t) => {
 
 t.test('updateWebhook', async (t) => {
   const { token } = ada
-  const webhook = await create(ada)
+  const webhook = await createWebhook(ada)
   const params = pathOf(webhook)
   const update = async (body: object) =>
     (await service.expect('updateWebhook', 200, { token, params, body })).body
 
-  t.test('200: the fields that are sent', async (t) => {
+  t.test('200: changes the given fields, and keeps the secret', async (t) => {
     const before = await storedSecrets(webhook)
     t.match(await update({ event_types: ['member.*'] }), { event_types: ['member.*'], url, version: 2 })
     t.match(await update({ url: 'https://example.com', description: 'New' }), {
@@ -290,7 +289,7 @@ t.test('updateWebhook', async (t) => {
     t.strictSame(await storedSecrets(webhook), before)
   })
 
-  t.test('200: enabling forgets why the service disabled it', async (t) => {
+  t.test('200: enabling clears disabled_reason and failing_since', async (t) => {
     await db.run(
       `update webhooks set is_enabled = false, disabled_reason = 'failing', failing_since = now() where id = $1`,
       [webhook.id],
@@ -302,13 +301,17 @@ t.test('updateWebhook', async (t) => {
     t.match(
       await update({ is_enabled: true }),
       { failing_since: /Z$/ },
-      'one that is enabled goes on failing',
+      'an enabled webhook keeps failing_since',
     )
   })
 
-  t.test('422: URLs that no request may be sent to', async (t) => {
-    const bad = await service.expect('updateWebhook', 422, { token, params, body: { url: 'http://u@h/' } })
-    t.strictSame(pointersOf(bad.body), ['/url'])
+  t.test('422 for a URL with credentials, and for a private address', async (t) => {
+    const invalid = await service.expect('updateWebhook', 422, {
+      token,
+      params,
+      body: { url: 'http://u@h/' },
+    })
+    t.strictSame(pointersOf(invalid.body), ['/url'])
     const { body } = await service.expect('updateWebhook', 422, {
       token,
       params,
@@ -317,15 +320,15 @@ t.test('updateWebhook', async (t) => {
     t.match(body, { code: 'url_not_allowed' })
   })
 
-  t.test('412: only the current version', async () => {
+  t.test('412 if If-Match is not the current ETag', async () => {
     const headers = { 'if-match': '"1"' }
     await service.expect('updateWebhook', 412, { token, params, headers, body: { description: 'No' } })
   })
 })
 
 t.test('deleteWebhook', async (t) => {
-  t.test('204: it is gone, and its rows soon after', async (t) => {
-    const webhook = await create(ada)
+  t.test('204: the webhook is gone at once, and a job deletes its rows', async (t) => {
+    const webhook = await createWebhook(ada)
     await db.run(
       `insert into webhook_deliveries (id, webhook_id, sequence, event_id, event_type, status)
       select gen_random_uuid(), $1, n, gen_random_uuid(), 'task.created', 'delivered' from generate_series(1, 250) n`,
@@ -334,22 +337,22 @@ t.test('deleteWebhook', async (t) => {
     const request = { token: ada.token, params: pathOf(webhook) }
     await service.expect('deleteWebhook', 412, { ...request, headers: { 'if-match': '"2"' } })
     await service.expect('deleteWebhook', 204, request)
-    await refusedEverything(t, ada, webhook)
-    t.notOk((await list(ada)).includes(webhook.id))
-    t.notOk((await list(admin, { all: 'true' })).includes(webhook.id))
+    await expectNotFound(t, ada, webhook)
+    t.notOk((await listWebhooks(ada)).includes(webhook.id))
+    t.notOk((await listWebhooks(admin, { all: 'true' })).includes(webhook.id))
     await runJobs(jobDepsOf(service))
-    const [left] = await db.run(
+    const [remaining] = await db.run(
       `select (select count(*)::int from webhooks where id = $1) as webhooks,
         (select count(*)::int from webhook_deliveries where webhook_id = $1) as deliveries`,
       [webhook.id],
     )
-    t.same(left, { webhooks: 0, deliveries: 0 })
+    t.same(remaining, { webhooks: 0, deliveries: 0 })
   })
 
-  t.test('204: an account takes its webhooks along, a project those of it', async (t) => {
+  t.test('204: webhooks are deleted with their owner or project', async (t) => {
     const leaver = await service.register('leaver')
-    const [own, project] = [await create(leaver), await createProject(leaver)]
-    const shared = await create(leaver, { project_id: project.id })
+    const [own, project] = [await createWebhook(leaver), await createProject(leaver)]
+    const shared = await createWebhook(leaver, { project_id: project.id })
     const params = { project_id: project.id }
     await service.expect('deleteProject', 204, { token: leaver.token, params })
     await service.expect('deleteTrashedProject', 204, { token: leaver.token, params })
@@ -367,8 +370,8 @@ t.test('deleteWebhook', async (t) => {
 t.test('rotateWebhookSecret', async (t) => {
   const { token } = ada
 
-  t.test('200: a new secret, beside the one before for a day', async (t) => {
-    const webhook = await create(ada)
+  t.test('200: a new secret; the previous one stays valid for a day', async (t) => {
+    const webhook = await createWebhook(ada)
     const { body, headers } = await service.expect('rotateWebhookSecret', 200, {
       token,
       params: pathOf(webhook),
@@ -377,8 +380,8 @@ t.test('rotateWebhookSecret', async (t) => {
     t.equal(body.version, 2)
     t.equal(headers.get('etag'), '"2"')
     t.equal(headers.get('cache-control'), 'no-store')
-    const left = Date.parse(body.previous_secret_until ?? '') - Date.now()
-    t.ok(Math.abs(left - 86_400_000) < 60_000)
+    const remaining = Date.parse(body.previous_secret_until ?? '') - Date.now()
+    t.ok(Math.abs(remaining - 86_400_000) < 60_000)
     t.strictSame(await storedSecrets(webhook), [body.secret, webhook.secret])
     await runJobs(jobDepsOf(service))
     t.strictSame(await storedSecrets(webhook), [body.secret, webhook.secret])
@@ -391,8 +394,8 @@ t.test('rotateWebhookSecret', async (t) => {
     t.equal(read.body.previous_secret_until, null)
   })
 
-  t.test('200: a repeat with the same key shows the same secret, and rotates nothing', async (t) => {
-    const webhook = await create(ada)
+  t.test('200: a repeat with the same Idempotency-Key returns the same secret', async (t) => {
+    const webhook = await createWebhook(ada)
     const request = {
       token,
       params: pathOf(webhook),
@@ -406,14 +409,14 @@ t.test('rotateWebhookSecret', async (t) => {
     t.strictSame(await storedSecrets(webhook), [first.body.secret, webhook.secret])
   })
 
-  t.test('412: only the current version', async () => {
-    const webhook = await create(ada)
+  t.test('412 if If-Match is not the current ETag', async () => {
+    const webhook = await createWebhook(ada)
     const headers = { 'if-match': '"2"' }
     await service.expect('rotateWebhookSecret', 412, { token, params: pathOf(webhook), headers })
   })
 
-  t.test('422: the Idempotency-Key was used for another webhook', async (t) => {
-    const [webhook, other] = [await create(ada), await create(ada)]
+  t.test('422 for an Idempotency-Key that was used for another webhook', async (t) => {
+    const [webhook, other] = [await createWebhook(ada), await createWebhook(ada)]
     const request = { token, headers: { 'idempotency-key': 'one-rotation' } }
     await service.expect('rotateWebhookSecret', 200, { ...request, params: pathOf(webhook) })
     const refused = await service.expect('rotateWebhookSecret', 422, { ...request, params: pathOf(other) })
@@ -431,8 +434,11 @@ const countDeliveries = async (webhook: Pick<Webhook, 'id'>): Promise<number> =>
 }
 
 t.test('testWebhook', async (t) => {
-  t.test('422: the Idempotency-Key was used for another webhook', async (t) => {
-    const [webhook, other] = [await create(ada, { url: deadUrl }), await create(ada, { url: deadUrl })]
+  t.test('422 for an Idempotency-Key that was used for another webhook', async (t) => {
+    const [webhook, other] = [
+      await createWebhook(ada, { url: deadUrl }),
+      await createWebhook(ada, { url: deadUrl }),
+    ]
     const request = { token: ada.token, headers: { 'idempotency-key': 'one-test' } }
     await service.expect('testWebhook', 201, { ...request, params: pathOf(webhook) })
     const refused = await service.expect('testWebhook', 422, { ...request, params: pathOf(other) })
@@ -444,8 +450,8 @@ t.test('testWebhook', async (t) => {
 t.test('redeliverWebhook', async (t) => {
   const { token } = ada
 
-  t.test('409: the webhook is disabled', async (t) => {
-    const webhook = await create(ada, { url: deadUrl })
+  t.test('409 for a disabled webhook', async (t) => {
+    const webhook = await createWebhook(ada, { url: deadUrl })
     const params = { ...pathOf(webhook), delivery_id: (await sendTest(webhook)).id }
     const disable = { token, params: pathOf(webhook), body: { is_enabled: false } }
     await service.expect('updateWebhook', 200, disable)
@@ -454,8 +460,8 @@ t.test('redeliverWebhook', async (t) => {
     t.equal(await countDeliveries(webhook), 1)
   })
 
-  t.test('422: the Idempotency-Key was used for another delivery', async (t) => {
-    const webhook = await create(ada, { url: deadUrl })
+  t.test('422 for an Idempotency-Key that was used for another delivery', async (t) => {
+    const webhook = await createWebhook(ada, { url: deadUrl })
     const [first, second] = [await sendTest(webhook), await sendTest(webhook)]
     const pathTo = ({ id }: { readonly id: string }) => ({ ...pathOf(webhook), delivery_id: id })
     const request = { token, headers: { 'idempotency-key': 'one-repeat' } }
@@ -466,8 +472,8 @@ t.test('redeliverWebhook', async (t) => {
   })
 })
 
-t.test('secrets are sealed again when the key of the service changes', async (t) => {
-  const webhook = await create(ada)
+t.test('a job encrypts secrets again after the key of the service has changed', async (t) => {
+  const webhook = await createWebhook(ada)
   const { body } = await service.expect('rotateWebhookSecret', 200, {
     token: ada.token,
     params: pathOf(webhook),
