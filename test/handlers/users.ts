@@ -11,7 +11,7 @@ import {
   startService,
   testHashing,
 } from '../fixture/service.ts'
-import { countStatuses } from '../fixture/tasks.ts'
+import { countStatuses, unknownId } from '../fixture/tasks.ts'
 
 const hasher = passwordHasher({ parameters: testHashing })
 let hashes = 0
@@ -29,7 +29,6 @@ const ada = await service.register('ada')
 
 const password = 'correct horse battery'
 const userNamed = (username: string) => ({ username, email: `${username}@example.com`, password })
-const unknownId = '0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968'
 
 /** The path parameter for a user. */
 const paramsOf = ({ id }: Pick<Account, 'id'>) => ({ user_id: id })
@@ -96,7 +95,7 @@ const testIds = (t: Test, operation: OperationId, body?: object): void => {
   })
 }
 
-/** Tests If-Match of a write. Without the header, the result of `request` succeeds. */
+/** Tests If-Match of a write. The request that `request` returns succeeds without the header. */
 const testIfMatch = (
   t: Test,
   operation: 'replaceUser' | 'updateUser' | 'deleteUser',
@@ -790,7 +789,7 @@ t.test('deleteUser', async (t) => {
     t.strictSame(await readUser(admin), admin.user)
   })
 
-  t.test('403 for the own account with an API token', async (t) => {
+  t.test("403 for the user's own account with an API token", async (t) => {
     const account = await service.register('del-by-token')
     const body = { name: 'a program', scopes: ['users:write'] }
     const { body: apiToken } = await service.expect('createApiToken', 201, { token: account.token, body })
@@ -965,7 +964,7 @@ t.test('the last administrator', async (t) => {
     t.match(await demote(first, second), { status: 200 })
   })
 
-  // The embedded database has one connection, which leaves little to race.
+  // The embedded database has one connection, so requests hardly race.
   const rounds = process.env.DATABASE_URL === undefined ? 2 : 8
   // Opens the connections that a race needs.
   const warmUp = () =>
