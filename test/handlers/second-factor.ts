@@ -82,7 +82,7 @@ const testRejections = (
 }
 
 t.test('getSecondFactor', async (t) => {
-  t.test('200: disabled, pending, enabled, and with one recovery code less', async (t) => {
+  t.test('200: disabled, pending, enabled, and with one recovery code fewer', async (t) => {
     const ada = await service.register('watcher')
     t.strictSame(await stateOf(ada), disabledState)
     const { secret } = await enrol(ada)

@@ -45,7 +45,7 @@ t.test('listSessions', async (t) => {
     t.match(current, { id: sessionIdOf(phone.access_token), is_current: true })
   })
 
-  t.test('200: user_agent is null without the header, and cut off after 512 characters', async (t) => {
+  t.test('200: user_agent is null without the header, and truncated to 512 characters', async (t) => {
     const account = await service.register('nameless')
     const body = JSON.stringify({ email: account.email, password: account.password })
     const length = `Content-Length: ${Buffer.byteLength(body)}`
@@ -164,7 +164,7 @@ t.test('revokeSession', async (t) => {
   const revoke = (token: string, session_id: string) =>
     service.call('revokeSession', { token, params: { session_id } })
 
-  t.test('204: ends the access of its tokens at once, and of no others', async (t) => {
+  t.test('204: revokes its tokens at once, and no others', async (t) => {
     const account = await service.register('cautious')
     const [lost, kept] = [await signIn(account), await signIn(account)]
     for (const token of [lost.access_token, kept.access_token]) t.equal(await statusOf(token), 200)

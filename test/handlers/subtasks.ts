@@ -637,7 +637,7 @@ t.test('batchTasks', async (t) => {
   })
 })
 
-t.test('at the same time', async (t) => {
+t.test('requests at the same time', async (t) => {
   const rounds = Array.from({ length: 10 }, (_, round) => round)
 
   t.test('two tasks never become subtasks of each other', async (t) => {

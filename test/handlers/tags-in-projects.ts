@@ -30,7 +30,7 @@ const createProjectTag = async ({ token }: Account, project_id: string, name = '
 const listNames = async ({ token }: Account, ...project_id: string[]): Promise<string[]> =>
   (await service.expect('listTags', 200, { token, query: { project_id } })).body.items.map(({ name }) => name)
 
-t.test('createTag: 201 for editors; members see the tag, and nobody else', async (t) => {
+t.test('createTag: 201 for editors; only members and administrators see the tag', async (t) => {
   const project_id = await newProject()
   const tag = await createProjectTag(editor, project_id)
   t.match(tag, { project_id, owner_id: editor.id })

@@ -67,7 +67,7 @@ for (const [operation, change] of Object.entries(changes)) {
       else t.strictSame(body, after.task)
     })
 
-    t.test('200: the same tags change nothing, an empty list removes all, no list keeps all', async (t) => {
+    t.test('200: the same tags change nothing, [] removes all, an omitted list keeps all', async (t) => {
       const task = await newTask([a, b])
       const same = { assignee_id: assignee.id }
       await change(owner, task, { ...same, tag_ids: [b.id, a.id.toUpperCase()] })

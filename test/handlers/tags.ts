@@ -45,7 +45,7 @@ t.test('createTag', async (t) => {
     t.equal(none.body.color, null)
   })
 
-  t.test('201: a name is trimmed and composed before its length is checked', async (t) => {
+  t.test('201: a name is trimmed and normalized before its length is checked', async (t) => {
     const names = [
       ['  \t trimmed\u00a0\n', 'trimmed'],
       [` ${'x'.repeat(50)} `, 'x'.repeat(50)],

@@ -88,7 +88,7 @@ t.test('200: a task that a user can no longer see is reported as deleted', async
     assignee: await copyOf(assignee),
     stranger: await copyOf(stranger),
     admin: await copyOf(admin, { query: { all: true } }),
-    // The own feed of an administrator, which has the task only while it is assigned to them.
+    // An administrator's own feed, which has the task only while it is assigned to them.
     manager: await copyOf(manager),
   }
   const patch = (body: object) => service.expect('updateTask', 200, requestFor(admin, id, { body }))

@@ -77,7 +77,7 @@ const statusesOf = async (
   return statuses
 }
 
-/** Expects `status` for the given people, 404 for the stranger, and 403 for the others. */
+/** The expected statuses: `status` for the given people, 404 for the stranger, 403 for the others. */
 const only = (permitted: readonly Person[], status: number): Record<Person, number> => {
   const of = (who: Person): number => (who === 'stranger' ? 404 : permitted.includes(who) ? status : 403)
   return {

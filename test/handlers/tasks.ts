@@ -205,7 +205,7 @@ t.test('createTask', async (t) => {
     t.match(task, defaults)
   })
 
-  t.test('201: a title is trimmed and composed before its length is checked', async (t) => {
+  t.test('201: a title is trimmed and normalized before its length is checked', async (t) => {
     const titles = [
       ['  \t A task\u00a0\n', 'A task'],
       [`  ${'x'.repeat(500)}  `, 'x'.repeat(500)],
@@ -550,7 +550,7 @@ t.test('getTask', async (t) => {
   })
 })
 
-/** Tests what PUT and PATCH have in common. `complete` adds the fields that a body needs to those under test. */
+/** Tests what PUT and PATCH have in common. `complete` makes a full body from the fields under test. */
 const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: object) => object): void => {
   t.test(operation, async (t) => {
     const { owner, assignee, stranger } = await peopleOf(operation.toLowerCase())
@@ -585,7 +585,7 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       t.strictSame(await readTask(owner, task.id), { task: body, etag: '"2"' })
     })
 
-    t.test('200: a title is trimmed and composed before its length is checked', async (t) => {
+    t.test('200: a title is trimmed and normalized before its length is checked', async (t) => {
       const task = await createTask(owner)
       for (const [title, kept] of [
         ['  e\u0301 ', '\u00e9'],

@@ -23,7 +23,6 @@ const inTeam = (team: Identified, user: Identified) => ({ team_id: team.id, user
 const inProject = (project: Identified, team: Identified) => ({ project_id: project.id, team_id: team.id })
 const isLastManager = { status: 409, body: { code: 'last_manager' } }
 
-/** The status of a read of the project by an account. */
 const readStatus = async (project: Identified, { token }: Pick<Account, 'token'>): Promise<number> =>
   (await service.call('getProject', { token, params: { project_id: project.id } })).status
 

@@ -360,7 +360,7 @@ t.test('getThumbnail', async (t) => {
     }
   })
 
-  t.test('415: less than 100 bytes of a file that is not an image are read', async (t) => {
+  t.test('415: fewer than 100 bytes of a file that is not an image are read', async (t) => {
     const attachment = await attach('text '.repeat(100_000), 'picture.png', 'image/png')
     bytesRead = 0
     t.equal((await thumbnailOf(attachment)).status, 415)
