@@ -96,7 +96,7 @@ t.test('full disk with attachments and log', { skip }, async (t) =>
     await expect('createTask', 201, { token, body: { title: 'Needs no file' } })
 
     await disk.free()
-    await eventually('readiness lists what is degraded', async () => {
+    await eventually('readiness lists nothing as degraded', async () => {
       const { body } = await expect('getReadiness', 200)
       return body.degraded.join() === ''
     })
