@@ -1230,7 +1230,7 @@ export interface paths {
         get?: never;
         /**
          * Add a relation
-         * @description Adds a relation between two tasks. Adding the same relation twice, from either task, has no effect. A task cannot block itself, directly or through other tasks (409 `blocking_cycle`), and can have at most 200 relations. The versions of the tasks do not change, but `is_blocked` can. Available to anyone who can change the task and see the other one.
+         * @description Adds a relation between two tasks. Adding the same relation twice, from either task, has no effect. A task cannot block itself, directly or through other tasks (409 `blocking_cycle`), and can have at most 200 relations. A task that blocks more than 1,000 others, directly or through other tasks, cannot be blocked by another one (409 `too_many_relations`). The versions of the tasks do not change, but `is_blocked` can. Available to anyone who can change the task and see the other one.
          */
         put: operations["addTaskRelation"];
         post?: never;

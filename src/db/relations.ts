@@ -6,6 +6,7 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsTask } from './access/permissions.ts'
 import { conditionsOf, filterOneOf } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
+import { ConstraintViolation } from './engine/errors.ts'
 import { newId } from './engine/ids.ts'
 import { readOutcome } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
@@ -110,10 +111,16 @@ const insert = query(
 
 /** Relates two tasks that the caller can see. Does nothing if the relation exists. */
 export const insertRelation = async (ctx: OpContext, which: Relation): Promise<Outcome<unknown>> => {
-  const [row] = await insert(ctx, { ...valuesOf(which), id: newId(), limit: maxRelations })
-  if (row?.outcome === 'blocking_cycle')
-    return { outcome: 'blocking_cycle', path: row.path?.split(',') ?? [] }
-  return readOutcome(row)
+  try {
+    const [row] = await insert(ctx, { ...valuesOf(which), id: newId(), limit: maxRelations })
+    if (row?.outcome === 'blocking_cycle')
+      return { outcome: 'blocking_cycle', path: row.path?.split(',') ?? [] }
+    return readOutcome(row)
+  } catch (error) {
+    if (error instanceof ConstraintViolation && error.constraint === 'task_relations_bounded')
+      return { outcome: 'too_many_blocked' }
+    throw error
+  }
 }
 
 const remove = query('task_relations.delete', parameters, { outcome: 'text' }, (p) => {

@@ -556,21 +556,34 @@ CREATE OR REPLACE TRIGGER tasks_unblocking AFTER UPDATE ON tasks FOR EACH ROW
 
 -- The tasks from `blocked` to `blocker`, each of which blocks the next; null if there is no such path. If there is one, a relation
 -- between the two would close a cycle. The lock serializes the checks, because two concurrent relations can close a cycle together.
-CREATE OR REPLACE FUNCTION blocking_path(blocker uuid, blocked uuid) RETURNS uuid[] LANGUAGE plpgsql VOLATILE AS $$
+-- Everybody waits for it, so the search ends at the contract's limit. `previous` has a task that blocks each task that was reached.
+CREATE OR REPLACE FUNCTION blocking_path(blocker uuid, blocked uuid) RETURNS uuid[]
+LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_generic_plan AS $$
+DECLARE
+  previous jsonb := jsonb_build_object(blocked, NULL);
+  found jsonb;
+  latest uuid[] := ARRAY[blocked];
+  reached int := 0;
+  path uuid[] := ARRAY[blocker];
 BEGIN
   PERFORM pg_advisory_xact_lock(hashtext('task_relations'));
-  RETURN (
-    WITH RECURSIVE reached AS (
-      SELECT blocked AS id, NULL::uuid AS previous
-      UNION SELECT relation.other_task_id, reached.id
-      FROM reached JOIN task_relations relation ON relation.task_id = reached.id AND relation.kind = 'blocks'
-      WHERE reached.id <> blocker
-    ), path AS (
-      SELECT id, previous, 0 AS place FROM (SELECT * FROM reached WHERE id = blocker LIMIT 1) last
-      UNION ALL SELECT step.id, step.previous, path.place + 1
-      FROM path CROSS JOIN LATERAL (SELECT * FROM reached WHERE reached.id = path.previous LIMIT 1) step
-    )
-    SELECT array_agg(id ORDER BY place DESC) FROM path);
+  WHILE NOT previous ? blocker::text LOOP
+    SELECT jsonb_object_agg(other_task_id, task_id), array_agg(DISTINCT other_task_id) INTO found, latest
+    FROM task_relations
+    WHERE task_id = ANY (latest) AND kind = 'blocks' AND NOT previous ? other_task_id::text;
+    IF found IS NULL THEN
+      RETURN NULL;
+    END IF;
+    previous := previous || found;
+    reached := reached + cardinality(latest);
+    IF reached > 1000 THEN
+      RAISE check_violation USING CONSTRAINT = 'task_relations_bounded', TABLE = 'task_relations';
+    END IF;
+  END LOOP;
+  WHILE path[1] <> blocked LOOP
+    path := (previous ->> path[1]::text)::uuid || path;
+  END LOOP;
+  RETURN path;
 END $$;
 
 -- Subtasks ----------------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ export const simpleRefusals = [
   'upload_locked',
   'upload_conflict',
   'too_many_relations',
+  'too_many_blocked',
 ] as const
 
 export type SimpleRefusal = (typeof simpleRefusals)[number]

@@ -143,7 +143,7 @@ export const problemTypes = {
     status: 409,
     title: 'Too many relations',
     cause:
-      'A task can have at most 200 relations, and one of the two tasks already has 200. Nothing was changed.',
+      'A task can have at most 200 relations, and one of the two tasks already has 200; or the blocked task blocks more than 1,000 others, directly or through other tasks. Nothing was changed.',
     remedy: 'Remove a relation first.',
   },
   too_many_subtasks: {

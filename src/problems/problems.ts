@@ -299,6 +299,11 @@ export const problems = {
     ),
   tooManyRelations: () =>
     new Problem('too_many_relations', 'One of the tasks has 200 relations. Remove one of them first.'),
+  tooManyBlocked: () =>
+    new Problem(
+      'too_many_relations',
+      'The blocked task blocks more than 1,000 others, directly or through other tasks. Remove one of these relations first.',
+    ),
   webhookDisabled: () => new Problem('webhook_disabled', 'The webhook is disabled. Enable it first.'),
   lastProjectManager: () =>
     new Problem('last_manager', 'The project would have no manager. Make another member a manager first.'),
@@ -557,6 +562,7 @@ const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
   upload_locked: () => problems.uploadLocked(leaseSeconds),
   upload_conflict: problems.uploadConflict,
   too_many_relations: problems.tooManyRelations,
+  too_many_blocked: problems.tooManyBlocked,
 }
 
 export const problemOfRefusal = (refusal: Refusal): Problem => {

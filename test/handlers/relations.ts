@@ -145,6 +145,37 @@ t.test('addTaskRelation', async (t) => {
     }
   })
 
+  t.test(
+    '409 for a cycle of 1,001 tasks, and for a task that would block one that blocks 1,001 others',
+    async (t) => {
+      const chain = await db.run(
+        `with created as (
+        insert into tasks (id, title, description, status, priority, owner_id)
+        select event_id(now(), number), 'Chain', '', 'todo', 'none', $1 from generate_series(1, 1002) number returning id
+      ), chained as (
+        select id, lead(id) over (order by id) as next from created
+      ), related as (
+        insert into task_relations (id, task_id, kind, other_task_id)
+        select gen_random_uuid(), id, 'blocks', next from chained where next is not null
+      )
+      select id from created order by id`,
+        [ada.id],
+      )
+      const ids = chain.map(({ id }) => String(id))
+      const [first = '', second = ''] = ids
+      const last = ids.at(-1) ?? ''
+      const cycle = { token: ada.token, params: pathOf(last, 'blocks', second) }
+      const { body } = await service.expect('addTaskRelation', 409, cycle)
+      t.match(body, { code: 'blocking_cycle' })
+      t.match(body.detail, ids.slice(1).join(', '))
+      const [task = ''] = await createTasks(1)
+      const refused = { token: ada.token, params: pathOf(task, 'blocks', first) }
+      t.match((await service.expect('addTaskRelation', 409, refused)).body, { code: 'too_many_relations' })
+      await relate(task, 'blocks', second)
+      await relate(last, 'blocks', (await createTasks(1))[0] ?? '')
+    },
+  )
+
   t.test('409 in an archived project', async (t) => {
     const project = await createProject(ada)
     const [task, other] = await createPair({ project_id: project.id })
