@@ -17,7 +17,7 @@ export const retryRules = ({ operations }: Contract): readonly RetryRule[] =>
       operation.statuses.includes(status) ? rule : null
     return {
       operation,
-      on409: on(409, 'not unchanged'),
+      on409: on(409, 'no; resolve the conflict first'),
       on429: on(429, 'yes, after Retry-After'),
       on503: on(503, 'yes, after Retry-After'),
       onUnknown: ruleOfRepeat(operation),
@@ -27,9 +27,11 @@ export const retryRules = ({ operations }: Contract): readonly RetryRule[] =>
 const ruleOfRepeat = ({ repeat, method, takesIfMatch, takesTusVersion }: ContractOperation): string => {
   const changes = method === 'PUT' || method === 'PATCH'
   // A part of the chunk may be stored.
-  if (takesTusVersion && changes) return 'ask with HEAD, and continue at its Upload-Offset'
-  if (repeat === 'again') return 'yes; it is done once more'
+  if (takesTusVersion && changes) return 'get the Upload-Offset with HEAD and continue there'
+  if (repeat === 'again') return 'yes; it is processed again'
   if (repeat === 'key') return 'yes, with the same Idempotency-Key; without a key, read first'
-  if (repeat !== 'same') return `yes; ${repeat} if it was done`
-  return takesIfMatch && changes ? 'yes; with If-Match, 412 if it was done or changed since' : 'yes'
+  if (repeat !== 'same') return `yes; returns ${repeat} if the first request succeeded`
+  return takesIfMatch && changes
+    ? 'yes; with If-Match, returns 412 if the first request succeeded or the resource has changed since'
+    : 'yes'
 }

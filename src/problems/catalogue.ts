@@ -13,7 +13,7 @@ export const problemTypes = {
     status: 400,
     title: 'Invalid request',
     cause:
-      'The request does not match the contract. Each entry of `errors` points at a field of the body (a JSON Pointer) or at a parameter or header (its name after a slash) and says what is expected there.',
+      'The request does not match the contract. Each entry of `errors` points to a field of the body (a JSON Pointer), or to a parameter or header (a slash and its name), and says what is expected.',
     remedy: 'Correct the request before you send it again.',
   },
   unauthorized: {
@@ -27,14 +27,14 @@ export const problemTypes = {
     title: 'Invalid credentials',
     cause:
       'The email address or the password is wrong, or the token in the body is unknown, expired or already used. The response does not say which.',
-    remedy: 'Try again, or start over: sign in, or request another mail.',
+    remedy: 'Try again, or start over: sign in, or request another email.',
   },
   second_factor_required: {
     status: 401,
     title: 'Second factor required',
-    cause: 'The password is correct, and the account has a second factor.',
+    cause: 'The password is correct, but the account also requires a second factor.',
     remedy:
-      'Send the challenge with a code from the authenticator, or with a recovery code, to /auth/login/second-factor before it expires.',
+      'Send the challenge and a code from the authenticator, or a recovery code, to POST /auth/login/second-factor before the challenge expires.',
   },
   insufficient_scope: {
     status: 403,
@@ -47,7 +47,7 @@ export const problemTypes = {
     status: 403,
     title: 'Forbidden',
     cause: 'You can see the resource but do not have permission to do this.',
-    remedy: 'Ask its owner or an administrator.',
+    remedy: 'Ask the owner of the resource or an administrator.',
   },
   origin_not_allowed: {
     status: 403,
@@ -61,7 +61,7 @@ export const problemTypes = {
     title: 'Reauthentication required',
     cause: 'The operation requires a session that has authenticated within the last 15 minutes.',
     remedy:
-      'Send the password or a code of the second factor to POST /auth/reauthenticate with the same access token, then repeat the request. If the body of the request has current_password, you can send that instead.',
+      'Send the password or a code of the second factor to POST /auth/reauthenticate with the same access token, then repeat the request. If the operation accepts current_password in its body, you can send that instead.',
   },
   registration_closed: {
     status: 403,
@@ -79,7 +79,7 @@ export const problemTypes = {
     status: 403,
     title: 'Invitations disabled',
     cause:
-      'This installation does not use invitations, or it cannot send any because it sends no mail. The detail says which.',
+      'Invitations are disabled in this installation, or cannot be sent because email is not configured. The detail says which.',
     remedy: 'Ask a manager of the project to add you as a member, or the operator to enable invitations.',
   },
   not_found: {
@@ -87,7 +87,7 @@ export const problemTypes = {
     title: 'Not found',
     cause:
       'The resource does not exist, or you are not allowed to see it; the response is the same for both. An unknown path returns the same problem.',
-    remedy: 'Check the path and the ids in it. After a repeated DELETE, the resource is gone.',
+    remedy: 'Check the path and the ids in it. If you repeated a DELETE, the resource has been deleted.',
   },
   method_not_allowed: {
     status: 405,
@@ -110,26 +110,28 @@ export const problemTypes = {
   email_taken: {
     status: 409,
     title: 'Email address taken',
-    cause: 'Another account has this email address. Addresses are compared without regard to case.',
+    cause: 'Another account has this email address. Addresses are case-insensitive.',
     remedy: 'Choose another one, or sign in with that account.',
   },
   tag_exists: {
     status: 409,
     title: 'Tag already exists',
-    cause: 'You already have a tag with this name. Names are compared without regard to case.',
+    cause:
+      'A tag with this name already exists, among your own tags or in the project. Names are case-insensitive.',
     remedy: 'Use that tag, or choose another name.',
   },
   last_admin: {
     status: 409,
     title: 'Last administrator',
     cause:
-      'An installation always has at least one administrator who is not disabled, and this user is the last one.',
+      'An installation must have at least one administrator who is not disabled, and this user is the last one.',
     remedy: 'Promote another user before you demote, disable or delete this one.',
   },
   project_archived: {
     status: 409,
     title: 'Project archived',
-    cause: 'The project is archived, so that it and its tasks cannot be changed. Nothing was changed.',
+    cause:
+      'The project is archived, and archived projects and their tasks are read-only. Nothing was changed.',
     remedy: 'Unarchive the project first, or ask one of its managers to do so.',
   },
   blocking_cycle: {
@@ -150,26 +152,26 @@ export const problemTypes = {
     status: 409,
     title: 'Too many subtasks',
     cause:
-      'Moving or deleting a task includes its subtasks, and this task has more of them than one request may change. Nothing was changed.',
+      'A task is moved or deleted with its subtasks, and this task has more subtasks than one request can change. Nothing was changed.',
     remedy: 'Move or delete some of the subtasks first.',
   },
   webhook_disabled: {
     status: 409,
     title: 'Webhook disabled',
-    cause: 'Nothing is sent to a webhook that is disabled.',
-    remedy: 'Enable it with PATCH first.',
+    cause: 'Nothing is sent to a disabled webhook.',
+    remedy: 'Enable the webhook with PATCH first.',
   },
   last_manager: {
     status: 409,
     title: 'Last manager',
     cause:
-      'A project and a team always have at least one manager, and the request would remove the last one.',
+      'Every project and team must have at least one manager, and the request would remove the last one.',
     remedy: 'Make another member a manager first, or delete the project or team.',
   },
   second_factor_enabled: {
     status: 409,
     title: 'Second factor already enabled',
-    cause: 'An account has at most one second factor, and this one has it.',
+    cause: 'An account can have only one second factor, and this account already has one.',
     remedy: 'Disable it before you enrol another one.',
   },
   second_factor_not_enrolled: {
@@ -183,13 +185,13 @@ export const problemTypes = {
     title: 'Upload offset mismatch',
     cause:
       'Upload-Offset is not the current offset of the upload: another request has appended to it, or part of the last chunk was not stored.',
-    remedy: 'Get the offset with HEAD and continue there.',
+    remedy: 'Get the offset with HEAD and continue from there.',
   },
   upload_gone: {
     status: 410,
     title: 'Upload gone',
     cause: 'The upload has expired, or its data is lost.',
-    remedy: 'Start a new one.',
+    remedy: 'Start a new upload.',
   },
   file_lost: {
     status: 410,
@@ -207,21 +209,21 @@ export const problemTypes = {
     status: 410,
     title: 'Sync cursor expired',
     cause: 'Deletions are kept for 30 days. The cursor is older, or the database was restored from a backup.',
-    remedy: 'Discard your copy and start again without since.',
+    remedy: 'Discard your copy and start over without `since`.',
   },
   events_forgotten: {
     status: 410,
     title: 'Event position expired',
     cause:
-      'Events are kept for as long as the operator has configured, 90 days by default. The id is of an older event, or the database was restored from a backup.',
+      'Events are kept for as long as the operator has configured, 90 days by default. The id belongs to an older event, or the database was restored from a backup.',
     remedy: 'Fetch the current state, then open the stream without an id.',
   },
   precondition_failed: {
     status: 412,
     title: 'Precondition failed',
     cause:
-      'If-Match, or version in a body, does not match the current resource, or the resource is newer than If-Unmodified-Since. Nothing was changed.',
-    remedy: 'Fetch the resource and retry with its ETag.',
+      'If-Match, or `version` in the body, does not match the current resource, or the resource has changed since If-Unmodified-Since. Nothing was changed.',
+    remedy: 'Fetch the resource and retry with its current ETag.',
   },
   tus_version_unsupported: {
     status: 412,
@@ -233,7 +235,7 @@ export const problemTypes = {
     status: 413,
     title: 'Content too large',
     cause: 'The body, or a file in it, exceeds the limit. Nothing was stored.',
-    remedy: 'Send less, for example a smaller file or several batches.',
+    remedy: 'Send a smaller body, for example a smaller file or several batches.',
   },
   quota_exceeded: {
     status: 413,
@@ -258,14 +260,14 @@ export const problemTypes = {
   unsupported_content_encoding: {
     status: 415,
     title: 'Unsupported content encoding',
-    cause: 'The body has a Content-Encoding.',
-    remedy: 'Send it uncompressed, without that header.',
+    cause: 'The request has a Content-Encoding, and compressed bodies are not supported.',
+    remedy: 'Send the body uncompressed, without that header.',
   },
   unsupported_image: {
     status: 415,
     title: 'Unsupported image',
     cause:
-      'Thumbnails are made from PNG, JPEG, GIF, WebP and AVIF images, whatever their media type says. The file is none of these, or it is damaged.',
+      'Thumbnails are created from PNG, JPEG, GIF, WebP and AVIF images, regardless of the stated media type. The file has another format, or it is damaged.',
     remedy: 'Download the file itself instead.',
   },
   range_not_satisfiable: {
@@ -297,14 +299,14 @@ export const problemTypes = {
   idempotency_key_reused: {
     status: 422,
     title: 'Idempotency key reused',
-    cause: 'An Idempotency-Key belongs to one request for 24 hours.',
-    remedy: 'Use a new key for a different request.',
+    cause: 'The Idempotency-Key was used for a different request in the last 24 hours.',
+    remedy: 'Use a new key.',
   },
   digest_mismatch: {
     status: 422,
     title: 'Digest mismatch',
     cause: 'The content does not match the digest that was sent with it. Nothing was stored.',
-    remedy: 'Send it again.',
+    remedy: 'Send the content again.',
   },
   image_too_large: {
     status: 422,
@@ -316,26 +318,26 @@ export const problemTypes = {
     status: 422,
     title: 'Wrong password',
     cause: 'The operation requires your current password, and the password in the body is wrong.',
-    remedy: 'Send the current password, or reset it.',
+    remedy: 'Send the current password, or reset the password.',
   },
   wrong_code: {
     status: 422,
     title: 'Wrong code',
-    cause: 'The code is not the one that the authenticator shows now, or it was already used.',
-    remedy: 'Send the next code, or a recovery code.',
+    cause: 'The code is wrong or expired, or it was already used.',
+    remedy: 'Send the next code of the authenticator, or a recovery code.',
   },
   invitation_invalid: {
     status: 422,
     title: 'Invitation invalid',
     cause:
-      'The token is unknown, expired or already used, the invitation was revoked or replaced, its sender no longer manages the project, or the project was deleted. The response does not say which.',
-    remedy: 'Ask for another invitation.',
+      'The token is unknown, expired or already used, the invitation was revoked or replaced, the sender no longer manages the project, or the project was deleted. The response does not say which.',
+    remedy: 'Ask for a new invitation.',
   },
   url_not_allowed: {
     status: 422,
     title: 'URL not allowed',
     cause:
-      'The URL cannot be parsed, or has credentials or a fragment, or its host is an address in a private or reserved network, to which webhooks are not sent. The detail says which. A host name is resolved for each delivery; `error` of the delivery then reports a private address.',
+      'The URL cannot be parsed, contains credentials or a fragment, or has as its host an address in a private or reserved network, to which webhooks are not sent. The detail says which. A host name is resolved for each delivery: if it resolves to such an address, `error` of the delivery says so.',
     remedy:
       'Correct the URL, use a public address, or ask the operator to allow the host with WEBHOOK_ALLOW.',
   },
@@ -349,27 +351,27 @@ export const problemTypes = {
     status: 429,
     title: 'Too many requests',
     cause:
-      'A rate limit is exhausted, too many sign-in attempts have failed, too many invitations were sent, or too many of your requests are in progress or queued. Nothing was done.',
+      'A rate limit was exceeded, too many sign-in attempts have failed, too many invitations were sent, or too many of your requests are in progress or queued. Nothing was done.',
     remedy: 'Retry after the seconds in Retry-After.',
   },
   header_fields_too_large: {
     status: 431,
     title: 'Header fields too large',
-    cause: 'The header of the request exceeds the limit.',
+    cause: 'The request header exceeds the limit.',
     remedy: 'Send fewer or shorter fields.',
   },
   checksum_mismatch: {
     status: 460,
     title: 'Checksum mismatch',
     cause: 'The chunk does not match Upload-Checksum. None of it was stored.',
-    remedy: 'Send it again.',
+    remedy: 'Send the chunk again.',
   },
   internal_error: {
     status: 500,
     title: 'Internal error',
     cause:
-      'The error is in the service, not in the request. The service log has the cause under the request_id. The request may or may not have been done.',
-    remedy: 'Report it to the operator. Retry as after a lost connection, a few times.',
+      'The error is in the service, not in the request. The service log has the cause under the request_id. The request may or may not have taken effect.',
+    remedy: 'Report the error to the operator. You can retry a few times, as after a lost connection.',
   },
   service_unavailable: {
     status: 503,
@@ -381,7 +383,7 @@ export const problemTypes = {
   outcome_unknown: {
     status: 504,
     title: 'Outcome unknown',
-    cause: 'The database did not confirm a write in time, so it may or may not have happened.',
+    cause: 'The database did not confirm a write in time, so the write may or may not have taken effect.',
     remedy:
       'If the request had an Idempotency-Key, repeat it with the same key: it takes effect at most once. Otherwise read the resource before you retry; a PUT, PATCH or DELETE with If-Match can be repeated unchanged.',
   },

@@ -154,7 +154,7 @@ export const problems = {
   invalidResetToken: () =>
     new Problem(
       'invalid_credentials',
-      'The token is unknown, expired or already used. Request another mail.',
+      'The token is unknown, expired or already used. Request another email.',
       challenge('invalid_token'),
     ),
   invalidUndoToken: () =>
@@ -240,7 +240,7 @@ export const problems = {
   invitationsUndeliverable: () =>
     new Problem(
       'invitations_disabled',
-      'Invitations are sent by mail, and this installation sends none. Add the user as a member instead.',
+      'This installation sends no email, so it cannot send invitations. Add the user as a member instead.',
     ),
   /** The same for every reason, so that it reveals nothing about an invitation. `pointer` is the location of the token. */
   invalidInvitation: (pointer: string) =>

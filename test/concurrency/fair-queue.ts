@@ -63,7 +63,7 @@ t.test(
   async (t) => {
     const { run, started, settle, endAll } = queueOf()
     const all = Array.from({ length: 6 }, () => run('a'))
-    await t.rejects(run('a'), /principal_busy/)
+    await t.rejects(run('a'), /caller_busy/)
     const other = run('b')
     await settle()
     t.equal(started.at(-1), 'b')

@@ -164,7 +164,7 @@ t.test('/problems shows which operations can be retried', async (t) => {
     text.split('\n').find((line) => line.includes(`<code>${operation}</code>`))
   for (const { method, path } of loadContract().operations.values()) t.ok(rowOf(`${method} ${path}`))
   t.match(rowOf('POST /tasks'), 'with the same Idempotency-Key')
-  t.match(rowOf('POST /auth/register'), '409 if it was done')
+  t.match(rowOf('POST /auth/register'), 'returns 409 if the first request succeeded')
   t.match(rowOf('GET /tasks'), '<td>yes, after Retry-After</td><td>yes</td>')
 })
 
