@@ -135,7 +135,7 @@ export interface paths {
         put?: never;
         /**
          * Undo an email address change
-         * @description Restores the previous email address of an account, with the token from the mail sent to that address. All sessions of the account end, its API tokens are revoked, and its password stops working: set a new one with the `reset_token` in the response. A second factor is kept. The token works once, for 7 days. Until it expires, nobody else can take the address.
+         * @description Restores the previous email address of an account, with the token from the email sent to that address. All sessions of the account end, its API tokens are revoked, and its password stops working: set a new one with the `reset_token` in the response. A second factor is kept. The token works once, for 7 days. Until it expires, nobody else can take the address.
          */
         post: operations["undoEmailChange"];
         delete?: never;
@@ -241,7 +241,7 @@ export interface paths {
         put?: never;
         /**
          * Request a password reset
-         * @description Sends a reset link to the address if it belongs to an account. The response is the same if it does not. The link works once, for 30 minutes. An account receives at most three such mails per hour.
+         * @description Sends a reset link to the address if it belongs to an account. The response is the same if it does not. The link works once, for 30 minutes. An account receives at most three such emails per hour.
          */
         post: operations["forgotPassword"];
         delete?: never;
@@ -261,7 +261,7 @@ export interface paths {
         put?: never;
         /**
          * Reset a forgotten password
-         * @description Sets a new password with the token from the mail. All sessions of the account end. API tokens and a second factor are kept.
+         * @description Sets a new password with the token from the email. All sessions of the account end. API tokens and a second factor are kept.
          */
         post: operations["resetPassword"];
         delete?: never;
@@ -453,10 +453,10 @@ export interface paths {
          *     administrators can change `role`, `is_disabled` and the quotas, and the last administrator cannot be demoted. A
          *     lower quota applies within 5 seconds; existing resources are kept even if they exceed it.
          *
-         *     A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`. If
-         *     the operator has configured mail, a mail to the previous address reports the change. When users change their own
-         *     address, this mail has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and at most 5
-         *     changes are allowed in 24 hours. When an administrator changes an address, the mail has no link.
+         *     A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`.
+         *     If the operator has configured email, an email to the previous address reports the change. When users change
+         *     their own address, this email has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and
+         *     at most 5 changes are allowed in 24 hours. When an administrator changes an address, the email has no link.
          */
         put: operations["replaceUser"];
         post?: never;
@@ -484,10 +484,10 @@ export interface paths {
          *     administrator cannot be demoted. A lower quota applies within 5 seconds; existing resources are kept even if they
          *     exceed it.
          *
-         *     A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`. If
-         *     the operator has configured mail, a mail to the previous address reports the change. When users change their own
-         *     address, this mail has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and at most 5
-         *     changes are allowed in 24 hours. When an administrator changes an address, the mail has no link.
+         *     A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`.
+         *     If the operator has configured email, an email to the previous address reports the change. When users change
+         *     their own address, this email has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and
+         *     at most 5 changes are allowed in 24 hours. When an administrator changes an address, the email has no link.
          */
         patch: operations["updateUser"];
         trace?: never;
@@ -1357,7 +1357,7 @@ export interface paths {
         };
         /**
          * Get your notification settings
-         * @description Returns whether and how often you receive digests of notifications by mail.
+         * @description Returns whether and how often you receive digests of notifications by email.
          */
         get: operations["getNotificationSettings"];
         put?: never;
@@ -1369,9 +1369,9 @@ export interface paths {
          * Update your notification settings
          * @description Updates your notification settings with a JSON merge patch.
          *
-         *     A digest is a mail to the address of your account. It lists the unread notifications that arrived since the previous
-         *     digest, or since you enabled digests, and whose tasks you can still see. If there are none, no mail is sent. If the
-         *     operator has not configured mail, the setting is stored but has no effect.
+         *     A digest is an email to the address of your account. It lists the unread notifications that arrived since the
+         *     previous digest, or since you enabled digests, and whose tasks you can still see. If there are none, no email is
+         *     sent. If the operator has not configured email, the setting is stored but has no effect.
          */
         patch: operations["updateNotificationSettings"];
         trace?: never;
@@ -1449,7 +1449,7 @@ export interface paths {
         put?: never;
         /**
          * Create a link to an attachment
-         * @description Returns a URL that downloads the file without an `Authorization` header, for `<img>`, download managers and mail. Anyone with the URL can download this file, with this disposition, until the link expires. The link stops working earlier if the session or API token that created it ends, if its creator can no longer see the task, or if the attachment is deleted. Links are not stored and cannot be listed. Available to anyone who can see the task.
+         * @description Returns a URL that downloads the file without an `Authorization` header, for `<img>`, download managers and email. Anyone with the URL can download this file, with this disposition, until the link expires. The link stops working earlier if the session or API token that created it ends, if its creator can no longer see the task, or if the attachment is deleted. Links are not stored and cannot be listed. Available to anyone who can see the task.
          */
         post: operations["createAttachmentLink"];
         delete?: never;
@@ -2042,14 +2042,14 @@ export interface paths {
         put?: never;
         /**
          * Create an invitation
-         * @description Invites an email address to a project. The service sends a mail with a link, which works once, for 7 days. The user
-         *     who accepts becomes a member with the given role. The response and its timing are the same whether or not the
-         *     address belongs to an account.
+         * @description Invites an email address to a project. The service sends an email with a link, which works once, for 7 days. The
+         *     user who accepts becomes a member with the given role. The response and its timing are the same whether or not
+         *     the address belongs to an account.
          *
-         *     Inviting an address again sends another mail and replaces the earlier invitation. An invitation is valid only while
-         *     its sender can manage the project: it cannot be accepted after the sender was demoted, removed or deleted. A user
-         *     can send 50 invitations in 24 hours, unless the operator has configured another limit, and an address can receive 5.
-         *     Available to managers of the project and administrators.
+         *     Inviting an address again sends another email and replaces the earlier invitation. An invitation is valid only
+         *     while its sender can manage the project: it cannot be accepted after the sender was demoted, removed or deleted.
+         *     A user can send 50 invitations in 24 hours, unless the operator has configured another limit, and an address can
+         *     receive 5. Available to managers of the project and administrators.
          */
         post: operations["createInvitation"];
         delete?: never;
@@ -2081,7 +2081,7 @@ export interface paths {
         post?: never;
         /**
          * Revoke an invitation
-         * @description Revokes an invitation, even if another user sent it. The link in its mail stops working immediately. Available to managers of the project and administrators.
+         * @description Revokes an invitation, even if another user sent it. The link in its email stops working immediately. Available to managers of the project and administrators.
          */
         delete: operations["revokeInvitation"];
         options?: never;
@@ -2100,7 +2100,7 @@ export interface paths {
         put?: never;
         /**
          * Look up an invitation
-         * @description Returns the project, the role and the sender of an invitation. The token authenticates the request and can still be used to accept the invitation. In the link of the mail, the token follows `#token=`.
+         * @description Returns the project, the role and the sender of an invitation. The token authenticates the request and can still be used to accept the invitation. In the link in the email, the token follows `#token=`.
          */
         post: operations["lookUpInvitation"];
         delete?: never;
@@ -3510,7 +3510,7 @@ export interface components {
             has_more: boolean;
         };
         /**
-         * @description How often you receive your unread notifications by mail: never (`off`), at most once an hour (`hourly`), or once a day at 08:00 in your `time_zone` (`daily`).
+         * @description How often you receive your unread notifications by email: never (`off`), at most once an hour (`hourly`), or once a day at 08:00 in your `time_zone` (`daily`).
          * @enum {string}
          */
         MailDigest: "off" | "hourly" | "daily";
@@ -3833,7 +3833,7 @@ export interface components {
             timestamp: string;
             data: components["schemas"]["Event"];
         };
-        /** @description A pending invitation to a project. Its token is only in the mail. */
+        /** @description A pending invitation to a project. Its token is only in the email. */
         Invitation: {
             /**
              * Format: uuid
@@ -3870,7 +3870,7 @@ export interface components {
             email: components["schemas"]["EmailAddress"];
             role: components["schemas"]["ProjectRole"];
         };
-        /** @description The token from the invitation mail. */
+        /** @description The token from the invitation email. */
         InvitationToken: {
             token: components["schemas"]["OpaqueToken"];
         };
@@ -3983,7 +3983,7 @@ export interface components {
             password?: components["schemas"]["Password"];
             code?: components["schemas"]["SecondFactorCode"];
         };
-        /** @description The token from the mail sent to the previous address. */
+        /** @description The token from the email sent to the previous address. */
         EmailChangeUndo: {
             token: components["schemas"]["OpaqueToken"];
         };
@@ -4038,7 +4038,7 @@ export interface components {
         PasswordResetRequest: {
             email: components["schemas"]["EmailAddress"];
         };
-        /** @description The token from the mail, and a new password. */
+        /** @description The token from the email, and a new password. */
         PasswordReset: {
             token: components["schemas"]["OpaqueToken"];
             new_password: components["schemas"]["NewPassword"];
@@ -5868,7 +5868,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The request was accepted. If the address belongs to an account, a mail is sent. */
+            /** @description The request was accepted. If the address belongs to an account, an email is sent. */
             202: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -10063,7 +10063,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description The invitation was created, and its mail is being sent. */
+            /** @description The invitation was created, and its email is being sent. */
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];

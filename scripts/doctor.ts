@@ -267,7 +267,7 @@ const checks: Readonly<Record<string, Check>> = {
   storage: checkStorage,
   files: checkOwner,
   redis: checkRedis,
-  mail: checkMail,
+  email: checkMail,
 }
 
 /** The message of an error and its causes, which include the error of the operating system. */

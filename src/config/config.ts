@@ -91,7 +91,7 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
   if (smtpUrl !== null && !isSet(settings.publicUrl)) {
     const { name, example } = settings.publicUrl
     faults.push(
-      `${settings.smtpUrl.name} requires ${name}, the base URL of the links in mails (example: ${example})`,
+      `${settings.smtpUrl.name} requires ${name}, the base URL of the links in emails (example: ${example})`,
     )
   }
   if (isSet(settings.databaseReadUrl) && !isSet(settings.databaseUrl)) {

@@ -102,7 +102,7 @@ export const settings = {
     parse: oneOf(['open', 'registered', 'off']),
     default: 'registered',
     example: 'open',
-    doc: 'Who may accept an invitation to a project. `registered`: anyone who has an account or may register one. `open`: an invitation also allows registering an account when `REGISTRATION` is `closed`. `off`: nobody; invitations can be neither sent nor accepted. Sending needs mail (`SMTP_URL`).',
+    doc: 'Who may accept an invitation to a project. `registered`: anyone who has an account or may register one. `open`: an invitation also allows registering an account when `REGISTRATION` is `closed`. `off`: nobody; invitations can be neither sent nor accepted. Sending needs email (`SMTP_URL`).',
   }),
   invitationsPerDay: setting({
     name: 'INVITATIONS_PER_DAY',
@@ -207,7 +207,7 @@ export const settings = {
     default: false,
     shownDefault: 'unset',
     example: 'production',
-    doc: '`production`: the log is JSON even on a terminal, and links of mails are never logged.',
+    doc: '`production`: the log is JSON even on a terminal, and links in emails are never logged.',
   }),
   logLevel: setting({
     name: 'LOG_LEVEL',
@@ -229,9 +229,9 @@ export const settings = {
     isSecret: true,
     parse: parseSmtpUrl,
     default: null,
-    shownDefault: 'unset: no mail',
+    shownDefault: 'unset: no email',
     example: 'smtp://user:password@mail.example.com:587',
-    doc: '`smtp://` or `smtps://` URL of a mail server. Needs `PUBLIC_URL`, which the links in mails begin with.',
+    doc: '`smtp://` or `smtps://` URL of a mail server. Needs `PUBLIC_URL`, which the links in emails begin with.',
   }),
   mailFrom: setting({
     name: 'MAIL_FROM',
@@ -239,7 +239,7 @@ export const settings = {
     default: null,
     shownDefault: '`Taskwright <taskwright@…>` at the host of `PUBLIC_URL`',
     example: 'Taskwright <tasks@example.com>',
-    doc: 'Sender of mails.',
+    doc: 'Sender of emails.',
   }),
   trashDays: setting({
     name: 'TRASH_DAYS',

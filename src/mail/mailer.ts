@@ -93,7 +93,7 @@ export const loggingMailer =
 /** Mail is disabled. */
 export const noMailer: OpenMailer = (log) => {
   log.warn('SMTP_URL is not set: users cannot reset forgotten passwords, send invitations or get digests')
-  const drop = () => log.info('A mail was not sent because SMTP_URL is not set')
+  const drop = () => log.info('An email was not sent because SMTP_URL is not set')
   return {
     delivers: false,
     sendPasswordReset: drop,

@@ -41,13 +41,13 @@ export const smtpMailer =
       try {
         await transport.sendMail({ ...mail, from: { ...from }, signal: AbortSignal.timeout(sendTime) })
       } catch (error) {
-        log.warn(describeFailure(error), 'A mail could not be sent')
+        log.warn(describeFailure(error), 'An email could not be sent')
       }
     }
 
     const send = async (mail: SendMailOptions): Promise<void> => {
       if (isClosed || pending.size >= maxPending) {
-        log.warn({ underWay: pending.size, isClosed }, 'A mail was dropped')
+        log.warn({ underWay: pending.size, isClosed }, 'An email was dropped')
         return
       }
       const sending = deliver(mail).finally(() => pending.delete(sending))
@@ -66,7 +66,7 @@ export const smtpMailer =
       async close() {
         isClosed = true
         await Promise.race([Promise.all(pending), setTimeout(closeTime, null, { ref: false })])
-        if (pending.size > 0) log.warn({ underWay: pending.size }, 'Stopped before all mails were sent')
+        if (pending.size > 0) log.warn({ underWay: pending.size }, 'Stopped before all emails were sent')
         transport.close({ force: true })
       },
     }
@@ -109,7 +109,7 @@ To choose a new password, open this link within 30 minutes. It works once.
 
 ${passwordResetLink(publicUrl, token)}
 
-If you did not request this, ignore this mail. Your password has not changed.
+If you did not request this, ignore this email. Your password has not changed.
 `,
 })
 
@@ -135,7 +135,7 @@ To see and accept the invitation, open this link within 7 days. It works once.
 
 ${invitationLink(publicUrl, token)}
 
-Anyone who has the link can accept the invitation, so do not share it. If you did not expect it, ignore this mail.
+Anyone who has the link can accept the invitation, so do not share it. If you did not expect it, ignore this email.
 `,
   }
 }
@@ -184,7 +184,7 @@ const digestMail = ({ to, lines, count }: DigestMessage, publicUrl: string): Sen
 
 ${listed.join('\n')}
 ${others}
-You get this mail because "mail_digest" is on in your notification settings. To stop these mails, set it to "off":
+You get this email because "mail_digest" is on in your notification settings. To stop these emails, set it to "off":
 
 PATCH ${publicUrl}/notifications/settings
 {"mail_digest":"off"}

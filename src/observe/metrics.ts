@@ -168,7 +168,7 @@ export const createMetrics = (): Metrics => {
       registry.registerMetric(
         new Gauge({
           name: 'taskwright_mails_pending',
-          help: 'Mails being sent or waiting for a connection to the mail server',
+          help: 'Emails being sent or waiting for a connection to the mail server',
           registers: [],
           collect() {
             this.set(pending())

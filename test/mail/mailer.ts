@@ -87,7 +87,7 @@ t.test('the password reset mail has its headers and its link', async (t) => {
     lines.includes(`https://tasks.example.com/api/password-reset#token=${token}`),
     'the link is on its own line',
   )
-  for (const words of [/possibly you/, /within 30 minutes/, /works once/, /ignore this mail/])
+  for (const words of [/possibly you/, /within 30 minutes/, /works once/, /ignore this email/])
     t.match(mail?.text, words)
   t.equal(written(), '', 'nothing is logged')
 })
@@ -133,7 +133,7 @@ t.test('the invitation mail has no names that look like links', async (t) => {
   t.match(named, '"Grace Hopper" invited you to the project "Website" at https://tasks.example.com/api.')
   const link = `https://tasks.example.com/api/invitation#token=${invitation.token}`
   t.ok(named.split('\n').includes(link), 'the link is on its own line')
-  for (const words of [/within 7 days/, /works once/, /ignore this mail/]) t.match(named, words)
+  for (const words of [/within 7 days/, /works once/, /ignore this email/]) t.match(named, words)
   for (const advert of ['Win at https://example.org', 'example.org', 'eve@example.org', 'x'.repeat(81)]) {
     const anonymous = await textOf(advert, advert)
     t.match(anonymous, 'Someone invited you to a project at https://tasks.example.com/api.')
@@ -178,7 +178,7 @@ and 12 more.
   t.notMatch(single?.text, 'more.\n')
   await mailer.close()
   await mailer.sendDigest({ to, lines, count: 16 })
-  t.match(JSON.parse(written()), { msg: 'A mail was dropped', isClosed: true })
+  t.match(JSON.parse(written()), { msg: 'An email was dropped', isClosed: true })
   isDiscreet(t, written())
 })
 
@@ -231,7 +231,7 @@ t.test('the SMTP password', async (t) => {
     const wrong = { user: 'taskwright', pass: `not ${auth.pass}` }
     t.match(await failure(t, openSmtp(server.port, { server: { auth: wrong } })), {
       level: 40,
-      msg: 'A mail could not be sent',
+      msg: 'An email could not be sent',
       code: 'EAUTH',
       reply: '535',
     })
@@ -288,7 +288,7 @@ t.test('mails beyond the maximum of pending ones are dropped', async (t) => {
   send()
   t.equal(written(), '')
   send()
-  t.match(JSON.parse(written()), { level: 40, msg: 'A mail was dropped', underWay: 2 })
+  t.match(JSON.parse(written()), { level: 40, msg: 'An email was dropped', underWay: 2 })
   isDiscreet(t, written())
   await eventually('the server has received both mails', async () => held.length === 2)
   for (const take of held.splice(0)) take()
@@ -309,7 +309,7 @@ t.test('a stop', async (t) => {
     let isOver = false
     const closed = mailer.close().then(() => (isOver = true))
     mailer.sendPasswordReset({ to: 'ada@example.com', token })
-    t.match(JSON.parse(written()), { msg: 'A mail was dropped', isClosed: true })
+    t.match(JSON.parse(written()), { msg: 'An email was dropped', isClosed: true })
     t.notOk(isOver)
     held[0]?.()
     await closed
@@ -321,7 +321,7 @@ t.test('a stop', async (t) => {
     mailer.sendPasswordReset({ to: 'ada@example.com', token })
     await eventually('the server has received the mail', async () => held.length === 1)
     await mailer.close()
-    t.match(written(), '"underWay":1,"msg":"Stopped before all mails were sent"')
+    t.match(written(), '"underWay":1,"msg":"Stopped before all emails were sent"')
     isDiscreet(t, written())
   })
 })

@@ -13,4 +13,4 @@ const undo = async (token) => {
   location.replace(`password-reset#token=${encodeURIComponent(body.reset_token)}`)
 }
 
-handleForm(undo, 'This link is incomplete. Open the complete link from the mail.')
+handleForm(undo, 'This link is incomplete. Open the complete link from the email.')

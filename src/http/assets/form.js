@@ -1,4 +1,4 @@
-/** Runs in the browser. Shared by the pages that are opened from links in mails. Each has one form. */
+/** Runs in the browser. Shared by the pages that are opened from links in emails. Each has one form. */
 
 export const form = document.querySelector('form')
 const outcome = document.querySelector('#outcome')

@@ -95,4 +95,4 @@ form.addEventListener('change', ({ target }) => {
   if (target !== fields.code) showFields()
 })
 
-handleForm(accept, 'This link is incomplete. Open the complete link from the mail.', describe)
+handleForm(accept, 'This link is incomplete. Open the complete link from the email.', describe)

@@ -38,4 +38,4 @@ const reset = async (token) => {
   )
 }
 
-handleForm(reset, 'This link is incomplete. Open the complete link from the mail, or request a new one.')
+handleForm(reset, 'This link is incomplete. Open the complete link from the email, or request a new one.')
