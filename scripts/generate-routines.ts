@@ -1,7 +1,7 @@
 import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { blockedRoutine } from '../src/db/access/blocked.ts'
-import { viewerRoutines } from '../src/db/access/task-relations.ts'
+import { viewerRoutines } from '../src/db/access/access-relations.ts'
 import { eventRoutines } from '../src/db/event-values.ts'
 
 /** Generates the functions and triggers of routines.sql that are derived from the access rules and the fields of events. */

@@ -58,7 +58,7 @@ export const fairQueue = ({
     return lane
   }
 
-  const hasRoom = (caller: string, lane: Lane): boolean =>
+  const hasCapacity = (caller: string, lane: Lane): boolean =>
     running < concurrency && (caller === background || lane.running < share)
 
   const moveToEnd = (caller: string, lane: Lane): void => {
@@ -87,7 +87,7 @@ export const fairQueue = ({
   const beginNext = (): void => {
     for (const [caller, lane] of lanes) {
       if (running >= concurrency) return
-      if (!hasRoom(caller, lane)) continue
+      if (!hasCapacity(caller, lane)) continue
       const next = takeWanted(lane)
       if (next === null) {
         forgetIdle(caller, lane)
@@ -147,7 +147,7 @@ export const fairQueue = ({
   }
 
   const enter = async (work: Work, lane: Lane): Promise<void> => {
-    if (lane.waiting.length === 0 && hasRoom(work.caller, lane)) return occupy(work.caller, lane)
+    if (lane.waiting.length === 0 && hasCapacity(work.caller, lane)) return occupy(work.caller, lane)
     try {
       await wait(work, lane)
     } catch (error) {

@@ -120,7 +120,7 @@ const eventsAfter = (
     ), ${renderedRows(json, p.limit, maxOctets)}`
 }
 
-const asksNobody = { in_session: sql.raw('false') }
+const noSession = { in_session: sql.raw('false') }
 
 const selectForViewers = statement(
   'event_stream.select_for_viewers',
@@ -129,7 +129,7 @@ const selectForViewers = statement(
   (p) => {
     const viewers = sql`array_to_string(array(
       select user_id from (${viewersOfEvent(sql.raw('event'))}) viewer where user_id = any(${p.users})), ' ')`
-    const admin = { ...asksNobody, caller: sql.raw('null::uuid'), is_admin: sql.raw('true') }
+    const admin = { ...noSession, caller: sql.raw('null::uuid'), is_admin: sql.raw('true') }
     const isForAdmins = sql`(${p.for_admins} and ${allowsEvent('event.see', admin, sql.raw('event'))})`
     return sql`
       ${eventsAfter(p, {
@@ -218,7 +218,7 @@ const selectForCaller = statement(
   pageColumns,
   (p) => sql`
     ${eventsAfter(p, {
-      columns: sql`${allowsEvent('event.see', { ...p, ...asksNobody }, sql.raw('event'))} as is_seen`,
+      columns: sql`${allowsEvent('event.see', { ...p, ...noSession }, sql.raw('event'))} as is_seen`,
       isSeen: sql`numbered.is_seen`,
       maxOctets: maxOctetsForCaller,
     })}

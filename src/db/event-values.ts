@@ -21,25 +21,25 @@ type RecordedField = Exclude<
   | 'subtasks'
 >
 
-const asItIs = (column: string): string => column
+const unchanged = (column: string): string => column
 const asInstant = (column: string): string => `instant_text(${column})`
 
 /** The value of each field in an event, in the format of the contract. */
 const recordedFields = {
-  title: asItIs,
-  description: asItIs,
-  status: asItIs,
-  priority: asItIs,
+  title: unchanged,
+  description: unchanged,
+  status: unchanged,
+  priority: unchanged,
   start_at: asInstant,
-  start_on: asItIs,
+  start_on: unchanged,
   due_at: asInstant,
-  due_on: asItIs,
-  owner_id: asItIs,
-  assignee_id: asItIs,
-  project_id: asItIs,
-  section_id: asItIs,
-  parent_id: asItIs,
-  position: asItIs,
+  due_on: unchanged,
+  owner_id: unchanged,
+  assignee_id: unchanged,
+  project_id: unchanged,
+  section_id: unchanged,
+  parent_id: unchanged,
+  position: unchanged,
 } satisfies Readonly<Record<RecordedField & ColumnName<'tasks'>, (column: string) => string>>
 
 /** The function and the triggers for routines.sql that record the events of tasks themselves. */

@@ -2,7 +2,7 @@ import type { Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import { type AccessBranch, onlyBranch, rowsOfMemberships } from './access/branches.ts'
 import { allowsEvent, type CallerPlaceholders, seesEventOfTask, seesProject } from './access/permissions.ts'
-import { isMember } from './access/task-relations.ts'
+import { isMember } from './access/access-relations.ts'
 import { countingStatement, untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import {

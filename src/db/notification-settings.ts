@@ -103,7 +103,7 @@ export interface DigestLine {
 }
 
 /** The unread notifications of a user since the last digest. */
-export interface Digest {
+export interface NotificationDigest {
   readonly email: string
   /** The most recent notifications, newest first. */
   readonly lines: readonly DigestLine[]
@@ -164,7 +164,7 @@ const claim = statement(
  * disabled users wait. Claiming schedules the user's next digest, so that no other process sends this one too. If the process is
  * killed before it sends the mail, the digest is lost; the notifications stay in the inbox.
  */
-export const claimDigest = async (db: Database): Promise<Digest | null> => {
+export const claimDigest = async (db: Database): Promise<NotificationDigest | null> => {
   const rows = await claim(db, {})
   const [first] = rows
   if (first === undefined) return null

@@ -137,12 +137,12 @@ export const refusalsOfPlace = (
     select from ${placedRows(neighbours)}
     where (read.id, read.position collate "C") not in (select id, position from ${rows})
   ) then 'neighbours_moved'
-  when ${position} is null then 'no_room'`
+  when ${position} is null then 'gap_full'`
 
 /** Maximum number of attempts to place a row whose neighbours keep moving. */
 const maxAttempts = 20
 
-/** Numbers of rows on each side of a gap to spread out. The first one that makes room is used. */
+/** Numbers of rows on each side of a gap to rebalance. The first one that makes room is used. */
 const windows = [16, 256, 4_096]
 
 /** The statements of a table for placing a row. `id` is the id of the row. */
@@ -153,7 +153,7 @@ interface Placing<R> {
   readonly outcomeOf: (written: R) => string | undefined
   /** Reads `size` rows, and one more, on each side of the gap. */
   readonly readWindow: (id: string, size: number) => Promise<Row<typeof windowColumns> | undefined>
-  readonly spread: (moved: { readonly rows: readonly Spread[] }) => Promise<unknown>
+  readonly rebalance: (moved: { readonly rows: readonly NewPosition[] }) => Promise<unknown>
 }
 
 /**
@@ -169,7 +169,7 @@ export const placeRow = async <R>(side: Destination['side'], placing: Placing<R>
       return placeIn(side, (await placing.readGap(id)) ?? noGap)
     })
     const outcome = placing.outcomeOf(written)
-    if (outcome === 'no_room') await makeRoom(placedId, placing)
+    if (outcome === 'gap_full') await rebalanceAround(placedId, placing)
     else if (outcome !== 'neighbours_moved') return written
   }
   throw new DatabaseUnavailable({ cause: new Error('the neighbours of the row kept moving') })
@@ -193,15 +193,15 @@ export const windowFields = (list: OrderedList, move: Move, size: SQL): SQL => {
 export const joinAnchor = (list: OrderedList, move: Move): SQL =>
   sql`join lateral (${anchorOf(list, move)}) anchor on true`
 
-/** A new position of a row, to make room. */
-interface Spread {
+/** A new position of a row, to make room in a gap. */
+interface NewPosition {
   readonly id: string
   readonly from: string
   readonly to: string
 }
 
-/** Spreads out the rows around a gap. Does nothing if one of them is moved concurrently. */
-const makeRoom = async <R>(id: string, { readWindow, spread }: Placing<R>): Promise<void> => {
+/** Spaces the rows around a gap evenly. Does nothing if one of them is moved concurrently. */
+const rebalanceAround = async <R>(id: string, { readWindow, rebalance }: Placing<R>): Promise<void> => {
   for (const size of windows) {
     const window = await readWindow(id, size)
     if (window === undefined) return
@@ -212,7 +212,7 @@ const makeRoom = async <R>(id: string, { readWindow, spread }: Placing<R>): Prom
     const rows = [...previous.toReversed(), ...next]
     const positions = positionsIn({ after: after ?? null, before: before ?? null }, rows.length)
     if (positions !== null) {
-      await spread({
+      await rebalance({
         rows: rows.map(({ id, position: from }, index) => ({ id, from, to: positions[index] ?? from })),
       })
       return
@@ -220,13 +220,13 @@ const makeRoom = async <R>(id: string, { readWindow, spread }: Placing<R>): Prom
   }
 }
 
-/** Writes the positions of `spread`: all of them, unless a row has moved. */
-export const spreadRows = (table: SQL, spread: SQL): SQL => sql`
-  with spread as (
-    select * from jsonb_to_recordset(${spread} -> 'rows') as row (id uuid, "from" text, "to" text)
+/** Writes the positions of `moved`: all of them, unless a row has been moved meanwhile. */
+export const rebalanceRows = (table: SQL, moved: SQL): SQL => sql`
+  with moved as (
+    select * from jsonb_to_recordset(${moved} -> 'rows') as row (id uuid, "from" text, "to" text)
   ), present as (
-    select item.id from ${table} item join spread on spread.id = item.id
-    where item.position = spread."from" collate "C" order by item.id for no key update of item
+    select item.id from ${table} item join moved on moved.id = item.id
+    where item.position = moved."from" collate "C" order by item.id for no key update of item
   )
-  update ${table} item set position = spread."to" from spread
-  where item.id = spread.id and (select count(*) from present) = (select count(*) from spread)`
+  update ${table} item set position = moved."to" from moved
+  where item.id = moved.id and (select count(*) from present) = (select count(*) from moved)`

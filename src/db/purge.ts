@@ -48,7 +48,7 @@ const removeProject = statement(
  * Hands a batch of rows that a user owns in projects to the member with the highest role in each project, who is locked against
  * deletion. Rows of a project without members stay; they are deleted with the project.
  */
-const handOver = (name: StatementName, table: 'tasks' | 'tags', condition: SQL) => {
+const transfer = (name: StatementName, table: 'tasks' | 'tags', condition: SQL) => {
   const owned = sql.raw(table)
   const { id, owner_id, project_id } = columnsOf<'tasks' | 'tags'>(owned)
   return countingStatement(
@@ -104,8 +104,8 @@ const userSteps = [
       owner_id = ${p.id} and deleted_at is not null and not exists (select from task_tags where tag_id = tags.id)`,
   ),
   deletion('tasks.purge_user', 'tasks', (p) => sql`owner_id = ${p.id} and project_id is null`),
-  handOver('tasks.hand_over', 'tasks', sql`true`),
-  handOver('tags.hand_over', 'tags', sql`tags.deleted_at is null`),
+  transfer('tasks.transfer', 'tasks', sql`true`),
+  transfer('tags.transfer', 'tags', sql`tags.deleted_at is null`),
   countingStatement(
     'tasks.purge_assignee',
     parameters,

@@ -1214,7 +1214,7 @@ CREATE OR REPLACE TRIGGER tasks_values_cleared AFTER DELETE ON tasks
   REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION clear_task_event_values();
 
 -- Viewers, and events of tasks ----------------------------------------------------------------------------------------
--- Generated from src/db/access/task-relations.ts and src/db/event-values.ts by `npm run generate`.
+-- Generated from src/db/access/access-relations.ts and src/db/event-values.ts by `npm run generate`.
 -- The viewers of a task, one per row: the members of its project (user_id null), a user, and the administrators (both null).
 -- A task in the trash has none.
 CREATE OR REPLACE FUNCTION task_viewers(task tasks) RETURNS TABLE (project_id uuid, user_id uuid) LANGUAGE sql IMMUTABLE

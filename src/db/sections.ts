@@ -22,7 +22,7 @@ import {
   placeParameters,
   placeRow,
   refusalsOfPlace,
-  spreadRows,
+  rebalanceRows,
   windowColumns,
   windowFields,
 } from './positions.ts'
@@ -121,7 +121,9 @@ const selectWindow = query(
     where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)}`,
 )
 
-const spread = query('sections.spread', { moved: 'json' }, {}, (p) => spreadRows(sql`sections`, p.moved))
+const rebalance = query('sections.rebalance', { moved: 'json' }, {}, (p) =>
+  rebalanceRows(sql`sections`, p.moved),
+)
 
 /** The section of the path, locked, with the checks on its project. */
 const lockSection = (p: Placeholders<typeof pathParameters> & ContextPlaceholders): SQL => sql`
@@ -170,7 +172,7 @@ const place = <R>(
     write: (placeOf) => write(async (sectionId) => ({ ...(await placeOf(sectionId)), ...destination })),
     outcomeOf,
     readWindow: async (sectionId, size) => (await selectWindow(ctx, { ...move, id: sectionId, size }))[0],
-    spread: (moved) => spread(ctx, { moved }),
+    rebalance: (moved) => rebalance(ctx, { moved }),
   })
 }
 

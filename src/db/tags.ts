@@ -1,7 +1,7 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
 import { foldSearch, foldText } from '../domain/text.ts'
-import { allowsTag, countTasks, tagBranches } from './access/permissions.ts'
+import { allowsTag, countTasksOfTag, tagBranches } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
 import { type Created, creation, readCreation } from './engine/creation.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
@@ -141,7 +141,7 @@ export const selectTags = (
       ],
       sortFields: { created_at: createdAt },
       order: newestFirst,
-      json: (row, caller) => countedTagJson(row, countTasks(row, reader.role, caller)),
+      json: (row, caller) => countedTagJson(row, countTasksOfTag(row, reader.role, caller)),
     },
     reader,
     page,

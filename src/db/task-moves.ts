@@ -15,7 +15,7 @@ import {
   placeParameters,
   placeRow,
   refusalsOfPlace,
-  spreadRows,
+  rebalanceRows,
   windowColumns,
   windowFields,
 } from './positions.ts'
@@ -81,7 +81,7 @@ const selectWindow = query('tasks.select_window', { ...parameters, size: 'int' }
     where task.id = ${p.id} and ${allowsTask('task.see', p, task)}`
 })
 
-const spread = query('tasks.spread', { moved: 'json' }, {}, (p) => spreadRows(sql`tasks`, p.moved))
+const rebalance = query('tasks.rebalance', { moved: 'json' }, {}, (p) => rebalanceRows(sql`tasks`, p.moved))
 
 const write = query(
   'tasks.move',
@@ -156,7 +156,7 @@ export const moveTask = async (
     write: async (placeOf) => write(ctx, { ...move, ...section, ...(await placeOf(taskId)) }),
     outcomeOf: ([written]) => written?.outcome,
     readWindow: async (_, size) => (await selectWindow(ctx, { ...move, size }))[0],
-    spread: (moved) => spread(ctx, { moved }),
+    rebalance: (moved) => rebalance(ctx, { moved }),
   })
   return readChanged(ctx, taskId, row)
 }

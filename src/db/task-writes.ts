@@ -1,6 +1,6 @@
 import { done, missing, type Outcome } from '../domain/outcome.ts'
 import { allowsProject, allowsTag, allowsTask, allowsTaskTag } from './access/permissions.ts'
-import { isInArchivedProject } from './access/task-relations.ts'
+import { isInArchivedProject } from './access/access-relations.ts'
 import type { ContextPlaceholders } from './engine/context.ts'
 import { listOf } from './engine/conditions.ts'
 import type { Created } from './engine/creation.ts'

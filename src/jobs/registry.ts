@@ -16,7 +16,7 @@ import { removeExpiredSecrets } from '../db/webhooks.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { SendDue } from '../webhooks/sender.ts'
 import { resealSecrets } from './reseal-secrets.ts'
-import type { Job, Jobs as RunningJobs } from './runner.ts'
+import type { Job, RunningJobs } from './runner.ts'
 import {
   type FileDeps,
   confirmFileOwnership,

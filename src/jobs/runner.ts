@@ -17,7 +17,7 @@ export interface Job {
   readonly run: (stop: AbortSignal) => Promise<unknown>
 }
 
-export interface Jobs<Name extends string> {
+export interface RunningJobs<Name extends string> {
   /** Runs a job without waiting for its interval, after its current run. */
   wake(name: Name): void
   /** Stops all jobs, and resolves when their current batches are done. */
@@ -35,7 +35,7 @@ interface RunnerDeps {
 export const startJobs = <Name extends string>(
   jobs: Readonly<Record<Name, Job>>,
   { db, log, lease: duration }: RunnerDeps,
-): Jobs<Name> => {
+): RunningJobs<Name> => {
   const holder = newId()
   const exclusively =
     (name: Name, { run }: Job) =>

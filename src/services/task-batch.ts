@@ -34,7 +34,7 @@ export const createRunBatch =
     const repeatable = options.dryRun ? withoutKey(ctx) : ctx
     const { userId } = ctx.principal
     const response = await runTaskBatch(repeatable, batch, options, () =>
-      expectRoom(quota, ctx.principal, batch),
+      expectQuota(quota, ctx.principal, batch),
     )
     if (!response.replayed && !options.dryRun) countAdded(quota, userId, batch, response.results)
     return response
@@ -47,7 +47,7 @@ const checkItems = (batch: Batch): void => {
 }
 
 /** Checks quotas. Every item that names another owner counts as a transfer, even if the task already has that owner. */
-const expectRoom = async (quota: TaskQuota, caller: Principal, { create, update }: Batch): Promise<void> => {
+const expectQuota = async (quota: TaskQuota, caller: Principal, { create, update }: Batch): Promise<void> => {
   const { userId } = caller
   const own = (create ?? []).filter(({ owner_id = userId }) => owner_id === userId)
   expectDone(await quota.checkNew(caller, own.length))

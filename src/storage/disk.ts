@@ -33,7 +33,7 @@ export async function diskStorage(
   const root = resolve(folder)
   const incoming = join(root, incomingFolder)
   await onDisk(() => makeFolders(root))
-  const expectRoom: ExpectRoom = (bytes) => onDisk(() => checkReserve(incoming, reserveBytes, bytes))
+  const checkSpace: CheckSpace = (bytes) => onDisk(() => checkReserve(incoming, reserveBytes, bytes))
 
   return {
     async put(source, { maxBytes, minBytes = 0 }) {
@@ -42,8 +42,8 @@ export async function diskStorage(
       const path = pathOf(root, key)
       handleEarlyErrors(source)
       try {
-        await expectRoom(minBytes)
-        const written = await writeFile(temporary, source, maxBytes, expectRoom)
+        await checkSpace(minBytes)
+        const written = await writeFile(temporary, source, maxBytes, checkSpace)
         await onDisk(() => moveDurably(temporary, path))
         return { key, ...written }
       } catch (error) {
@@ -56,11 +56,11 @@ export async function diskStorage(
     async *append(file, offset, source, options) {
       handleEarlyErrors(source)
       try {
-        await expectRoom(file.size - offset)
+        await checkSpace(file.size - offset)
         const handle = await openAt(join(incoming, expectKey(file.key)), file, offset)
         try {
           if (offset === 0) await onDisk(() => syncFolder(incoming))
-          yield* appendTo(handle, file, offset, source, { ...options, expectRoom })
+          yield* appendTo(handle, file, offset, source, { ...options, checkSpace })
         } finally {
           await onDisk(() => handle.close())
         }
@@ -115,13 +115,13 @@ export async function diskStorage(
       }
     },
 
-    readOwner: () => onDisk(() => readIfThere(join(root, ownerName))),
+    readOwner: () => onDisk(() => readIfPresent(join(root, ownerName))),
 
     async writeOwner(owner) {
       const temporary = join(root, `${ownerName}.new`)
       try {
         await onDisk(() => rm(temporary, { force: true }))
-        await writeFile(temporary, Readable.from([Buffer.from(owner)]), Infinity, anyRoom)
+        await writeFile(temporary, Readable.from([Buffer.from(owner)]), Infinity, noSpaceCheck)
         await onDisk(() => moveDurably(temporary, join(root, ownerName)))
       } catch (error) {
         await discard(temporary)
@@ -130,7 +130,7 @@ export async function diskStorage(
     },
 
     async check() {
-      await expectRoom(0)
+      await checkSpace(0)
       const probe = join(incoming, newKey())
       try {
         await onDisk(() => writeProbe(probe))
@@ -144,13 +144,13 @@ export async function diskStorage(
 }
 
 /**
- * Resolves if so many more bytes fit.
+ * Resolves if `bytes` more fit on the disk.
  *
  * @throws StorageFull
  */
-type ExpectRoom = (bytes: number) => Promise<void>
+type CheckSpace = (bytes: number) => Promise<void>
 
-const anyRoom: ExpectRoom = async () => undefined
+const noSpaceCheck: CheckSpace = async () => undefined
 
 async function checkReserve(folder: string, reserveBytes: number, bytes: number): Promise<void> {
   if (reserveBytes === 0) return
@@ -191,7 +191,7 @@ async function makeFolder(path: string): Promise<boolean> {
   }
 }
 
-async function readIfThere(path: string): Promise<string | null> {
+async function readIfPresent(path: string): Promise<string | null> {
   try {
     return await readFile(path, 'utf8')
   } catch (error) {
@@ -204,11 +204,11 @@ async function writeFile(
   path: string,
   source: AsyncIterable<Uint8Array>,
   maxBytes: number,
-  expectRoom: ExpectRoom,
+  checkSpace: CheckSpace,
 ): Promise<Pick<StoredFile, 'size' | 'sha256'>> {
   const handle = await onDisk(() => open(path, 'wx', fileMode))
   try {
-    const written = await copy(source, handle, maxBytes, expectRoom)
+    const written = await copy(source, handle, maxBytes, checkSpace)
     await onDisk(() => handle.sync())
     return written
   } finally {
@@ -220,7 +220,7 @@ async function copy(
   source: AsyncIterable<Uint8Array>,
   handle: FileHandle,
   maxBytes: number,
-  expectRoom: ExpectRoom,
+  checkSpace: CheckSpace,
 ) {
   const hash = createHash('sha256')
   let size = 0
@@ -229,7 +229,7 @@ async function copy(
     size += chunk.byteLength
     if (size > maxBytes) throw new FileTooLarge(maxBytes)
     if (size - checked >= reserveCheckEvery) {
-      await expectRoom(0)
+      await checkSpace(0)
       checked = size
     }
     hash.update(chunk)
@@ -277,7 +277,7 @@ async function* appendTo(
   { size }: UnfinishedFile,
   offset: number,
   source: AsyncIterable<Uint8Array>,
-  { whole, hold, expectRoom }: Parameters<Storage['append']>[3] & { readonly expectRoom: ExpectRoom },
+  { whole, hold, checkSpace }: Parameters<Storage['append']>[3] & { readonly checkSpace: CheckSpace },
 ): AsyncGenerator<number> {
   const input = deferFailure(source)
   let written = offset
@@ -289,7 +289,7 @@ async function* appendTo(
     await onDisk(() => writeAt(handle, chunk, written))
     written += chunk.byteLength
     if (written - checked >= reserveCheckEvery) {
-      await expectRoom(0)
+      await checkSpace(0)
       checked = written
     }
     if (whole || written - synced < syncEvery) continue

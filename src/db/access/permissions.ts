@@ -11,9 +11,9 @@ import {
   isMember,
   isProjectLive,
   relationsToSee,
-  type TaskRelation,
-  taskRelations,
-} from './task-relations.ts'
+  type AccessRelation,
+  accessRelations,
+} from './access-relations.ts'
 
 /** The parameters of the context that a permission check uses. */
 export type CallerPlaceholders = Pick<ContextPlaceholders, 'caller' | 'is_admin' | 'in_session'>
@@ -200,18 +200,18 @@ export const taskBranches = (
 ): readonly AccessBranch[] => {
   const item = sql`item`
   if (role === 'admin') return onlyBranch(withTrashState(permission, item, isListLive(item)))
-  const relations = relationsToSee(permission).map((name) => taskRelations[name])
+  const relations = relationsToSee(permission).map((name) => accessRelations[name])
   return branchesOf(relations, caller, (condition) => withTrashState(permission, item, condition))
 }
 
 /** An access branch for each relation of the caller to the tasks `item`. `restrict` adds a condition to each branch. */
 const branchesOf = (
-  relations: readonly TaskRelation[],
+  relations: readonly AccessRelation[],
   { caller }: CallerPlaceholders,
   restrict: (condition: SQL) => SQL,
 ): readonly AccessBranch[] =>
   relations.map(({ branch, holds, beganIn }, index) => {
-    const earlier = relations.slice(0, index).map(({ isReason }) => isReason(sql`item`, caller))
+    const earlier = relations.slice(0, index).map(({ holdsIfVisible }) => holdsIfVisible(sql`item`, caller))
     return {
       select: (rows, first) =>
         branch(caller, (condition, options) => rows(restrict(condition), options), first),
@@ -281,7 +281,7 @@ export const branchesOfProjects = (
 
 /** Access branches for the personal tasks `item` that the caller can see. */
 export const personalBranches = (caller: CallerPlaceholders): readonly AccessBranch[] =>
-  branchesOf([taskRelations.owner, taskRelations.assignee], caller, (condition) =>
+  branchesOf([accessRelations.owner, accessRelations.assignee], caller, (condition) =>
     withTrashState('task.see', sql`item`, sql`item.project_id is null and ${condition}`),
   )
 
@@ -315,7 +315,9 @@ export const ownerReadByAdmin = (
   caller: CallerPlaceholders,
   task: SQL,
 ): SQL => {
-  const conditions = relationsToSee(permission).map((name) => taskRelations[name].holds(task, caller.caller))
+  const conditions = relationsToSee(permission).map((name) =>
+    accessRelations[name].holds(task, caller.caller),
+  )
   return sql`case when ${caller.is_admin} and (${sql.join(conditions, sql` or `)}) is not true then ${task}.owner_id::text end`
 }
 
@@ -331,7 +333,7 @@ const withTrashState = (permission: Permission, task: SQL, condition: SQL): SQL 
 
 const relationsOf = (caller: CallerPlaceholders, task: SQL): Relations => ({
   ...Object.fromEntries(
-    Object.entries(taskRelations).map(([name, { holds }]) => [name, holds(task, caller.caller)]),
+    Object.entries(accessRelations).map(([name, { holds }]) => [name, holds(task, caller.caller)]),
   ),
   admin: sql`(${caller.is_admin} and ${isListLive(task)})`,
 })
@@ -404,7 +406,7 @@ export const allowsAttachment = (
     ...relationsThroughTask(caller, task),
     uploader: sql`${attachment}.uploaded_by = ${caller.caller}`,
     task_owner: sql`${task}.owner_id = ${caller.caller}`,
-    manager: taskRelations.manager.holds(task, caller.caller),
+    manager: accessRelations.manager.holds(task, caller.caller),
     admin: caller.is_admin,
   })
 
@@ -463,7 +465,7 @@ const isCountOfReader = (caller: CallerPlaceholders, row: SQL): SQL => {
 }
 
 /** The number of tasks with the tag that the reader can see. */
-export const countTasks = (tag: SQL, role: Role, caller: CallerPlaceholders): SQL => {
+export const countTasksOfTag = (tag: SQL, role: Role, caller: CallerPlaceholders): SQL => {
   const { tasks, project_id, user_id, tag_id } = columnsOf<'tag_counts'>(sql`counted`)
   const isInTrash = sql`${project_id} is not null and not ${isProjectLive(project_id)}`
   // Administrators see everything but the projects in the trash.

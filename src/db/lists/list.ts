@@ -16,7 +16,7 @@ import { renderedRows } from '../engine/rendered-rows.ts'
 import { parameter } from '../engine/parameters.ts'
 import { type Compiled, compile, runCompiled } from '../engine/statement.ts'
 import { indexOrder, type Keyset, keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
-import { type PickedRows, type RowsOf, searchedRows } from './searched.ts'
+import { type PickedRows, type RowsAfter, searchedRows } from './searched.ts'
 
 /**
  * Lists. A resource declares its access branches, filters and sort fields; this module builds one statement per page.
@@ -311,7 +311,7 @@ const pickRows = <Field extends string>(
       ) sorted join ${from} on item.id = sorted.id`
   }
   const rowsOf =
-    (of: Keyset): RowsOf =>
+    (of: Keyset): RowsAfter =>
     (count, narrowed) =>
       of.isIndexed
         ? unionAll(of.ranges.map((range) => indexed(of, { count, range, narrowed })))

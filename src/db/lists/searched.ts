@@ -18,11 +18,11 @@ const maxFound = 1_000
 const maxCost = 40_000_000
 
 /** The first `count` rows after a position, in any order. Few enough rows meet the condition `narrowed` to be sorted. */
-export type RowsOf = (count: SQL, narrowed?: SQL) => SQL
+export type RowsAfter = (count: SQL, narrowed?: SQL) => SQL
 
 /** The rows of a list after a position, and their order. */
 interface Walk {
-  readonly rowsOf: RowsOf
+  readonly rowsOf: RowsAfter
   readonly order: SQL
 }
 

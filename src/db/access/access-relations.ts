@@ -8,11 +8,11 @@ import { type FirstRows, type RowsOf, rowsOfMemberships } from './branches.ts'
  * A relation between a user and a task, as named in `domain/permissions.ts`. This is its only definition in SQL: predicates,
  * the access branches of lists and of the change feed, and the triggers' `task_viewers` are built from it.
  */
-export interface TaskRelation {
+export interface AccessRelation {
   /** Whether `user` has the relation to the row `task`. */
   readonly holds: (task: SQL, user: SQL) => SQL
   /** The same for a row that `user` can see: never null, and without the conditions that every visible task meets. */
-  readonly isReason: (task: SQL, user: SQL) => SQL
+  readonly holdsIfVisible: (task: SQL, user: SQL) => SQL
   /** The rows `item` to which `user` has the relation. Uses an index. */
   readonly branch: (user: SQL, rows: RowsOf, first: FirstRows | null) => SQL
   /** In `branch`: the transaction in which the relation to all tasks of a project began. Null if it begins by a change of a task. */
@@ -34,9 +34,9 @@ export interface TaskRelation {
 const isOwner = (task: SQL, user: SQL): SQL =>
   sql`(${task}.owner_id = ${user} and ${task}.project_id is null)`
 
-const owner: TaskRelation = {
+const owner: AccessRelation = {
   holds: isOwner,
-  isReason: isOwner,
+  holdsIfVisible: isOwner,
   branch: (user, rows) => rows(sql`item.owner_id = ${user} and item.project_id is null`),
   beganIn: null,
   viewer: { project_id: 'NULL', user_id: '(task).owner_id', condition: '(task).project_id IS NULL' },
@@ -45,10 +45,10 @@ const owner: TaskRelation = {
 
 const isAssignee = (task: SQL, user: SQL): SQL => sql`coalesce(${task}.assignee_id = ${user}, false)`
 
-const assignee: TaskRelation = {
+const assignee: AccessRelation = {
   // In this order, so that the second condition is not evaluated without an assignee.
   holds: (task, user) => sql`(${isAssignee(task, user)} and ${isListLive(task)})`,
-  isReason: isAssignee,
+  holdsIfVisible: isAssignee,
   branch: (user, rows) => rows(sql`item.assignee_id = ${user} and ${isListLive(sql`item`)}`),
   beganIn: null,
   viewer: {
@@ -60,9 +60,9 @@ const assignee: TaskRelation = {
 }
 
 /** Membership of the task's project, with this role or one that includes it. */
-const memberAs = (role: ProjectRole): TaskRelation => ({
+const memberAs = (role: ProjectRole): AccessRelation => ({
   holds: (task, user) => isMember(sql`${task}.project_id`, user, role),
-  isReason: (task, user) => isMember(sql`${task}.project_id`, user, role),
+  holdsIfVisible: (task, user) => isMember(sql`${task}.project_id`, user, role),
   branch: (user, rows, first) =>
     rowsOfMemberships(
       user,
@@ -113,28 +113,28 @@ export const isProjectLive = (projectId: SQL): SQL =>
 export const isInArchivedProject = (task: SQL): SQL =>
   sql`exists (select from projects where projects.id = ${task}.project_id and projects.archived_at is not null)`
 
-export const taskRelations = {
+export const accessRelations = {
   owner,
   assignee,
   viewer: memberAs('viewer'),
   commenter: memberAs('commenter'),
   editor: memberAs('editor'),
   manager: memberAs('manager'),
-} satisfies Readonly<Record<string, TaskRelation>>
+} satisfies Readonly<Record<string, AccessRelation>>
 
-export type TaskRelationName = keyof typeof taskRelations
+export type AccessRelationName = keyof typeof accessRelations
 
-const isTaskRelation = (name: string): name is TaskRelationName => Object.hasOwn(taskRelations, name)
+const isAccessRelation = (name: string): name is AccessRelationName => Object.hasOwn(accessRelations, name)
 
 /** The relations that make a task visible to a user who is not an administrator; any one is enough. */
-export const relationsToSee = (permission: 'task.see' | 'trash.see'): readonly TaskRelationName[] => {
+export const relationsToSee = (permission: 'task.see' | 'trash.see'): readonly AccessRelationName[] => {
   const names: readonly string[] = permissions[permission]
-  return names.filter(isTaskRelation)
+  return names.filter(isAccessRelation)
 }
 
 /** Functions and triggers for routines.sql: the viewers of a task, and the effects of a change of viewers. */
 export const viewerRoutines = (): string => {
-  const relations = relationsToSee('task.see').map((name): TaskRelation => taskRelations[name])
+  const relations = relationsToSee('task.see').map((name): AccessRelation => accessRelations[name])
   const viewers = relations.flatMap(({ viewer }) => (viewer === null ? [] : [viewer]))
   const rows = [...viewers, { project_id: 'NULL', user_id: 'NULL', condition: 'true' }].map(
     ({ project_id, user_id, condition }) =>
