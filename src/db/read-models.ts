@@ -270,9 +270,9 @@ export const sectionJson = (section: SQL): SQL => {
   } satisfies Fields<Schemas['Section']>)
 }
 
-/** A task without expansions. `carried` is the FROM clause of its tags, as `tag`: by default, the rows of task_tags. */
-export const taskJson = (task: SQL, caller: CallerPlaceholders, carried: SQL = carriedTags(task)): SQL =>
-  object(taskFields(task, caller, carried))
+/** A task without expansions. `tags` is the FROM clause of its tags, as `tag`: by default, the rows of task_tags. */
+export const taskJson = (task: SQL, caller: CallerPlaceholders, tags: SQL = tagsOfTask(task)): SQL =>
+  object(taskFields(task, caller, tags))
 
 /** A relation, as seen from one of its tasks: a row `item`, with the related task if `expand` asks for it. */
 export const relationJson = (
@@ -294,7 +294,7 @@ export const relationJson = (
 /** A task in the trash. */
 export const trashedTaskJson = (task: SQL, caller: CallerPlaceholders): SQL =>
   object({
-    ...taskFields(task, caller, carriedTags(task)),
+    ...taskFields(task, caller, tagsOfTask(task)),
     deleted_at: instantText(columnsOf<'tasks'>(task).deleted_at),
   } satisfies Fields<Omit<Schemas['TrashedTask'], TaskExpansion>>)
 
@@ -304,7 +304,7 @@ export const isBlocked = (task: SQL, caller: Pick<CallerPlaceholders, 'caller' |
   return sql`(${blocker_count} > 0 and is_blocked(${id}, ${caller.caller}, ${caller.is_admin}))`
 }
 
-const taskFields = (task: SQL, caller: CallerPlaceholders, carried: SQL) => {
+const taskFields = (task: SQL, caller: CallerPlaceholders, tags: SQL) => {
   const columns = columnsOf<'tasks'>(task)
   const {
     id,
@@ -341,7 +341,7 @@ const taskFields = (task: SQL, caller: CallerPlaceholders, carried: SQL) => {
     section_id,
     parent_id,
     position,
-    tags: sql`${array(tagJson(sql`tag`), carried, sql`tag.name_folded, tag.id`)}::json`,
+    tags: sql`${array(tagJson(sql`tag`), tags, sql`tag.name_folded, tag.id`)}::json`,
     attachment_count,
     is_blocked: isBlocked(task, caller),
     comment_count,
@@ -354,7 +354,7 @@ const taskFields = (task: SQL, caller: CallerPlaceholders, carried: SQL) => {
 }
 
 /** The tags of a task in the statement's snapshot; ends with a condition. */
-export const carriedTags = (task: SQL): SQL =>
+export const tagsOfTask = (task: SQL): SQL =>
   sql`task_tags link join tags tag on tag.id = link.tag_id and tag.deleted_at is null where link.task_id = ${task}.id`
 
 /** A task with the expansions in `expand`, as the caller sees them. An expansion without a resource is absent. */

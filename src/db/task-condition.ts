@@ -1,8 +1,8 @@
 import {
   type Comparison,
   isIdField,
-  type MomentCondition,
-  type MomentField,
+  type DateCondition,
+  type DateField,
   type Pattern,
   type TaskCondition,
   type TaskField,
@@ -129,7 +129,7 @@ const costOf = (condition: TaskCondition, bind: Bind): SQL => {
       return comparisonCost(column(condition.field), condition.pattern.text.length, bind)
     case 'tagged':
       return sql`1000::float8`
-    case 'carries':
+    case 'tagged_with':
     case 'has_tags':
     case 'blocked':
     case 'present':
@@ -138,7 +138,7 @@ const costOf = (condition: TaskCondition, bind: Bind): SQL => {
     case 'id':
     case 'instant':
     case 'day':
-    case 'moment':
+    case 'date':
     case 'number':
       return sql`100::float8`
   }
@@ -166,7 +166,7 @@ const indexQuery = (condition: TaskCondition): string | null => {
       return anyQuery([condition.index === '' ? null : condition.index, bigramQuery(condition.text)])
     case 'contains':
       return condition.field === 'title' ? bigramQuery(condition.text) : null
-    case 'carries':
+    case 'tagged_with':
     case 'has_tags':
     case 'blocked':
     case 'present':
@@ -175,7 +175,7 @@ const indexQuery = (condition: TaskCondition): string | null => {
     case 'id':
     case 'instant':
     case 'day':
-    case 'moment':
+    case 'date':
     case 'number':
     case 'not':
     case 'tagged':
@@ -220,7 +220,7 @@ const holds = (condition: TaskCondition, bind: Bind, reader: Principal): SQL => 
     case 'search':
       return sql`(${item.search} @@ ${bind('text', condition.words)}::tsquery
         or ${contains(foldedColumn('title'), condition.text, bind)})`
-    case 'carries': {
+    case 'tagged_with': {
       const tags = bind('uuid[]', condition.tags)
       return condition.match === 'any'
         ? sql`exists (select from task_tags link where link.task_id = item.id and link.tag_id = any(${tags}))`
@@ -263,26 +263,26 @@ const holds = (condition: TaskCondition, bind: Bind, reader: Principal): SQL => 
       return condition.field === 'due_on'
         ? compareDue(condition, endOfDay(bind('day', condition.value)))
         : compare(condition, bind('day', condition.value))
-    case 'moment':
-      return compareMoment(condition, bind)
+    case 'date':
+      return compareDate(condition, bind)
     case 'number':
       return compare(condition, bind('float8', condition.value))
   }
 }
 
 /** The columns of the start and the due date, of either kind, and the expressions to sort by them. */
-export const moments = {
+export const dateFields = {
   start: {
     at: item.start_at,
     on: item.start_on,
     order: startOrder({ at: item.start_at, on: item.start_on }),
   },
   due: { at: item.due_at, on: item.due_on, order: dueOrder({ at: item.due_at, on: item.due_on }) },
-} as const satisfies Record<MomentField, unknown>
+} as const satisfies Record<DateField, unknown>
 
 /** Other task fields and their columns have the same names. */
 const column = (field: TaskField): SQL =>
-  field === 'start' || field === 'due' ? moments[field].order : item[field]
+  field === 'start' || field === 'due' ? dateFields[field].order : item[field]
 
 /** The column with the folded text of a field. */
 const foldedColumn = (field: TextField): SQL => item[`${field}_folded`]
@@ -296,13 +296,13 @@ const compare = (
 const compareDue = (
   { field, operator }: { readonly field: TaskField; readonly operator: Comparison },
   value: SQL,
-): SQL => sql`(${moments.due.order} ${operators[operator]} ${value} and ${column(field)} is not null)`
+): SQL => sql`(${dateFields.due.order} ${operators[operator]} ${value} and ${column(field)} is not null)`
 
 /**
  * The index has the dates in UTC, so the condition first selects a slightly larger range, for the index, and then compares exactly.
  */
-const compareMoment = (condition: MomentCondition, bind: Bind): SQL => {
-  const { at, on, order } = moments[condition.field]
+const compareDate = (condition: DateCondition, bind: Bind): SQL => {
+  const { at, on, order } = dateFields[condition.field]
   const [value, day] = [bind('instant', condition.value), bind('day', condition.day)]
   const isAt = sql`${at} ${operators[condition.operator]} ${value}`
   return condition.operator === '<' || condition.operator === '<='

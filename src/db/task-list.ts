@@ -16,7 +16,7 @@ import { parameter } from './engine/parameters.ts'
 import type { SortField } from './lists/keyset.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { expandedTaskJson, taskJson } from './read-models.ts'
-import { compileCondition, moments, parentsIn, personIn, projectsIn } from './task-condition.ts'
+import { compileCondition, dateFields, parentsIn, personIn, projectsIn } from './task-condition.ts'
 import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './schema/task-order.ts'
 
 const instant = (value: SQL) => ({ value, type: 'instant' }) as const
@@ -24,8 +24,8 @@ const instant = (value: SQL) => ({ value, type: 'instant' }) as const
 const sortFields: Readonly<Record<TaskSortField, SortField>> = {
   created_at: createdAt,
   updated_at: { ...instant(sql`item.updated_at`), isNullable: false, isIndexed: true },
-  due: { ...instant(moments.due.order), isNullable: true, isIndexed: true },
-  start: { ...instant(moments.start.order), isNullable: true, isIndexed: false },
+  due: { ...instant(dateFields.due.order), isNullable: true, isIndexed: true },
+  start: { ...instant(dateFields.start.order), isNullable: true, isIndexed: false },
   completed_at: { ...instant(sql`item.completed_at`), isNullable: true, isIndexed: false },
   priority: { value: priorityRank(sql`item.priority`), type: 'int', isNullable: false, isIndexed: false },
   status: { value: statusRank(sql`item.status`), type: 'int', isNullable: false, isIndexed: false },

@@ -11,7 +11,7 @@ import { newId } from './engine/ids.ts'
 import { readOutcome } from './engine/outcome.ts'
 import type { Placeholders, Row } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import { carriedTags, expandedTaskJson, isBlocked, taskJson } from './read-models.ts'
+import { tagsOfTask, expandedTaskJson, isBlocked, taskJson } from './read-models.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import {
@@ -174,7 +174,7 @@ interface Change {
   /** An UPDATE of `tasks task`. */
   readonly update: SQL
   /** The tags of `changed`, joined as `tag`, if the change replaces them. */
-  readonly carried?: SQL
+  readonly tags?: SQL
 }
 
 export const changedColumns = {
@@ -191,14 +191,14 @@ type ChangedRow = Row<typeof changedColumns>
 /** A statement that changes and returns one task. `is_current` is false if it had to wait for another statement. */
 export const changeStatement = (
   p: Placeholders<{ id: 'uuid' }> & ContextPlaceholders,
-  { parts, update, carried }: Change,
+  { parts, update, tags }: Change,
 ): SQL => sql`
   with before as (
     select version from tasks where id = ${p.id}
   ), ${parts}, changed as (
     ${update} returning task.*
   )
-  select outcome, unknown_tag, ${taskJson(sql`changed`, p, carried)} as json, changed.version,
+  select outcome, unknown_tag, ${taskJson(sql`changed`, p, tags)} as json, changed.version,
     coalesce(${isBlocked(sql`changed`, p)}, false) as is_blocked,
     coalesce((select version from targets) = before.version, true) as is_current
   from change left join changed on true left join before on true`
@@ -232,9 +232,9 @@ const change = query('tasks.update', { id: 'uuid', patch: 'json' }, changedColum
       completedBefore: columnsOf<'tasks'>(task).completed_at,
       columns: { version: sql`task.version + change.replaces_tags::int` },
     }),
-    carried: sql`(
+    tags: sql`(
       select * from visible_tags where change.tag_ids is not null
-      union all select tag.* from ${carriedTags(sql`changed`)} and change.tag_ids is null) tag`,
+      union all select tag.* from ${tagsOfTask(sql`changed`)} and change.tag_ids is null) tag`,
   })
 })
 

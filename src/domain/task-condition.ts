@@ -6,7 +6,7 @@ import { dayAt, instantOf } from './time-zones.ts'
 import { type Expression, FilterError, type Operator, parseFilter, type Word } from './filter-expression.ts'
 
 /** The type of a field, which determines its operators and values. */
-type FieldType = { readonly type: 'text' | 'moment' } | OtherFieldType
+type FieldType = { readonly type: 'text' | 'date' } | OtherFieldType
 
 type OtherFieldType =
   | { readonly type: 'id' | 'user' | 'instant' | 'day' | 'number' }
@@ -22,10 +22,10 @@ const fields = {
   description: { type: 'text' },
   status: { type: 'choice', values: statusRanks },
   priority: { type: 'rank', values: priorityRanks },
-  start: { type: 'moment' },
+  start: { type: 'date' },
   start_at: { type: 'instant' },
   start_on: { type: 'day' },
-  due: { type: 'moment' },
+  due: { type: 'date' },
   due_at: { type: 'instant' },
   due_on: { type: 'day' },
   completed_at: { type: 'instant' },
@@ -45,10 +45,10 @@ const fields = {
 
 export type TaskField = keyof typeof fields
 export type TextField = 'title' | 'description'
-export type MomentField = 'start' | 'due'
+export type DateField = 'start' | 'due'
 
 const isTextField = (field: TaskField): field is TextField => fields[field].type === 'text'
-const isMomentField = (field: TaskField): field is MomentField => fields[field].type === 'moment'
+const isDateField = (field: TaskField): field is DateField => fields[field].type === 'date'
 
 export const isIdField = (field: TaskField): boolean => ['id', 'user'].includes(fields[field].type)
 
@@ -71,7 +71,7 @@ export type TaskCondition =
   /** The title or description contains the words, or the title contains the text. See `Search`. */
   | { readonly kind: 'search'; readonly words: string; readonly index: string; readonly text: string }
   /** Has any, or all, of these tags. */
-  | { readonly kind: 'carries'; readonly match: 'any' | 'all'; readonly tags: readonly string[] }
+  | { readonly kind: 'tagged_with'; readonly match: 'any' | 'all'; readonly tags: readonly string[] }
   | { readonly kind: 'has_tags' }
   | { readonly kind: 'blocked' }
   /** Has a tag whose name matches, ignoring case. */
@@ -83,7 +83,7 @@ export type TaskCondition =
   | { readonly kind: 'matches'; readonly field: TextField; readonly pattern: Pattern }
   | { readonly kind: 'one_of'; readonly field: TaskField; readonly values: readonly string[] }
   | (CompareWith<'id' | 'instant' | 'day', string> | CompareWith<'number', number>)
-  | MomentCondition
+  | DateCondition
 
 interface CompareWith<Kind, Value> {
   readonly kind: Kind
@@ -96,9 +96,9 @@ interface CompareWith<Kind, Value> {
  * The start or the due date is before, or after, a point in time. A time is compared with `value`, an all-day date with `day`:
  * earlier days are before the point, `day` and later ones after it. `day` can be `infinity` or `-infinity`.
  */
-export interface MomentCondition {
-  readonly kind: 'moment'
-  readonly field: MomentField
+export interface DateCondition {
+  readonly kind: 'date'
+  readonly field: DateField
   readonly operator: '<' | '<=' | '>' | '>='
   readonly value: string
   readonly day: string
@@ -154,8 +154,8 @@ const readComparison = (comparison: ComparisonExpression, context: FilterContext
   if (!isField(field)) throw unexpected(name, expectedField)
   if (isTextField(field)) return readText(field, comparison)
   if (operator === ':' && isWildcard(value)) return { kind: 'present', field }
-  if (isMomentField(field))
-    return compareMoment(field, readOrder(comparison), readInstant(value, context), context)
+  if (isDateField(field))
+    return dateCondition(field, readOrder(comparison), readInstant(value, context), context)
   const definition: OtherFieldType = fields[field]
   switch (definition.type) {
     case 'choice':
@@ -282,18 +282,18 @@ const readDay = (word: Word, { now, timeZone }: FilterContext): string => {
  * Compares the start or the due date with an instant. An all-day start counts as the first millisecond of its day, an all-day
  * due date as the last one, in the caller's time zone.
  */
-export const compareMoment = (
-  field: MomentField,
+export const dateCondition = (
+  field: DateField,
   operator: Comparison,
   value: string,
   context: Pick<FilterContext, 'timeZone'>,
 ): TaskCondition => {
-  const compare = (order: MomentCondition['operator']): MomentCondition => {
+  const compare = (order: DateCondition['operator']): DateCondition => {
     // `<=` and `>` divide the dates after the instant, `<` and `>=` before it.
     const divide = Date.parse(value) + (order === '<=' || order === '>' ? 1 : 0)
     const day =
       field === 'due' ? dayAt(divide, context.timeZone) : dayAt(divide - 1, context.timeZone, { days: 1 })
-    return { kind: 'moment', field, operator: order, value, day }
+    return { kind: 'date', field, operator: order, value, day }
   }
   switch (operator) {
     case '=':

@@ -1,7 +1,7 @@
 import type { TaskExpansion } from './expansions.ts'
 import { parseSort, type SortBy } from './sort.ts'
 import {
-  compareMoment,
+  dateCondition,
   type FilterContext,
   readTaskCondition,
   searchFor,
@@ -132,7 +132,7 @@ const isInOneOf = (
 const isOverdue = (context: FilterContext): TaskCondition => ({
   kind: 'and',
   operands: [
-    compareMoment('due', '<', context.now.toISOString(), context),
+    dateCondition('due', '<', context.now.toISOString(), context),
     oneOf('status', ['todo', 'in_progress']),
   ],
 })
@@ -160,7 +160,7 @@ const parameterConditions = (query: TaskListQuery, context: FilterContext): read
       if (time === undefined) return []
       const value = instantOf(time, context.timeZone)
       return name === 'due'
-        ? [compareMoment('due', operator, value, context)]
+        ? [dateCondition('due', operator, value, context)]
         : [{ kind: 'instant', field: `${name}_at`, operator, value }]
     })
   })
@@ -172,7 +172,7 @@ const parameterConditions = (query: TaskListQuery, context: FilterContext): read
     ...(projects === undefined ? [] : [isInOneOf('project_id', projects)]),
     ...(sections === undefined ? [] : [isInOneOf('section_id', sections)]),
     ...(parents === undefined ? [] : [isInOneOf('parent_id', parents)]),
-    ...(tags === undefined ? [] : [{ kind: 'carries', match, tags: [...new Set(tags)] } as const]),
+    ...(tags === undefined ? [] : [{ kind: 'tagged_with', match, tags: [...new Set(tags)] } as const]),
     ...(untagged === undefined ? [] : [untagged ? not(hasTags) : hasTags]),
     ...(attached === undefined
       ? []
