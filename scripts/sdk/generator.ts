@@ -1,49 +1,48 @@
-/** A command; a non-zero exit fails the generator. */
+/** A command. The generator fails if the exit code is not zero. */
 export interface Step {
   readonly title: string
   readonly command: string
   readonly args: readonly string[]
-  /** Absolute; the generator's output folder when absent. */
+  /** An absolute path. The default is the output folder of the generator. */
   readonly cwd?: string
   readonly env?: Readonly<Record<string, string>>
-  /** A file that the step makes and that is kept between runs; the step is left out while it is there. */
-  readonly makes?: string
+  /** A file that the step creates, kept between runs. The step is skipped if it exists. */
+  readonly creates?: string
 }
 
-/** Where a generator finds and puts things; all paths are absolute. */
+/** Absolute paths for a generator. */
 export interface Paths {
   /** openapi.yaml. */
   readonly contract: string
-  /** scripts/sdk/<generator>, where the program is. */
+  /** scripts/sdk/<generator>, which contains the program. */
   readonly source: string
-  /** An empty, ignored folder for generated code, builds and installed tools. */
+  /** A folder for generated code, builds and installed tools, empty at the start. */
   readonly output: string
-  /** An ignored folder that is kept between runs, for tools that take long to install. */
+  /** A folder that is kept between runs, for tools that take long to install. */
   readonly cache: string
-  /** An ignored folder that is kept between runs, for tools that several generators share. */
+  /** A folder that is kept between runs, for tools that generators share. */
   readonly sharedCache: string
 }
 
-/** From the contract to a running program. */
+/** The steps from the contract to a program that runs. */
 export interface Plan {
-  /** Generate the client and compile it with the language's own tools and warnings as errors. */
+  /** Generate the client and compile it with the tools of the language, with warnings as errors. */
   readonly steps: readonly Step[]
   /**
-   * Runs the scenario through the client. It gets TASKWRIGHT_URL, where a service runs whose first user has been
-   * registered already; TASKWRIGHT_RECEIVER, the URL of a receiver of webhooks that accepts everything; and TASKWRIGHT_RECEIVERS, the
-   * folder of the receivers in the guide.
+   * Runs the scenario with the client. Variables: TASKWRIGHT_URL, the URL of a service that has an administrator; TASKWRIGHT_RECEIVER,
+   * the URL of a receiver of webhooks that accepts everything; TASKWRIGHT_RECEIVERS, the folder of the receivers in the guide.
    */
   readonly program: Step
 }
 
-/** How one community turns the contract into a client and uses it. */
+/** A client generator and a program that uses the generated client. */
 export interface Generator {
   readonly name: string
-  /** Commands that must be installed; if one is missing the generator is skipped, except in CI. */
+  /** Required commands. If one is missing, the generator is skipped, except in CI. */
   readonly tools: readonly string[]
-  /** Takes minutes with empty caches, so it runs only by name or with --all. */
+  /** Takes minutes with empty caches, so it runs only if named, or with --all. */
   readonly slow?: true
-  /** Steps of the scenario that its program cannot take. */
-  readonly leavesOut?: readonly string[]
+  /** Steps of the scenario that the client does not support. */
+  readonly unsupported?: readonly string[]
   readonly plan: (paths: Paths) => Plan
 }

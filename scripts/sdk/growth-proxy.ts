@@ -13,10 +13,10 @@ import type { Teardown } from '../run-to-end.ts'
 
 type Json = string | number | boolean | null | readonly Json[] | { readonly [name: string]: Json }
 
-/** What a later version of the service may add to any object. */
+/** A field that a later version of the service could add to any object. */
 const addition = { field_of_a_later_version: { names: ['unknown'], value: null } }
 
-/** The value, with an unknown field in every object. */
+/** Adds an unknown field to every object in a value. */
 const grow = (value: Json): Json => {
   if (Array.isArray(value)) return value.map(grow)
   if (typeof value !== 'object' || value === null) return value
@@ -29,35 +29,35 @@ const grow = (value: Json): Json => {
 const isJson = ({ 'content-type': type = '' }: IncomingHttpHeaders): boolean =>
   /^application\/([\w.-]+\+)?json\b/.test(type)
 
-/** Headers of a body that is not the one that is sent on. */
-const ofBody = new Set(['content-length', 'transfer-encoding', 'repr-digest', 'content-digest'])
+/** Headers that do not apply to the changed body. */
+const bodyHeaders = new Set(['content-length', 'transfer-encoding', 'repr-digest', 'content-digest'])
 
 const relay = async (target: string, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
   const { method = 'GET', url = '/', headers } = incoming
   const forwarded = request(new URL(url, target), {
     method,
-    // A compressed body could not be read here.
+    // The proxy cannot parse a compressed body.
     headers: { ...headers, 'accept-encoding': 'identity' },
   })
-  const [answer] = await Promise.all([
+  const [response] = await Promise.all([
     once(forwarded, 'response').then(([message]: IncomingMessage[]) => message),
     pipeline(incoming, forwarded),
   ])
-  if (answer === undefined) return
-  const body = isJson(answer.headers) ? await buffer(answer) : null
+  if (response === undefined) return
+  const body = isJson(response.headers) ? await buffer(response) : null
   if (body === null || body.length === 0) {
-    outgoing.writeHead(answer.statusCode ?? 502, answer.headers)
-    await pipeline(answer, outgoing)
+    outgoing.writeHead(response.statusCode ?? 502, response.headers)
+    await pipeline(response, outgoing)
     return
   }
-  const kept = Object.entries(answer.headers).filter(([name]) => !ofBody.has(name))
-  outgoing.writeHead(answer.statusCode ?? 502, Object.fromEntries(kept))
+  const kept = Object.entries(response.headers).filter(([name]) => !bodyHeaders.has(name))
+  outgoing.writeHead(response.statusCode ?? 502, Object.fromEntries(kept))
   outgoing.end(JSON.stringify(grow(JSON.parse(body.toString()) as Json)))
 }
 
 /**
- * Starts a proxy in front of the service at `target` that adds an unknown field to every JSON object of every answer.
- * The contract permits the service to do that, so a client must not notice. Resolves with the URL of the proxy.
+ * Starts a proxy in front of the service at `target` that adds an unknown field to every JSON object in responses. The contract allows
+ * the service to add fields, so clients must ignore them. Resolves to the URL of the proxy.
  */
 export const startGrowthProxy = async (t: Teardown, target: string): Promise<string> => {
   const server = createServer((incoming, outgoing) => {

@@ -1,10 +1,10 @@
 import { delimiter, join } from 'node:path'
 import type { Paths, Plan } from './generator.ts'
 
-/** What a Java process that lives for seconds is fastest with. */
+/** Options for Java processes that run for seconds. */
 export const shortLived = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC'] as const
 
-/** openapi-generator as a Maven plugin, pinned in pom.xml; what Maven downloads stays in its own repository. */
+/** openapi-generator as a Maven plugin, pinned in pom.xml. Maven's local repository caches downloads. */
 export const mavenProject = (
   { contract, source, output }: Paths,
   mainClass: string,

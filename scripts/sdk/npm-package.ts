@@ -1,15 +1,15 @@
 import { join } from 'node:path'
 import type { Paths, Plan } from './generator.ts'
 
-/** The package's own command that writes the client. */
+/** The command of the package that generates the client. */
 interface Command {
   readonly name: string
   readonly args: readonly string[]
 }
 
 /**
- * Copies an npm package with main.ts and `files`, so that nothing of it is a dependency of the service, installs it,
- * generates the client and compiles both.
+ * Copies an npm package with main.ts and `files` out of the repository, so that its dependencies are not those of the service. Installs
+ * it, generates the client and compiles both.
  */
 export const npmPackage = (
   { source, output }: Paths,

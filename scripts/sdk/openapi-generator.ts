@@ -5,8 +5,8 @@ import { shortLived } from './maven.ts'
 const version = '7.25.0'
 
 /**
- * openapi-generator's command line program: downloaded by Maven once for all languages, and run as
- * scripts/sdk/<generator>/openapi-generator.yaml says. It writes the client to `folder`.
+ * The command-line program of openapi-generator, which Maven downloads once for all languages. Its settings are in
+ * scripts/sdk/<generator>/openapi-generator.yaml. It writes the client to `folder`.
  */
 export const openapiGenerator = (
   { contract, source, output, sharedCache }: Paths,
@@ -25,7 +25,7 @@ export const openapiGenerator = (
         `-Dartifact=org.openapitools:openapi-generator-cli:${version}`,
         `-DoutputDirectory=${home}`,
       ],
-      makes: jar,
+      creates: jar,
     },
     {
       title: 'generate',
@@ -43,5 +43,5 @@ export const openapiGenerator = (
   ]
 }
 
-/** What `openapiGenerator` needs. */
+/** Commands that `openapiGenerator` requires. */
 export const openapiGeneratorTools = ['mvn', 'java'] as const

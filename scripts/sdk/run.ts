@@ -25,8 +25,8 @@ import { generator as rust } from './rust/sdk.ts'
 import { generator as typescript } from './typescript/sdk.ts'
 
 /**
- * Makes a client from openapi.yaml with each generator, compiles it, and works through it with a service that is started
- * for it: once directly, and once through a proxy that adds a field to every object of every answer.
+ * Generates a client from openapi.yaml with each generator, compiles it, and runs the scenario with it against a new service: directly,
+ * and through a proxy that adds a field to every object in responses.
  *
  *     node scripts/sdk/run.ts [--all | generator...]
  */
@@ -51,7 +51,7 @@ const scenario =
   `register create patch clear tag file page project comment subtask relation inbox webhook events stream delete
   conflict validation refresh logout`.split(/\s+/)
 
-/** Milliseconds for all of it, with every tool still to be downloaded. */
+/** Milliseconds, including the download of all tools. */
 const deadline = 60 * 60_000
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
@@ -64,14 +64,14 @@ const pathsOf = (name: string): Paths => ({
   sharedCache: join(root, '.cache/sdk-tools'),
 })
 
-/** The URLs of the service itself, of the proxy in front of it, and of a receiver of webhooks. */
+/** The URLs of the service, of the proxy in front of it, and of a receiver of webhooks. */
 interface Urls {
   readonly direct: string
-  readonly grown: string
+  readonly proxy: string
   readonly receiver: string
 }
 
-/** Runs one step; resolves with what it printed. */
+/** Runs a step. Resolves to its output. */
 const runStep = async (
   t: Teardown,
   step: Step,
@@ -93,7 +93,7 @@ const runStep = async (
 
 const runGenerator = async (
   t: Teardown,
-  { name, plan, leavesOut = [] }: Generator,
+  { name, plan, unsupported = [] }: Generator,
   urls: Urls,
 ): Promise<void> => {
   const paths = pathsOf(name)
@@ -101,33 +101,33 @@ const runGenerator = async (
   await Promise.all([paths.output, paths.cache].map((folder) => mkdir(folder, { recursive: true })))
   const { steps, program } = plan(paths)
   for (const step of steps) {
-    if (step.makes === undefined || !existsSync(step.makes)) await runStep(t, step, paths.output)
+    if (step.creates === undefined || !existsSync(step.creates)) await runStep(t, step, paths.output)
   }
-  // What the program prints and nothing else: no step is left out, and no warning comes with them.
-  const expected = scenario.filter((step) => !leavesOut.includes(step)).map((step) => `ok ${step}`)
+  // The output must be complete, and must not contain warnings.
+  const expected = scenario.filter((step) => !unsupported.includes(step)).map((step) => `ok ${step}`)
   for (const [title, url] of [
     [program.title, urls.direct],
-    [`${program.title} with added fields`, urls.grown],
+    [`${program.title} with added fields`, urls.proxy],
   ] as const) {
-    const printed = await runStep(t, { ...program, title }, paths.output, {
+    const output = await runStep(t, { ...program, title }, paths.output, {
       TASKWRIGHT_URL: url,
       TASKWRIGHT_RECEIVER: urls.receiver,
       TASKWRIGHT_RECEIVERS: join(root, 'scripts/receivers'),
     })
-    if (!isDeepStrictEqual(printed.trim().split('\n'), expected))
-      throw new CommandFailure(`${title}: printed\n${printed}\ninstead of\n${expected.join('\n')}`)
+    if (!isDeepStrictEqual(output.trim().split('\n'), expected))
+      throw new CommandFailure(`${title}: printed\n${output}\ninstead of\n${expected.join('\n')}`)
   }
 }
 
-/** Resolves with what to say of a generator in the end, and with whether that is good. */
+/** Runs a generator. Resolves to its line in the summary, and whether it passed. */
 const check = async (
   t: Teardown,
   generator: Generator,
   urls: Urls,
-): Promise<readonly [result: string, good: boolean]> => {
+): Promise<readonly [result: string, passed: boolean]> => {
   console.log(`\n--- ${generator.name}`)
   for (const tool of generator.tools) {
-    // On a machine of one's own a toolchain may be missing; where every change is checked it may not.
+    // Toolchains are required in CI only.
     if (!isInstalled(tool)) return [`skipped: ${tool} is not installed`, !process.env.CI]
   }
   const started = performance.now()
@@ -141,7 +141,7 @@ const check = async (
   }
 }
 
-const chosen = (all: boolean, names: readonly string[]): readonly Generator[] => {
+const select = (all: boolean, names: readonly string[]): readonly Generator[] => {
   const unknown = names.find((name) => generators.every((generator) => generator.name !== name))
   if (unknown !== undefined)
     throw new Error(
@@ -156,23 +156,23 @@ await runToEnd('sdk', deadline, async (t) => {
     options: { all: { type: 'boolean', default: false } },
     allowPositionals: true,
   })
-  const wanted = chosen(values.all, positionals)
+  const selected = select(values.all, positionals)
   const service = await startProcess(t, {
     DATA_DIR: await temporaryFolder(t),
     WEBHOOK_ALLOW: '127.0.0.1',
   })
-  // The first user is an administrator and sees every task; those whom the programs register are not.
+  // The first user becomes the administrator, so the users of the programs are members.
   await createClient(service.url, () => undefined).register('first')
   const urls = {
     direct: service.url,
-    grown: await startGrowthProxy(t, service.url),
+    proxy: await startGrowthProxy(t, service.url),
     receiver: (await startReceiver(t)).url,
   }
   const results: string[] = []
-  for (const generator of wanted) {
-    const [result, good] = await check(t, generator, urls)
+  for (const generator of selected) {
+    const [result, passed] = await check(t, generator, urls)
     results.push(`${generator.name.padEnd(26)}${result}`)
-    if (!good) process.exitCode = 1
+    if (!passed) process.exitCode = 1
   }
   console.log(`\n${results.join('\n')}`)
 })

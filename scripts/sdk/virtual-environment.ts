@@ -1,12 +1,12 @@
 import { join } from 'node:path'
 import type { Paths, Step } from './generator.ts'
 
-/** A virtual environment with what requirements.txt pins, kept between runs, and the steps of a program in it. */
+/** A virtual environment with the packages in requirements.txt, kept between runs, and the steps of a program in it. */
 interface VirtualEnvironment {
-  /** Where its commands are. */
+  /** The folder of its commands. */
   readonly bin: string
   readonly install: readonly Step[]
-  /** Compiles main.py and the generated package, and checks their types as mypy.ini says. */
+  /** Compiles main.py and the generated package, and checks their types with the settings in mypy.ini. */
   readonly check: readonly Step[]
   readonly program: Step
 }
@@ -19,7 +19,7 @@ export const virtualEnvironment = ({ source, cache }: Paths): VirtualEnvironment
   return {
     bin,
     install: [
-      { title: 'make the environment', command: 'python3', args: ['-m', 'venv', folder] },
+      { title: 'create the environment', command: 'python3', args: ['-m', 'venv', folder] },
       {
         title: 'install',
         command: python,

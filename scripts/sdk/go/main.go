@@ -1,4 +1,4 @@
-// The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+// The scenario for generated clients. Each step uses the generated client; the first mismatch ends the program.
 package main
 
 import (
@@ -198,7 +198,7 @@ func main() {
 		return delivery.Status != taskwright.WebhookDeliveryStatusPending
 	})
 	equal("delivery", delivery.Status, taskwright.WebhookDeliveryStatusDelivered)
-	equal("answer", must(delivery.ResponseStatus.Get()), http.StatusNoContent)
+	equal("response status", must(delivery.ResponseStatus.Get()), http.StatusNoContent)
 	deliveries := success(client.ListWebhookDeliveriesWithResponse(ctx, webhook.ID, nil)).JSON200.Items
 	equal("deliveries", len(deliveries), 1)
 	equal("the same delivery", deliveries[0].ID, delivery.ID)
@@ -247,13 +247,13 @@ func main() {
 	ok("refresh")
 
 	success(client.LogoutWithResponse(ctx, nil))
-	refused := must(client.GetCurrentUserWithResponse(ctx, nil))
-	equal("status", refused.StatusCode(), http.StatusUnauthorized)
-	equal("code", refused.ApplicationProblemJSON401.Code, "unauthorized")
+	rejected := must(client.GetCurrentUserWithResponse(ctx, nil))
+	equal("status", rejected.StatusCode(), http.StatusUnauthorized)
+	equal("code", rejected.ApplicationProblemJSON401.Code, "unauthorized")
 	ok("logout")
 }
 
-// A form with one file and its SHA-256; the generated client takes a multipart body as it is.
+// A form with a file and its SHA-256, because the generated client expects an encoded multipart body.
 func fileForm(name string, content []byte, sha256 string) (string, *bytes.Buffer) {
 	form := &bytes.Buffer{}
 	writer := multipart.NewWriter(form)
@@ -265,7 +265,7 @@ func fileForm(name string, content []byte, sha256 string) (string, *bytes.Buffer
 	return writer.FormDataContentType(), form
 }
 
-// The id and the data of the next event of a type. StreamEventsWithResponse would wait for the end of the stream.
+// The id and the data of the next event of a type. StreamEventsWithResponse waits for the end of the stream.
 func nextEvent(ctx context.Context, client *taskwright.ClientWithResponses, wanted string, after *string) (string, taskwright.Event) {
 	response := must(client.StreamEvents(ctx, &taskwright.StreamEventsParams{LastEventID: after}))
 	defer response.Body.Close()
@@ -281,29 +281,29 @@ func nextEvent(ctx context.Context, client *taskwright.ClientWithResponses, want
 			return fields["id"], event
 		}
 	}
-	fail(fmt.Errorf("the stream has ended before %s", wanted))
+	fail(fmt.Errorf("the stream ended before %s", wanted))
 	panic("not reached")
 }
 
-// Waits until something is found: the service works on it in the background.
-func eventually(what string, isFound func() bool) {
+// Polls until a condition is true, because the service works in the background.
+func eventually(label string, isFound func() bool) {
 	for range 600 {
 		if isFound() {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	fail(fmt.Errorf("%s: not within 30 seconds", what))
+	fail(fmt.Errorf("%s: timed out after 30 seconds", label))
 }
 
-// What every generated answer has.
-type answer interface {
+// The common methods of generated responses.
+type response interface {
 	StatusCode() int
 	GetBody() []byte
 }
 
-// The answer, unless there is none or it is a problem.
-func success[A answer](got A, err error) A {
+// The response. Fails if there is none or it is a problem.
+func success[R response](got R, err error) R {
 	must(got, err)
 	if got.StatusCode() >= 300 {
 		fail(fmt.Errorf("%d %s", got.StatusCode(), got.GetBody()))
@@ -318,9 +318,9 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-func equal[T comparable](what string, got, want T) {
+func equal[T comparable](label string, got, want T) {
 	if got != want {
-		fail(fmt.Errorf("%s: got %v, want %v", what, got, want))
+		fail(fmt.Errorf("%s: got %v, want %v", label, got, want))
 	}
 }
 

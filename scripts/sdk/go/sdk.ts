@@ -1,7 +1,7 @@
 import { join } from 'node:path'
 import type { Generator } from '../generator.ts'
 
-/** oapi-codegen, pinned as a tool in go.mod; Go's own caches keep what it downloads and builds. */
+/** oapi-codegen, pinned as a tool in go.mod. Go's caches keep downloads and builds. */
 export const generator: Generator = {
   name: 'go',
   tools: ['go'],

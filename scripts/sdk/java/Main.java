@@ -59,7 +59,7 @@ import taskwright.model.TaskState;
 import taskwright.model.WebhookCreate;
 import taskwright.model.WebhookDeliveryStatus;
 
-/** The SDK scenario: every step goes through the generated client, and the first difference ends the program. */
+/** The scenario for generated clients. Each step uses the generated client; the first mismatch ends the program. */
 public final class Main {
   private static final SecureRandom RANDOM = new SecureRandom();
 
@@ -226,7 +226,7 @@ public final class Main {
                 Optional.of(webhooks.getWebhookDelivery(webhook.getId(), testing.getId()))
                     .filter(sending -> sending.getStatus() != WebhookDeliveryStatus.PENDING));
     equal("delivery", delivery.getStatus(), WebhookDeliveryStatus.DELIVERED);
-    equal("answer", delivery.getResponseStatus(), 204);
+    equal("response status", delivery.getResponseStatus(), 204);
     var deliveries = webhooks.listWebhookDeliveries(webhook.getId(), null, null, null, null, null).getItems();
     equal("deliveries", deliveries, List.of(delivery));
     ok("webhook");
@@ -264,8 +264,8 @@ public final class Main {
     ok("refresh");
 
     auth.logout(false);
-    var refused = problem(401, () -> auth.getCurrentUser((String) null, null));
-    equal("code", refused.getCode().getValue(), "unauthorized");
+    var rejected = problem(401, () -> auth.getCurrentUser((String) null, null));
+    equal("code", rejected.getCode().getValue(), "unauthorized");
     ok("logout");
   }
 
@@ -277,8 +277,8 @@ public final class Main {
     Optional<Found> run() throws ApiException;
   }
 
-  /** What is found, once it is: the service works on it in the background. */
-  private static <Found> Found eventually(String what, Search<Found> search)
+  /** Polls until there is a result, because the service works in the background. */
+  private static <Found> Found eventually(String label, Search<Found> search)
       throws ApiException, InterruptedException {
     for (var attempt = 0; attempt < 600; attempt++) {
       var found = search.run();
@@ -287,18 +287,18 @@ public final class Main {
       }
       Thread.sleep(50);
     }
-    throw new AssertionError(what + ": not within 30 seconds");
+    throw new AssertionError(label + ": timed out after 30 seconds");
   }
 
-  /** The problem that a call is refused with. */
+  /** The problem of a call that must fail with a status. */
   private static Problem problem(int status, Call call) {
     try {
       call.run();
-    } catch (ApiException refusal) {
-      equal("status", refusal.getCode(), status);
-      return ApiClient.createDefaultObjectMapper().readValue(refusal.getResponseBody(), Problem.class);
+    } catch (ApiException exception) {
+      equal("status", exception.getCode(), status);
+      return ApiClient.createDefaultObjectMapper().readValue(exception.getResponseBody(), Problem.class);
     }
-    throw new AssertionError("not refused with " + status);
+    throw new AssertionError("expected a problem with status " + status);
   }
 
   private static byte[] randomBytes(int count) {
@@ -315,9 +315,9 @@ public final class Main {
     return HexFormat.of().formatHex(MessageDigest.getInstance("SHA-256").digest(bytes));
   }
 
-  private static void equal(String what, Object got, Object want) {
+  private static void equal(String label, Object got, Object want) {
     if (!Objects.equals(got, want)) {
-      throw new AssertionError(what + ": got " + got + ", want " + want);
+      throw new AssertionError(label + ": got " + got + ", want " + want);
     }
   }
 

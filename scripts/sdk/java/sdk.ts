@@ -3,8 +3,8 @@ import { mavenProject } from '../maven.ts'
 
 export const generator: Generator = {
   name: 'java',
-  leavesOut: ['stream'],
+  unsupported: ['stream'],
   tools: ['mvn', 'javac', 'java'],
-  // Before Java 18 the generated client reads answers in the encoding of the system.
+  // Before Java 18, the generated client reads responses in the encoding of the system.
   plan: (paths) => mavenProject(paths, 'Main', '-Dfile.encoding=UTF-8'),
 }

@@ -1,4 +1,4 @@
-// The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+// The scenario for generated clients. Each step uses the generated client; the first mismatch ends the program.
 import java.io.File
 import java.security.MessageDigest
 import java.security.SecureRandom
@@ -74,7 +74,7 @@ fun main() {
     equal("due_at", patched.dueAt, tomorrow)
     ok("patch")
 
-    // The client never sends null, so a patch cannot clear a field; a replacement clears what it leaves out.
+    // The client never sends null, so a patch cannot clear a field. A replacement clears omitted fields.
     val withoutDate = TaskReplace(title = patched.title, status = patched.status, priority = patched.priority)
     val cleared = tasks.replaceTask(task.id, withoutDate)
     equal("due_at", cleared.dueAt, null)
@@ -186,7 +186,7 @@ fun main() {
             webhooks.getWebhookDelivery(webhook.id, testing.id).takeIf { it.status != WebhookDeliveryStatus.PENDING }
         }
     equal("delivery", delivery.status, WebhookDeliveryStatus.DELIVERED)
-    equal("answer", delivery.responseStatus, 204)
+    equal("response status", delivery.responseStatus, 204)
     equal("deliveries", webhooks.listWebhookDeliveries(webhook.id).items, listOf(delivery))
     ok("webhook")
 
@@ -221,43 +221,43 @@ fun main() {
     ok("refresh")
 
     auth.logout()
-    val refused = problem(401) { auth.getCurrentUser() }
-    equal("code", refused.code.value, "unauthorized")
+    val rejected = problem(401) { auth.getCurrentUser() }
+    equal("code", rejected.code.value, "unauthorized")
     ok("logout")
-    // Idle connections would keep the process for a minute.
+    // Idle connections would keep the process running for a minute.
     exitProcess(0)
 }
 
-/** What is found, once it is: the service works on it in the background. */
-private fun <Found : Any> eventually(what: String, find: () -> Found?): Found {
+/** Polls until there is a result, because the service works in the background. */
+private fun <Found : Any> eventually(label: String, find: () -> Found?): Found {
     repeat(600) {
         find()?.let { return it }
         Thread.sleep(50)
     }
-    throw AssertionError("$what: not within 30 seconds")
+    throw AssertionError("$label: timed out after 30 seconds")
 }
 
 private fun etagOf(response: ApiResponse<*>): String =
     response.headers.entries.first { it.key.equals("ETag", ignoreCase = true) }.value.first()
 
-/** The problem that a call is refused with. */
+/** The problem of a call that must fail with a status. */
 private fun problem(status: Int, call: () -> Unit): Problem {
     try {
         call()
-    } catch (refusal: ClientException) {
-        equal("status", refusal.statusCode, status)
-        val body = (refusal.response as ClientError<*>).body as String
+    } catch (exception: ClientException) {
+        equal("status", exception.statusCode, status)
+        val body = (exception.response as ClientError<*>).body as String
         return checkNotNull(Serializer.moshi.adapter(Problem::class.java).fromJson(body))
     }
-    throw AssertionError("not refused with $status")
+    throw AssertionError("expected a problem with status $status")
 }
 
 private fun randomBytes(count: Int): ByteArray = ByteArray(count).also(SecureRandom()::nextBytes)
 
 private fun hex(bytes: ByteArray): String = HexFormat.of().formatHex(bytes)
 
-private fun equal(what: String, got: Any?, want: Any?) {
-    if (got != want) throw AssertionError("$what: got $got, want $want")
+private fun equal(label: String, got: Any?, want: Any?) {
+    if (got != want) throw AssertionError("$label: got $got, want $want")
 }
 
 private fun ok(step: String) = println("ok $step")

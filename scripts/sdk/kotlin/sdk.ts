@@ -3,7 +3,7 @@ import { mavenProject } from '../maven.ts'
 
 export const generator: Generator = {
   name: 'kotlin',
-  leavesOut: ['stream'],
+  unsupported: ['stream'],
   tools: ['mvn', 'java'],
   slow: true,
   plan: (paths) => mavenProject(paths, 'MainKt'),

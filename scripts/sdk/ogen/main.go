@@ -1,4 +1,4 @@
-// The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+// The scenario for generated clients. Each step uses the generated client; the first mismatch ends the program.
 package main
 
 import (
@@ -20,7 +20,7 @@ import (
 	"taskwright-sdk/taskwright"
 )
 
-// The access token of whoever is signed in.
+// The access token of the signed-in user.
 type session struct{ token string }
 
 func (s *session) BearerAuth(context.Context, taskwright.OperationName) (taskwright.BearerAuth, error) {
@@ -33,7 +33,7 @@ func main() {
 	username := taskwright.Username("ogen-" + strings.ToLower(rand.Text()))
 	email := taskwright.EmailAddress(username + "@example.com")
 	password := taskwright.NewPassword(rand.Text())
-	// The client sends whole seconds.
+	// The client sends times without milliseconds.
 	tomorrow := time.Now().Add(24 * time.Hour).UTC().Truncate(time.Second)
 
 	// Documentation: begin
@@ -132,15 +132,15 @@ func main() {
 	}, taskwright.CreateTaskParams{})).Response
 	account.Username, account.Email = username+"2", "2"+email
 	colleague := as[*taskwright.RegisteredHeaders](client.Register(ctx, account)).Response
-	theirs := must(taskwright.NewClient(url, &session{colleague.AccessToken}))
+	colleagueClient := must(taskwright.NewClient(url, &session{colleague.AccessToken}))
 	member := as[*taskwright.ProjectMemberHeaders](client.SetProjectMember(ctx,
 		&taskwright.ProjectMemberSet{Role: taskwright.ProjectRoleEditor},
 		taskwright.SetProjectMemberParams{ProjectID: project.ID, UserID: taskwright.UserRef(colleague.User.ID.String())})).Response
 	equal("role", member.Role, taskwright.ProjectRoleEditor)
 	readPlan := taskwright.GetTaskParams{TaskID: plan.ID}
-	shared := as[*taskwright.TaskReadHeaders](theirs.GetTask(ctx, readPlan)).Response
+	shared := as[*taskwright.TaskReadHeaders](colleagueClient.GetTask(ctx, readPlan)).Response
 	equal("project", shared.ProjectID.Value, project.ID)
-	planned := as[*taskwright.TaskPageHeaders](theirs.ListProjectTasks(ctx,
+	planned := as[*taskwright.TaskPageHeaders](colleagueClient.ListProjectTasks(ctx,
 		taskwright.ListProjectTasksParams{ProjectID: project.ID})).Response
 	equal("tasks of the project", len(planned.Items), 1)
 	equal("task of the project", planned.Items[0].ID, plan.ID)
@@ -161,7 +161,7 @@ func main() {
 	}
 	equal("version", as[*taskwright.CommentReadHeaders](editOnce()).Response.Version, 2)
 	as[*taskwright.PreconditionFailedHeaders](editOnce())
-	answer := as[*taskwright.CommentHeaders](theirs.CreateComment(ctx, &taskwright.CommentCreate{Body: "It is."}, toPlan)).Response
+	answer := as[*taskwright.CommentHeaders](colleagueClient.CreateComment(ctx, &taskwright.CommentCreate{Body: "It is."}, toPlan)).Response
 	ofPlan := taskwright.ListTaskCommentsParams{TaskID: plan.ID, Limit: taskwright.NewOptInt(1)}
 	first := as[*taskwright.CommentListHeaders](client.ListTaskComments(ctx, ofPlan)).Response
 	ofPlan.Cursor = taskwright.NewOptString(first.NextCursor.Value)
@@ -190,7 +190,7 @@ func main() {
 	equal("is blocked", as[*taskwright.TaskReadHeaders](client.GetTask(ctx, readPlan)).Response.IsBlocked, true)
 	ok("relation")
 
-	as[*taskwright.NoContent](theirs.FollowTask(ctx, taskwright.FollowTaskParams{TaskID: subtask.ID}))
+	as[*taskwright.NoContent](colleagueClient.FollowTask(ctx, taskwright.FollowTaskParams{TaskID: subtask.ID}))
 	following := as[*taskwright.TaskFollowerListHeaders](client.ListTaskFollowers(ctx,
 		taskwright.ListTaskFollowersParams{TaskID: subtask.ID})).Response
 	followers := map[uuid.UUID]bool{}
@@ -200,13 +200,13 @@ func main() {
 	equal("followers", maps.Equal(followers, map[uuid.UUID]bool{tokens.User.ID: true, colleague.User.ID: true}), true)
 	unread := func() []taskwright.Notification {
 		params := taskwright.ListNotificationsParams{Unread: taskwright.NewOptBool(true)}
-		return as[*taskwright.NotificationListHeaders](theirs.ListNotifications(ctx, params)).Response.Items
+		return as[*taskwright.NotificationListHeaders](colleagueClient.ListNotifications(ctx, params)).Response.Items
 	}
 	eventually("notification", func() bool { return len(unread()) > 0 })
 	notification := unread()[0]
 	equal("reason", notification.Reason, taskwright.NotificationReasonMention)
 	equal("comment", notification.CommentID.Value, comment.ID)
-	seen := as[*taskwright.NotificationHeaders](theirs.UpdateNotification(ctx,
+	seen := as[*taskwright.NotificationHeaders](colleagueClient.UpdateNotification(ctx,
 		&taskwright.NotificationPatch{IsRead: taskwright.NewOptBool(true)},
 		taskwright.UpdateNotificationParams{NotificationID: notification.ID})).Response
 	equal("is read", seen.ReadAt.Null, false)
@@ -226,7 +226,7 @@ func main() {
 		return delivery.Status != taskwright.WebhookDeliveryStatusPending
 	})
 	equal("delivery", delivery.Status, taskwright.WebhookDeliveryStatusDelivered)
-	equal("answer", delivery.ResponseStatus.Value, 204)
+	equal("response status", delivery.ResponseStatus.Value, 204)
 	deliveries := as[*taskwright.WebhookDeliveryListHeaders](client.ListWebhookDeliveries(ctx,
 		taskwright.ListWebhookDeliveriesParams{WebhookID: webhook.ID})).Response.Items
 	equal("deliveries", len(deliveries), 1)
@@ -247,7 +247,7 @@ func main() {
 	ok("events")
 
 	as[*taskwright.NoContent](client.DeleteProject(ctx, taskwright.DeleteProjectParams{ProjectID: project.ID}))
-	as[*taskwright.NotFoundHeaders](theirs.GetTask(ctx, readPlan))
+	as[*taskwright.NotFoundHeaders](colleagueClient.GetTask(ctx, readPlan))
 	ok("delete")
 
 	etag := taskwright.NewOptString(as[*taskwright.TaskReadHeaders](client.GetTask(ctx, read)).ETag)
@@ -272,30 +272,30 @@ func main() {
 	ok("refresh")
 
 	as[*taskwright.NoContent](client.Logout(ctx, taskwright.LogoutParams{}))
-	refused := as[*taskwright.UnauthorizedHeaders](client.GetCurrentUser(ctx, taskwright.GetCurrentUserParams{})).Response
-	equal("code", string(refused.Code), "unauthorized")
+	rejected := as[*taskwright.UnauthorizedHeaders](client.GetCurrentUser(ctx, taskwright.GetCurrentUserParams{})).Response
+	equal("code", string(rejected.Code), "unauthorized")
 	ok("logout")
 }
 
-// The answer, which must be the one that is expected: the client has a type for each status of an operation.
+// The response, which must have the expected type: the client has a type for each status of an operation.
 func as[Want any](got any, err error) Want {
 	must(got, err)
-	answer, is := got.(Want)
-	if !is {
-		fail(fmt.Errorf("unexpected answer %T: %+v", got, got))
+	response, matches := got.(Want)
+	if !matches {
+		fail(fmt.Errorf("unexpected response %T: %+v", got, got))
 	}
-	return answer
+	return response
 }
 
-// Waits until something is found: the service works on it in the background.
-func eventually(what string, isFound func() bool) {
+// Polls until a condition is true, because the service works in the background.
+func eventually(label string, isFound func() bool) {
 	for range 600 {
 		if isFound() {
 			return
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	fail(fmt.Errorf("%s: not within 30 seconds", what))
+	fail(fmt.Errorf("%s: timed out after 30 seconds", label))
 }
 
 func must[T any](value T, err error) T {
@@ -305,9 +305,9 @@ func must[T any](value T, err error) T {
 	return value
 }
 
-func equal[T comparable](what string, got, want T) {
+func equal[T comparable](label string, got, want T) {
 	if got != want {
-		fail(fmt.Errorf("%s: got %v, want %v", what, got, want))
+		fail(fmt.Errorf("%s: got %v, want %v", label, got, want))
 	}
 }
 

@@ -1,10 +1,10 @@
 import { join } from 'node:path'
 import type { Generator } from '../generator.ts'
 
-/** ogen, pinned as a tool in go.mod; Go's own caches keep what it downloads and builds. */
+/** ogen, pinned as a tool in go.mod. Go's caches keep downloads and builds. */
 export const generator: Generator = {
   name: 'ogen',
-  leavesOut: ['stream'],
+  unsupported: ['stream'],
   tools: ['go'],
   plan: ({ contract, source, output }) => ({
     steps: [

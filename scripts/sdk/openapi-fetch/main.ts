@@ -1,4 +1,4 @@
-// The SDK scenario: every step goes through the generated types, and the first difference ends the program.
+// The scenario for generated clients. Each step uses the generated types; the first mismatch ends the program.
 import { createHash, randomBytes } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
@@ -8,40 +8,40 @@ import type { components, paths } from './taskwright.ts'
 type Problem = components['schemas']['Problem']
 type Event = components['schemas']['Event']
 
-/** What every call resolves with. */
+/** The result of a call. */
 interface Answer<Data> {
   readonly data?: Data
   readonly error?: Problem
   readonly response: Response
 }
 
-/** The data of an answer, unless it is a problem. */
+/** The data of a response. Fails if the response is a problem. */
 const success = <Data>({ data, error, response }: Answer<Data>): NonNullable<Data> => {
   if (data === undefined || data === null) throw new Error(`${response.status}: ${JSON.stringify(error)}`)
   return data
 }
 
-/** The problem that a call is refused with. */
+/** The problem of a call that must fail with a status. */
 const problem = (status: number, { error, response }: Answer<unknown>): Problem => {
   equal('status', response.status, status)
-  if (error === undefined) throw new Error(`not refused with ${status}`)
+  if (error === undefined) throw new Error(`expected a problem with status ${status}`)
   return error
 }
 
-const equal = (what: string, got: unknown, want: unknown): void => {
+const equal = (label: string, got: unknown, want: unknown): void => {
   if (!isDeepStrictEqual(got, want)) {
-    throw new Error(`${what}: got ${JSON.stringify(got)}, want ${JSON.stringify(want)}`)
+    throw new Error(`${label}: got ${JSON.stringify(got)}, want ${JSON.stringify(want)}`)
   }
 }
 
-/** What `find` finds, once it does: the service works on it in the background. */
-const eventually = async <Found>(what: string, find: () => Promise<Found | undefined>): Promise<Found> => {
+/** Polls until `find` returns a result, because the service works in the background. */
+const eventually = async <Found>(label: string, find: () => Promise<Found | undefined>): Promise<Found> => {
   for (let attempt = 0; attempt < 600; attempt += 1) {
     const found = await find()
     if (found !== undefined) return found
     await pause(50)
   }
-  throw new Error(`${what}: not within 30 seconds`)
+  throw new Error(`${label}: timed out after 30 seconds`)
 }
 
 const ok = (step: string): void => console.log('ok', step)
@@ -98,7 +98,7 @@ form.set('file', new File([sent], 'random.bin'))
 const attachment = success(
   await client.POST('/tasks/{task_id}/attachments', {
     params,
-    // The types say text where the contract says bytes, so the form takes the place of this body.
+    // The type of the body is text instead of bytes, so bodySerializer replaces it by the form.
     body: { file: '' },
     bodySerializer: () => form,
   }),
@@ -144,10 +144,14 @@ const member = success(
 )
 equal('role', member.role, 'editor')
 const headers = { Authorization: `Bearer ${colleague.access_token}` }
-const theirs = createClient<paths>({ baseUrl: url, headers })
-const shared = success(await theirs.GET('/tasks/{task_id}', { params: { path: { task_id: plan.id } } }))
+const colleagueClient = createClient<paths>({ baseUrl: url, headers })
+const shared = success(
+  await colleagueClient.GET('/tasks/{task_id}', { params: { path: { task_id: plan.id } } }),
+)
 equal('project', shared.project_id, project.id)
-const planned = success(await theirs.GET('/projects/{project_id}/tasks', { params: { path: place } }))
+const planned = success(
+  await colleagueClient.GET('/projects/{project_id}/tasks', { params: { path: place } }),
+)
 equal('tasks of the project', planned.items, [shared])
 ok('project')
 
@@ -171,7 +175,7 @@ const edited = success(await client.PATCH('/comments/{comment_id}', edit))
 equal('version', edited.version, 2)
 problem(412, await client.PATCH('/comments/{comment_id}', edit))
 const reply = { params: ofPlan, body: { body: 'It is.' } }
-const answer = success(await theirs.POST('/tasks/{task_id}/comments', reply))
+const answer = success(await colleagueClient.POST('/tasks/{task_id}/comments', reply))
 const first = success(
   await client.GET('/tasks/{task_id}/comments', { params: { ...ofPlan, query: { limit: 1 } } }),
 )
@@ -205,7 +209,7 @@ ok('relation')
 const ofSubtask = { path: { task_id: subtask.id } }
 equal(
   'status',
-  (await theirs.PUT('/tasks/{task_id}/followers/me', { params: ofSubtask })).response.status,
+  (await colleagueClient.PUT('/tasks/{task_id}/followers/me', { params: ofSubtask })).response.status,
   204,
 )
 const followers = success(await client.GET('/tasks/{task_id}/followers', { params: ofSubtask })).items
@@ -213,18 +217,18 @@ equal('followers', followers.map(({ user_id }) => user_id).toSorted(), [tokens.u
 const unread = { params: { query: { unread: true } } }
 const notification = await eventually(
   'notification',
-  async () => success(await theirs.GET('/notifications', unread)).items[0],
+  async () => success(await colleagueClient.GET('/notifications', unread)).items[0],
 )
 equal('reason', notification.reason, 'mention')
 equal('comment', notification.comment_id, comment.id)
 const seen = success(
-  await theirs.PATCH('/notifications/{notification_id}', {
+  await colleagueClient.PATCH('/notifications/{notification_id}', {
     params: { path: { notification_id: notification.id } },
     body: { is_read: true },
   }),
 )
 equal('is read', seen.read_at !== null, true)
-equal('unread', success(await theirs.GET('/notifications', unread)).items, [])
+equal('unread', success(await colleagueClient.GET('/notifications', unread)).items, [])
 ok('inbox')
 
 const subscription = { ...place, url: process.env.TASKWRIGHT_RECEIVER ?? '', event_types: ['project.*'] }
@@ -262,7 +266,7 @@ equal(
 )
 ok('events')
 
-/** Reads the event stream after an id until there is an event of a type, and leaves it. */
+/** Reads the event stream after an id up to the next event of a type. */
 const nextEvent = async (wanted: string, after?: string): Promise<{ id: string; data: unknown }> => {
   const stop = new AbortController()
   const header = after === undefined ? {} : { 'Last-Event-ID': after }
@@ -278,7 +282,7 @@ const nextEvent = async (wanted: string, after?: string): Promise<{ id: string; 
     stop.abort()
     return { id, data: JSON.parse(data) }
   }
-  throw new Error(`The stream has ended before ${wanted}`)
+  throw new Error(`The stream ended before ${wanted}`)
 }
 const { id: position } = await nextEvent('ready')
 const unheard = { params: ofPlan, body: { body: 'Nobody is listening.' } }
@@ -289,7 +293,7 @@ ok('stream')
 
 const removed = await client.DELETE('/projects/{project_id}', { params: { path: place } })
 equal('status', removed.response.status, 204)
-problem(404, await theirs.GET('/tasks/{task_id}', { params: ofPlan }))
+problem(404, await colleagueClient.GET('/tasks/{task_id}', { params: ofPlan }))
 ok('delete')
 
 const etag = (await client.GET('/tasks/{task_id}', { params })).response.headers.get('ETag') ?? ''
@@ -313,6 +317,6 @@ equal('me', success(await client.GET('/auth/me')).username, username)
 ok('refresh')
 
 equal('status', (await client.POST('/auth/logout')).response.status, 204)
-const refused = problem(401, await client.GET('/auth/me'))
-equal('code', refused.code, 'unauthorized')
+const rejected = problem(401, await client.GET('/auth/me'))
+equal('code', rejected.code, 'unauthorized')
 ok('logout')

@@ -1,16 +1,15 @@
-// What the generated client sends its requests with.
+// Sends the requests of the generated client.
 
-/** The service, and the token of whoever is signed in. */
+/** The URL of the service, and the token of the signed-in user. */
 export const session = { url: '', token: '' }
 
-/** Reads an answer by its media type. An event stream has no end, so that is left to the caller. */
+/** Reads a response by its media type. The caller reads an event stream, which has no end. */
 const dataOf = async (response: Response): Promise<unknown> => {
   const type = response.headers.get('Content-Type') ?? ''
   if (type.startsWith('text/event-stream')) return response.body
   return /^application\/(problem\+)?json\b/.test(type) ? response.json() : response.blob()
 }
 
-/** Sends a request. */
 export const send = async <Answer>(path: string, options: RequestInit): Promise<Answer> => {
   const headers = new Headers(options.headers)
   if (session.token !== '') headers.set('Authorization', `Bearer ${session.token}`)

@@ -1,4 +1,4 @@
-// The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+// The scenario for generated clients. Each step uses the generated client; the first mismatch ends the program.
 import { createHash, randomBytes } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import { isDeepStrictEqual } from 'node:util'
@@ -42,13 +42,13 @@ import {
   updateTask,
 } from './taskwright.ts'
 
-/** What every generated call resolves with. */
+/** The result of a generated function. */
 interface Answer {
   readonly status: number
   readonly data: unknown
 }
 
-/** The answer, whose status must be the one that is expected. */
+/** The data of a response, which must have the expected status. */
 const expect = <Given extends Answer, Status extends Given['status']>(
   status: Status,
   answer: Given,
@@ -57,20 +57,20 @@ const expect = <Given extends Answer, Status extends Given['status']>(
   return answer.data as Extract<Given, { status: Status }>['data']
 }
 
-const equal = (what: string, got: unknown, want: unknown): void => {
+const equal = (label: string, got: unknown, want: unknown): void => {
   if (!isDeepStrictEqual(got, want)) {
-    throw new Error(`${what}: got ${JSON.stringify(got)}, want ${JSON.stringify(want)}`)
+    throw new Error(`${label}: got ${JSON.stringify(got)}, want ${JSON.stringify(want)}`)
   }
 }
 
-/** What `find` finds, once it does: the service works on it in the background. */
-const eventually = async <Found>(what: string, find: () => Promise<Found | undefined>): Promise<Found> => {
+/** Polls until `find` returns a result, because the service works in the background. */
+const eventually = async <Found>(label: string, find: () => Promise<Found | undefined>): Promise<Found> => {
   for (let attempt = 0; attempt < 600; attempt += 1) {
     const found = await find()
     if (found !== undefined) return found
     await pause(50)
   }
-  throw new Error(`${what}: not within 30 seconds`)
+  throw new Error(`${label}: timed out after 30 seconds`)
 }
 
 const ok = (step: string): void => console.log('ok', step)
@@ -230,11 +230,11 @@ equal(
 )
 ok('events')
 
-/** Reads the event stream after an id until there is an event of a type, and leaves it. */
+/** Reads the event stream after an id up to the next event of a type. */
 const nextEvent = async (wanted: string, after?: string): Promise<{ id: string; data: unknown }> => {
   const stop = new AbortController()
   const headers = after === undefined ? {} : { 'Last-Event-ID': after }
-  // The types say text where http.ts leaves the reading to its caller.
+  // The generated type is text, but http.ts returns the stream to its caller.
   const stream = expect(
     200,
     await streamEvents({}, headers, { signal: stop.signal }),
@@ -248,7 +248,7 @@ const nextEvent = async (wanted: string, after?: string): Promise<{ id: string; 
     stop.abort()
     return { id, data: JSON.parse(data) }
   }
-  throw new Error(`The stream has ended before ${wanted}`)
+  throw new Error(`The stream ended before ${wanted}`)
 }
 const { id: position } = await nextEvent('ready')
 const missed = expect(201, await createComment(plan.id, { body: 'Nobody is listening.' }))
@@ -279,6 +279,6 @@ equal('me', expect(200, await getCurrentUser()).username, username)
 ok('refresh')
 
 expect(204, await logout())
-const refused: Problem = expect(401, await getCurrentUser())
-equal('code', refused.code, 'unauthorized')
+const rejected: Problem = expect(401, await getCurrentUser())
+equal('code', rejected.code, 'unauthorized')
 ok('logout')

@@ -1,4 +1,4 @@
-/** `--input` names another place for the contract. Requests go through `send`, which knows the service and the token. */
+/** The option `--input` overrides the path of the contract. Requests are sent with `send`, which adds the URL and the token. */
 export default {
   taskwright: {
     input: '../taskwright/openapi.yaml',

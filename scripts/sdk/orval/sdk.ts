@@ -1,7 +1,7 @@
 import type { Generator } from '../generator.ts'
 import { npmPackage } from '../npm-package.ts'
 
-/** orval, with its client for fetch. */
+/** orval with its fetch client. */
 export const generator: Generator = {
   name: 'orval',
   tools: ['npm'],

@@ -1,5 +1,5 @@
 <?php
-// What Composer's autoload.php does in an application: finds Guzzle and the classes of the client.
+// Loads Guzzle and the classes of the client, as Composer's autoload.php does in an application.
 declare(strict_types=1);
 
 require 'GuzzleHttp/autoload.php';
@@ -10,7 +10,7 @@ spl_autoload_register(static function (string $class): void {
     }
 });
 
-// Every warning and every deprecation ends the program.
+// Makes warnings and deprecations errors.
 error_reporting(E_ALL);
 set_error_handler(static function (int $severity, string $message, string $file, int $line): never {
     throw new ErrorException($message, 0, $severity, $file, $line);

@@ -1,5 +1,5 @@
 <?php
-// Compiles every file of the client.
+// Compiles all files of the client.
 declare(strict_types=1);
 
 require __DIR__ . '/autoload.php';

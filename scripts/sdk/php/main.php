@@ -1,5 +1,5 @@
 <?php
-// The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+// The scenario for generated clients. Each step uses the generated client; the first mismatch ends the program.
 declare(strict_types=1);
 
 require __DIR__ . '/autoload.php';
@@ -40,10 +40,10 @@ use Taskwright\Model\WebhookCreate;
 use Taskwright\Model\WebhookDeliveryStatus;
 use Taskwright\ObjectSerializer;
 
-function equal(string $what, mixed $got, mixed $want): void
+function equal(string $label, mixed $got, mixed $want): void
 {
     if ($got !== $want) {
-        throw new Exception("$what: got " . json_encode($got) . ', want ' . json_encode($want));
+        throw new Exception("$label: got " . json_encode($got) . ', want ' . json_encode($want));
     }
 }
 
@@ -52,8 +52,8 @@ function ok(string $step): void
     echo "ok $step\n";
 }
 
-// What is found, once it is: the service works on it in the background.
-function eventually(string $what, callable $find): mixed
+// Polls until there is a result, because the service works in the background.
+function eventually(string $label, callable $find): mixed
 {
     for ($attempt = 0; $attempt < 600; $attempt++) {
         $found = $find();
@@ -62,19 +62,19 @@ function eventually(string $what, callable $find): mixed
         }
         usleep(50_000);
     }
-    throw new Exception("$what: not within 30 seconds");
+    throw new Exception("$label: timed out after 30 seconds");
 }
 
-// The problem that a call is refused with.
+// The problem of a call that must fail with a status.
 function problem(int $status, callable $call): Problem
 {
     try {
         $call();
-    } catch (ApiException $refusal) {
-        equal('status', $refusal->getCode(), $status);
-        return ObjectSerializer::deserialize(json_decode($refusal->getResponseBody()), Problem::class);
+    } catch (ApiException $exception) {
+        equal('status', $exception->getCode(), $status);
+        return ObjectSerializer::deserialize(json_decode($exception->getResponseBody()), Problem::class);
     }
-    throw new Exception("not refused with $status");
+    throw new Exception("expected a problem with status $status");
 }
 
 $url = getenv('TASKWRIGHT_URL');
@@ -83,7 +83,7 @@ $email = "$username@example.com";
 $password = bin2hex(random_bytes(12));
 
 // Documentation: begin
-// Otherwise the client sends whole seconds, and 1 for true in a query.
+// By default, the client sends times without milliseconds, and 1 for true in a query.
 ObjectSerializer::setDateTimeFormat(DateTimeInterface::RFC3339_EXTENDED);
 Configuration::getDefaultConfiguration()->setBooleanFormatForQueryString(Configuration::BOOLEAN_FORMAT_STRING);
 $tomorrow = DateTime::createFromFormat('U.v', sprintf('%.3F', microtime(true) + 24 * 60 * 60));
@@ -240,7 +240,7 @@ $delivery = eventually('delivery', static function () use ($webhooks, $webhook, 
     return $sending->getStatus() === WebhookDeliveryStatus::PENDING ? null : $sending;
 });
 equal('delivery', $delivery->getStatus(), WebhookDeliveryStatus::DELIVERED);
-equal('answer', $delivery->getResponseStatus(), 204);
+equal('response status', $delivery->getResponseStatus(), 204);
 $deliveries = $webhooks->listWebhookDeliveries($webhook->getId())->getItems();
 equal('deliveries', array_map(static fn($item) => $item->getId(), $deliveries), [$testing->getId()]);
 ok('webhook');
@@ -268,7 +268,7 @@ $conflict = problem(412, static fn() => $tasks->updateTask($task->getId(), $rena
 equal('code', $conflict->getCode(), 'precondition_failed');
 ok('conflict');
 
-// The client itself refuses a title that is too long, but does not count combining marks.
+// The client rejects titles that are too long itself, but does not limit combining marks.
 $unreadable = new TaskCreate();
 $unreadable->setTitle('x' . str_repeat("\u{301}", 31));
 $invalid = problem(400, static fn() => $tasks->createTask($unreadable));
@@ -283,6 +283,6 @@ equal('me', $auth->getCurrentUser()->getUsername(), $username);
 ok('refresh');
 
 $auth->logout();
-$refused = problem(401, static fn() => $auth->getCurrentUser());
-equal('code', $refused->getCode(), 'unauthorized');
+$rejected = problem(401, static fn() => $auth->getCurrentUser());
+equal('code', $rejected->getCode(), 'unauthorized');
 ok('logout');

@@ -2,10 +2,10 @@ import { join } from 'node:path'
 import type { Generator } from '../generator.ts'
 import { openapiGenerator, openapiGeneratorTools } from '../openapi-generator.ts'
 
-/** openapi-generator with its default library, Guzzle, as the system has it (Debian: php-guzzlehttp-guzzle). */
+/** openapi-generator with its default library, Guzzle, from the system (Debian: php-guzzlehttp-guzzle). */
 export const generator: Generator = {
   name: 'php',
-  leavesOut: ['stream'],
+  unsupported: ['stream'],
   tools: [...openapiGeneratorTools, 'php'],
   plan: (paths) => ({
     steps: [

@@ -2,9 +2,9 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { load } from 'js-yaml'
 
 /**
- * Writes the part of the contract that progenitor understands: operations with JSON, one media type for each body.
- * Operations that take only another media type are left out, and so are those of tus, whose method OPTIONS its HTTP
- * client lacks. Problems are called application/json.
+ * Writes the part of the contract that progenitor supports: operations with JSON, and one media type per body. It removes operations
+ * that accept only other media types, and those of tus, because its HTTP client does not support OPTIONS. Problems become
+ * application/json.
  *
  *     node scripts/sdk/progenitor/json-only.ts openapi.yaml contract.json
  */
@@ -22,7 +22,7 @@ interface Operation {
 }
 
 interface Document {
-  /** Operations by method, and what a path says for all of them. */
+  /** Operations by method, and fields that apply to all operations of a path. */
   readonly paths: Readonly<Record<string, Readonly<Record<string, object>>>>
   readonly components: { readonly responses: Readonly<Record<string, Body>> }
 }
@@ -38,13 +38,13 @@ const withJsonProblem = (response: Body): Body => {
   return problem === undefined ? response : { ...response, content: { 'application/json': problem } }
 }
 
-/** Whether the operation belongs to the API itself, and has no body or may have one in JSON. */
-const isUnderstood = ({ requestBody, 'x-protocol': protocol }: Operation): boolean =>
+/** Whether the operation is not part of another protocol, and accepts JSON or no body. */
+const isSupported = ({ requestBody, 'x-protocol': protocol }: Operation): boolean =>
   protocol === undefined && (requestBody?.content === undefined || 'application/json' in requestBody.content)
 
 const isOperation = (member: object): member is Operation => 'responses' in member
 
-const simplified = (operation: Operation): Operation => {
+const simplify = (operation: Operation): Operation => {
   const responses = mapValues(operation.responses, withJsonProblem)
   const json = operation.requestBody?.content?.['application/json']
   if (json === undefined) return { ...operation, responses }
@@ -60,8 +60,8 @@ const contract = load(await readFile(source, 'utf8')) as Document
 const paths = mapValues(contract.paths, (path) =>
   Object.fromEntries(
     Object.entries(path)
-      .filter(([, member]) => !isOperation(member) || isUnderstood(member))
-      .map(([name, member]) => [name, isOperation(member) ? simplified(member) : member]),
+      .filter(([, member]) => !isOperation(member) || isSupported(member))
+      .map(([name, member]) => [name, isOperation(member) ? simplify(member) : member]),
   ),
 )
 const components = {

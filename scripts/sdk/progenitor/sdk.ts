@@ -4,10 +4,10 @@ import type { Generator } from '../generator.ts'
 
 const jsonOnly = fileURLToPath(new URL('json-only.ts', import.meta.url))
 
-/** progenitor as a macro of the program, which reads a contract that has only JSON. */
+/** progenitor, as a macro in the program. It reads a contract reduced to JSON. */
 export const generator: Generator = {
   name: 'progenitor',
-  leavesOut: ['stream'],
+  unsupported: ['stream'],
   tools: ['cargo'],
   slow: true,
   plan: ({ contract, source, output, cache }) => {

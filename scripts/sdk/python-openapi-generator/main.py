@@ -1,4 +1,4 @@
-"""The SDK scenario: every step goes through the generated client, and the first difference ends the program."""
+"""The scenario for generated clients. Each step uses the generated client; the first mismatch ends the program."""
 
 import hashlib
 import os
@@ -226,7 +226,7 @@ def main() -> None:
         equal("code", conflict.code, "precondition_failed")
         ok("conflict")
 
-        # The client itself refuses a title that is too long, but does not count combining marks.
+        # The client rejects titles that are too long itself, but does not limit combining marks.
         unreadable = TaskCreate(title="x" + "\u0301" * 31)
         invalid = problem(400, lambda: tasks.create_task(unreadable))
         equal("pointer", [error.pointer for error in invalid.errors or ()], ["/title"])
@@ -240,21 +240,21 @@ def main() -> None:
         ok("refresh")
 
         auth.logout()
-        refused = problem(401, auth.get_current_user)
-        equal("code", refused.code, "unauthorized")
+        rejected = problem(401, auth.get_current_user)
+        equal("code", rejected.code, "unauthorized")
         ok("logout")
 
 
 def problem(status: int, call: Callable[[], object]) -> Problem:
-    """The problem that a call is refused with."""
+    """The problem of a call that must fail with a status."""
     try:
         call()
-    except ApiException as refusal:
-        equal("status", refusal.status, status)
-        if isinstance(refusal.data, Problem):
-            return refusal.data
+    except ApiException as exception:
+        equal("status", exception.status, status)
+        if isinstance(exception.data, Problem):
+            return exception.data
         raise
-    raise SystemExit(f"failed: not refused with {status}")
+    raise SystemExit(f"failed: expected a problem with status {status}")
 
 
 def etag_of(response: ApiResponse[Any]) -> str:
@@ -262,7 +262,7 @@ def etag_of(response: ApiResponse[Any]) -> str:
 
 
 def next_event(events: EventsApi, wanted: str, after: str | None = None) -> tuple[str, str]:
-    """The id and the data of the next event of a type. The plain function would wait for the end of the stream."""
+    """The id and the data of the next event of a type. The plain function waits for the end of the stream."""
     with events.stream_events_without_preload_content(last_event_id=after) as stream:
         fields: dict[str, str] = {}
         for line in stream:
@@ -270,22 +270,22 @@ def next_event(events: EventsApi, wanted: str, after: str | None = None) -> tupl
             fields[name] = value
             if name == "" and fields.get("event") == wanted:
                 return fields["id"], fields["data"]
-    raise SystemExit(f"failed: the stream has ended before {wanted}")
+    raise SystemExit(f"failed: the stream ended before {wanted}")
 
 
-def eventually(what: str, find: Callable[[], T | None]) -> T:
-    """What is found, once it is: the service works on it in the background."""
+def eventually(label: str, find: Callable[[], T | None]) -> T:
+    """Polls until there is a result, because the service works in the background."""
     for _ in range(600):
         found = find()
         if found:
             return found
         time.sleep(0.05)
-    raise SystemExit(f"failed: {what}: not within 30 seconds")
+    raise SystemExit(f"failed: {label}: timed out after 30 seconds")
 
 
-def equal(what: str, got: object, want: object) -> None:
+def equal(label: str, got: object, want: object) -> None:
     if got != want:
-        raise SystemExit(f"failed: {what}: got {got!r}, want {want!r}")
+        raise SystemExit(f"failed: {label}: got {got!r}, want {want!r}")
 
 
 def ok(step: str) -> None:

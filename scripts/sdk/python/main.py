@@ -1,4 +1,4 @@
-"""The SDK scenario: every step goes through the generated client, and the first difference ends the program."""
+"""The scenario for generated clients. Each step uses the generated client; the first mismatch ends the program."""
 
 import hashlib
 import json
@@ -165,10 +165,10 @@ def main() -> None:
         editor = ProjectMemberSet(role=ProjectRole.EDITOR)
         added = set_project_member.sync_detailed(project.id, str(colleague.user.id), client=client, body=editor)
         equal("role", success(ProjectMember, added).role, ProjectRole.EDITOR)
-        with AuthenticatedClient(base_url=url, token=colleague.access_token) as theirs:
-            shared = success(Task, get_task.sync_detailed(plan.id, client=theirs))
+        with AuthenticatedClient(base_url=url, token=colleague.access_token) as colleague_client:
+            shared = success(Task, get_task.sync_detailed(plan.id, client=colleague_client))
             equal("project", shared.project_id, project.id)
-            planned = success(TaskList, list_project_tasks.sync_detailed(project.id, client=theirs))
+            planned = success(TaskList, list_project_tasks.sync_detailed(project.id, client=colleague_client))
             equal("tasks of the project", planned.items, [shared])
             ok("project")
 
@@ -183,7 +183,7 @@ def main() -> None:
             equal("version", edited.version, 2)
             problem(412, update_comment.sync_detailed(comment.id, client=client, body=edit, if_match=etag))
             reply = CommentCreate(body="It is.")
-            answer = success(Comment, create_comment.sync_detailed(plan.id, client=theirs, body=reply))
+            answer = success(Comment, create_comment.sync_detailed(plan.id, client=colleague_client, body=reply))
             first = success(CommentList, list_task_comments.sync_detailed(plan.id, client=client, limit=1))
             following = first.next_cursor or ""
             last = success(
@@ -208,19 +208,21 @@ def main() -> None:
             equal("is blocked", success(Task, get_task.sync_detailed(plan.id, client=client)).is_blocked, True)
             ok("relation")
 
-            joined = follow_task.sync_detailed(subtask.id, client=theirs)
+            joined = follow_task.sync_detailed(subtask.id, client=colleague_client)
             equal("status", joined.status_code, HTTPStatus.NO_CONTENT)
             followers = success(TaskFollowerList, list_task_followers.sync_detailed(subtask.id, client=client)).items
             equal("followers", {one.user_id for one in followers}, {tokens.user.id, colleague.user.id})
 
             def unread() -> list[Notification]:
-                return success(NotificationList, list_notifications.sync_detailed(client=theirs, unread=True)).items
+                response = list_notifications.sync_detailed(client=colleague_client, unread=True)
+                return success(NotificationList, response).items
 
             [notification] = eventually("notification", unread)
             equal("reason", notification.reason, NotificationReason.MENTION)
             equal("comment", notification.comment_id, comment.id)
             mark = NotificationPatch(is_read=True)
-            seen = success(Notification, update_notification.sync_detailed(notification.id, client=theirs, body=mark))
+            marked = update_notification.sync_detailed(notification.id, client=colleague_client, body=mark)
+            seen = success(Notification, marked)
             equal("is read", seen.read_at is not None, True)
             equal("unread", unread(), [])
             ok("inbox")
@@ -228,7 +230,7 @@ def main() -> None:
             receiver_url = os.environ["TASKWRIGHT_RECEIVER"]
             new_webhook = WebhookCreate(url=receiver_url, event_types=["project.*"], project_id=project.id)
             webhook = success(CreatedWebhook, create_webhook.sync_detailed(client=client, body=new_webhook))
-            # The receiver of the guide refuses what is not signed with the secret.
+            # The receiver in the guide rejects messages that are not signed with the secret.
             with subprocess.Popen(
                 [sys.executable, f"{os.environ['TASKWRIGHT_RECEIVERS']}/python/main.py"],
                 env={**os.environ, "WEBHOOK_SECRET": webhook.secret, "PORT": "0"},
@@ -275,7 +277,7 @@ def main() -> None:
 
             removed = delete_project.sync_detailed(project.id, client=client)
             equal("status", removed.status_code, HTTPStatus.NO_CONTENT)
-            problem(404, get_task.sync_detailed(plan.id, client=theirs))
+            problem(404, get_task.sync_detailed(plan.id, client=colleague_client))
             ok("delete")
 
         etag = get_task.sync_detailed(task.id, client=client).headers["ETag"]
@@ -299,20 +301,20 @@ def main() -> None:
         ok("refresh")
 
         equal("status", logout.sync_detailed(client=client).status_code, HTTPStatus.NO_CONTENT)
-        refused = problem(401, get_current_user.sync_detailed(client=client))
-        equal("code", refused.code, "unauthorized")
+        rejected = problem(401, get_current_user.sync_detailed(client=client))
+        equal("code", rejected.code, "unauthorized")
         ok("logout")
 
 
 def success(kind: type[T], response: Response[T | Problem]) -> T:
-    """The typed body of an answer, unless it is a problem."""
+    """The typed body of a response. Fails if the response is a problem."""
     if not isinstance(response.parsed, kind):
         raise SystemExit(f"failed: {response.status_code} {response.content!r}")
     return response.parsed
 
 
 def problem(status: int, response: Response[T | Problem]) -> Problem:
-    """The problem that a call is refused with."""
+    """The problem of a call that must fail with a status."""
     equal("status", response.status_code, status)
     if not isinstance(response.parsed, Problem):
         raise SystemExit(f"failed: {response.content!r} is not a problem")
@@ -320,7 +322,7 @@ def problem(status: int, response: Response[T | Problem]) -> Problem:
 
 
 def next_event(client: AuthenticatedClient, wanted: str, after: str | None = None) -> tuple[str, dict[str, Any]]:
-    """The id and the data of the next event of a type. The generated function would wait for the end of the stream."""
+    """The id and the data of the next event of a type. The generated function waits for the end of the stream."""
     headers = {} if after is None else {"Last-Event-ID": after}
     with client.get_httpx_client().stream("GET", "/events/stream", headers=headers) as response:
         fields: dict[str, str] = {}
@@ -329,22 +331,22 @@ def next_event(client: AuthenticatedClient, wanted: str, after: str | None = Non
             fields[name] = value
             if line == "" and fields.get("event") == wanted:
                 return fields["id"], json.loads(fields["data"])
-    raise SystemExit(f"failed: the stream has ended before {wanted}")
+    raise SystemExit(f"failed: the stream ended before {wanted}")
 
 
-def eventually(what: str, find: Callable[[], T | None]) -> T:
-    """What is found, once it is: the service works on it in the background."""
+def eventually(label: str, find: Callable[[], T | None]) -> T:
+    """Polls until there is a result, because the service works in the background."""
     for _ in range(600):
         found = find()
         if found:
             return found
         time.sleep(0.05)
-    raise SystemExit(f"failed: {what}: not within 30 seconds")
+    raise SystemExit(f"failed: {label}: timed out after 30 seconds")
 
 
-def equal(what: str, got: object, want: object) -> None:
+def equal(label: str, got: object, want: object) -> None:
     if got != want:
-        raise SystemExit(f"failed: {what}: got {got!r}, want {want!r}")
+        raise SystemExit(f"failed: {label}: got {got!r}, want {want!r}")
 
 
 def ok(step: str) -> None:

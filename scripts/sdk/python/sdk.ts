@@ -2,7 +2,7 @@ import { delimiter, join } from 'node:path'
 import type { Generator } from '../generator.ts'
 import { virtualEnvironment } from '../virtual-environment.ts'
 
-/** openapi-python-client, pinned with all that it needs. */
+/** openapi-python-client, pinned with its dependencies. */
 export const generator: Generator = {
   name: 'python',
   tools: ['python3'],
@@ -22,7 +22,7 @@ export const generator: Generator = {
             '--meta=none',
             '--fail-on-warning',
           ],
-          // The generator tidies what it wrote with the ruff that it finds.
+          // The generator formats its output with the ruff in PATH.
           env: { PATH: [bin, process.env.PATH].join(delimiter) },
         },
         ...check,

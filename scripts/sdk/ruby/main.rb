@@ -1,4 +1,4 @@
-# The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+# The scenario for generated clients. Each step uses the generated client; the first mismatch ends the program.
 require 'digest'
 require 'securerandom'
 require 'tempfile'
@@ -6,29 +6,29 @@ require 'time'
 require 'uri'
 require 'taskwright'
 
-def equal(what, got, want)
-  abort "failed: #{what}: got #{got.inspect}, want #{want.inspect}" unless got == want
+def equal(label, got, want)
+  abort "failed: #{label}: got #{got.inspect}, want #{want.inspect}" unless got == want
 end
 
 def ok(step)
   puts "ok #{step}"
 end
 
-# What is found, once it is: the service works on it in the background.
-def eventually(what)
+# Polls until there is a result, because the service works in the background.
+def eventually(label)
   600.times do
     found = yield
     return found if found
 
     sleep 0.05
   end
-  abort "failed: #{what}: not within 30 seconds"
+  abort "failed: #{label}: timed out after 30 seconds"
 end
 
-# The problem that a call is refused with.
+# The problem of a call that must fail with a status.
 def problem(status)
   yield
-  abort "failed: not refused with #{status}"
+  abort "failed: expected a problem with status #{status}"
 rescue Taskwright::ApiError => e
   equal('status', e.code, status)
   Taskwright::Problem.build_from_hash(JSON.parse(e.response_body, symbolize_names: true))
@@ -38,7 +38,7 @@ url = URI(ENV.fetch('TASKWRIGHT_URL'))
 username = "ruby-#{SecureRandom.hex(8)}"
 email = "#{username}@example.com"
 password = SecureRandom.hex(12)
-# The client sends a Time in a form that is not JSON's, so it gets a text.
+# The client does not send a Time as RFC 3339, so the time is a string.
 tomorrow = (Time.now + (24 * 60 * 60)).utc.floor(3).iso8601(3)
 
 # Documentation: begin
@@ -212,7 +212,7 @@ conflict = problem(412) { tasks.update_task(task.id, rename, if_match: headers['
 equal('code', conflict.code, 'precondition_failed')
 ok('conflict')
 
-# The client itself refuses a title that is too long, but does not count combining marks.
+# The client rejects titles that are too long itself, but does not limit combining marks.
 invalid = problem(400) { tasks.create_task(Taskwright::TaskCreate.new(title: "x#{"\u0301" * 31}")) }
 equal('pointer', invalid.errors[0].pointer, '/title')
 ok('validation')
@@ -225,6 +225,6 @@ equal('me', auth.get_current_user.username, username)
 ok('refresh')
 
 auth.logout
-refused = problem(401) { auth.get_current_user }
-equal('code', refused.code, 'unauthorized')
+rejected = problem(401) { auth.get_current_user }
+equal('code', rejected.code, 'unauthorized')
 ok('logout')

@@ -2,10 +2,10 @@ import { join } from 'node:path'
 import type { Generator } from '../generator.ts'
 import { openapiGenerator, openapiGeneratorTools } from '../openapi-generator.ts'
 
-/** openapi-generator with its default library, typhoeus, as the system has it (Debian: ruby-typhoeus). */
+/** openapi-generator with its default library, typhoeus, from the system (Debian: ruby-typhoeus). */
 export const generator: Generator = {
   name: 'ruby',
-  leavesOut: ['stream'],
+  unsupported: ['stream'],
   tools: [...openapiGeneratorTools, 'ruby'],
   plan: (paths) => ({
     steps: [

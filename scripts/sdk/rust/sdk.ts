@@ -2,10 +2,10 @@ import { join } from 'node:path'
 import type { Generator } from '../generator.ts'
 import { openapiGenerator, openapiGeneratorTools } from '../openapi-generator.ts'
 
-/** openapi-generator with its default library, reqwest; builds of the libraries are kept between runs. */
+/** openapi-generator with its default library, reqwest. Builds of libraries are kept between runs. */
 export const generator: Generator = {
   name: 'rust',
-  leavesOut: ['stream'],
+  unsupported: ['stream'],
   tools: [...openapiGeneratorTools, 'cargo'],
   slow: true,
   plan: (paths) => {

@@ -1,4 +1,4 @@
-// The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+// The scenario for generated clients. Each step uses the generated client; the first mismatch ends the program.
 import { spawn } from 'node:child_process'
 import { createHash, randomBytes } from 'node:crypto'
 import { once } from 'node:events'
@@ -45,45 +45,45 @@ import {
   updateWebhook,
 } from './taskwright/index.ts'
 
-/** What every generated call resolves with. */
+/** The result of a generated function. */
 interface Answer<Data> {
   readonly data: Data
   readonly error?: unknown
   readonly response?: Response
 }
 
-/** The data of an answer, unless it is a problem. */
+/** The data of a response. Fails if the response is a problem. */
 const success = <Data>({ data, error, response }: Answer<Data>): NonNullable<Data> => {
   if (data === undefined || data === null) {
-    throw new Error(`${response?.status ?? 'no answer'}: ${JSON.stringify(error)}`)
+    throw new Error(`${response?.status ?? 'no response'}: ${JSON.stringify(error)}`)
   }
   return data
 }
 
-/** The problem that a call is refused with. */
+/** The problem of a call that must fail with a status. */
 const problem = (
   status: number,
   { error, response }: { error?: Problem | undefined; response?: Response },
 ) => {
   equal('status', response?.status, status)
-  if (error === undefined) throw new Error(`not refused with ${status}`)
+  if (error === undefined) throw new Error(`expected a problem with status ${status}`)
   return error
 }
 
-const equal = (what: string, got: unknown, want: unknown): void => {
+const equal = (label: string, got: unknown, want: unknown): void => {
   if (!isDeepStrictEqual(got, want)) {
-    throw new Error(`${what}: got ${JSON.stringify(got)}, want ${JSON.stringify(want)}`)
+    throw new Error(`${label}: got ${JSON.stringify(got)}, want ${JSON.stringify(want)}`)
   }
 }
 
-/** What `find` finds, once it does: the service works on it in the background. */
-const eventually = async <Found>(what: string, find: () => Promise<Found | undefined>): Promise<Found> => {
+/** Polls until `find` returns a result, because the service works in the background. */
+const eventually = async <Found>(label: string, find: () => Promise<Found | undefined>): Promise<Found> => {
   for (let attempt = 0; attempt < 600; attempt += 1) {
     const found = await find()
     if (found !== undefined) return found
     await pause(50)
   }
-  throw new Error(`${what}: not within 30 seconds`)
+  throw new Error(`${label}: timed out after 30 seconds`)
 }
 
 const ok = (step: string): void => console.log('ok', step)
@@ -133,7 +133,7 @@ const sent = randomBytes(1_000)
 const sha256 = createHash('sha256').update(sent).digest('hex')
 const form = { file: new File([sent], 'random.bin'), sha256 }
 const attachment = success(await addTaskAttachment({ path, body: form }))
-// Whatever media type the file has, it is bytes that are wanted: not a text, and not parsed JSON.
+// Otherwise, the client parses the file as text or JSON, depending on its media type.
 const file = success(await downloadAttachment({ path: { attach_id: attachment.id }, parseAs: 'blob' }))
 const received = Buffer.from(await file.arrayBuffer())
 equal('file name', attachment.file_name, 'random.bin')
@@ -229,7 +229,7 @@ ok('inbox')
 const subscription = { ...place, url: process.env.TASKWRIGHT_RECEIVER ?? '', event_types: ['project.*'] }
 const webhook = success(await createWebhook({ body: subscription }))
 const ofWebhook = { webhook_id: webhook.id }
-// The receiver of the guide refuses what is not signed with the secret.
+// The receiver in the guide rejects messages that are not signed with the secret.
 const receiver = spawn(process.execPath, [`${process.env.TASKWRIGHT_RECEIVERS}/typescript/main.ts`], {
   env: { ...process.env, WEBHOOK_SECRET: webhook.secret, PORT: '0' },
   stdio: ['ignore', 'pipe', 'inherit'],
@@ -263,7 +263,7 @@ equal(
 )
 ok('events')
 
-/** Reads the event stream after an id until there is an event of a type, and leaves it. */
+/** Reads the event stream after an id up to the next event of a type. */
 const nextEvent = async (wanted: string, after?: string): Promise<{ id: string; data: unknown }> => {
   const stop = new AbortController()
   const headers = after === undefined ? {} : { 'Last-Event-ID': after }
@@ -280,7 +280,7 @@ const nextEvent = async (wanted: string, after?: string): Promise<{ id: string; 
 const { id: position } = await nextEvent('ready')
 const missed = success(await createComment({ path: ofPlan, body: { body: 'Nobody is listening.' } }))
 const resumed = await nextEvent('comment.created', position)
-// The client parses what the contract calls text.
+// The client parses data, which is text in the contract.
 equal('resumed', (resumed.data as Event).resource_id, missed.id)
 ok('stream')
 
@@ -306,6 +306,6 @@ equal('me', success(await getCurrentUser()).username, username)
 ok('refresh')
 
 equal('status', (await logout()).response?.status, 204)
-const refused = problem(401, await getCurrentUser())
-equal('code', refused.code, 'unauthorized')
+const rejected = problem(401, await getCurrentUser())
+equal('code', rejected.code, 'unauthorized')
 ok('logout')

@@ -1,4 +1,4 @@
-/** Generated imports end in .ts, so that Node runs the client as it is; the contract is named on the command line. */
+/** Generated imports end in .ts, so that Node runs the client without a build. The path of the contract is an argument. */
 export default {
   output: { path: 'taskwright', module: { extension: '.ts' } },
 }

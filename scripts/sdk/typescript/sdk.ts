@@ -1,7 +1,7 @@
 import type { Generator } from '../generator.ts'
 import { npmPackage } from '../npm-package.ts'
 
-/** hey-api's generator. */
+/** openapi-ts by Hey API. */
 export const generator: Generator = {
   name: 'typescript',
   tools: ['npm'],

@@ -1,4 +1,4 @@
-//! The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+//! The scenario for generated clients. Each step uses the generated client; the first mismatch ends the program.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -21,11 +21,11 @@ mod taskwright {
     progenitor::generate_api!(spec = "contract.json", interface = Builder);
 }
 
-/// How often to ask for what the service works on in the background.
+/// Maximum number of polls for a result, because the service works in the background.
 const ATTEMPTS: usize = 600;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
-type Refusal = taskwright::Error<Problem>;
+type ClientError = taskwright::Error<Problem>;
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
@@ -58,7 +58,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     equal("due_at", patched.due_at, Some(tomorrow));
     ok("patch");
 
-    // The client never sends null, so a patch cannot clear a field; a replacement clears what it leaves out.
+    // The client never sends null, so a patch cannot clear a field. A replacement clears omitted fields.
     let without_date =
         TaskReplace::builder().title(patched.title.as_str()).status(patched.status).priority(patched.priority);
     let cleared = client.replace_task().task_id(task.id).body(without_date).send().await?.into_inner();
@@ -77,7 +77,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let sent: [u8; 1000] = std::array::from_fn(|_| rand::random());
     let sha256 = hex(&Sha256::digest(sent));
-    // progenitor knows no forms, so the form goes through the HTTP client of the generated one.
+    // progenitor does not support forms, so the form is sent with the HTTP client of the generated client.
     let form = Form::new()
         .text("sha256", sha256.clone())
         .part("file", Part::bytes(sent.to_vec()).file_name("random.bin"));
@@ -120,10 +120,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let editor = ProjectMemberSet::builder().role(ProjectRole::Editor);
     let membership = client.set_project_member().project_id(project.id).user_id(colleague.user.id.to_string());
     equal("role", membership.body(editor).send().await?.role, ProjectRole::Editor);
-    let theirs = signed_in(&url, &colleague.access_token)?;
-    let shared = theirs.get_task().task_id(plan.id).send().await?;
+    let colleague_client = signed_in(&url, &colleague.access_token)?;
+    let shared = colleague_client.get_task().task_id(plan.id).send().await?;
     equal("project", shared.project_id, Some(project.id));
-    let planned = theirs.list_project_tasks().project_id(project.id).send().await?.into_inner();
+    let planned = colleague_client.list_project_tasks().project_id(project.id).send().await?.into_inner();
     equal("tasks of the project", planned.items.iter().map(|item| item.id).collect(), vec![plan.id]);
     ok("project");
 
@@ -141,7 +141,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     equal("version", edit().await?.version.get(), 2);
     problem(412, edit().await)?;
     let reply = CommentCreate::builder().body("It is.");
-    let answer = theirs.create_comment().task_id(plan.id).body(reply).send().await?.into_inner();
+    let answer = colleague_client.create_comment().task_id(plan.id).body(reply).send().await?.into_inner();
     let first = client.list_task_comments().task_id(plan.id).limit(1).send().await?.into_inner();
     let cursor = first.next_cursor.unwrap_or_default();
     let last = client.list_task_comments().task_id(plan.id).limit(1).cursor(cursor).send().await?.into_inner();
@@ -165,11 +165,11 @@ async fn main() -> Result<(), Box<dyn Error>> {
     equal("is blocked", client.get_task().task_id(plan.id).send().await?.is_blocked, true);
     ok("relation");
 
-    theirs.follow_task().task_id(subtask.id).send().await?;
+    colleague_client.follow_task().task_id(subtask.id).send().await?;
     let following = client.list_task_followers().task_id(subtask.id).send().await?.into_inner().items;
     let followers: BTreeSet<_> = following.iter().map(|follower| follower.user_id).collect();
     equal("followers", followers, BTreeSet::from([tokens.user.id, colleague.user.id]));
-    let unread = || theirs.list_notifications().unread(true).send();
+    let unread = || colleague_client.list_notifications().unread(true).send();
     let mut inbox = unread().await?.into_inner().items;
     for _ in 0..ATTEMPTS {
         if !inbox.is_empty() {
@@ -181,7 +181,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     equal("reason", inbox[0].reason, NotificationReason::Mention);
     equal("comment", inbox[0].comment_id, Some(comment.id));
     let mark = NotificationPatch::builder().is_read(true);
-    let seen = theirs.update_notification().notification_id(inbox[0].id).body(mark).send().await?;
+    let seen = colleague_client.update_notification().notification_id(inbox[0].id).body(mark).send().await?;
     equal("is read", seen.read_at.is_some(), true);
     equal("unread", unread().await?.items.len(), 0);
     ok("inbox");
@@ -201,7 +201,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         delivery = sending.send().await?.into_inner();
     }
     equal("delivery", delivery.status, WebhookDeliveryStatus::Delivered);
-    equal("answer", delivery.response_status, Some(204));
+    equal("response status", delivery.response_status, Some(204));
     let deliveries = client.list_webhook_deliveries().webhook_id(webhook.id).send().await?.into_inner().items;
     equal("deliveries", deliveries.iter().map(|one| one.id).collect(), vec![delivery.id]);
     ok("webhook");
@@ -220,7 +220,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     ok("events");
 
     client.delete_project().project_id(project.id).send().await?;
-    problem(404, theirs.get_task().task_id(plan.id).send().await)?;
+    problem(404, colleague_client.get_task().task_id(plan.id).send().await)?;
     ok("delete");
 
     let read = client.get_task().task_id(task.id).send().await?;
@@ -235,7 +235,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     equal("code", conflict.code.to_string().as_str(), "precondition_failed");
     ok("conflict");
 
-    // The client itself refuses a title that is too long, but does not count combining marks.
+    // The client rejects titles that are too long itself, but does not limit combining marks.
     let unreadable = TaskCreate::builder().title(format!("x{}", "\u{301}".repeat(31)));
     let invalid = problem(400, client.create_task().body(unreadable).send().await)?;
     equal("pointer", invalid.errors[0].pointer.as_str(), "/title");
@@ -249,8 +249,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     ok("refresh");
 
     client.logout().send().await?;
-    let refused = problem(401, client.get_current_user().send().await)?;
-    equal("code", refused.code.to_string().as_str(), "unauthorized");
+    let rejected = problem(401, client.get_current_user().send().await)?;
+    equal("code", rejected.code.to_string().as_str(), "unauthorized");
     ok("logout");
     Ok(())
 }
@@ -263,15 +263,15 @@ fn signed_in(url: &str, token: &str) -> Result<Client, Box<dyn Error>> {
     Ok(Client::new_with_client(url, http))
 }
 
-/// The problem that a call is refused with.
-fn problem<Answer>(status: u16, result: Result<ResponseValue<Answer>, Refusal>) -> Result<Problem, Box<dyn Error>> {
+/// The problem of a call that must fail with a status.
+fn problem<Answer>(status: u16, result: Result<ResponseValue<Answer>, ClientError>) -> Result<Problem, Box<dyn Error>> {
     match result {
-        Err(Refusal::ErrorResponse(response)) => {
+        Err(ClientError::ErrorResponse(response)) => {
             equal("status", response.status().as_u16(), status);
             Ok(response.into_inner())
         }
         Err(other) => Err(other.into()),
-        Ok(_) => Err(format!("not refused with {status}").into()),
+        Ok(_) => Err(format!("expected a problem with status {status}").into()),
     }
 }
 
@@ -283,8 +283,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn equal<Value: PartialEq + Debug>(what: &str, got: Value, want: Value) {
-    assert!(got == want, "{what}: got {got:?}, want {want:?}");
+fn equal<Value: PartialEq + Debug>(label: &str, got: Value, want: Value) {
+    assert!(got == want, "{label}: got {got:?}, want {want:?}");
 }
 
 fn ok(step: &str) {

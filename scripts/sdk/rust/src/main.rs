@@ -1,4 +1,4 @@
-//! The SDK scenario: every step goes through the generated client, and the first difference ends the program.
+//! The scenario for generated clients. Each step uses the generated client; the first mismatch ends the program.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -17,7 +17,7 @@ use taskwright::models::{
     TaskCreate, TaskPatch, TaskPriority, TaskState, WebhookCreate, WebhookDeliveryStatus,
 };
 
-/// How often to ask for what the service works on in the background.
+/// Maximum number of polls for a result, because the service works in the background.
 const ATTEMPTS: usize = 600;
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(50);
 
@@ -120,10 +120,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let editor = ProjectMemberSet::new(ProjectRole::Editor);
     let member = members_api::set_project_member(&client, &in_project, &colleague_id, editor, None).await?;
     equal("role", member.role, ProjectRole::Editor);
-    let theirs = Configuration { bearer_access_token: Some(colleague.access_token.clone()), ..client.clone() };
-    let shared = tasks_api::get_task(&theirs, &plan.id.to_string(), None, None, None).await?;
+    let colleague_client = Configuration { bearer_access_token: Some(colleague.access_token.clone()), ..client.clone() };
+    let shared = tasks_api::get_task(&colleague_client, &plan.id.to_string(), None, None, None).await?;
     equal("project", shared.project_id, Some(project.id));
-    let planned = list_page(&theirs, Some(vec![in_project.clone()]), None).await?;
+    let planned = list_page(&colleague_client, Some(vec![in_project.clone()]), None).await?;
     equal("tasks of the project", planned.items, vec![shared]);
     ok("project");
 
@@ -133,14 +133,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     equal("mentions", &comment.mentions, &vec![colleague.user.id]);
     let comment_id = comment.id.to_string();
     equal("the same comment", &comments_api::get_comment(&client, &comment_id, None, None).await?, &comment);
-    // The client does not show the headers of an answer, but the version of a resource works like its ETag.
+    // The client does not return response headers, but the ETag of a resource is its version in quotes.
     let written = format!("\"{}\"", comment.version);
     let edit = CommentPatch { body: Some(format!("Is the time right, @{}?", colleague.user.username)) };
     let edited = comments_api::update_comment(&client, &comment_id, edit.clone(), Some(&written)).await?;
     equal("version", edited.version, 2);
     problem(412, comments_api::update_comment(&client, &comment_id, edit, Some(&written)).await)?;
     let reply = CommentCreate::new("It is.".to_owned());
-    let answer = comments_api::create_comment(&theirs, &plan_id, reply, None).await?;
+    let answer = comments_api::create_comment(&colleague_client, &plan_id, reply, None).await?;
     let first = list_comments(&client, &plan_id, None).await?;
     let last = list_comments(&client, &plan_id, first.next_cursor.as_deref()).await?;
     equal("first comment", first.items, vec![edited]);
@@ -164,26 +164,26 @@ async fn main() -> Result<(), Box<dyn Error>> {
     equal("is blocked", tasks_api::get_task(&client, &plan_id, None, None, None).await?.is_blocked, true);
     ok("relation");
 
-    notifications_api::follow_task(&theirs, &subtask_id).await?;
+    notifications_api::follow_task(&colleague_client, &subtask_id).await?;
     let following =
         notifications_api::list_task_followers(&client, &subtask_id, None, None, None, None, None).await?;
     let followers: BTreeSet<_> = following.items.iter().map(|follower| follower.user_id).collect();
     equal("followers", followers, BTreeSet::from([tokens.user.id, colleague.user.id]));
-    let mut inbox = list_unread(&theirs).await?;
+    let mut inbox = list_unread(&colleague_client).await?;
     for _ in 0..ATTEMPTS {
         if !inbox.items.is_empty() {
             break;
         }
         tokio::time::sleep(PAUSE).await;
-        inbox = list_unread(&theirs).await?;
+        inbox = list_unread(&colleague_client).await?;
     }
     equal("reason", inbox.items[0].reason, NotificationReason::Mention);
     equal("comment", inbox.items[0].comment_id, Some(comment.id));
     let mark = NotificationPatch { is_read: Some(true) };
     let notification_id = inbox.items[0].id.to_string();
-    let seen = notifications_api::update_notification(&theirs, &notification_id, mark).await?;
+    let seen = notifications_api::update_notification(&colleague_client, &notification_id, mark).await?;
     equal("is read", seen.read_at.is_some(), true);
-    equal("unread", list_unread(&theirs).await?.items.len(), 0);
+    equal("unread", list_unread(&colleague_client).await?.items.len(), 0);
     ok("inbox");
 
     let receiver = std::env::var("TASKWRIGHT_RECEIVER")?;
@@ -204,7 +204,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         delivery = webhooks_api::get_webhook_delivery(&client, &webhook_id, &delivery_id).await?;
     }
     equal("delivery", delivery.status, WebhookDeliveryStatus::Delivered);
-    equal("answer", delivery.response_status, Some(204));
+    equal("response status", delivery.response_status, Some(204));
     let deliveries =
         webhooks_api::list_webhook_deliveries(&client, &webhook_id, None, None, None, None, None).await?;
     equal("deliveries", deliveries.items, vec![delivery]);
@@ -225,7 +225,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     ok("events");
 
     projects_api::delete_project(&client, &in_project, None).await?;
-    problem(404, tasks_api::get_task(&theirs, &plan_id, None, None, None).await)?;
+    problem(404, tasks_api::get_task(&colleague_client, &plan_id, None, None, None).await)?;
     ok("delete");
 
     let version = format!("\"{}\"", tasks_api::get_task(&client, &id, None, None, None).await?.version);
@@ -249,13 +249,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     ok("refresh");
 
     auth_api::logout(&client, None).await?;
-    let refused = problem(401, auth_api::get_current_user(&client, None, None).await)?;
-    equal("code", refused.code.to_string().as_str(), "unauthorized");
+    let rejected = problem(401, auth_api::get_current_user(&client, None, None).await)?;
+    equal("code", rejected.code.to_string().as_str(), "unauthorized");
     ok("logout");
     Ok(())
 }
 
-/// A page of two tasks, of all that the client sees or of some projects; the generated function has a parameter for everything that the contract offers.
+/// A page of two tasks, of all visible ones or of some projects. The generated function requires every parameter of the contract.
 async fn list_page(
     client: &Configuration,
     projects: Option<Vec<String>>,
@@ -282,17 +282,17 @@ async fn list_unread(
     notifications_api::list_notifications(client, None, None, None, None, Some(true), None).await
 }
 
-/// The problem that a call is refused with.
-fn problem<Answer, Refusal>(
+/// The problem of a call that must fail with a status.
+fn problem<Body, Failure>(
     status: u16,
-    result: Result<Answer, apis::Error<Refusal>>,
+    result: Result<Body, apis::Error<Failure>>,
 ) -> Result<Problem, Box<dyn Error>> {
     match result {
         Err(apis::Error::ResponseError(response)) => {
             equal("status", response.status.as_u16(), status);
             Ok(serde_json::from_str(&response.content)?)
         }
-        _ => Err(format!("not refused with {status}").into()),
+        _ => Err(format!("expected a problem with status {status}").into()),
     }
 }
 
@@ -304,8 +304,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn equal<Value: PartialEq + Debug>(what: &str, got: Value, want: Value) {
-    assert!(got == want, "{what}: got {got:?}, want {want:?}");
+fn equal<Value: PartialEq + Debug>(label: &str, got: Value, want: Value) {
+    assert!(got == want, "{label}: got {got:?}, want {want:?}");
 }
 
 fn ok(step: &str) {
