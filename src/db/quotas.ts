@@ -1,6 +1,6 @@
 import { done, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { allowsUser } from './access/permissions.ts'
+import { allowsTask, allowsUser } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
 import { readOutcome } from './engine/outcome.ts'
 import type { Placeholders } from './engine/parameters.ts'
@@ -99,4 +99,50 @@ export const selectUserUsage = async (
   if (usage.outcome !== 'done') return usage
   const { json } = usage.value
   return json === null ? missing : done({ json })
+}
+
+/** A change that may give a task, and its subtasks, another owner. */
+export interface Handover {
+  readonly task_id: string
+  readonly owner_id?: string | undefined
+  /** Null moves the task, with its subtasks, to the personal tasks of its owner. */
+  readonly project_id?: string | null | undefined
+}
+
+/** Counting stops here: a batch has 500 items, and a change that takes more than 500 subtasks along is refused. */
+const maxHandedOver = sql.raw('1001')
+
+const countHandedOver = query(
+  'quotas.count_handed_over',
+  { changes: 'json' },
+  { owner_id: 'text', tasks: 'int8' },
+  (p) => {
+    const task = sql.raw('task')
+    const { id, owner_id, project_id } = columnsOf<'tasks'>(task)
+    const owner = sql`coalesce((change ->> 'owner_id')::uuid, ${owner_id})`
+    const isPersonal = sql`case when change ? 'project_id' then change ->> 'project_id' is null else ${project_id} is null end`
+    // The subtasks of a task that stays among the tasks of its owner are theirs already.
+    return sql`
+      with recursive tree as (
+        select ${id}, ${owner_id} as present_owner, ${owner} as new_owner,
+          ${isPersonal} and (${project_id} is not null or ${owner} <> ${owner_id}) as takes_subtasks
+        from jsonb_array_elements(${p.changes} -> 'rows') change join tasks task on ${id} = (change ->> 'task_id')::uuid
+        where ${allowsTask('task.see', p, task)}
+        union all
+        select subtask.id, subtask.owner_id, tree.new_owner, true
+        from tree join tasks subtask on subtask.parent_id = tree.id and subtask.deleted_at is null
+        where takes_subtasks
+      )
+      select new_owner::text as owner_id, count(*) as tasks from (select * from tree limit ${maxHandedOver}) handed
+      where new_owner <> present_owner and new_owner <> ${p.caller} group by new_owner`
+  },
+)
+
+/** How many tasks the changes hand over to each user other than the caller. Ignores tasks that the caller cannot see. */
+export const selectHandedOver = (
+  ctx: OpContext,
+  changes: readonly Handover[],
+): Promise<readonly { readonly owner_id: string; readonly tasks: number }[]> => {
+  const fields = changes.map(({ task_id, owner_id, project_id }) => ({ task_id, owner_id, project_id }))
+  return countHandedOver(ctx, { changes: { rows: fields } })
 }

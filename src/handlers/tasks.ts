@@ -5,7 +5,6 @@ import { withVersion } from '../db/engine/context.ts'
 import { defaultLimit } from '../db/lists/list.ts'
 import { selectTaskChanges } from '../db/task-changes.ts'
 import { selectTasks } from '../db/task-list.ts'
-import { moveTask } from '../db/task-moves.ts'
 import { deleteTask, selectTask, type TaskRow } from '../db/tasks.ts'
 import { decodeChangeCursor, encodeChangeCursor } from '../domain/change-cursors.ts'
 import { variantTag } from '../domain/entity-tags.ts'
@@ -88,7 +87,7 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
 
     async moveTask(ctx, { params, body }) {
       expectOnePlace(body)
-      return taskResponse(expectDone(await moveTask(ctx, params.task_id, body)))
+      return taskResponse(await tasks.move(ctx, params.task_id, body))
     },
 
     async deleteTask(ctx, { params }) {

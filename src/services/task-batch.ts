@@ -11,7 +11,7 @@ import {
   type TaskBatch,
 } from '../domain/task-batch.ts'
 import { expectDone, problems } from '../problems/problems.ts'
-import type { TaskQuota } from './task-quota.ts'
+import { expectQuotaForHandover, type TaskQuota } from './task-quota.ts'
 
 type Batch = TaskBatch<NewTask, TaskPatch>
 
@@ -33,10 +33,13 @@ export const createRunBatch =
     // The response of a dry run is not stored under the key: it must not be replayed for the real request.
     const repeatable = options.dryRun ? withoutKey(ctx) : ctx
     const { userId } = ctx.principal
-    const response = await runTaskBatch(repeatable, batch, options, () =>
-      expectQuota(quota, ctx.principal, batch),
-    )
-    if (!response.replayed && !options.dryRun) countAdded(quota, userId, batch, response.results)
+    let addHandedOver = (): void => undefined
+    const response = await runTaskBatch(repeatable, batch, options, async () => {
+      addHandedOver = await expectQuota(quota, ctx, batch)
+    })
+    if (response.replayed || options.dryRun) return response
+    countAdded(quota, userId, batch, response.results)
+    addHandedOver()
     return response
   }
 
@@ -46,15 +49,21 @@ const checkItems = (batch: Batch): void => {
   if (countIndexedCharacters(batch) > maxIndexedCharacters) throw problems.batchText(maxIndexedCharacters)
 }
 
-/** Checks quotas. Every item that names another owner counts as a transfer, even if the task already has that owner. */
-const expectQuota = async (quota: TaskQuota, caller: Principal, { create, update }: Batch): Promise<void> => {
-  const { userId } = caller
+/** Checks quotas. Returns what adds the handed over tasks to the estimates. */
+const expectQuota = async (
+  quota: TaskQuota,
+  ctx: OpContext<Principal>,
+  { create, update }: Batch,
+): Promise<() => void> => {
+  const { userId } = ctx.principal
   const own = (create ?? []).filter(({ owner_id = userId }) => owner_id === userId)
-  expectDone(await quota.checkNew(caller, own.length))
-  const recipients = Map.groupBy(update ?? [], ({ patch }) => patch.owner_id ?? userId)
-  for (const [ownerId, tasks] of recipients) {
-    if (ownerId !== userId) expectDone(await quota.checkTransfer(ownerId, tasks.length))
-  }
+  expectDone(await quota.checkNew(ctx.principal, own.length))
+  const changes = (update ?? []).map(({ task_id, patch: { owner_id, project_id } }) => ({
+    task_id,
+    owner_id,
+    project_id,
+  }))
+  return expectQuotaForHandover(quota, ctx, changes)
 }
 
 const countAdded = (
@@ -66,7 +75,6 @@ const countAdded = (
   for (const { kind, index, refusal } of results) {
     if (refusal !== null) continue
     if (kind === 'create') quota.add(create?.[index]?.owner_id ?? userId, 1)
-    const ownerId = kind === 'update' ? update?.[index]?.patch.owner_id : undefined
-    if (ownerId !== undefined) quota.add(ownerId, 1)
+    if (kind === 'update' && update?.[index]?.patch.owner_id === userId) quota.add(userId, 1)
   }
 }

@@ -1,8 +1,10 @@
 import { LRUCache } from 'lru-cache'
 import type { Database } from '../db/engine/client.ts'
-import { countOwnedTasks, selectTaskQuota } from '../db/quotas.ts'
+import type { OpContext } from '../db/engine/context.ts'
+import { countOwnedTasks, type Handover, selectHandedOver, selectTaskQuota } from '../db/quotas.ts'
 import { done, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { expectDone } from '../problems/problems.ts'
 
 /**
  * Limits the number of tasks that a user owns, by the user's own quota or by that of the installation. A counter in the
@@ -110,5 +112,27 @@ export const createTaskQuota = (db: Database, installationQuota: number | null):
       estimate.tasks += size
       estimate.isExact = false
     },
+  }
+}
+
+/**
+ * Expects that the users whom changes give tasks of others have quota left for them. Returns a function that adds these tasks to the
+ * estimates, for when the changes are made.
+ *
+ * @throws Problem 413
+ */
+export const expectQuotaForHandover = async (
+  quota: TaskQuota,
+  ctx: OpContext<Principal>,
+  changes: readonly Handover[],
+): Promise<() => void> => {
+  const { userId } = ctx.principal
+  const some = changes.filter(
+    ({ owner_id = userId, project_id }) => owner_id !== userId || project_id === null,
+  )
+  const handedOver = some.length === 0 ? [] : await selectHandedOver(ctx, some)
+  for (const { owner_id: ownerId, tasks } of handedOver) expectDone(await quota.checkTransfer(ownerId, tasks))
+  return () => {
+    for (const { owner_id: ownerId, tasks } of handedOver) quota.add(ownerId, tasks)
   }
 }

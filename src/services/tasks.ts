@@ -1,19 +1,13 @@
-import type { components } from '../../generated/openapi.ts'
 import type { OpContext } from '../db/engine/context.ts'
 import type { Created } from '../db/engine/creation.ts'
-import {
-  insertTask,
-  type NewTask,
-  selectTask,
-  type TaskPatch,
-  type TaskRow,
-  updateTask,
-} from '../db/tasks.ts'
+import type { Handover } from '../db/quotas.ts'
+import { moveTask, type TaskMove } from '../db/task-moves.ts'
+import { insertTask, type NewTask, type TaskPatch, type TaskRow, updateTask } from '../db/tasks.ts'
 import { conflictsOf, type TaskDates } from '../domain/dates.ts'
 import type { Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { expectDone, problems } from '../problems/problems.ts'
-import type { TaskQuota } from './task-quota.ts'
+import { expectQuotaForHandover, type TaskQuota } from './task-quota.ts'
 
 /** Creating and changing tasks. */
 export interface Tasks {
@@ -21,21 +15,21 @@ export interface Tasks {
   create(ctx: OpContext<Principal>, task: NewTask): Promise<Created>
   /** Applies a merge patch. @throws Problem 400, 403, 404, 412, 413 or 422 */
   update(ctx: OpContext<Principal>, taskId: string, patch: TaskPatch): Promise<TaskRow>
+  /** @throws Problem 403, 404, 409, 412, 413 or 422 */
+  move(ctx: OpContext<Principal>, taskId: string, to: TaskMove): Promise<TaskRow>
 }
 
 export const createTasks = (quota: TaskQuota): Tasks => {
-  /** Checks the quota of the new owner of a task. A patch that keeps the owner always passes. */
-  const checkQuotaOf = async (
+  /** Makes a change that can give the task another owner. */
+  const handOver = async (
     ctx: OpContext<Principal>,
-    taskId: string,
-    ownerId: string,
-  ): Promise<Outcome<unknown>> => {
-    const checked = await quota.checkTransfer(ownerId, 1)
-    if (checked.outcome === 'done') return checked
-    const task = await selectTask(ctx, taskId)
-    if (task.outcome !== 'done') return task
-    const { owner_id: present } = JSON.parse(task.value.json) as components['schemas']['Task']
-    return present === ownerId ? task : checked
+    change: Handover,
+    write: () => Promise<Outcome<TaskRow>>,
+  ): Promise<TaskRow> => {
+    const addHandedOver = await expectQuotaForHandover(quota, ctx, [change])
+    const task = expectDone(await write())
+    addHandedOver()
+    return task
   }
 
   return {
@@ -53,13 +47,13 @@ export const createTasks = (quota: TaskQuota): Tasks => {
 
     async update(ctx, taskId, patch) {
       expectNoConflicts(patch)
-      const { owner_id: ownerId } = patch
-      if (ownerId !== undefined && ownerId !== ctx.principal.userId)
-        expectDone(await checkQuotaOf(ctx, taskId, ownerId))
-      const task = expectDone(await updateTask(ctx, taskId, patch))
-      if (ownerId !== undefined) quota.add(ownerId, 1)
+      const task = await handOver(ctx, { task_id: taskId, ...patch }, () => updateTask(ctx, taskId, patch))
+      const { userId } = ctx.principal
+      if (patch.owner_id === userId) quota.add(userId, 1)
       return task
     },
+
+    move: (ctx, taskId, to) => handOver(ctx, { task_id: taskId, ...to }, () => moveTask(ctx, taskId, to)),
   }
 }
 

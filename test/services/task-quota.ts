@@ -82,3 +82,36 @@ t.test('413 for transfers above half of the quota', async (t) => {
   for (let count = 0; count < quota / 2; count += 1) await create(taker.token, 201)
   await create(taker.token, 413)
 })
+
+t.test('subtasks that get another owner with their task count as well', async (t) => {
+  const [giver, taker] = [await service.register('parent'), await service.register('adopter')]
+  const newTree = async (fields: object) => {
+    const create = (body: object) =>
+      service.expect('createTask', 201, { token: giver.token, body: { title: 'Tree', ...body } })
+    const { id } = (await create(fields)).body
+    for (let count = 0; count < quota / 2; count += 1) await create({ parent_id: id })
+    return { token: giver.token, params: { task_id: id } }
+  }
+  const exceeds = (used: number, size: number) => ({
+    status: 413,
+    body: { code: 'quota_exceeded', quota: quota / 2, used, size },
+  })
+
+  const personal = await newTree({})
+  const transfer = { owner_id: taker.id }
+  t.match(await service.call('updateTask', { ...personal, body: transfer }), exceeds(0, 4))
+  const update = [{ ...personal.params, patch: transfer }]
+  t.match(await service.call('batchTasks', { token: giver.token, body: { update } }), exceeds(0, 4))
+  await service.expect('deleteTask', 204, personal)
+  await service.expect('deleteTrashedTask', 204, personal)
+
+  const { token } = giver
+  const { body: project } = await service.expect('createProject', 201, { token, body: { name: 'Shared' } })
+  const inProject = await newTree({ project_id: project.id })
+  await service.expect('updateTask', 200, { ...inProject, body: transfer })
+  const out = { project_id: null }
+  t.match(await service.call('updateTask', { ...inProject, body: out }), exceeds(1, 3))
+  t.match(await service.call('moveTask', { ...inProject, body: out }), exceeds(1, 3))
+  const { body: kept } = await service.expect('getTask', 200, inProject)
+  t.equal(kept.project_id, project.id)
+})
