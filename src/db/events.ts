@@ -21,7 +21,7 @@ import { eventJson } from './read-models.ts'
 import { hasEvents, restampReaders } from './event-readers.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
-import { listOfTask } from './schema/task-order.ts'
+import { isNotNil, listOfTask } from './schema/task-order.ts'
 import { pageIfTaskVisible, type TaskPage } from './task-pages.ts'
 
 /**
@@ -176,7 +176,7 @@ const eventBranches = (
   const chosen = projects === undefined ? null : parameter('project_ids', 'uuid[]')
   const inList = (id: SQL): SQL => sql`${listOfTask(listed)} = ${id}`
   if (role === 'admin') {
-    if (chosen === null || projects?.includes('none') === true) return onlyBranch(sql`true`)
+    if (chosen === null || projects?.includes('none') === true) return onlyBranch(isNotNil(listed.id))
     const ofEach = (rows: SQL): SQL => sql`
       select reached.* from (select distinct unnest(${chosen}) as id) chosen cross join lateral (${rows}) reached`
     return [{ select: (rows) => ofEach(rows(inList(sql`chosen.id`))) }]

@@ -237,3 +237,46 @@ t.test('a batch of the retention job reads few rows', async (t) => {
   const { signal } = new AbortController()
   await tryRows(t, 1_000, (db) => removeOldEvents(db, 69, signal))
 })
+
+t.test('GET /events, when the statistics know only the lists of one user', async (t) => {
+  const { options } = await createTestDatabase(t)
+  const db = openDatabase(options)
+  t.teardown(() => db.close())
+  const run = (text: string, values: readonly unknown[] = []) => db.run(text, values, 'once')
+  for (const table of ['projects', 'memberships']) await run(`alter table ${table} disable trigger user`)
+  await run(
+    `insert into users (id, username, email, display_name, role, password_hash)
+     select id, id, id || '@example.com', '', 'member', '' from unnest($1::uuid[]) id`,
+    [`{${member},${guest}}`],
+  )
+  const insertEvents = (from: string, values: readonly unknown[]) =>
+    run(
+      `insert into events (id, type, project_id, owner_id, before, after, created_at)
+       select event_id(now(), n), 'project.updated', project_id, owner_id, '{}', '{}', now() - n * interval '1 minute'
+       from (${from}) item`,
+      values,
+    )
+  await insertEvents(
+    'select n, null::uuid as project_id, $1::uuid as owner_id from generate_series(1, 20000) n',
+    [member],
+  )
+  await run('analyze')
+  await run(
+    `insert into projects (id, name, description) select ${idOf('project', 'n')}, n, '' from generate_series(1, 50) n`,
+  )
+  await run("insert into memberships (project_id, user_id, role) select id, $1, 'viewer' from projects", [
+    guest,
+  ])
+  await insertEvents(
+    'select row_number() over () as n, id as project_id, null::uuid as owner_id from projects',
+    [],
+  )
+  const [statement] = await statementsOf((recorded) => selectEvents(contextOf(recorded, 'guest'), {}, page))
+  t.ok(statement)
+  const rows = await rowsRead(
+    db,
+    statement ?? { text: '', values: [] },
+    (scan) => scan['Relation Name'] === 'events',
+  )
+  t.ok(rows <= 1_000, `${rows} events`)
+})

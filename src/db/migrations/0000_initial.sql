@@ -539,7 +539,7 @@ CREATE INDEX "events_task" ON "events" USING btree ("task_id","created_at" DESC 
 CREATE INDEX "events_project" ON "events" USING btree ("project_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "events"."task_id" is null;--> statement-breakpoint
 CREATE INDEX "events_list" ON "events" USING btree (coalesce("project_id", "owner_id"),"created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "events_assignee" ON "events" USING btree ("assignee_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "events"."assignee_id" is not null;--> statement-breakpoint
-CREATE INDEX "events_newest" ON "events" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "events_newest" ON "events" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "events"."id" <> '00000000-0000-0000-0000-000000000000'::uuid;--> statement-breakpoint
 CREATE INDEX "file_deletions_due" ON "file_deletions" USING btree ("due_at");--> statement-breakpoint
 CREATE INDEX "idempotency_keys_age" ON "idempotency_keys" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "invitation_mails_inviter" ON "invitation_mails" USING btree ("invited_by","created_at");--> statement-breakpoint

@@ -21,7 +21,7 @@ import {
   uniqueIndex,
   uuid,
 } from 'drizzle-orm/pg-core'
-import { dueOrder, listOfTask } from './task-order.ts'
+import { dueOrder, isNotNil, listOfTask } from './task-order.ts'
 
 const xid8 = customType<{ data: string }>({ dataType: () => 'xid8' })
 const tsvector = customType<{ data: string }>({ dataType: () => 'tsvector' })
@@ -828,7 +828,11 @@ export const events = pgTable(
     index('events_assignee')
       .on(t.assignee_id, t.created_at.desc(), t.id.desc())
       .where(sql`${t.assignee_id} is not null`),
-    index('events_newest').on(t.created_at.desc(), t.id.desc()),
+    // The condition is true for every event. It keeps the planner from searching all events for those of one project: it does so if
+    // the statistics are older than most of the projects.
+    index('events_newest')
+      .on(t.created_at.desc(), t.id.desc())
+      .where(isNotNil(sql`${t.id}`)),
   ],
 )
 

@@ -1,3 +1,4 @@
+import { nilId } from '../../domain/nil-id.ts'
 import { priorityRanks, statusRanks } from '../../domain/task-ranks.ts'
 import { type SQL, sql } from './drizzle.ts'
 
@@ -30,6 +31,9 @@ export const startOrder = ({ at, on }: Dates): SQL => sql`coalesce(${at}, ${star
 
 export const startOfDay = (day: SQL): SQL => sql`${day}::timestamp at time zone 'UTC'`
 export const endOfDay = (day: SQL): SQL => sql`(${day} + time '23:59:59.999') at time zone 'UTC'`
+
+/** True for every row. An index with this condition is used only by queries that state it. */
+export const isNotNil = (id: SQL): SQL => sql`${id} <> ${sql.raw(`'${nilId}'::uuid`)}`
 
 /** The list in which a task has its position: its project, or the personal tasks of its owner. */
 export const listOfTask = (task: { readonly project_id: SQL; readonly owner_id: SQL }): SQL =>
