@@ -5,13 +5,13 @@ import { isLoopback, type MailAddress, type SmtpServer } from './values.ts'
 
 export type LogFormat = NonNullable<Settings['logFormat']>
 
-/** Mail delivery: SMTP, log (development), or disabled. */
+/** Email delivery: SMTP, log (development), or disabled. */
 export type MailConfig =
   | {
       readonly kind: 'smtp'
       readonly server: SmtpServer
       readonly from: MailAddress
-      /** Prefix of the links in mails. Never taken from a request, whose Host header its sender controls. */
+      /** Prefix of the links in emails. Never taken from a request, whose Host header its sender controls. */
       readonly publicUrl: string
     }
   | { readonly kind: 'log' }

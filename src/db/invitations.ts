@@ -50,7 +50,7 @@ interface NewInvitation {
   readonly maxPerDay: number
 }
 
-/** A created invitation. `mail` is the content of its mail; null if the creation is replayed. */
+/** A created invitation. `mail` is the content of its email; null if the creation is replayed. */
 export interface CreatedInvitation extends Created {
   readonly mail: { readonly projectName: string; readonly invitedByName: string } | null
 }
@@ -285,7 +285,7 @@ export const removeExpiredInvitations = deletionInBatches('invitations.delete_ex
   condition: () => sql`expires_at <= now()`,
 })
 
-/** Deletes mails that no longer count towards a limit. */
+/** Deletes emails that no longer count towards a limit. */
 export const removeOldInvitationMails = deletionInBatches('invitation_mails.delete_old', {
   parameters: {},
   table: 'invitation_mails',

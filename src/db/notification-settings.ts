@@ -11,7 +11,7 @@ import { notificationSettingsJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
-/** The notification settings of users, and the mail digests. */
+/** The notification settings of users, and the email digests. */
 
 type Schemas = components['schemas']
 
@@ -162,7 +162,7 @@ const claim = statement(
 /**
  * Claims the digest that has been due for longest: without lines if there are no notifications, and null if none is due. Digests of
  * disabled users wait. Claiming schedules the user's next digest, so that no other process sends this one too. If the process is
- * killed before it sends the mail, the digest is lost; the notifications stay in the inbox.
+ * killed before it sends the email, the digest is lost; the notifications stay in the inbox.
  */
 export const claimDigest = async (db: Database): Promise<NotificationDigest | null> => {
   const rows = await claim(db, {})

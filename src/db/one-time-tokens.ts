@@ -52,7 +52,7 @@ export const hasOneTimeToken = async (
   wanted: { readonly purpose: Purpose; readonly hash: Buffer },
 ): Promise<boolean> => (await select(ctx, wanted)).length > 0
 
-/** Deletes expired tokens. Tokens for passwords stay for an hour, since they count towards the hourly limit of mails. */
+/** Deletes expired tokens. Tokens for passwords stay for an hour, since they count towards the hourly limit of emails. */
 export const removeExpiredOneTimeTokens = deletionInBatches('one_time_tokens.delete_expired', {
   parameters: {},
   table: 'one_time_tokens',

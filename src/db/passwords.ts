@@ -107,7 +107,7 @@ const requestReset = query(
 
 /**
  * Stores a token to reset the password of the account with this address. False when there is no such account, or when its hourly
- * limit of mails is reached. Writes a row in each case, so that the response time reveals nothing.
+ * limit of emails is reached. Writes a row in each case, so that the response time reveals nothing.
  */
 export const insertResetToken = async (
   ctx: OpContext,

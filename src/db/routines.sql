@@ -824,7 +824,7 @@ END $$;
 CREATE OR REPLACE TRIGGER comments_touch BEFORE UPDATE ON comments FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch_comment();
 
--- Mail digests ------------------------------------------------------------------------------------------------------
+-- Email digests -----------------------------------------------------------------------------------------------------
 
 -- When the next digest is due: in an hour, or when it is next 08:00 in the time zone; null if digests are off.
 CREATE OR REPLACE FUNCTION next_digest_at(mail_digest text, time_zone text) RETURNS timestamptz LANGUAGE sql STABLE

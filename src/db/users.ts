@@ -162,7 +162,7 @@ export const insertUser = async (
 const lockedAdmins = (isNeeded: SQL): SQL =>
   sql`select id from users where role = 'admin' and not is_disabled and ${isNeeded} order by id for update`
 
-/** Lifetime of undo tokens, and the limit of changes of an email address, each of which sends a mail. */
+/** Lifetime of undo tokens, and the limit of changes of an email address, each of which sends an email. */
 const undoLifetime = sql.raw(`interval '7 days'`)
 const maxEmailChangesPerDay = sql.raw('5')
 

@@ -59,7 +59,7 @@ const lowerCase = (text: string): string => text.toLowerCase().replaceAll('ς', 
 /**
  * The form in which email addresses are stored and compared. The local part is in NFKC_Casefold (Unicode 16, section 3.13).
  * The domain is mapped as in UTS #46, which distinguishes ß from ss and ς from σ: such domains can have different owners, and
- * mail must not go to the wrong one.
+ * email must not go to the wrong one.
  *
  * @throws TextTooCostly
  */

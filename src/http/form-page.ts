@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply } from 'fastify'
 import { readFile } from 'node:fs/promises'
 import { escapeHtml, page, sendPage } from './pages.ts'
 
-/** A page that is opened by a link in a mail. */
+/** A page that is opened by a link in an email. */
 interface FormPage {
   /** The path of PUBLIC_URL. */
   readonly base: string

@@ -41,20 +41,20 @@ export interface DigestMessage {
   readonly count: number
 }
 
-/** Sends mail in the background, so that response times do not reveal whether an account exists. */
+/** Sends email in the background, so that response times do not reveal whether an account exists. */
 export interface Mailer {
-  /** Whether mails are delivered, or at least their links logged. */
+  /** Whether emails are delivered, or at least their links logged. */
   readonly delivers: boolean
   /** Returns immediately. Failures are logged, without the address and the token. */
   sendPasswordReset(message: PasswordResetMessage): void
   sendEmailChanged(message: EmailChangedMessage): void
   sendInvitation(message: InvitationMessage): void
   sendWebhookDisabled(message: WebhookDisabledMessage): void
-  /** Resolves when the mail was sent or has failed. */
+  /** Resolves when the email was sent or has failed. */
   sendDigest(message: DigestMessage): Promise<void>
-  /** The number of mails that are being sent or waiting to be sent. */
+  /** The number of emails that are being sent or waiting to be sent. */
   pending(): number
-  /** Refuses new mails, and waits a few seconds for those being sent. */
+  /** Refuses new emails, and waits a few seconds for those being sent. */
   close(): Promise<void>
 }
 
@@ -90,7 +90,7 @@ export const loggingMailer =
     close: async () => undefined,
   })
 
-/** Mail is disabled. */
+/** Email is disabled. */
 export const noMailer: OpenMailer = (log) => {
   log.warn('SMTP_URL is not set: users cannot reset forgotten passwords, send invitations or get digests')
   const drop = () => log.info('An email was not sent because SMTP_URL is not set')

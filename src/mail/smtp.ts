@@ -18,16 +18,16 @@ interface SmtpMailerOptions {
   readonly from: MailAddress
   /** The base URL of links. */
   readonly publicUrl: string
-  /** Maximum number of pending mails; further ones are dropped. */
+  /** Maximum number of pending emails; further ones are dropped. */
   readonly maxPending?: number
-  /** Milliseconds that a shutdown waits for pending mails. */
+  /** Milliseconds that a shutdown waits for pending emails. */
   readonly closeTime?: number
 }
 
-/** Milliseconds that a mail may take, including the wait for a connection. */
+/** Milliseconds that an email may take, including the wait for a connection. */
 const sendTime = 60_000
 
-/** Sends mail over a small pool of connections to `server`. */
+/** Sends email over a small pool of connections to `server`. */
 export const smtpMailer =
   ({ server, from, publicUrl, maxPending = 200, closeTime = 5_000 }: SmtpMailerOptions): OpenMailer =>
   (log) => {
@@ -36,7 +36,7 @@ export const smtpMailer =
     let isClosed = false
 
     const deliver = async (mail: SendMailOptions): Promise<void> => {
-      // Composing a mail takes time, which must not show in the response time.
+      // Composing an email takes time, which must not show in the response time.
       await setImmediate()
       try {
         await transport.sendMail({ ...mail, from: { ...from }, signal: AbortSignal.timeout(sendTime) })
@@ -114,7 +114,7 @@ If you did not request this, ignore this email. Your password has not changed.
 })
 
 /**
- * A name in quotes, for a mail to a stranger; null if it is long, or contains something that mail programs turn into a link.
+ * A name in quotes, for an email to a stranger; null if it is long, or contains something that mail programs turn into a link.
  * This keeps invitations from being used for spam.
  */
 const quoteName = (name: string): string | null =>
@@ -204,7 +204,7 @@ ${link}
 The link also ends all sessions and revokes all API tokens of your account, and lets you choose a new password.
 `
 
-/** The loggable part of an error, without the server's text, which can quote the address or the mail. */
+/** The loggable part of an error, without the server's text, which can quote the address or the email. */
 const describeFailure = (error: unknown) => {
   if (!isMailError(error)) return {}
   const { code, command, response, message } = error

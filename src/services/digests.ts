@@ -8,8 +8,8 @@ interface Deps {
 }
 
 /**
- * Sends all digests that are due, one after the other, because many are due at the same time and the mailer drops mails beyond
- * its queue. While mail is disabled, they stay due.
+ * Sends all digests that are due, one after the other, because many are due at the same time and the mailer drops emails beyond
+ * its queue. While email is disabled, they stay due.
  */
 export const createSendDigests =
   ({ db, mailer }: Deps) =>
@@ -23,7 +23,7 @@ export const createSendDigests =
     }
   }
 
-/** Resolves when the mail is settled, or when the service stops: the mailer itself then waits a limited time. */
+/** Resolves when the email is settled, or when the service stops: the mailer itself then waits a limited time. */
 const settledOrStopped = async (sending: Promise<void>, stop: AbortSignal): Promise<void> => {
   const { promise: stopped, resolve } = Promise.withResolvers<void>()
   const leave = (): void => resolve()

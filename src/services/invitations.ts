@@ -17,7 +17,7 @@ interface InvitationFields {
   readonly role: ProjectRole
 }
 
-/** Invitations to projects, by mail. */
+/** Invitations to projects, by email. */
 export interface Invitations {
   /** @throws Problem 403 when invitations are disabled, 429 after too many invitations */
   create(ctx: OpContext<Principal>, fields: InvitationFields): Promise<Created>

@@ -30,7 +30,7 @@ interface PasswordSetting {
 export interface Passwords {
   /** @throws Problem 422 when the current password is wrong, 429 after too many wrong passwords */
   change(ctx: OpContext<SessionPrincipal>, input: PasswordChange): Promise<void>
-  /** Mails a token to the account with this address, if there is one. */
+  /** Emails a token to the account with this address, if there is one. */
   requestReset(ctx: OpContext, email: string): Promise<void>
   /** @throws Problem 401 for an invalid token */
   reset(ctx: OpContext, input: PasswordReset): Promise<void>

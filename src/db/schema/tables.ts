@@ -140,7 +140,7 @@ export const oneTimeTokens = pgTable(
     /** SHA-256 of the token. */
     hash: bytea('hash').primaryKey(),
     /**
-     * `sign_in`: the password was correct and the second factor is pending. `reset_password`: sent by mail. `undo_email`:
+     * `sign_in`: the password was correct and the second factor is pending. `reset_password`: sent by email. `undo_email`:
      * sent to the previous address after a change.
      */
     purpose: text('purpose').notNull(),
@@ -414,7 +414,7 @@ export const invitations = pgTable(
     /** In canonical form. */
     email: text('email').notNull(),
     role: text('role').notNull(),
-    /** SHA-256 of the token in the mail. */
+    /** SHA-256 of the token in the email. */
     hash: bytea('hash').notNull(),
     invited_by: uuid('invited_by').references(() => users.id, { onDelete: 'set null' }),
     created_at: createdAt(),
@@ -430,7 +430,7 @@ export const invitations = pgTable(
   ],
 )
 
-/** Invitation mails of the last day, for the limits. No foreign keys, because the rows outlive invitations and users. */
+/** Invitation emails of the last day, for the limits. No foreign keys, because the rows outlive invitations and users. */
 export const invitationMails = pgTable(
   'invitation_mails',
   {
