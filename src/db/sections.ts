@@ -4,6 +4,7 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsProject, seesProject } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { type Created, creation, readCreation } from './engine/creation.ts'
+import { DatabaseUnavailable, OutcomeUnknown } from './engine/errors.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
@@ -290,28 +291,56 @@ export const updateSection = async (
   return json === null || current === null ? missing : done({ json, version: current })
 }
 
-const remove = query('sections.delete', pathParameters, { outcome: 'text' }, (p) => {
-  const outcome = checkedOutcome(p, {
-    allowed: sql`may_edit`,
-    etag: sql`version::text`,
-    refusals: sql`when archived_at is not null then 'project_archived'`,
-  })
-  return sql`
-    with target as (
-      ${lockSection(p)}
-    ), checked as (
-      select id, ${outcome} as outcome from target
-    ), deleted as (
-      delete from sections using checked where sections.id = checked.id and outcome = 'done'
-    )
-    select outcome from checked`
-})
+/** Tasks per statement; each takes up to a millisecond. */
+const batch = 100
 
-/** Deletes a section. A trigger takes its tasks out of it. */
+const remove = query(
+  'sections.delete',
+  { ...pathParameters, limit: 'int' },
+  { outcome: 'text', has_more: 'bool' },
+  (p) => {
+    const task = columnsOf<'tasks'>(sql`tasks`)
+    const outcome = checkedOutcome(p, {
+      allowed: sql`may_edit`,
+      etag: sql`version::text`,
+      refusals: sql`when archived_at is not null then 'project_archived'`,
+    })
+    return sql`
+      with target as (
+        ${lockSection(p)}
+      ), checked as (
+        select id, ${outcome} as outcome from target
+      ), grouped as materialized (
+        select ${task.id} from tasks, checked
+        where ${task.project_id} = ${p.project_id} and ${task.section_id} = checked.id and outcome = 'done' limit ${p.limit} + 1
+      ), emptied as (
+        update tasks set ${assignments<'tasks'>({ section_id: sql`null` })}
+        where ${task.id} in (select id from grouped limit ${p.limit}) and (select count(*) from grouped) > ${p.limit}
+      ), deleted as (
+        delete from sections using checked
+        where sections.id = checked.id and outcome = 'done' and (select count(*) from grouped) <= ${p.limit}
+      )
+      select outcome, (select count(*) from grouped) > ${p.limit} as has_more from checked`
+  },
+)
+
+/**
+ * Deletes a section. Its tasks are taken out of it in batches, the last ones by a trigger. Once some are, there is no refusal that
+ * would mean that nothing has changed: the ETag is not compared again, and an outage leaves the outcome unknown.
+ */
 export const deleteSection = async (
   ctx: OpContext,
   { projectId, sectionId }: SectionPath,
 ): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, { project_id: projectId, id: sectionId })
-  return readOutcome(row)
+  const values = { project_id: projectId, id: sectionId, limit: batch }
+  const [first] = await remove(ctx, values)
+  let row = first
+  try {
+    while (row?.outcome === 'done' && row.has_more) [row] = await remove({ ...ctx, ifMatch: null }, values)
+  } catch (error) {
+    if (error instanceof DatabaseUnavailable) throw new OutcomeUnknown({ cause: error })
+    throw error
+  }
+  // Meanwhile, another request may have deleted the section.
+  return row === undefined && first !== undefined ? done(null) : readOutcome(row)
 }

@@ -227,6 +227,33 @@ t.test('updateSection', async (t) => {
 })
 
 t.test('deleteSection', async (t) => {
+  t.test('204: with many tasks, while others are served', async (t) => {
+    const project = await newProject()
+    const { id: section_id, ...section } = await create(project, 'Large')
+    const count = 500
+    const batch = {
+      create: Array.from({ length: count }, () => ({
+        title: 'One of many',
+        project_id: project,
+        section_id,
+      })),
+    }
+    const { token } = editor
+    await service.expect('batchTasks', 200, { token, body: batch })
+    const deletion = service.expect('deleteSection', 204, {
+      token,
+      params: pathOf({ id: section_id, ...section }),
+    })
+    let isDeleted = false
+    void deletion.finally(() => (isDeleted = true))
+    let served = 0
+    for (; !isDeleted; served += 1) await service.expect('getCurrentUser', 200, { token: viewer.token })
+    await deletion
+    t.ok(served > 3, `${served} requests`)
+    const query = { project_id: project, section_id: 'none', limit: '1', include_total: 'true' }
+    t.equal((await service.expect('listTasks', 200, { token, query })).body.total, count)
+  })
+
   const { token } = editor
 
   t.test('204: its tasks stay in the project, without a section', async (t) => {
