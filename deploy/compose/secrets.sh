@@ -1,6 +1,6 @@
 #!/bin/sh
-# Creates the secrets of compose.yaml. Run it once. Files are readable by all users, because containers have different ones, but the
-# folder only by its owner.
+# Creates the secrets of compose.yaml. Run it once. Containers run as different users, so the files are readable by all users, but
+# the folder only by its owner.
 set -eu
 cd "$(dirname "$0")"
 mkdir -m 700 secrets

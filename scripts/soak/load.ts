@@ -296,7 +296,7 @@ export const startLoad = async (url: string, { users: userCount, rate }: LoadOpt
     while (!stopping.signal.aborted) {
       const startedAt = performance.now()
       await attempt(() => oneOf(choices)(user))
-      // A slow action is not made up for.
+      // Users do not catch up after a slow action.
       const rest = interval * (0.5 + Math.random()) - (performance.now() - startedAt)
       await pause(Math.max(0, rest), undefined, { signal: stopping.signal }).catch(() => undefined)
     }
