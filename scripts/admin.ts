@@ -210,8 +210,8 @@ const commands: Readonly<Record<string, Command>> = {
 }
 
 /**
- * A quota in the format of the API: 0 is unlimited, null is the default of the installation. The number 0 is refused, since
- * some people mean by it that nothing is allowed.
+ * Parses a quota into the format of the API: 0 is unlimited, null is the default of the installation. The argument 0 is rejected,
+ * because it could also mean that nothing is allowed.
  */
 const quotaOf = (text: string): number | null => {
   if (text === 'default') return null
