@@ -2,7 +2,7 @@ import { existsSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { load } from 'js-yaml'
 import manifest from '../package.json' with { type: 'json' }
-import { findBreaking, findEarlyRemovals, findOasdiff, judge } from './compatibility.ts'
+import { findBreaking, findEarlyRemovals, findOasdiff, validateVersion } from './compatibility.ts'
 
 /**
  * Fails if openapi.yaml breaks clients of the last released contract without a matching version, or if CHANGELOG.md has no entry
@@ -242,7 +242,7 @@ const check = (): void => {
   const oasdiff = prepareTool()
   const canCompare = oasdiff !== null && released !== null
   const changes = canCompare ? findBreaking(oasdiff, released, current) : []
-  const faults = judge({
+  const faults = validateVersion({
     version,
     released: released?.info.version ?? null,
     breaking: changes,

@@ -32,7 +32,13 @@ const compare = (a: Version, b: Version): number => a[0] - b[0] || a[1] - b[1] |
 const mayBreak = (from: Version, to: Version): boolean => to[0] > from[0] || (to[0] === 0 && to[1] > from[1])
 
 /** Reasons why a contract may not follow the released one. Empty if it may. */
-export const judge = ({ version, released, breaking, earlyRemovals, changelog }: ContractState): string[] => {
+export const validateVersion = ({
+  version,
+  released,
+  breaking,
+  earlyRemovals,
+  changelog,
+}: ContractState): string[] => {
   const to = parseVersion(version)
   if (to === null) return [`info.version ${version} is not a version such as 1.2.3`]
   const faults = hasEntry(changelog, version) ? [] : [`CHANGELOG.md has no entry "## ${version}"`]
@@ -94,16 +100,16 @@ const isObject = (value: unknown): value is Json =>
  * The part of a contract that clients of the released one rely on: without new values of enums that the released contract marks with
  * `x-extensible-enum`, and without deprecations, because oasdiff would then allow removals.
  */
-export const reliedOn = (current: unknown, released: unknown): unknown => {
+export const stablePart = (current: unknown, released: unknown): unknown => {
   if (Array.isArray(current)) {
     const before: readonly unknown[] = Array.isArray(released) ? released : []
-    return current.map((item, index) => reliedOn(item, before[index]))
+    return current.map((item, index) => stablePart(item, before[index]))
   }
   if (!isObject(current)) return current
   const before = isObject(released) ? released : {}
   const entries = Object.entries(current)
     .filter(([name, value]) => !(name === 'deprecated' && value === true))
-    .map(([name, value]) => [name, reliedOn(value, before[name])] as const)
+    .map(([name, value]) => [name, stablePart(value, before[name])] as const)
   const copy = Object.fromEntries<unknown>(entries)
   const { enum: known, 'x-extensible-enum': mayGrow } = before
   if (mayGrow !== true || !Array.isArray(known) || !Array.isArray(copy.enum)) return copy
@@ -153,7 +159,7 @@ const describe = ({ operation = '', path = '', text }: Change): string => `${ope
 
 /** Changes that break clients of the released contract. */
 export const findBreaking = (oasdiff: string, released: unknown, current: unknown): string[] =>
-  findChanges(oasdiff, reliedOn(released, released), reliedOn(current, released))
+  findChanges(oasdiff, stablePart(released, released), stablePart(current, released))
     .filter(({ level }) => level === 3)
     .map(describe)
 

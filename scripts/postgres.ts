@@ -46,7 +46,7 @@ export async function withPostgres<T>(
 }
 
 /** A server that can be stopped and restarted with the same address and the same data. */
-export interface FragileServer {
+export interface RestartableServer {
   readonly url: string
   readonly port: number
   start(): Promise<void>
@@ -54,27 +54,27 @@ export interface FragileServer {
   /** Suspends or resumes all processes of the server. Connections stay open. */
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void
   /** Runs `use` with a standby, whose application_name is `name`. The caller starts the primary before and the standby in `use`. */
-  withStandby<T>(name: string, use: (standby: FragileServer) => Promise<T>): Promise<T>
+  withStandby<T>(name: string, use: (standby: RestartableServer) => Promise<T>): Promise<T>
 }
 
 /**
  * Runs `use` with a new server, like `withPostgres`, but does not start it. Its data is in a new folder in `parent`.
  */
-export async function withFragilePostgres<T>(
-  use: (server: FragileServer) => Promise<T>,
+export async function withRestartablePostgres<T>(
+  use: (server: RestartableServer) => Promise<T>,
   parent: string = tmpdir(),
 ): Promise<T> {
-  return withFragileCluster(await prepareFolder(parent), initialize, use)
+  return withRestartableCluster(await prepareFolder(parent), initialize, use)
 }
 
-async function withFragileCluster<T>(
+async function withRestartableCluster<T>(
   cluster: Cluster,
   fill: (cluster: Cluster) => Promise<void>,
-  use: (server: FragileServer) => Promise<T>,
+  use: (server: RestartableServer) => Promise<T>,
 ): Promise<T> {
   const port = await freePort()
   let running: ChildProcess | null = null
-  const server: FragileServer = {
+  const server: RestartableServer = {
     url: `postgres://postgres:${cluster.password}@127.0.0.1:${port}/postgres`,
     port,
     async start() {
@@ -89,7 +89,7 @@ async function withFragileCluster<T>(
     },
     async withStandby(name, use) {
       const standby = { ...(await prepareFolder(dirname(cluster.folder))), password: cluster.password }
-      return withFragileCluster(standby, (standby) => copyServer(standby, server.url, name), use)
+      return withRestartableCluster(standby, (standby) => copyServer(standby, server.url, name), use)
     },
   }
   try {

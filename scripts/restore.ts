@@ -39,7 +39,7 @@ await runToEnd('restore', deadline, async (t) => {
   t.teardown(() => rm(unfinished, { recursive: true, force: true }))
 
   const files = await readArchive(file, unfinished, scratch)
-  await resetHistory(unfinished)
+  await restartHistoryIn(unfinished)
   const version = await readFile(join(unfinished, 'postgres', 'PG_VERSION'), 'utf8')
   // The database is moved last, so an interrupted restore never leaves a database without its files.
   const names = (await readdir(unfinished)).toSorted(
@@ -51,7 +51,7 @@ await runToEnd('restore', deadline, async (t) => {
 })
 
 /** Clients may have synchronized changes made after the backup, so they must synchronize from the beginning. */
-async function resetHistory(dataDir: string): Promise<void> {
+async function restartHistoryIn(dataDir: string): Promise<void> {
   const embedded = await startEmbedded({
     dataDir,
     log: { info: console.error, warn: console.error },

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { judge, reliedOn } from '../scripts/compatibility.ts'
+import { validateVersion, stablePart } from '../scripts/compatibility.ts'
 
 /** The rules of `npm run check:compatibility`. Each of its runs verifies the tool that finds breaking changes. */
 
@@ -8,7 +8,13 @@ const changelogOf = (version: string): string =>
   `# Changelog\n\n## ${version}\n\nWords.\n\n## 0.0.1 - 2020-01-01\n`
 
 const faultsOf = (released: string | null, version: string, changes: readonly string[] = []): string[] =>
-  judge({ version, released, breaking: changes, earlyRemovals: [], changelog: changelogOf(version) })
+  validateVersion({
+    version,
+    released,
+    breaking: changes,
+    earlyRemovals: [],
+    changelog: changelogOf(version),
+  })
 
 t.test('a breaking change needs a major version, or before 1.0.0 a minor one', async (t) => {
   const refused = [
@@ -43,17 +49,17 @@ t.test('other changes may have any version from the released one on', async (t) 
 t.test('nothing is removed before its announced date', async (t) => {
   const state = { released: '1.2.3', breaking, earlyRemovals: breaking, changelog: changelogOf('2.0.0') }
   const faults = ['no version may remove something before its x-sunset:', `  ${breaking[0]}`]
-  t.strictSame(judge({ ...state, version: '2.0.0' }), faults)
+  t.strictSame(validateVersion({ ...state, version: '2.0.0' }), faults)
 })
 
 t.test('values can be added to an enum if the released contract marks it as extensible', async (t) => {
   const enumOf = (mayGrow: boolean, ...values: readonly string[]) => ({
     kind: { type: 'string', ...(mayGrow && { 'x-extensible-enum': true }), enum: values },
   })
-  t.strictSame(reliedOn(enumOf(true, 'a', 'b', 'c'), enumOf(true, 'a', 'b')), enumOf(true, 'a', 'b'))
-  t.strictSame(reliedOn(enumOf(true, 'b', 'c'), enumOf(true, 'a', 'b')), enumOf(true, 'b'))
+  t.strictSame(stablePart(enumOf(true, 'a', 'b', 'c'), enumOf(true, 'a', 'b')), enumOf(true, 'a', 'b'))
+  t.strictSame(stablePart(enumOf(true, 'b', 'c'), enumOf(true, 'a', 'b')), enumOf(true, 'b'))
   for (const mayGrow of [false, true])
-    t.strictSame(reliedOn(enumOf(mayGrow, 'a', 'b'), enumOf(false, 'a')), enumOf(mayGrow, 'a', 'b'))
+    t.strictSame(stablePart(enumOf(mayGrow, 'a', 'b'), enumOf(false, 'a')), enumOf(mayGrow, 'a', 'b'))
 })
 
 t.test('without a release there are no breaking changes', async (t) => {
@@ -65,14 +71,14 @@ t.test('CHANGELOG.md has an entry for the version, released or not', async (t) =
   for (const changelog of ['', '## 0.1.0-rc', '## 0.1.01', '## 0.1', 'About ## 0.1.0', '### 0.1.0']) {
     for (const released of [null, '0.1.0'])
       t.strictSame(
-        judge({ version: '0.1.0', released, breaking: [], earlyRemovals: [], changelog }),
+        validateVersion({ version: '0.1.0', released, breaking: [], earlyRemovals: [], changelog }),
         missing,
         changelog,
       )
   }
   const dated = '## 0.1.0 - 2027-01-04'
   t.strictSame(
-    judge({ version: '0.1.0', released: null, breaking: [], earlyRemovals: [], changelog: dated }),
+    validateVersion({ version: '0.1.0', released: null, breaking: [], earlyRemovals: [], changelog: dated }),
     [],
   )
 })

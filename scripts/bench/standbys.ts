@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createClient as openDatabase } from '../../src/db/engine/connection.ts'
 import { createClient } from '../../test/fixture/service.ts'
-import { type FragileServer, withFragilePostgres } from '../postgres.ts'
+import { type RestartableServer, withRestartablePostgres } from '../postgres.ts'
 import { runToEnd, type Teardown } from '../run-to-end.ts'
 import { cpuTimeOfTree, service, startServer } from './processes.ts'
 
@@ -20,7 +20,7 @@ const reads = 2_000
 const pairs = 5_000
 
 const main = (t: Teardown): Promise<void> =>
-  withFragilePostgres(async (primary) => {
+  withRestartablePostgres(async (primary) => {
     await primary.start()
     await measure(t, primary, [])
     await primary.withStandby('standby1', async (first) => {
@@ -35,8 +35,8 @@ const main = (t: Teardown): Promise<void> =>
 
 const measure = async (
   t: Teardown,
-  primary: FragileServer,
-  standbys: readonly FragileServer[],
+  primary: RestartableServer,
+  standbys: readonly RestartableServer[],
 ): Promise<void> => {
   const sql = openDatabase({ kind: 'server', url: primary.url })
   const names = standbys.map((_, index) => `standby${index + 1}`)

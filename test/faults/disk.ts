@@ -4,7 +4,7 @@ import { mkdir, open, readFile, rm, statfs, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { withFragilePostgres, withPostgres } from '../../scripts/postgres.ts'
+import { withRestartablePostgres, withPostgres } from '../../scripts/postgres.ts'
 import { copyTemplate } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { blackPng } from '../fixture/images.ts'
@@ -293,7 +293,7 @@ t.test('uploads leave a reserve for the embedded database', { skip }, async (t) 
 t.test('full disk of the database server', { skip }, async (t) => {
   // PostgreSQL itself takes about 60 MiB.
   const disk = await mountDisk(t, 160)
-  await withFragilePostgres(async (server) => {
+  await withRestartablePostgres(async (server) => {
     await server.start()
     const service = await startProcess(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: server.url })
     const { call, expect, register } = createClient(service.url)

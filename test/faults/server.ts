@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { timeLimits } from '../../src/http/slow-clients.ts'
-import { withFragilePostgres } from '../../scripts/postgres.ts'
+import { withRestartablePostgres } from '../../scripts/postgres.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'
 import { createClient } from '../fixture/service.ts'
 import { startTcpProxy } from '../fixture/tcp-proxy.ts'
@@ -18,7 +18,7 @@ const answerDeadline = timeLimits.answer + 1_000
 const recoveryDeadline = 15_000
 
 t.test('faults of the database server', async (t) =>
-  withFragilePostgres(async (server) => {
+  withRestartablePostgres(async (server) => {
     const proxy = await startTcpProxy(t, server.port)
     const url = new URL(server.url)
     url.port = String(proxy.port)

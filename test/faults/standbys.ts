@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { type FragileServer, withFragilePostgres } from '../../scripts/postgres.ts'
+import { type RestartableServer, withRestartablePostgres } from '../../scripts/postgres.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { createClient as createSqlClient, standbysAt } from '../../src/db/engine/connection.ts'
 import { migrate } from '../../src/db/engine/migrate.ts'
@@ -57,7 +57,7 @@ const openInstance = async (
 }
 
 /** The number of statements that a server has run. */
-const statementsOn = async (server: FragileServer): Promise<number> => {
+const statementsOn = async (server: RestartableServer): Promise<number> => {
   const sql = createSqlClient({ kind: 'server', url: server.url })
   const [row] = await sql<[{ n: string }]>`
     select xact_commit::text as n from pg_stat_database where datname = current_database()`
@@ -66,7 +66,7 @@ const statementsOn = async (server: FragileServer): Promise<number> => {
 }
 
 t.test('a client reads its own writes on a standby, through any instance', (t) =>
-  withFragilePostgres(async (primary) => {
+  withRestartablePostgres(async (primary) => {
     await primary.start()
     await primary.withStandby('standby1', async (standby) => {
       await standby.start()
@@ -203,7 +203,7 @@ t.test('a client reads its own writes on a standby, through any instance', (t) =
 )
 
 /** Runs `use` while the standby receives the WAL without replaying it. */
-const whilePaused = async (standby: FragileServer, use: () => Promise<void>): Promise<void> => {
+const whilePaused = async (standby: RestartableServer, use: () => Promise<void>): Promise<void> => {
   const sql = createSqlClient({ kind: 'server', url: standby.url })
   await sql`select pg_wal_replay_pause()`
   try {
