@@ -229,7 +229,7 @@ t.test('updateSection', async (t) => {
 t.test('deleteSection', async (t) => {
   t.test('204: with many tasks, while others are served', async (t) => {
     const project = await newProject()
-    const { id: section_id, ...section } = await create(project, 'Large')
+    const { id: section_id, ...section } = await createSection(project, 'Large')
     const count = 500
     const batch = {
       create: Array.from({ length: count }, () => ({
@@ -244,10 +244,11 @@ t.test('deleteSection', async (t) => {
       token,
       params: pathOf({ id: section_id, ...section }),
     })
-    let isDeleted = false
-    void deletion.finally(() => (isDeleted = true))
+    const progress = { isDeleted: false }
+    void deletion.finally(() => (progress.isDeleted = true))
     let served = 0
-    for (; !isDeleted; served += 1) await service.expect('getCurrentUser', 200, { token: viewer.token })
+    for (; !progress.isDeleted; served += 1)
+      await service.expect('getCurrentUser', 200, { token: viewer.token })
     await deletion
     t.ok(served > 3, `${served} requests`)
     const query = { project_id: project, section_id: 'none', limit: '1', include_total: 'true' }
