@@ -222,15 +222,15 @@ const run = creation(
   }),
 )
 
-/** Runs a batch with at least one item. `prepare` is not called for a replay. */
+/** Runs a batch with at least one item. `checkQuota` is not called for a replay. */
 export const runTaskBatch = async (
   ctx: OpContext<Principal>,
   batch: TaskBatch<NewTask, TaskPatch>,
   { atomic, dryRun }: BatchOptions,
-  prepare: () => Promise<void>,
+  checkQuota: () => Promise<void>,
 ): Promise<BatchResponse> => {
   const { json, replayed } = await run(ctx, async () => {
-    await prepare()
+    await checkQuota()
     return {
       request_id: ctx.client.requestId,
       atomic,

@@ -152,16 +152,16 @@ const insert = creation(
 export const newNamedTag = (name: string) => ({ id: newId(), name, name_folded: foldText(name) })
 
 /**
- * Creates a task with its tags, all or nothing. The owner is the caller by default. `prepare` is not called for a replay.
+ * Creates a task with its tags, all or nothing. The owner is the caller by default. `checkQuota` is not called for a replay.
  */
 export const insertTask = async (
   ctx: OpContext<Principal>,
   newTask: NewTask,
-  prepare: () => Promise<void>,
+  checkQuota: () => Promise<void>,
 ): Promise<Outcome<Created>> => {
   const { owner_id = ctx.principal.userId, tag_ids = [], tag_names = [], ...item } = newTask
   const result = await insert(ctx, async (newTaskId) => {
-    await prepare()
+    await checkQuota()
     const position = positionOfNew(newTaskId)
     return { item: { ...item, position, tag_names: tag_names.map(newNamedTag) }, owner_id, tag_ids }
   })

@@ -36,13 +36,13 @@ export const createTasks = (quota: TaskQuota): Tasks => {
     async create(ctx, task) {
       expectNoConflicts(task)
       const { owner_id: ownerId = ctx.principal.userId } = task
-      const created = await insertTask(ctx, task, async () => {
+      const checkQuota = async (): Promise<void> => {
         // Only administrators create tasks for others.
         if (ownerId === ctx.principal.userId) expectDone(await quota.checkNew(ctx.principal, 1))
-      })
-      const { replayed, ...row } = expectDone(created)
-      if (!replayed) quota.add(ownerId, 1)
-      return { replayed, ...row }
+      }
+      const created = expectDone(await insertTask(ctx, task, checkQuota))
+      if (!created.replayed) quota.add(ownerId, 1)
+      return created
     },
 
     async update(ctx, taskId, patch) {

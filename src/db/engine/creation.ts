@@ -28,8 +28,8 @@ export type CreationResult<C extends Columns> =
 /**
  * A query that creates a resource, once per Idempotency-Key. Its statement also stores the response: an existing key violates
  * the primary key and rolls back the whole statement. A retry gets the first response, and so does a concurrent request, which
- * waits on the unique constraint until the first has ended. `prepare` receives the id of the new row; it is not called for a
- * retry.
+ * waits on the unique constraint until the first has ended. `makeValues` receives the id of the new row; it is not called for
+ * a retry.
  *
  * @throws IdempotencyKeyReused when the key was used with a different request
  */
@@ -40,18 +40,18 @@ export const creation = <P extends Parameters, C extends Columns>(
   build: (p: Placeholders<P & { id: 'uuid' }> & ContextPlaceholders) => CreationParts,
 ): ((
   ctx: OpContext,
-  prepare: (id: string) => Promise<Values<P>> | Values<P>,
+  makeValues: (id: string) => Promise<Values<P>> | Values<P>,
 ) => Promise<CreationResult<C>>) => {
   const insert = query(name, { ...parameters, id: 'uuid' as const }, columns, (p) => {
     const { parts, select } = build(p)
     return sql`with ${parts}, kept as (${storeResponse(p)}) ${select}`
   })
-  return async (ctx, prepare) => {
+  return async (ctx, makeValues) => {
     const earlier = await findStoredResponse(ctx)
     if (earlier !== null) return earlier
     try {
       const id = newId()
-      const rows = await insert(ctx, { ...(await prepare(id)), id } as Values<P & { id: 'uuid' }>)
+      const rows = await insert(ctx, { ...(await makeValues(id)), id } as Values<P & { id: 'uuid' }>)
       const row = rows[0] ?? null
       // The loser of a race gets the winner's response, whether a quota or a constraint refused it.
       const winner = isRefused(row) ? await findStoredResponse(ctx) : null
