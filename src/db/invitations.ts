@@ -6,7 +6,7 @@ import { allowsProject, type CallerPlaceholders } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import type { OpContext } from './engine/context.ts'
 import { type Created, creation } from './engine/creation.ts'
-import { checkedOutcome, doneBy, readOutcome } from './engine/outcome.ts'
+import { checkedOutcome, readOutcome, setActorAndReturnDone } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
@@ -254,8 +254,9 @@ export const joinInvited = (user: SQL, from: SQL): SQL => {
     user_id: user,
     role: columnsOf<'invitations'>(invitation).role,
   })
+  const done = setActorAndReturnDone({ caller: user })
   return sql`
-    insert into project_members as member (${columns}) select ${values} from ${from} where ${doneBy({ caller: user })} = 'done'
+    insert into project_members as member (${columns}) select ${values} from ${from} where ${done} = 'done'
     on conflict (project_id, user_id) do update set role = excluded.role
       where role_rank(excluded.role) > role_rank(${role})`
 }

@@ -6,7 +6,7 @@ import { allowsProject, projectBranches, seesProject } from './access/permission
 import { nameContains } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { type Created, creation, expectCreated } from './engine/creation.ts'
-import { checkedOutcome, doneBy, readOutcome } from './engine/outcome.ts'
+import { checkedOutcome, readOutcome, setActorAndReturnDone } from './engine/outcome.ts'
 import type { Placeholders, Row } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
@@ -96,7 +96,7 @@ const insert = creation(
     })
     return {
       parts: sql`
-        project as (insert into projects (${columns}) select ${values} where ${doneBy(p)} = 'done' returning *),
+        project as (insert into projects (${columns}) select ${values} where ${setActorAndReturnDone(p)} = 'done' returning *),
         member as (insert into project_members (${member.columns}) select ${member.values} from project),
         created as (select id, ${projectJson(project, p, ofCreator)} as json from project)`,
       select: sql`select json from created`,

@@ -4,7 +4,7 @@ import { isInArchivedProject } from './access/access-relations.ts'
 import type { ContextPlaceholders } from './engine/context.ts'
 import { listOf } from './engine/conditions.ts'
 import type { Created } from './engine/creation.ts'
-import { type Checks, doneBy, outcomeOfChecks, readOutcome } from './engine/outcome.ts'
+import { type Checks, outcomeOfChecks, readOutcome, setActorAndReturnDone } from './engine/outcome.ts'
 import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { listOfTask } from './schema/task-order.ts'
@@ -313,7 +313,7 @@ export const checkedCreations = (p: ContextPlaceholders): SQL => {
       })}
       when unknown_tag is not null then 'unknown_tag'
       ${unknownPeople(sql`owner_id`, fields.assignee_id)}
-      else ${doneBy(p)} end as outcome
+      else ${setActorAndReturnDone(p)} end as outcome
     from creations ${joinUnknownTag(sql`tag_ids`)}`
 }
 

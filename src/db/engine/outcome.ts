@@ -13,8 +13,13 @@ export interface Checks {
   readonly refusals?: SQL
 }
 
-/** The outcome `done`. Also makes the caller the actor of the events that the statement's triggers record. */
-export const doneBy = (p: Pick<ContextPlaceholders, 'caller'>): SQL => sql`done_by(${p.caller})`
+/**
+ * The outcome `done`, with a side effect: evaluating it makes the caller the actor of the events that triggers record later in the
+ * transaction. So a write must depend on it, which makes PostgreSQL evaluate it first: by `outcome = 'done'` in its condition, where
+ * this is the last branch of the outcome, or by this expression itself.
+ */
+export const setActorAndReturnDone = (p: Pick<ContextPlaceholders, 'caller'>): SQL =>
+  sql`done_by(${p.caller})`
 
 /** The outcome of the checks, in the contract's order, with the request's If-Match. */
 export const checkedOutcome = (p: Pick<ContextPlaceholders, 'if_match' | 'caller'>, checks: Checks): SQL =>
@@ -29,7 +34,7 @@ export const outcomeOfChecks = (
   when not (${authenticated}) then 'reauthentication_required'
   ${etag === null ? sql`` : sql`when ${ifMatch} is not null and (${etag} = any(${ifMatch})) is not true then 'precondition_failed'`}
   ${refusals}
-  else ${doneBy(p)} end`
+  else ${setActorAndReturnDone(p)} end`
 
 /** Reads the column `outcome`. No row: the resource does not exist or is not visible to the caller. */
 export const readOutcome = <R extends { readonly outcome: string }>(
