@@ -1,5 +1,5 @@
 import type { Database } from '../../src/db/engine/client.ts'
-import { maxSorted } from '../../src/db/lists/list.ts'
+import { maxSorted } from '../../src/db/lists/rows.ts'
 import { selectTasks } from '../../src/db/task-list.ts'
 import type { Position } from '../../src/domain/cursors.ts'
 import type { Principal } from '../../src/domain/permissions.ts'

@@ -2,21 +2,25 @@ import type { Position } from '../../domain/cursors.ts'
 import { done, missing, type Outcome } from '../../domain/outcome.ts'
 import type { Principal, Role } from '../../domain/permissions.ts'
 import { type SortBy, TooManyToSort } from '../../domain/sort.ts'
-import {
-  type AccessBranch,
-  branchOfFound,
-  distinctUnionOfBranches,
-  type FirstRows,
-} from '../access/branches.ts'
+import type { AccessBranch } from '../access/branches.ts'
 import type { CallerPlaceholders } from '../access/permissions.ts'
 import type { Database } from '../engine/client.ts'
-import { allOf, type Condition, constant, listOf, unionAll } from '../engine/conditions.ts'
+import { type Condition, listOf } from '../engine/conditions.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import { renderedRows } from '../engine/rendered-rows.ts'
 import { parameter } from '../engine/parameters.ts'
 import { type Compiled, compile, runCompiled } from '../engine/statement.ts'
 import { indexOrder, type Keyset, keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
-import { type PickedRows, type RowsAfter, searchedRows } from './searched.ts'
+import {
+  areTooMany,
+  collectSortable,
+  countListed,
+  type ListedRows,
+  maxSorted,
+  rowsAfter,
+  rowsOfRange,
+} from './rows.ts'
+import { type PickedRows, type Ranking, searchedRows, type Walk } from './searched.ts'
 
 /**
  * Lists. A resource declares its access branches, filters and sort fields; this module builds one statement per page.
@@ -30,9 +34,6 @@ export const defaultLimit = 50
 
 /** Maximum number of items per page, as in the contract. */
 export const maxLimit = 200
-
-/** Maximum number of rows that a request may sort: about 150 ms on a server. */
-export const maxSorted = 50_000
 
 /** The pagination parameters, common to all lists. */
 export interface PageRequest {
@@ -223,160 +224,111 @@ const pageStatement = <Field extends string>(
   )
 }
 
-/**
- * The first rows of a prepared query. For a LIMIT parameter, a generic plan assumes a tenth of all rows, and so sorts
- * everything when the caller sees many rows. The constant LIMIT bounds this estimate.
- */
-const firstRows = (rows: SQL, count: SQL): SQL =>
-  sql`select * from (${rows} limit ${constant(maxLimit + 1)}) item limit ${count}`
-
-/** Rows that are read from each branch. */
-interface BranchRows {
-  readonly columns: SQL
-  readonly where?: readonly SQL[]
-  /** A condition that a few rows meet, which are then read by id. */
-  readonly narrowed?: SQL | undefined
-  /** Orders and limits the rows of a branch. */
-  readonly bounded?: (rows: SQL, limit?: SQL) => SQL
-  readonly first?: FirstRows | null
+/** The listed rows of a source. */
+const listedRows = <Field extends string>(
+  source: ListSource<Field>,
+  request: PageRequest,
+  caller: CallerPlaceholders,
+): ListedRows => {
+  const exact = source.filters.filter(({ search }) => search === undefined)
+  return {
+    from: source.from,
+    branches: source.branches(caller),
+    exact: exact.map((filter) => filter.sql),
+    columns: pickedColumns(source) ?? sql`item.*`,
+    isSearched: exact.length < source.filters.length,
+    maxCount: isPrepared(source, request) ? maxLimit + 1 : null,
+  }
 }
 
-/** SQL that selects the rows of a page. */
+/** The rows of a page without searches: the first listed rows after the position. */
+const exactRows = (
+  list: ListedRows,
+  keyset: Keyset,
+  { offset: skipped, includeTotal }: PageRequest,
+): PickedRows => {
+  const needed = sql`${limit} + 1 + ${offset}`
+  const [nearest, farther] = keyset.ranges
+  const { step, rows } =
+    keyset.isIndexed && nearest !== undefined && farther !== undefined && skipped === 0
+      ? rangesInTurn(list, keyset, { nearest, farther, needed })
+      : { step: sql``, rows: rowsAfter(list, keyset)(needed) }
+  const total = keyset.isIndexed ? countListed(list) : sql`(select rows from sortable_count)`
+  return {
+    steps: sql`
+        ${step}
+        picked as (
+          select * from (${rows}) parts order by ${keyset.order} limit ${limit} + 1 offset ${offset}
+        )`,
+    hasFrontier: false,
+    total: includeTotal ? total : sql`null::int`,
+    isTooLong: keyset.isIndexed ? sql`false` : areTooMany,
+  }
+}
+
+/**
+ * The first rows of two index ranges: with a value of the sort field, and without one. `step` reads the range next to the position
+ * as `nearest`; the other one is read only if it has too few rows for the page.
+ */
+const rangesInTurn = (
+  list: ListedRows,
+  keyset: Keyset,
+  { nearest, farther, needed }: { readonly nearest: SQL; readonly farther: SQL; readonly needed: SQL },
+): { readonly step: SQL; readonly rows: SQL } => ({
+  step: sql`nearest as materialized (${rowsOfRange(list, keyset, { range: nearest, count: needed })}),`,
+  rows: sql`select * from nearest union all
+          select * from (${rowsOfRange(list, keyset, { range: farther, count: needed })}) farther where (select count(*) from nearest) < ${needed}`,
+})
+
+const walkOf = (list: ListedRows, keyset: Keyset): Walk => ({
+  rowsOf: rowsAfter(list, keyset),
+  order: keyset.order,
+})
+
+/** The rows of a page: their common table expressions, and the order and the edges of the page. */
 const pickRows = <Field extends string>(
   source: ListSource<Field>,
   request: PageRequest,
   caller: CallerPlaceholders,
 ): PickedRows & { readonly isForward: boolean; readonly order: SQL; readonly edge: SQL } => {
-  const { order, sortFields, from, rank } = source
+  const { order, sortFields, from, filters, rank } = source
   const { position, includeTotal } = request
-  const searched = source.filters.filter(({ search }) => search !== undefined)
-  const exact = source.filters.filter(({ search }) => search === undefined).map((filter) => filter.sql)
-  const branches = source.branches(caller)
-  const isRanked = rank !== undefined && rankAt(source.order, position) !== null
+  const list = listedRows(source, request, caller)
+  const isRanked = rank !== undefined && rankAt(order, position) !== null
   const keyset = keysetOf(order, sortFields, position, position === null || isRanked)
-
-  const rowsOfBranches = ({
-    columns,
-    where = [],
-    narrowed,
-    bounded = (rows) => rows,
-    first = null,
-  }: BranchRows): SQL =>
-    distinctUnionOfBranches(
-      narrowed === undefined ? branches : branchOfFound(branches),
-      ({ isRepeated }) =>
-        (condition, { from: branchFrom = from, limit: branchLimit } = {}) =>
-          bounded(
-            sql`
-        select ${columns}, ${isRepeated ?? sql`false`} as is_repeated ${first?.areMany === true ? sql`, ${branchLimit ?? sql`null::int`} as row_limit` : sql``}
-        from ${branchFrom}
-        where ${allOf([condition, ...exact, ...where, ...(narrowed === undefined ? [] : [narrowed])])}`,
-            branchLimit,
-          ),
-      first,
-    )
-  const isTooLong = keyset.isIndexed ? null : sql`(select rows > ${constant(maxSorted)} from sortable_count)`
-  const picked = pickedColumns(source) ?? sql`item.*`
-  const indexed = (
-    { columns: keys, rangeOrder, order: inOrder }: Keyset,
-    {
-      count,
-      range,
-      narrowed,
-    }: { readonly count: SQL; readonly range: SQL; readonly narrowed?: SQL | undefined },
-  ): SQL =>
-    rowsOfBranches({
-      columns: sql`${picked}, ${keys}`,
-      where: [range],
-      narrowed,
-      bounded: (rows, branchLimit) => {
-        const ordered = sql`${rows} order by ${rangeOrder}`
-        if (branchLimit !== undefined) return sql`${ordered} limit ${branchLimit}`
-        return isPrepared(source, request) ? firstRows(ordered, count) : sql`${ordered} limit ${count}`
-      },
-      first: { order: inOrder, count, areMany: searched.length > 0 },
-    })
-  const sorted = (
-    { columns: keys, names, order: inOrder, ranges }: Keyset,
-    count: SQL,
-    narrowed?: SQL,
-  ): SQL => {
-    const rows =
-      narrowed === undefined
-        ? sql`select * from sortable where not ${isTooLong}`
-        : rowsOfBranches({ columns: sql`item.id, ${keys}`, narrowed })
-    return sql`
-      select ${picked}, ${names}, false as is_repeated from (
-        select * from (${rows}) sortable where ${allOf(ranges)} order by ${inOrder} limit ${count}
-      ) sorted join ${from} on item.id = sorted.id`
-  }
-  const rowsOf =
-    (of: Keyset): RowsAfter =>
-    (count, narrowed) =>
-      of.isIndexed
-        ? unionAll(of.ranges.map((range) => indexed(of, { count, range, narrowed })))
-        : sorted(of, count, narrowed)
-  const exactRows = (): PickedRows => {
-    const needed = sql`${limit} + 1 + ${offset}`
-    const [nearest, farther] = keyset.ranges
-    const isSplit = keyset.isIndexed && farther !== undefined && request.offset === 0
-    const parts = isSplit
-      ? sql`select * from nearest union all
-          select * from (${indexed(keyset, { count: needed, range: farther })}) farther where (select count(*) from nearest) < ${needed}`
-      : rowsOf(keyset)(needed)
-    const counted = sql`(select count(*)::int from (${rowsOfBranches({ columns: sql`item.id` })}) item)`
-    const total = isTooLong === null ? counted : sql`(select rows from sortable_count)`
-    return {
-      steps: sql`
-        ${isSplit ? sql`nearest as materialized (${indexed(keyset, { count: needed, range: nearest ?? sql`true` })}),` : sql``}
-        picked as (
-          select * from (${parts}) parts order by ${keyset.order} limit ${limit} + 1 offset ${offset}
-        )`,
-      hasFrontier: false,
-      total: includeTotal ? total : sql`null::int`,
-      isTooLong: isTooLong ?? sql`false`,
-    }
-  }
-  const fromStart = keysetOf(order, sortFields, null)
-  const { isForward } = keyset
-  const rankedOrder = listOf([indexOrder(sql`rank`, !isForward), keyset.order])
-  const { steps, ...rows } =
-    searched.length === 0
-      ? exactRows()
-      : searchedRows({
-          from,
-          walk: { rowsOf: rowsOf(keyset), order: keyset.order },
-          start:
-            includeTotal && position !== null && !isRanked
-              ? { rowsOf: rowsOf(fromStart), order: fromStart.order }
-              : null,
-          searched,
-          ranked: isRanked
-            ? { rank, order: rankedOrder, isAfter: position === null ? sql`true` : isAfterRanked(isForward) }
+  const ranking = isRanked ? rankingOf(rank, keyset, position) : null
+  const { steps, ...rows } = list.isSearched
+    ? searchedRows({
+        from,
+        walk: walkOf(list, keyset),
+        start:
+          includeTotal && position !== null && !isRanked
+            ? walkOf(list, keysetOf(order, sortFields, null))
             : null,
-          isTooLong,
-          limit,
-          offset,
-          includeTotal,
-        })
+        searched: filters.filter(({ search }) => search !== undefined),
+        ranked: ranking,
+        isTooLong: keyset.isIndexed ? null : areTooMany,
+        limit,
+        offset,
+        includeTotal,
+      })
+    : exactRows(list, keyset, request)
   const edge = rank === undefined ? keyset.edge : [...keyset.edge, sql`rank::text`]
   return {
-    isForward,
-    order: isRanked ? rankedOrder : keyset.order,
+    isForward: keyset.isForward,
+    order: ranking?.order ?? keyset.order,
     edge: sql`json_build_array(${listOf(edge)})::text`,
     ...rows,
-    steps:
-      isTooLong === null
-        ? steps
-        : sql`
-          sortable as materialized (
-            ${rowsOfBranches({
-              columns: sql`item.id, ${keyset.columns}`,
-              bounded: (rows) => sql`${rows} limit ${constant(maxSorted + 1)}`,
-            })}
-          ), sortable_count as materialized (select count(*)::int as rows from sortable), ${steps}`,
+    steps: keyset.isIndexed ? steps : sql`${collectSortable(list, keyset)}, ${steps}`,
   }
 }
+
+/** Ranked rows come first, and in the order of the list among themselves. */
+const rankingOf = (rank: SQL, { isForward, order }: Keyset, position: Position | null): Ranking => ({
+  rank,
+  order: listOf([indexOrder(sql`rank`, !isForward), order]),
+  isAfter: position === null ? sql`true` : isAfterRanked(isForward),
+})
 
 /** The cursor of a ranked list ends with the rank; it is null if there were too many rows to rank. */
 const rankAt = (order: readonly unknown[], position: Position | null): string | null | undefined =>

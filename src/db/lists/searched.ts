@@ -1,6 +1,7 @@
 import { allOf, constant } from '../engine/conditions.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import type { Condition } from '../engine/conditions.ts'
+import type { RowsAfter } from './rows.ts'
 
 /**
  * Pages of rows that meet expensive conditions, such as a substring search. A request examines a bounded number of rows and
@@ -17,13 +18,17 @@ const maxFound = 1_000
 /** Maximum total cost (`TextSearch.cost`) of the rows that a request examines: about 50 ms on a server. */
 const maxCost = 40_000_000
 
-/** The first `count` rows after a position, in any order. Few enough rows meet the condition `narrowed` to be sorted. */
-export type RowsAfter = (count: SQL, narrowed?: SQL) => SQL
-
 /** The rows of a list after a position, and their order. */
-interface Walk {
+export interface Walk {
   readonly rowsOf: RowsAfter
   readonly order: SQL
+}
+
+/** The rank of a row, the order of rows by it, and whether a row comes after the position in this order. */
+export interface Ranking {
+  readonly rank: SQL
+  readonly order: SQL
+  readonly isAfter: SQL
 }
 
 interface SearchedRows {
@@ -34,7 +39,7 @@ interface SearchedRows {
   readonly start: Walk | null
   readonly searched: readonly Condition[]
   /** Ranked rows come first if all rows can be examined. The walk then begins at the start of the list. */
-  readonly ranked: { readonly rank: SQL; readonly order: SQL; readonly isAfter: SQL } | null
+  readonly ranked: Ranking | null
   /** Whether there are too many rows to sort; the walk is empty then. Null in an indexed order. */
   readonly isTooLong: SQL | null
   readonly limit: SQL

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { type Database, openDatabase } from '../../../src/db/engine/client.ts'
-import { maxSorted } from '../../../src/db/lists/list.ts'
+import { maxSorted } from '../../../src/db/lists/rows.ts'
 import { selectTasks } from '../../../src/db/task-list.ts'
 import type { Principal } from '../../../src/domain/permissions.ts'
 import { TooManyToSort } from '../../../src/domain/sort.ts'
