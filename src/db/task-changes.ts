@@ -9,7 +9,7 @@ import { databaseId, type Identity, parseIdentity } from './identity.ts'
 import { taskJson } from './read-models.ts'
 import { renderedRows } from './engine/rendered-rows.ts'
 import { rowsOfMemberships, unionOfBranches } from './access/branches.ts'
-import { changeBranches, seesTask } from './access/permissions.ts'
+import { type CallerPlaceholders, changeBranches, seesTask } from './access/permissions.ts'
 import { isMember, isProjectLive } from './access/access-relations.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { horizon } from './engine/horizon.ts'
@@ -123,85 +123,137 @@ const matchesFilter =
       and (${p.any_assignee} or coalesce(${assignee_id} = any(${p.assignees}), false))) is true`
   }
 
-/**
- * The statement of a feed. A task that does not pass the filter is reported as deleted if it has changed since the client started,
- * because it may have passed before. Whether a task passes depends on the task alone.
- */
-const selectChanges = (role: Role, p: P, matches: Matches): SQL => {
-  const caller = { ...p, is_admin: sql.raw(String(role === 'admin')) }
-  const tombstonesFrom = sql`coalesce(${p.tombstones_from}, ${horizon})`
-  /** A membership that began before the client started over needs no report. */
-  const ifNews = (transaction: SQL): SQL =>
-    sql`case when ${transaction} >= ${tombstonesFrom} then ${transaction} else ${never} end`
-  const isSeen = (id: SQL): SQL => seesTask(caller, id)
+/** What every part of a feed's statement depends on. */
+interface Feed {
+  readonly role: Role
+  readonly p: P
+  /** `p` with a constant `is_admin`. */
+  readonly caller: CallerPlaceholders
+  readonly matches: Matches
+  /** The first transaction whose tombstones and changes of membership the client has not read yet. A new client needs none. */
+  readonly tombstonesFrom: SQL
+}
 
-  const seen = unionOfBranches(
+/**
+ * The tasks that the caller sees, each at its last change, or at the transaction of joining its project. They are found by access
+ * branch, so a task that is visible by two relations can have two positions in the feed, and is reported at each. A task that does
+ * not pass the filter is left out if it has not changed since `tombstonesFrom`: it did not pass before either.
+ */
+const seenTasks = ({ role, p, caller, matches, tombstonesFrom }: Feed): SQL => {
+  const item = sql`item`
+  /** A membership that the client has already read does not move rows to its transaction. */
+  const ifUnread = (transaction: SQL): SQL =>
+    sql`case when ${transaction} >= ${tombstonesFrom} then ${transaction} else ${never} end`
+  return unionOfBranches(
     changeBranches(role, caller, tombstonesFrom),
-    // A task that is visible by two relations can have two positions in the feed, and is reported at each.
     ({ beganIn }) =>
       (condition, { limit } = {}) =>
         rowsAfter(p, {
           from: sql`tasks item`,
           id: sql`item.id`,
           changedIn: sql`item.changed_in`,
-          condition: sql`${condition} and (${matches(sql`item`)} or item.changed_in >= ${tombstonesFrom})`,
-          ...(beganIn !== undefined && { since: ifNews(beganIn), prefix: sql`item.deleted_at,` }),
-          columns: sql`, item.project_id, ${matches(sql`item`)} as is_seen`,
+          condition: sql`${condition} and (${matches(item)} or item.changed_in >= ${tombstonesFrom})`,
+          ...(beganIn !== undefined && { since: ifUnread(beganIn), prefix: sql`item.deleted_at,` }),
+          columns: sql`, item.project_id, ${matches(item)} as is_seen`,
           ...(limit !== undefined && { limit }),
         }),
     { order: sql`at, changed_in, id`, count: sql`${p.limit} + 1` },
   )
-  const tombstones = (viewer: SQL, { since }: { readonly since?: SQL } = {}): SQL =>
-    rowsAfter(p, {
-      from: sql`task_tombstones tombstone`,
-      id: tombstone.task_id,
-      changedIn: tombstone.changed_in,
-      condition: sql`${viewer} and ${tombstone.changed_in} >= ${tombstonesFrom} and not ${isSeen(tombstone.task_id)}`,
-      ...(since !== undefined && { since }),
-      columns: sql`, false as is_seen`,
-    })
-  const ofProject = (projectId: SQL): SQL =>
-    sql`${tombstone.project_id} = ${projectId} and ${tombstone.user_id} is null`
+}
+
+/** Tombstones that meet `condition`, of tasks that the caller does not see by another relation. `since` is as in `Source`. */
+const unreadTombstones = (
+  { p, caller, tombstonesFrom }: Feed,
+  condition: SQL,
+  { since }: Pick<Source, 'since'> = {},
+): SQL =>
+  rowsAfter(p, {
+    from: sql`task_tombstones tombstone`,
+    id: tombstone.task_id,
+    changedIn: tombstone.changed_in,
+    condition: sql`${condition} and ${tombstone.changed_in} >= ${tombstonesFrom} and not ${seesTask(caller, tombstone.task_id)}`,
+    ...(since !== undefined && { since }),
+    columns: sql`, false as is_seen`,
+  })
+
+/** Whether a tombstone is that of a task for the members of a project. */
+const isOfProject = (projectId: SQL): SQL =>
+  sql`${tombstone.project_id} = ${projectId} and ${tombstone.user_id} is null`
+
+/**
+ * The tasks that the caller no longer sees because the tasks changed, each at that change: they got another owner, assignee or
+ * project, or were moved to the trash. A member reads their own tombstones, and those of each of their projects since joining it;
+ * an administrator reads those of all administrators.
+ */
+const lostTasks = (feed: Feed): SQL => {
+  if (feed.role === 'admin')
+    return unreadTombstones(feed, sql`${tombstone.project_id} is null and ${tombstone.user_id} is null`)
+  const { caller } = feed.p
   const membership = columnsOf<'memberships'>(sql`membership`)
-  const lostByMembers = tombstones(
-    sql`${ofProject(membership.project_id)} and ${tombstone.changed_in} >= ${membership.joined_in}`,
+  const lostByMembers = unreadTombstones(
+    feed,
+    sql`${isOfProject(membership.project_id)} and ${tombstone.changed_in} >= ${membership.joined_in}`,
   )
-  const lost =
-    role === 'admin'
-      ? tombstones(sql`${tombstone.project_id} is null and ${tombstone.user_id} is null`)
-      : sql`
-          (${tombstones(sql`${tombstone.user_id} = ${p.caller}`)})
-          union all ${rowsOfMemberships(p.caller, sql`true`, () => lostByMembers, null)}`
-  // The tasks that users who have left may have seen: those still in the project, unless the user has joined again, and those that
-  // have left it. Tasks that the user sees by another relation are reported in their current state, since they may have been
-  // hidden while the project was in the trash.
+  return sql`
+          (${unreadTombstones(feed, sql`${tombstone.user_id} = ${caller}`)})
+          union all ${rowsOfMemberships(caller, sql`true`, () => lostByMembers, null)}`
+}
+
+/**
+ * The tasks that the caller may have seen in a project until they left it, at the transaction of leaving: those still in the project,
+ * unless the caller has joined again, and the tombstones of those that have left it. A task placed in the project later is not
+ * among them. For administrators, a project is left when it moves to the trash. Tasks that the caller sees by another relation are
+ * reported in their current state, since they may have been hidden while the project was in the trash.
+ */
+const tasksOfLeftProjects = (feed: Feed): SQL => {
+  const { role, p, caller, matches, tombstonesFrom } = feed
+  const item = sql`item`
+  const { placed_at } = columnsOf<'tasks'>(item)
   const isBack =
     role === 'admin' ? isProjectLive(ended.project_id) : isMember(ended.project_id, p.caller, 'viewer')
-  const left = sql`
+  const stillThere = rowsAfter(p, {
+    from: sql`tasks item`,
+    id: sql`item.id`,
+    changedIn: sql`item.changed_in`,
+    condition: sql`item.project_id = ${ended.project_id} and item.deleted_at is null
+            and coalesce(${placed_at}, item.created_at) <= ${ended.created_at} and not ${isBack}`,
+    since: ended.left_in,
+    prefix: sql`item.deleted_at,`,
+    columns: sql`, ${seesTask(caller, sql`item.id`)} and ${matches(item)} as is_seen`,
+  })
+  const gone = unreadTombstones(
+    feed,
+    sql`${isOfProject(ended.project_id)} and ${tombstone.placed_at} <= ${ended.created_at}`,
+    { since: ended.left_in },
+  )
+  return sql`
       select reached.* from membership_tombstones ended cross join lateral (
-        (${rowsAfter(p, {
-          from: sql`tasks item`,
-          id: sql`item.id`,
-          changedIn: sql`item.changed_in`,
-          condition: sql`item.project_id = ${ended.project_id} and item.deleted_at is null
-            and coalesce(${columnsOf<'tasks'>(sql`item`).placed_at}, item.created_at) <= ${ended.created_at} and not ${isBack}`,
-          since: ended.left_in,
-          prefix: sql`item.deleted_at,`,
-          columns: sql`, ${isSeen(sql`item.id`)} and ${matches(sql`item`)} as is_seen`,
-        })}) union all (${tombstones(
-          sql`${ofProject(ended.project_id)} and ${tombstone.placed_at} <= ${ended.created_at}`,
-          { since: ended.left_in },
-        )})
+        (${stillThere}) union all (${gone})
       ) reached
       where ${role === 'admin' ? sql`${ended.user_id} is null` : sql`${ended.user_id} = ${p.caller}`}
         and ${ended.left_in} >= ${tombstonesFrom} and ${ended.left_in} < ${horizon}`
+}
+
+/**
+ * The statement of a feed: a page of the rows of its three parts, in the order of the feed. A task at several positions of the page is
+ * reported once, at the last. A task that does not pass the filter is reported as deleted if it has changed since the client started,
+ * because it may have passed before. Whether a task passes depends on the task alone.
+ */
+const selectChanges = (role: Role, p: P, matches: Matches): SQL => {
+  const feed: Feed = {
+    role,
+    p,
+    caller: { ...p, is_admin: sql.raw(String(role === 'admin')) },
+    matches,
+    tombstonesFrom: sql`coalesce(${p.tombstones_from}, ${horizon})`,
+  }
   const json = sql`(select ${taskJson(task, p)} from tasks task where id = numbered.id and is_seen)`
   return sql`
       with recursive picked as (
         select distinct on (at, changed_in, id) at, changed_in, id, is_seen
         from (
-          select at, changed_in, id, is_seen from (${seen}) seen
-          union all select * from (${lost}) lost union all ${left}) found
+          select at, changed_in, id, is_seen from (${seenTasks(feed)}) seen
+          union all select * from (${lostTasks(feed)}) lost union all ${tasksOfLeftProjects(feed)}) found
         order by at, changed_in, id limit ${p.limit} + 1
       ), numbered as (
         select picked.*, row_number() over (order by at, changed_in, id) as ordinal from picked
@@ -219,7 +271,7 @@ const selectChanges = (role: Role, p: P, matches: Matches): SQL => {
         (select at::text from page order by ordinal desc limit 1) as last_at,
         (select changed_in::text from page order by ordinal desc limit 1) as last_changed_in,
         (select id::text from page order by ordinal desc limit 1) as last_id,
-        coalesce(epoch, 1) as epoch, ${horizon}::text as horizon, ${tombstonesFrom}::text as tombstones_from
+        coalesce(epoch, 1) as epoch, ${horizon}::text as horizon, ${feed.tombstonesFrom}::text as tombstones_from
       from (values (true)) always left join change_history history on ${history.singleton}`
 }
 
