@@ -19,23 +19,16 @@ import {
   insertTasks,
   joinUnknownTag,
   linkOutcome,
-  lockPeople,
-  lockProjects,
-  lockSections,
-  lockTags,
+  lockReferences,
   lockTasksOfTrees,
   lockTrees,
   parentsOfCreations,
   patchChanges,
   patchedFields,
-  peopleOfCreations,
-  peopleOfPatches,
-  projectsOfCreations,
-  projectsOfPatches,
   readItemOutcome,
+  referencesOfCreations,
+  referencesOfPatches,
   replaceTags,
-  sectionsOfCreations,
-  sectionsOfPatches,
   tagsInPatch,
   treesOfPatches,
   unlinkOutcome,
@@ -138,6 +131,18 @@ const written = treesOfPatches(sql`operations`)
 /** The tasks that are moved or deleted with their subtasks. */
 const roots = sql`${written.roots} union all select task_id from operations where kind = 'delete'`
 
+const referencesOfUpdates = referencesOfPatches(sql`operations`)
+
+/** What the items refer to. */
+const references = {
+  people: sql`${referencesOfCreations.people} union ${referencesOfUpdates.people}`,
+  projects: sql`${referencesOfCreations.projects} union ${referencesOfUpdates.projects}`,
+  sections: sql`${referencesOfCreations.sections} union ${referencesOfUpdates.sections}`,
+  tags: sql`
+            ${referencesOfCreations.tags} union select tag_id from operations
+            union select unnest(${tagsInPatch(sql`patch`)}) from operations`,
+}
+
 /**
  * Checks every item, decides, and writes, in one statement, so that each item is written completely or not at all. The parts are
  * those of the single operations.
@@ -159,20 +164,7 @@ const run = creation(
         roots,
       })}, creations as (
         ${creationsOf(sql`select * from new_tasks`)}
-      ), people as (
-        ${lockPeople(sql`${peopleOfCreations} union ${peopleOfPatches(sql`operations`)}`)}
-      ), visible_projects as (
-        ${lockProjects(p, sql`${projectsOfCreations} union ${projectsOfPatches(sql`operations`)}`)}
-      ), visible_sections as (
-        ${lockSections(sql`${sectionsOfCreations} union ${sectionsOfPatches(sql`operations`)}`)}
-      ), visible_tags as (
-        ${lockTags(
-          p,
-          sql`
-            select unnest(tag_ids) from creations union select tag_id from operations
-            union select unnest(${tagsInPatch(sql`patch`)}) from operations`,
-        )}
-      ), targets as (
+      ), ${lockReferences(p, references)}, targets as (
         ${lockTasksOfTrees(p, sql`select task_id from operations`)}
       ), ${checkSubtaskCount(sql`
         select id from targets

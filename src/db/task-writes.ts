@@ -95,7 +95,7 @@ const movesDate = (patch: SQL, row: SQL): SQL => {
 }
 
 /** The users with these ids, locked against deletion. */
-export const lockPeople = (ids: SQL): SQL =>
+const lockPeople = (ids: SQL): SQL =>
   sql`select id from users where id in (${ids}) and deleted_at is null order by id for key share`
 
 /** The tags with these ids that the caller can see, locked against deletion. */
@@ -115,6 +115,51 @@ export const lockProjects = (p: ContextPlaceholders, ids: SQL): SQL => {
 /** The sections with these ids, locked against deletion. */
 export const lockSections = (ids: SQL): SQL =>
   sql`select id, project_id from sections where id in (${ids}) order by id for key share`
+
+/** The users, projects, sections and tags that a statement's items refer to, as queries of ids. */
+interface References {
+  readonly people: SQL
+  readonly projects: SQL
+  readonly sections: SQL
+  readonly tags: SQL
+}
+
+/** The references of new tasks. Reads `creations`. */
+export const referencesOfCreations: References = {
+  people: sql`
+  select owner_id from creations union select ${fieldsOf(sql`item`).assignee_id} from creations`,
+  projects: sql`select project_id from creations`,
+  sections: sql`select ${fieldsOf(sql`item`).section_id} from creations`,
+  tags: sql`select unnest(tag_ids) from creations`,
+}
+
+/** The references of patches, except tags: rows of a relation with `patch`. */
+export const referencesOfPatches = (from: SQL): Omit<References, 'tags'> => {
+  const { owner_id, assignee_id, project_id, section_id } = fieldsOf(sql`patch`)
+  return {
+    people: sql`select ${owner_id} from ${from} union select ${assignee_id} from ${from}`,
+    projects: sql`select ${project_id} from ${from}`,
+    sections: sql`select ${section_id} from ${from}`,
+  }
+}
+
+/**
+ * The common table expressions `people`, `visible_projects`, `visible_sections` and `visible_tags`: the referenced rows that exist
+ * and that the caller can see, locked against deletion. `checkedCreations`, `changeOutcome` and `joinUnknownTag` refuse references
+ * to other rows.
+ */
+export const lockReferences = (
+  p: ContextPlaceholders,
+  { people, projects, sections, tags }: References,
+): SQL => sql`people as (
+        ${lockPeople(people)}
+      ), visible_projects as (
+        ${lockProjects(p, projects)}
+      ), visible_sections as (
+        ${lockSections(sections)}
+      ), visible_tags as (
+        ${lockTags(p, tags)}
+      )`
 
 const lockTasksIf = (condition: SQL, p: ContextPlaceholders, ids: SQL): SQL => sql`
   select * from tasks task where id in (${ids}) and ${allowsTask('task.see', p, task)} and ${condition}
@@ -254,30 +299,6 @@ export const creationsOf = (from: SQL): SQL => {
     from (${from}) new_task left join visible_parents parent on parent.id = ${parent_id}`
 }
 
-/** The ids of sections referenced by creations, for `lockSections`. */
-export const sectionsOfCreations = sql`select ${fieldsOf(sql`item`).section_id} from creations`
-
-/** The ids of sections referenced by the column `patch` of a relation, for `lockSections`. */
-export const sectionsOfPatches = (from: SQL): SQL =>
-  sql`select ${fieldsOf(sql`patch`).section_id} from ${from}`
-
-/** The ids of projects referenced by creations, for `lockProjects`. */
-export const projectsOfCreations = sql`select project_id from creations`
-
-/** The ids of projects referenced by the column `patch` of a relation, for `lockProjects`. */
-export const projectsOfPatches = (from: SQL): SQL =>
-  sql`select ${fieldsOf(sql`patch`).project_id} from ${from}`
-
-/** The ids of users referenced by creations, for `lockPeople`. */
-export const peopleOfCreations = sql`
-  select owner_id from creations union select ${fieldsOf(sql`item`).assignee_id} from creations`
-
-/** The ids of users referenced by the column `patch` of a relation, for `lockPeople`. */
-export const peopleOfPatches = (from: SQL): SQL => {
-  const { owner_id, assignee_id } = fieldsOf(sql`patch`)
-  return sql`select ${owner_id} from ${from} union select ${assignee_id} from ${from}`
-}
-
 /** The tags that a merge patch sets: sorted, without duplicates; null if it does not have them. */
 export const tagsInPatch = (patch: SQL): SQL => sql`case when ${patch} ? 'tag_ids' then array(
   select distinct value::uuid from jsonb_array_elements_text(${patch} -> 'tag_ids') order by 1) end`
@@ -290,8 +311,8 @@ export const joinUnknownTag = (tagIds: SQL): SQL => sql`
   ) unknown on true`
 
 /**
- * The rows of `creations` (`id`, `item`, `owner_id`, `project_id`, `tag_ids`, `tag_names`) with their outcomes. Reads `people`,
- * `visible_projects`, `visible_sections`, `visible_parents` and `visible_tags`.
+ * The rows of `creations` (`id`, `item`, `owner_id`, `project_id`, `tag_ids`, `tag_names`) with their outcomes. Reads what
+ * `lockReferences` and `lockTrees` have locked.
  */
 export const checkedCreations = (p: ContextPlaceholders): SQL => {
   const fields = fieldsOf(sql`item`)
@@ -410,8 +431,8 @@ interface PatchCheck {
 }
 
 /**
- * The outcome of a merge patch of a row that the caller can see. Reads `people`, `visible_projects`, `visible_sections`,
- * `visible_parents`, `subtasks` and `unknown`.
+ * The outcome of a merge patch of a row that the caller can see. Reads what `lockReferences` and `lockTrees` have locked, `subtasks`
+ * (`checkSubtaskCount`), and `unknown` (`joinUnknownTag`).
  */
 export const changeOutcome = (p: ContextPlaceholders, row: SQL, { patch, ifMatch }: PatchCheck): SQL => {
   const sent = fieldsOf(patch)

@@ -24,21 +24,14 @@ import {
   insertTagsOfTasks,
   insertTasks,
   joinUnknownTag,
-  lockPeople,
-  lockProjects,
-  lockSections,
-  lockTags,
+  lockReferences,
   lockTasksOfTrees,
   lockTrees,
   parentsOfCreations,
-  peopleOfCreations,
-  peopleOfPatches,
-  projectsOfCreations,
-  projectsOfPatches,
   readItemOutcome,
+  referencesOfCreations,
+  referencesOfPatches,
   replaceTags,
-  sectionsOfCreations,
-  sectionsOfPatches,
   tagsInPatch,
   treesOfPatches,
   updateTasks,
@@ -126,15 +119,7 @@ const insert = creation(
           ${p.item} -> 'tag_names' as tag_names
       ), ${lockTrees(p, { parents: parentsOfCreations(sql`new_task`) })}, creations as (
         ${creationsOf(sql`select * from new_task`)}
-      ), people as (
-        ${lockPeople(peopleOfCreations)}
-      ), visible_projects as (
-        ${lockProjects(p, projectsOfCreations)}
-      ), visible_sections as (
-        ${lockSections(sectionsOfCreations)}
-      ), visible_tags as (
-        ${lockTags(p, sql`select unnest(tag_ids) from creations`)}
-      ), creation as (
+      ), ${lockReferences(p, referencesOfCreations)}, creation as (
         ${checkedCreations(p)}
       ), task as (
         ${insertTasks(sql`creation where outcome = 'done'`)} returning *
@@ -209,15 +194,10 @@ const change = query('tasks.update', { id: 'uuid', patch: 'json' }, changedColum
     parts: sql`
       changes as (
         select ${p.id} as task_id, ${p.patch} as patch, ${tagsInPatch(p.patch)} as tag_ids
-      ), ${lockTrees(p, treesOfPatches(sql`changes`))}, people as (
-        ${lockPeople(peopleOfPatches(sql`changes`))}
-      ), visible_projects as (
-        ${lockProjects(p, projectsOfPatches(sql`changes`))}
-      ), visible_sections as (
-        ${lockSections(sectionsOfPatches(sql`changes`))}
-      ), visible_tags as (
-        ${lockTags(p, sql`select unnest(tag_ids) from changes`)}
-      ), targets as (
+      ), ${lockTrees(p, treesOfPatches(sql`changes`))}, ${lockReferences(p, {
+        ...referencesOfPatches(sql`changes`),
+        tags: sql`select unnest(tag_ids) from changes`,
+      })}, targets as (
         ${lockTasksOfTrees(p, p.id)}
       ), ${checkSubtaskCount(sql`select id from targets where subtask_count > 0`)}, change as (
         select target.id, patch, tag_ids, tag_ids is not null and tag_ids <> tags_of_task(target.id) as replaces_tags, unknown_tag,

@@ -44,7 +44,7 @@ export const creation = <P extends Parameters, C extends Columns>(
 ) => Promise<CreationResult<C>>) => {
   const insert = query(name, { ...parameters, id: 'uuid' as const }, columns, (p) => {
     const { parts, select } = build(p)
-    return sql`with ${parts}, kept as (${storeResponse(p)}) ${select}`
+    return sql`with ${parts}, kept as (${storeResponse(p, sql`created`)}) ${select}`
   })
   return async (ctx, makeValues) => {
     const earlier = await findStoredResponse(ctx)

@@ -14,8 +14,8 @@ export class IdempotencyKeyReused extends Error {
   override readonly name = 'IdempotencyKeyReused'
 }
 
-/** SQL that stores the row of `created` as the response to the request's Idempotency-Key, if it has one. */
-export const storeResponse = (p: ContextPlaceholders): SQL => {
+/** SQL that stores the row `(id, json)` of `created` as the response to the request's Idempotency-Key, if it has one. */
+export const storeResponse = (p: ContextPlaceholders, created: SQL): SQL => {
   const key = insertion<'idempotency_keys'>({
     principal_id: p.caller,
     operation: p.idempotency_operation,
@@ -26,7 +26,7 @@ export const storeResponse = (p: ContextPlaceholders): SQL => {
   })
   return sql`
     insert into idempotency_keys (${key.columns}) select ${key.values}
-    from created where ${p.idempotency_key} is not null and json is not null`
+    from ${created} where ${p.idempotency_key} is not null and json is not null`
 }
 
 const selectStored = statement(
