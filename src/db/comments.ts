@@ -1,6 +1,6 @@
 import type { CommentExpansion } from '../domain/expansions.ts'
 import { maxMentions, mentionedUsernames } from '../domain/mentions.ts'
-import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { parseSort, type SortBy } from '../domain/sort.ts'
 import { foldSearch } from '../domain/text.ts'
@@ -9,7 +9,7 @@ import { allowsComment, isSeenBy, ownerReadByAdmin } from './access/permissions.
 import { bindValues, type Condition, contains } from './engine/conditions.ts'
 import type { OpContext } from './engine/context.ts'
 import { creation, readCreation } from './engine/creation.ts'
-import { readOutcome } from './engine/outcome.ts'
+import { readChangedRow, readOutcome } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, type PageRequest, selectPage } from './lists/list.ts'
@@ -153,10 +153,7 @@ export const updateComment = async (
   { body }: { readonly body?: string },
 ): Promise<Outcome<CommentRow>> => {
   const [row] = await change(ctx, { id, body: body ?? null, usernames: mentionedUsernames(body ?? '') })
-  const outcome = readOutcome(row)
-  if (outcome.outcome !== 'done') return outcome
-  const { json, version } = outcome.value
-  return json === null || version === null ? missing : done({ json, version })
+  return readChangedRow(readOutcome(row))
 }
 
 // The task is locked before the comment, in the order of the task's deletion.

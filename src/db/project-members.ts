@@ -7,7 +7,7 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsProject, allowsProjectMember, allowsUser, seesProject } from './access/permissions.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -18,7 +18,7 @@ import {
   type PageRequest,
   selectPage,
 } from './lists/list.ts'
-import { type ChangedMember, changedMemberColumns, type MemberRow, readChangedMember } from './members.ts'
+import { type ChangedMember, changedMemberColumns, type MemberRow } from './members.ts'
 import { isProjectVisible } from './projects.ts'
 import { projectMemberJson } from './read-models.ts'
 import { columnsOf, insertion } from './schema/columns.ts'
@@ -131,7 +131,7 @@ export const setProjectMember = async (
   { projectId, userId, role, mustExist }: ProjectMemberChange,
 ): Promise<Outcome<ChangedMember>> => {
   const [row] = await set(ctx, { project_id: projectId, user_id: userId, role, must_exist: mustExist })
-  return readChangedMember(row)
+  return readChangedRow(readOutcome(row))
 }
 
 const remove = query(

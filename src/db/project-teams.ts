@@ -4,7 +4,7 @@ import type { ProjectRole } from '../domain/project-roles.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsProject, allowsTeam, seesProject } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -15,7 +15,7 @@ import {
   type PageRequest,
   selectPage,
 } from './lists/list.ts'
-import { type ChangedMember, changedMemberColumns, type MemberRow, readChangedMember } from './members.ts'
+import { type ChangedMember, changedMemberColumns, type MemberRow } from './members.ts'
 import { isProjectVisible } from './projects.ts'
 import { projectTeamJson } from './read-models.ts'
 import { columnsOf, insertion } from './schema/columns.ts'
@@ -115,7 +115,7 @@ export const setProjectTeam = async (
   { projectId, teamId, role, mustExist }: ProjectTeamChange,
 ): Promise<Outcome<ChangedMember>> => {
   const [row] = await set(ctx, { project_id: projectId, team_id: teamId, role, must_exist: mustExist })
-  return readChangedMember(row)
+  return readChangedRow(readOutcome(row))
 }
 
 const remove = query(

@@ -1,4 +1,4 @@
-import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
 import { parseSort } from '../domain/sort.ts'
 import { foldSearch } from '../domain/text.ts'
@@ -6,8 +6,8 @@ import { allowsProject, projectBranches, seesProject } from './access/permission
 import { nameContains } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { type Created, creation, expectCreated } from './engine/creation.ts'
-import { checkedOutcome, readOutcome, setActorAndReturnDone } from './engine/outcome.ts'
-import type { Placeholders, Row } from './engine/parameters.ts'
+import { checkedOutcome, setActorAndReturnDone, readChangedRow, readOutcome } from './engine/outcome.ts'
+import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import type { SortField } from './lists/keyset.ts'
@@ -115,7 +115,7 @@ export type ProjectPatch = Partial<NewProject>
 
 const target = sql.raw('target')
 
-const changedColumns = { outcome: 'text', json: 'text?', version: 'int?', variant: 'text?' } as const
+const changedColumns = { outcome: 'text', json: 'text?', version: 'int?', variant: 'text' } as const
 
 interface Change {
   readonly values: ColumnValues<'projects'>
@@ -168,13 +168,6 @@ const archive = query('projects.archive', { id: 'uuid', archives: 'bool' }, chan
   })
 })
 
-const readChanged = (row: Row<typeof changedColumns> | undefined): Outcome<ProjectRow> => {
-  const result = readOutcome(row)
-  if (result.outcome !== 'done') return result
-  const { json, version, variant } = result.value
-  return json === null || version === null || variant === null ? missing : done({ json, version, variant })
-}
-
 /** Changes a project that is not archived. */
 export const updateProject = async (
   ctx: OpContext,
@@ -182,7 +175,7 @@ export const updateProject = async (
   patch: ProjectPatch,
 ): Promise<Outcome<ProjectRow>> => {
   const [row] = await update(ctx, { id, patch })
-  return readChanged(row)
+  return readChangedRow(readOutcome(row))
 }
 
 /** Archives or unarchives a project. Idempotent. */
@@ -192,7 +185,7 @@ export const setProjectArchived = async (
   archives: boolean,
 ): Promise<Outcome<ProjectRow>> => {
   const [row] = await archive(ctx, { id, archives })
-  return readChanged(row)
+  return readChangedRow(readOutcome(row))
 }
 
 const trash = query(

@@ -1,11 +1,11 @@
-import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import { done, found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsProject, seesProject } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { type Created, creation, readCreation } from './engine/creation.ts'
 import { DatabaseUnavailable, OutcomeUnknown } from './engine/errors.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
@@ -285,10 +285,7 @@ export const updateSection = async (
           async (placeOf) => change(ctx, { ...(await placeOf(sectionId)), ...fields, is_moved: true }),
           ([written]) => written?.outcome,
         )
-  const outcome = readSectionOutcome(row)
-  if (outcome.outcome !== 'done') return outcome
-  const { json, version: current } = outcome.value
-  return json === null || current === null ? missing : done({ json, version: current })
+  return readChangedRow(readSectionOutcome(row))
 }
 
 /** Tasks per statement; each takes up to a millisecond. */

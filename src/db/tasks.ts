@@ -1,14 +1,14 @@
 import { replacingOtherKind, type TaskDates } from '../domain/dates.ts'
 import type { TaskExpansion } from '../domain/expansions.ts'
 import { foldText } from '../domain/text.ts'
-import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import { done, found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { positionAtEnd, positionOfNew } from '../domain/positions.ts'
 import { allowsTask, ownerReadByAdmin } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { type Created, creation, readCreation } from './engine/creation.ts'
 import { newId } from './engine/ids.ts'
-import { readOutcome } from './engine/outcome.ts'
+import { readChangedRow, readOutcome } from './engine/outcome.ts'
 import type { Placeholders, Row } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { tagsOfTask, expandedTaskJson, isBlocked, taskJson } from './read-models.ts'
@@ -250,12 +250,10 @@ export const readChanged = async (
   row: ChangedRow | undefined,
   tagIds: readonly string[] = [],
 ): Promise<Outcome<TaskRow>> => {
-  const result = readItemOutcome(row, tagIds)
-  if (result.outcome !== 'done') return result
-  const { json, version: current, is_blocked, is_current } = result.value
-  if (json === null || current === null) return missing
-  const [newest] = is_current ? [] : await reread(ctx, { id: taskId })
-  return done(newest ?? { json, version: current, is_blocked })
+  const changed = readChangedRow(readItemOutcome(row, tagIds))
+  if (changed.outcome !== 'done' || changed.value.is_current) return changed
+  const [newest] = await reread(ctx, { id: taskId })
+  return newest === undefined ? changed : done(newest)
 }
 
 const trash = query(

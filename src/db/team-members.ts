@@ -6,7 +6,7 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsTeam, allowsTeamMember, allowsUser, type CallerPlaceholders } from './access/permissions.ts'
 import { nameContains } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -17,7 +17,7 @@ import {
   type PageRequest,
   selectPage,
 } from './lists/list.ts'
-import { type ChangedMember, changedMemberColumns, type MemberRow, readChangedMember } from './members.ts'
+import { type ChangedMember, changedMemberColumns, type MemberRow } from './members.ts'
 import { teamMemberJson } from './read-models.ts'
 import { columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -120,7 +120,7 @@ export const setTeamMember = async (
   { teamId, userId, role, mustExist }: TeamMemberChange,
 ): Promise<Outcome<ChangedMember>> => {
   const [row] = await set(ctx, { team_id: teamId, user_id: userId, role, must_exist: mustExist })
-  return readChangedMember(row)
+  return readChangedRow(readOutcome(row))
 }
 
 const remove = query(

@@ -1,11 +1,11 @@
-import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
 import { foldSearch } from '../domain/text.ts'
 import { allowsTeam, teamBranches } from './access/permissions.ts'
 import { nameContains } from './engine/conditions.ts'
 import type { OpContext } from './engine/context.ts'
 import { type Created, creation, expectCreated } from './engine/creation.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { roleInTeam, teamJson } from './read-models.ts'
@@ -85,10 +85,7 @@ export const updateTeam = async (
   { name }: TeamChange,
 ): Promise<Outcome<TeamRow>> => {
   const [row] = await update(ctx, { id, name: name ?? null })
-  const result = readOutcome(row)
-  if (result.outcome !== 'done') return result
-  const { json, version, role } = result.value
-  return json === null || version === null ? missing : done({ json, version, role })
+  return readChangedRow(readOutcome(row))
 }
 
 // The rows that refer to the team are deleted with it rather than by the foreign keys, so that the triggers compute the

@@ -1,4 +1,4 @@
-import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import { done, found, type Outcome } from '../domain/outcome.ts'
 import type { Principal, Role } from '../domain/permissions.ts'
 import { foldSearch } from '../domain/text.ts'
 import { onlyBranch } from './access/branches.ts'
@@ -8,7 +8,7 @@ import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
 import { type Created, creation } from './engine/creation.ts'
 import { newId } from './engine/ids.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
 import { query, statement } from './engine/statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
@@ -29,7 +29,7 @@ export interface UserRow {
 /** A user after a change. */
 export interface ChangedUser extends UserRow {
   /** The address before the change; null if it has not changed. */
-  readonly previousEmail: string | null
+  readonly previous_email: string | null
 }
 
 /** The fields of a new user; the address is in canonical form. */
@@ -296,10 +296,7 @@ export const updateUser = async (
     quota_audit_id: newId(),
     undo_hash: undoHash,
   })
-  const result = readOutcome(row)
-  if (result.outcome !== 'done') return result
-  const { json, version, shows_private, previous_email: previousEmail } = result.value
-  return json === null || version === null ? missing : done({ json, version, shows_private, previousEmail })
+  return readChangedRow(readOutcome(row))
 }
 
 const remove = query('users.delete', { id: 'uuid' }, { outcome: 'text' }, (p) => {

@@ -1,4 +1,4 @@
-import { done, found, missing, type Outcome } from '../domain/outcome.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
 import { allowsProject, allowsWebhook, webhookBranches } from './access/permissions.ts'
 import { countingStatement, untilNone } from './engine/batches.ts'
@@ -6,7 +6,7 @@ import type { Database } from './engine/client.ts'
 import { isOfProjects } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { type Created, creation, readCreation, withSealed } from './engine/creation.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
 import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { isOwnedWebhook, maxWebhooks } from './quotas.ts'
@@ -173,10 +173,7 @@ export const updateWebhook = async (
   patch: WebhookPatch,
 ): Promise<Outcome<WebhookRow>> => {
   const [row] = await update(ctx, { id, patch })
-  const result = readOutcome(row)
-  if (result.outcome !== 'done') return result
-  const { json, version } = result.value
-  return json === null || version === null ? missing : done({ json, version })
+  return readChangedRow(readOutcome(row))
 }
 
 const remove = query(

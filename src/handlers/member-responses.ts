@@ -18,7 +18,7 @@ export const memberResponse = <T>(member: MemberRow) => ({
 
 /** The response to a PUT: 201 if it created the member, otherwise 200. */
 export const upsertResponse = <T>(path: string, member: ChangedMember) =>
-  member.isNew
+  member.is_new
     ? created<T>(path, etagOf(member), { json: member.json, replayed: false })
     : memberResponse<T>(member)
 

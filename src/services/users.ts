@@ -74,9 +74,9 @@ export const createUsers = ({ passwords, reauthenticate, credentials, mailer, jo
     const { token, hash: undoHash } = newUndoToken()
     const user = expectDone(await updateUser(ctx, { id: userId, change, undoHash }))
     await credentials.forgetUser(userId)
-    if (user.previousEmail !== null) {
+    if (user.previous_email !== null) {
       const isOwn = userId === ctx.principal.userId
-      mailer.sendEmailChanged({ to: user.previousEmail, undoToken: isOwn ? token : null })
+      mailer.sendEmailChanged({ to: user.previous_email, undoToken: isOwn ? token : null })
     }
     return user
   },

@@ -46,5 +46,20 @@ export const readOutcome = <R extends { readonly outcome: string }>(
   throw new TypeError(`There is no outcome ${row.outcome}`)
 }
 
+interface ChangedRow {
+  readonly json: string | null
+  readonly version: number | null
+}
+
+/** The row as a statement has changed it. Missing if the row was deleted concurrently: its checks passed, but nothing changed. */
+export const readChangedRow = <R extends ChangedRow>(
+  checked: Outcome<R>,
+): Outcome<R & { readonly json: string; readonly version: number }> => {
+  if (checked.outcome !== 'done') return checked
+  const row = checked.value
+  const { json, version } = row
+  return json === null || version === null ? missing : done({ ...row, json, version })
+}
+
 const isSimpleRefusal = (outcome: string): outcome is SimpleRefusal =>
   simpleRefusals.some((one) => one === outcome)
