@@ -5,7 +5,7 @@ import { allowsAttachment, ownerReadByAdmin } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { creation, readCreation } from './engine/creation.ts'
 import { instantText } from './engine/instant-text.ts'
-import { readOutcome } from './engine/outcome.ts'
+import { outcomeOfDeletion, readOutcome } from './engine/outcome.ts'
 import { parameter, type Placeholders, type Row } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -277,7 +277,7 @@ const remove = query(
       delete from attachments using target
       where attachments.id = target.id and target.outcome = 'done' returning attachments.id
     )
-    select case when outcome = 'done' and removed.id is null then 'missing' else outcome end as outcome, task_version
+    select ${outcomeOfDeletion(sql`removed.id is null`)} as outcome, task_version
     from target left join removed on true`,
 )
 

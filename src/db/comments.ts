@@ -9,7 +9,7 @@ import { allowsComment, isSeenBy, ownerReadByAdmin } from './access/permissions.
 import { bindValues, type Condition, contains } from './engine/conditions.ts'
 import type { OpContext } from './engine/context.ts'
 import { creation, readCreation } from './engine/creation.ts'
-import { readChangedRow, readOutcome } from './engine/outcome.ts'
+import { outcomeOfDeletion, readChangedRow, readOutcome } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, type PageRequest, selectPage } from './lists/list.ts'
@@ -173,7 +173,7 @@ const remove = query('comments.delete', { id: 'uuid' }, { outcome: 'text', task_
       delete from comments using target
       where comments.id = target.id and target.outcome = 'done' returning comments.id
     )
-    select case when outcome = 'done' and removed.id is null then 'missing' else outcome end as outcome, task_version
+    select ${outcomeOfDeletion(sql`removed.id is null`)} as outcome, task_version
     from target left join removed on true`
 })
 

@@ -6,7 +6,7 @@ import { allowsProject, type CallerPlaceholders } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import type { OpContext } from './engine/context.ts'
 import { type Created, creation } from './engine/creation.ts'
-import { checkedOutcome, readOutcome, setActorAndReturnDone } from './engine/outcome.ts'
+import { checkedOutcome, outcomeOfDeletion, readOutcome, setActorAndReturnDone } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
@@ -182,7 +182,7 @@ const remove = query('invitations.delete', { id: 'uuid', project_id: 'uuid' }, {
         delete from invitations using checked
         where ${id} = ${p.id} and ${project_id} = checked.id and checked.outcome = 'done' returning ${id}
       )
-      select case when outcome = 'done' and not exists (select from deleted) then 'missing' else outcome end as outcome
+      select ${outcomeOfDeletion(sql`not exists (select from deleted)`)} as outcome
       from checked`
 })
 

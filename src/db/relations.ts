@@ -8,7 +8,7 @@ import { conditionsOf, filterOneOf } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { ConstraintViolation } from './engine/errors.ts'
 import { newId } from './engine/ids.ts'
-import { readOutcome } from './engine/outcome.ts'
+import { outcomeOfDeletion, readOutcome } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -136,7 +136,7 @@ const remove = query('task_relations.delete', parameters, { outcome: 'text' }, (
       where ${removed.task_id} = ${p.from_id} and ${removed.kind} = ${p.kind} and ${removed.other_task_id} = ${p.to_id}
         and outcome = 'done' returning ${removed.kind}
     )
-    select case when outcome = 'done' and deleted.kind is null then 'missing' else outcome end as outcome
+    select ${outcomeOfDeletion(sql`deleted.kind is null`)} as outcome
     from checked left join deleted on true`
 })
 

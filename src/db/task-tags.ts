@@ -3,7 +3,7 @@ import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsTaskTag } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
-import { readOutcome } from './engine/outcome.ts'
+import { outcomeOfDeletion, readOutcome } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -84,7 +84,7 @@ const unlink = query('task_tags.delete', { task_id: 'uuid', tag_id: 'uuid' }, ta
       delete from task_tags using unlink
       where task_id = unlink.id and tag_id = ${p.tag_id} and outcome = 'done' returning tag_id
     )
-    select case when outcome = 'done' and deleted.tag_id is null then 'missing' else outcome end as outcome, version
+    select ${outcomeOfDeletion(sql`deleted.tag_id is null`)} as outcome, version
     from unlink left join deleted on true`
 })
 

@@ -36,6 +36,10 @@ export const outcomeOfChecks = (
   ${refusals}
   else ${setActorAndReturnDone(p)} end`
 
+/** The outcome of a deletion. Missing if its checks passed but another statement has deleted the row meanwhile. */
+export const outcomeOfDeletion = (isGone: SQL): SQL =>
+  sql`case when outcome = 'done' and ${isGone} then 'missing' else outcome end`
+
 /** Reads the column `outcome`. No row: the resource does not exist or is not visible to the caller. */
 export const readOutcome = <R extends { readonly outcome: string }>(
   row: R | null | undefined,
