@@ -3,9 +3,9 @@ import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsProject, allowsTeam, seesProject } from './access/permissions.ts'
-import type { OpContext } from './engine/context.ts'
+import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
-import { parameter } from './engine/parameters.ts'
+import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
   createdAt,
@@ -56,8 +56,21 @@ export const selectProjectTeam = async (
   return found(row)
 }
 
-// The members of the team, the team and the project are locked in the order of deleteUser. The project is locked as the triggers
-// of memberships lock it, before a foreign key shares the lock.
+/**
+ * The project and the team's role in it, locked after the row `team`, in the order of deleteUser. The project is locked as the
+ * triggers of memberships lock it, before a foreign key shares the lock.
+ */
+const locked = (p: Placeholders<typeof key> & ContextPlaceholders): SQL => sql`
+  project as materialized (
+    select * from projects project
+    where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)} and exists (select from team)
+    for update
+  ), current as materialized (
+    select * from project_teams current
+    where current.project_id = (select id from project) and current.team_id = ${p.team_id} for update
+  )`
+
+// The members of the team are locked before the team, in the order of deleteUser.
 const set = query(
   'project_teams.set',
   { ...key, role: 'text', must_exist: 'bool' },
@@ -78,14 +91,7 @@ const set = query(
         select * from teams team
         where team.id = ${p.team_id} and ${allowsTeam('team.see', p, team)} and (select count(*) from people) is not null
         for no key update
-      ), project as materialized (
-        select * from projects project
-        where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)} and exists (select from team)
-        for update
-      ), current as materialized (
-        select * from project_teams current
-        where current.project_id = (select id from project) and current.team_id = ${p.team_id} for update
-      ), checked as (
+      ), ${locked(p)}, checked as (
         select ${checkedOutcome(p, {
           allowed: allowsProject('project.manage', p, project),
           etag: sql`${currentVersion}::text`,
@@ -128,14 +134,7 @@ const remove = query(
       where id = ${p.team_id}
         and exists (select from project_teams where project_id = ${p.project_id} and team_id = ${p.team_id})
       for no key update
-    ), project as materialized (
-      select * from projects project
-      where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)} and exists (select from team)
-      for update
-    ), current as materialized (
-      select * from project_teams current
-      where current.project_id = (select id from project) and current.team_id = ${p.team_id} for update
-    ), checked as (
+    ), ${locked(p)}, checked as (
       select ${checkedOutcome(p, {
         allowed: allowsProject('project.manage', p, project),
         etag: sql`${currentVersion}::text`,
