@@ -70,6 +70,7 @@ const testIds = (t: Test, operation: OperationId, body?: object): void => {
   t.test('400 for a malformed id', async (t) => {
     for (const user_id of [
       'x',
+      'Me',
       '1',
       unknownId.slice(1),
       `${unknownId}0`,
@@ -1022,44 +1023,57 @@ t.test('the last administrator', async (t) => {
 t.test('listUserTasks', async (t) => {
   const owner = await service.register('tasks-owner')
   const helper = await service.register('tasks-helper')
+  const stranger = await service.register('tasks-stranger')
   const createTask = async ({ token }: Account, body: object) =>
     (await service.expect('createTask', 201, { token, body })).body
   const { body: tag } = await service.expect('createTag', 201, {
     token: owner.token,
     body: { name: 'chosen' },
   })
-  const tasks = [
-    await createTask(owner, { title: 'Own', priority: 'high' }),
-    await createTask(owner, {
-      title: 'Own, helped',
-      assignee_id: helper.id,
-      status: 'done',
-      tag_ids: [tag.id],
-    }),
-    await createTask(helper, { title: 'Helped by the owner', assignee_id: owner.id }),
-    await createTask(helper, { title: 'Own of the helper' }),
-  ]
-  const [own, ownHelped, helped, helpersOwn] = tasks
+  const own = await createTask(owner, { title: 'Own', priority: 'high' })
+  const ownHelped = await createTask(owner, {
+    title: 'Own, helped',
+    assignee_id: helper.id,
+    status: 'done',
+    tag_ids: [tag.id],
+  })
+  const helped = await createTask(helper, { title: 'Helped by the owner', assignee_id: owner.id })
+  const helpersOwn = await createTask(helper, { title: 'Apart' })
+  const both = await createTask(owner, { title: 'Both', assignee_id: owner.id })
+  const strangers = await createTask(stranger, { title: 'Shared', assignee_id: helper.id })
   const list = async ({ token }: Account, user: Account, query: NonNullable<Call['query']> = {}) =>
     (await service.expect('listUserTasks', 200, { token, params: paramsOf(user), query })).body
 
   t.test("200: the user's own and assigned tasks that the caller can see", async (t) => {
-    t.strictSame((await list(owner, owner)).items, [helped, ownHelped, own])
-    t.strictSame((await list(admin, owner)).items, [helped, ownHelped, own])
+    t.strictSame((await list(owner, owner)).items, [both, helped, ownHelped, own])
+    t.strictSame((await list(admin, owner)).items, [both, helped, ownHelped, own])
     t.strictSame((await list(helper, owner)).items, [helped, ownHelped])
-    t.strictSame((await list(helper, helper)).items, [helpersOwn, helped, ownHelped])
-    t.strictSame(await list(ada, owner, { include_total: true }), {
+    t.strictSame((await list(owner, helper)).items, [helped, ownHelped])
+    t.strictSame((await list(helper, helper)).items, [strangers, helpersOwn, helped, ownHelped])
+    t.strictSame((await list(stranger, helper)).items, [strangers])
+    t.strictSame((await list(owner, admin)).items, [])
+    t.strictSame(await list(stranger, owner, { include_total: true }), {
       items: [],
       next_cursor: null,
       prev_cursor: null,
       total: 0,
     })
+    const { body, headers } = await service.expect(
+      'listUserTasks',
+      200,
+      byAdmin({ params: paramsOf(helper), query: { include_total: true } }),
+    )
+    const items = [strangers, helpersOwn, helped, ownHelped]
+    t.strictSame(body, { items, next_cursor: null, prev_cursor: null, total: 4 })
+    const path = `/users/${helper.id}/tasks`
+    t.equal(headers.get('link'), `<${path}?limit=50&include_total=true>; rel="first"`)
   })
 
   t.test('200 with filters, limit, offset and cursor', async (t) => {
     t.strictSame((await list(owner, owner, { status: ['done', 'in_progress'] })).items, [ownHelped])
     t.strictSame((await list(owner, owner, { priority: 'high' })).items, [own])
     t.strictSame((await list(owner, owner, { assignee_id: [owner.id, helper.id] })).items, [
+      both,
       helped,
       ownHelped,
     ])
@@ -1071,16 +1085,27 @@ t.test('listUserTasks', async (t) => {
     ])
     t.strictSame((await list(owner, owner, { q: 'own,', status: 'done' })).items, [ownHelped])
     t.strictSame((await list(owner, owner, { q: '%' })).items, [])
-    t.strictSame((await list(owner, owner, { limit: 1, offset: 1 })).items, [ownHelped])
-    const page = await list(owner, owner, { limit: 2, include_total: true })
-    t.equal(page.total, 3)
-    t.strictSame((await list(owner, owner, { limit: 2, cursor: String(page.next_cursor) })).items, [own])
+    t.strictSame(
+      (await list(owner, owner, { q: 'O', assignee_id: owner.id })).items,
+      [helped, both],
+      'the start of a word ranks first',
+    )
+    t.strictSame((await list(owner, owner, { limit: 1, offset: 1 })).items, [helped])
+    t.strictSame((await list(owner, owner, { limit: 2, offset: 1 })).items, [helped, ownHelped])
+    const page = await list(owner, owner, { limit: 3, include_total: true })
+    t.equal(page.total, 4)
+    t.strictSame((await list(owner, owner, { limit: 3, cursor: String(page.next_cursor) })).items, [own])
     const { headers } = await service.expect('listUserTasks', 200, {
       token: owner.token,
       params: paramsOf(owner),
       query: { limit: 2, q: 'own' },
     })
     t.match(headers.get('link'), `</users/${owner.id}/tasks?q=own&limit=2>; rel="first"`)
+  })
+
+  t.test('200 for HEAD, without a body', async (t) => {
+    const request = { token: owner.token, params: paramsOf(owner), method: 'HEAD' } as const
+    t.equal((await service.expect('listUserTasks', 200, request)).body, null)
   })
 
   t.test('400 for invalid parameters, and the cursor of another list', async (t) => {
@@ -1094,6 +1119,7 @@ t.test('listUserTasks', async (t) => {
       ['cursor', { cursor: String(cursor), status: 'todo' }],
       ['owner_id/0', { owner_id: 'Me' }],
       ['sort', { sort: 'id";--' }],
+      ['order', { order: 'asc' }],
     ] as const) {
       t.match(
         await service.call('listUserTasks', { token: owner.token, params: paramsOf(owner), query }),
