@@ -9,7 +9,14 @@ import { type Created, creation, expectCreated } from './engine/creation.ts'
 import { checkedOutcome, setActorAndReturnDone, readChangedRow, readOutcome } from './engine/outcome.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import {
+  createdAt,
+  newestFirst,
+  type Page,
+  type PageRequest,
+  selectPage,
+  visibilityCheck,
+} from './lists/list.ts'
 import type { SortField } from './lists/keyset.ts'
 import { projectJson, projectVariant } from './read-models.ts'
 import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
@@ -59,18 +66,8 @@ export const rereadProject = async (ctx: OpContext, id: string): Promise<Outcome
   return found(row)
 }
 
-const check = query(
-  'projects.check',
-  { id: 'uuid' },
-  { is_visible: 'bool' },
-  (p) => sql`select ${seesProject(p, p.id)} as is_visible`,
-)
-
 /** Whether the caller can see a project. */
-export const isProjectVisible = async (ctx: OpContext, id: string): Promise<boolean> => {
-  const [row] = await check(ctx, { id })
-  return row?.is_visible === true
-}
+export const isProjectVisible = visibilityCheck('projects.check', seesProject)
 
 /** The fields of a new project that depend on other rows: the creator is the manager and only member, and there are no tasks. */
 const ofCreator = { role: sql`'manager'`, member_count: sql`1`, open_task_count: sql`0` }

@@ -16,6 +16,7 @@ import {
   pageIfVisible,
   type PageRequest,
   selectPage,
+  visibilityCheck,
 } from './lists/list.ts'
 import { type ChangedMember, changedMemberColumns, type MemberRow } from './members.ts'
 import { teamMemberJson } from './read-models.ts'
@@ -153,17 +154,7 @@ export const deleteTeamMember = async (
   return readOutcome(row)
 }
 
-const check = query(
-  'team_members.check_team',
-  { team_id: 'uuid' },
-  { is_visible: 'bool' },
-  (p) => sql`select ${seesTeam(p, p.team_id)} as is_visible`,
-)
-
-const isTeamVisible = async (ctx: OpContext, id: string): Promise<boolean> => {
-  const [row] = await check(ctx, { team_id: id })
-  return row?.is_visible === true
-}
+const isTeamVisible = visibilityCheck('team_members.check_team', seesTeam)
 
 /** Filters of a list of members. */
 export interface TeamMemberFilter {

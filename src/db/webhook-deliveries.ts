@@ -24,6 +24,7 @@ import {
   pageIfVisible,
   type PageRequest,
   selectPage,
+  visibilityCheck,
 } from './lists/list.ts'
 import { eventReader } from './event-readers.ts'
 import { matchesEventTypes } from './events.ts'
@@ -446,12 +447,7 @@ export const selectDelivery = async (
   return found(row)
 }
 
-const checkWebhook = query(
-  'webhook_deliveries.check_webhook',
-  { id: 'uuid' },
-  { is_visible: 'bool' },
-  (p) => sql`select ${seesWebhook(p, p.id)} as is_visible`,
-)
+const isWebhookVisible = visibilityCheck('webhook_deliveries.check_webhook', seesWebhook)
 
 /** Filters of a list of deliveries. */
 export interface DeliveryFilter {
@@ -484,10 +480,7 @@ export const selectDeliveries = async (
     ctx.principal,
     page,
   )
-  return pageIfVisible(
-    deliveries,
-    async () => (await checkWebhook(ctx, { id: webhookId }))[0]?.is_visible === true,
-  )
+  return pageIfVisible(deliveries, () => isWebhookVisible(ctx, webhookId))
 }
 
 const addedColumns = { outcome: 'text', json: 'text?' } as const

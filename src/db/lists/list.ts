@@ -6,10 +6,11 @@ import type { AccessBranch } from '../access/branches.ts'
 import type { CallerPlaceholders } from '../access/permissions.ts'
 import type { Database } from '../engine/client.ts'
 import { type Condition, listOf } from '../engine/conditions.ts'
+import type { OpContext } from '../engine/context.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import { renderedRows } from '../engine/rendered-rows.ts'
 import { parameter } from '../engine/parameters.ts'
-import { type Compiled, compile, runCompiled } from '../engine/statement.ts'
+import { type Compiled, compile, query, runCompiled, type StatementName } from '../engine/statement.ts'
 import { indexOrder, type Keyset, keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
 import {
   areTooMany,
@@ -153,6 +154,20 @@ export const selectPage = async <Field extends string>(
  */
 export const pageIfVisible = async (page: Page, isVisible: () => Promise<boolean>): Promise<Outcome<Page>> =>
   page.items !== '[]' || (await isVisible()) ? done(page) : missing
+
+/** A query of whether the caller sees the resource with an id. `sees` is its predicate. */
+export const visibilityCheck = (
+  name: StatementName,
+  sees: (caller: CallerPlaceholders, id: SQL) => SQL,
+): ((ctx: OpContext, id: string) => Promise<boolean>) => {
+  const check = query(
+    name,
+    { id: 'uuid' },
+    { is_visible: 'bool' },
+    (p) => sql`select ${sees(p, p.id)} as is_visible`,
+  )
+  return async (ctx, id) => (await check(ctx, { id }))[0]?.is_visible === true
+}
 
 /**
  * Only lists without filters are prepared, since a connection keeps its prepared statements until it closes. A filtered list
