@@ -9,7 +9,7 @@ import { newKey } from '../../src/storage/keys.ts'
 import { StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { temporaryFolder } from '../fixture/process.ts'
-import { chunks, failure, maxBytes, testStorage } from '../fixture/storage-suite.ts'
+import { chunks, failure, maxBytes, testStorage, testUnavailable } from '../fixture/storage-suite.ts'
 import { fileForm, startService } from '../fixture/service.ts'
 import { diskTestStorage, filesBelow } from '../fixture/storage.ts'
 
@@ -76,15 +76,7 @@ t.test('a missing folder makes the storage unavailable, not empty', async (t) =>
   await t.rejects(storage.open(key), StorageUnavailable, 'like a disk that is not mounted')
   await fs.writeFile(folder, 'a file in its place')
 
-  const source = chunks(Buffer.from('x'))
-  await t.rejects(storage.put(source, { maxBytes }), StorageUnavailable)
-  t.equal(source.destroyed, true)
-  await t.rejects(storage.check(), StorageUnavailable)
-  await t.rejects(storage.open(key), StorageUnavailable)
-  await t.rejects(Array.fromAsync(storage.list()), StorageUnavailable)
-  await t.rejects(storage.missing([key]), StorageUnavailable)
-  await t.rejects(Array.fromAsync(storage.listUnfinished()), StorageUnavailable)
-  await t.rejects(storage.removeUnfinished(key), StorageUnavailable)
+  await testUnavailable(t, storage, key)
   await t.rejects(diskStorage(folder), StorageUnavailable)
   await t.rejects(diskStorage('/proc/nope'), StorageUnavailable, 'a folder that cannot be created')
 })

@@ -7,8 +7,7 @@ import {
 import { randomBytes } from 'node:crypto'
 import t from 'tap'
 import { s3Storage } from '../../src/storage/s3.ts'
-import { StorageUnavailable } from '../../src/storage/storage.ts'
-import { chunks, maxBytes, testStorage } from '../fixture/storage-suite.ts'
+import { chunks, maxBytes, testStorage, testUnavailable } from '../fixture/storage-suite.ts'
 import { s3TestStorage } from '../fixture/s3.ts'
 import { noS3 } from '../fixture/storage.ts'
 
@@ -82,14 +81,6 @@ t.test('a bucket', { skip: noS3 }, async (t) => {
     const storage = s3Storage({ ...location, bucket: 'no-such-bucket' })
     t.teardown(() => storage.close())
     const key = '0190c2a0-0000-7000-8000-000000000000'
-    const source = chunks(Buffer.from('x'))
-    await t.rejects(storage.put(source, { maxBytes }), StorageUnavailable)
-    t.equal(source.destroyed, true)
-    await t.rejects(storage.check(), StorageUnavailable)
-    await t.rejects(storage.open(key), StorageUnavailable)
-    await t.rejects(Array.fromAsync(storage.list()), StorageUnavailable)
-    await t.rejects(storage.missing([key]), StorageUnavailable)
-    await t.rejects(Array.fromAsync(storage.listUnfinished()), StorageUnavailable)
-    await t.rejects(storage.removeUnfinished(key), StorageUnavailable)
+    await testUnavailable(t, storage, key)
   })
 })
