@@ -1,6 +1,6 @@
 import t from 'tap'
 import { eventually } from '../fixture/eventually.ts'
-import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
+import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
 import { countStatuses, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 import { openTestStorage } from '../fixture/storage.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
@@ -260,16 +260,14 @@ t.test('tasks are permanently deleted after 30 days in the trash', async (t) => 
 })
 
 t.test('requests at the same time', async (t) => {
-  const statusesOf = (replies: readonly Reply[]) => countStatuses(replies)
-
   t.test('a task is deleted and restored once', async (t) => {
     const { owner, task } = await fullTask('race')
     const ten = <T>(act: () => Promise<T>) => Promise.all(Array.from({ length: 10 }, act))
-    t.strictSame(statusesOf(await ten(() => service.call('deleteTask', requestFor(owner, task)))), {
+    t.strictSame(countStatuses(await ten(() => service.call('deleteTask', requestFor(owner, task)))), {
       204: 1,
       404: 9,
     })
-    t.strictSame(statusesOf(await ten(() => service.call('restoreTask', requestFor(owner, task)))), {
+    t.strictSame(countStatuses(await ten(() => service.call('restoreTask', requestFor(owner, task)))), {
       200: 1,
       404: 9,
     })
