@@ -666,21 +666,6 @@ t.test('the type of a problem is the URL of its description', async (t) => {
 const linksIn = (html: unknown): string[] =>
   [...String(html).matchAll(/(?:href|src)="(?!data:)([^"]*)"/g)].map(([, link]) => link ?? '')
 
-t.test('the root page links to everything', async (t) => {
-  const { status, headers, body } = await fetchPath(t, '/')
-  t.equal(status, 200)
-  t.match(headers.get('content-security-policy'), /frame-ancestors 'none'/)
-  t.same(linksIn(body), [
-    '/docs',
-    '/reference',
-    '/openapi.yaml',
-    '/openapi.json',
-    '/problems',
-    '/health/ready',
-  ])
-  for (const link of linksIn(body)) t.equal((await fetchPath(t, link)).status, 200, link)
-})
-
 t.test('the contract is served unchanged, and as JSON, with ETags', async (t) => {
   const file = await readFile(new URL('../openapi.yaml', import.meta.url))
   const yaml = await service.expect('getContract', 200)
