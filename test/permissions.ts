@@ -3,7 +3,7 @@ import type { components } from '../generated/openapi.ts'
 import { loadContract, type OperationId } from '../src/contract/contract.ts'
 import { newId } from '../src/db/engine/ids.ts'
 import type { Permission } from '../src/domain/permissions.ts'
-import type { Scope } from '../src/domain/scopes.ts'
+import { allScopes } from './fixture/accounts.ts'
 import {
   anonymized,
   createMatrix,
@@ -131,23 +131,6 @@ const ofTrashedTask = async ({ newTrashedTask }: World) => ({
 })
 const ofLooseTag = async ({ newTag, owner }: World) => ({ params: { tag_id: (await newTag(owner)).id } })
 const newAddress = ({ newName }: World) => ({ email: `${newName()}@example.com` })
-
-const allScopes: readonly Scope[] = [
-  'tasks:read',
-  'tasks:write',
-  'tags:read',
-  'tags:write',
-  'projects:read',
-  'projects:write',
-  'attachments:read',
-  'attachments:write',
-  'users:read',
-  'users:write',
-  'notifications:read',
-  'notifications:write',
-  'webhooks:read',
-  'webhooks:write',
-]
 
 const taskOwner: Rule = { see: ['owner', 'admin'], may: ['owner', 'admin'] }
 const inTrash = { what: 'in the trash', rule: hidden, request: ofTrashedTask }

@@ -2,7 +2,7 @@ import t from 'tap'
 import { hashApiToken } from '../../src/auth/api-tokens.ts'
 import { sha256 } from '../../src/auth/sha256.ts'
 import type { RequiredScope } from '../../src/domain/scopes.ts'
-import { accountActions, startBeside, withoutIds } from '../fixture/accounts.ts'
+import { accountActions, allScopes, startBeside, withoutIds } from '../fixture/accounts.ts'
 import { untilRefused } from '../fixture/eventually.ts'
 import { operations, prepareOperations } from '../fixture/operations.ts'
 import { type Account, startService } from '../fixture/service.ts'
@@ -14,22 +14,6 @@ const admin = await service.register('admin')
 const { auditOf, createApiToken, setRole, signIn, statusOf } = accountActions(service, admin)
 const { newWorld, requestTo } = await prepareOperations(service, admin)
 
-const scopes = [
-  'tasks:read',
-  'tasks:write',
-  'tags:read',
-  'tags:write',
-  'projects:read',
-  'projects:write',
-  'attachments:read',
-  'attachments:write',
-  'users:read',
-  'users:write',
-  'notifications:read',
-  'notifications:write',
-  'webhooks:read',
-  'webhooks:write',
-] as const
 const insufficientScope = { status: 403, body: { code: 'insufficient_scope' } }
 
 const revoke = ({ token }: Pick<Account, 'token'>, token_id: string) =>
@@ -76,12 +60,17 @@ t.test('createApiToken', async (t) => {
   })
 
   t.test('201: all scopes, and an expiry with any time zone offset', async (t) => {
-    const body = { ...valid, name: 'x'.repeat(100), scopes, expires_at: '2999-01-01T00:30:00+01:00' }
+    const body = {
+      ...valid,
+      name: 'x'.repeat(100),
+      scopes: allScopes,
+      expires_at: '2999-01-01T00:30:00+01:00',
+    }
     const created = (await service.expect('createApiToken', 201, { token, body })).body
-    t.strictSame(created.scopes, scopes)
+    t.strictSame(created.scopes, allScopes)
     t.equal(created.expires_at, '2998-12-31T23:30:00.000Z')
     for (const expires_at of [null, '9999-12-31T23:59:59.999Z']) {
-      const { expires_at: kept, token } = await createApiToken(account, { scopes, expires_at })
+      const { expires_at: kept, token } = await createApiToken(account, { scopes: allScopes, expires_at })
       t.equal(kept, expires_at)
       t.equal(await statusOf(token), 200)
     }
@@ -141,7 +130,7 @@ t.test('createApiToken', async (t) => {
       [{ scopes: [] }, '/scopes'],
       [{ scopes: 'tasks:read' }, '/scopes'],
       [{ scopes: ['tasks:read', 'tasks:read'] }, '/scopes'],
-      [{ scopes: [...scopes, 'tasks:read'] }, '/scopes'],
+      [{ scopes: [...allScopes, 'tasks:read'] }, '/scopes'],
       [{ scopes: ['tasks:read', 'tasks'] }, '/scopes/1'],
       [{ scopes: ['session'] }, '/scopes/0'],
       [{ scopes: ['none'] }, '/scopes/0'],
@@ -181,7 +170,7 @@ t.test('createApiToken', async (t) => {
   })
 
   t.test('403: an API token with every scope', async (t) => {
-    const { token } = await createApiToken(account, { scopes })
+    const { token } = await createApiToken(account, { scopes: allScopes })
     const refused = await service.call('createApiToken', { token, body: {} })
     t.match(refused, insufficientScope)
     t.equal(refused.headers.get('www-authenticate'), 'Bearer realm="taskwright", error="insufficient_scope"')
@@ -283,7 +272,7 @@ t.test('listApiTokens', async (t) => {
   })
 
   t.test('403: an API token with every scope', async (t) => {
-    const { token } = await createApiToken(admin, { scopes })
+    const { token } = await createApiToken(admin, { scopes: allScopes })
     t.match(await service.call('listApiTokens', { token }), insufficientScope)
   })
 })
@@ -327,7 +316,7 @@ t.test('revokeApiToken', async (t) => {
   })
 
   t.test('403: an API token, even to revoke itself', async (t) => {
-    const apiToken = await createApiToken(admin, { scopes })
+    const apiToken = await createApiToken(admin, { scopes: allScopes })
     for (const id of [apiToken.id, unknownId]) t.match(await revoke(apiToken, id), insufficientScope)
     t.equal(await statusOf(apiToken.token), 200)
   })
@@ -378,7 +367,7 @@ t.test('listUserApiTokens', async (t) => {
     await service.expect('listUserApiTokens', 401, { params })
     for (const { token } of [account, await service.register('nosy')])
       await service.expect('listUserApiTokens', 403, { token, params })
-    const { token } = await createApiToken(admin, { scopes })
+    const { token } = await createApiToken(admin, { scopes: allScopes })
     t.match(await service.call('listUserApiTokens', { token, params }), insufficientScope)
     const unknown = { token: admin.token, params: { user_id: unknownId } }
     await service.expect('listUserApiTokens', 404, unknown)
@@ -406,7 +395,7 @@ t.test('revokeUserApiToken', async (t) => {
     await service.expect('revokeUserApiToken', 401, { params })
     for (const caller of [account, await service.register('meddler')])
       t.match(await revokeOf(caller, account.id, id), { status: 403, body: { code: 'forbidden' } })
-    const program = await createApiToken(admin, { scopes })
+    const program = await createApiToken(admin, { scopes: allScopes })
     t.match(await revokeOf(program, account.id, id), insufficientScope)
     t.equal(await statusOf(token), 200)
   })
@@ -427,7 +416,7 @@ t.test('revokeUserApiToken', async (t) => {
 t.test('API tokens', async (t) => {
   t.test('401: an expired token', async (t) => {
     const account = await service.register('dated')
-    const { id, token } = await createApiToken(account, { scopes, expires_at: inOneHour() })
+    const { id, token } = await createApiToken(account, { scopes: allScopes, expires_at: inOneHour() })
     t.equal(await statusOf(token), 200)
     await db.run(`update api_tokens set expires_at = now() - interval '1 ms' where id = $1`, [id])
     const fresh = await startBeside(t, service)
@@ -439,7 +428,7 @@ t.test('API tokens', async (t) => {
   t.test('401: a token that expires while it is cached', async (t) => {
     const account = await service.register('brief')
     const expires_at = new Date(Date.now() + 4_000).toISOString()
-    const { token } = await createApiToken(account, { scopes, expires_at })
+    const { token } = await createApiToken(account, { scopes: allScopes, expires_at })
     t.equal(await statusOf(token), 200)
     const { accepted, refused } = await untilRefused(() => statusOf(token))
     t.ok(refused >= Date.parse(expires_at), 'not before it expires')
@@ -448,7 +437,7 @@ t.test('API tokens', async (t) => {
   })
 
   t.test('401: a modified token, or a token outside of a Bearer Authorization header', async (t) => {
-    const { token } = await createApiToken(admin, { scopes })
+    const { token } = await createApiToken(admin, { scopes: allScopes })
     const other = `${token.slice(0, 10)}${token[10] === 'x' ? 'y' : 'x'}${token.slice(11)}`
     for (const wrong of [other, token.slice(0, -1), `${token}A`, token.toLowerCase()]) {
       t.equal(await statusOf(wrong), 401, wrong)
@@ -462,7 +451,7 @@ t.test('API tokens', async (t) => {
 
   t.test('a token outlives the sessions of its user', async (t) => {
     const account = await service.register('offline')
-    const { token } = await createApiToken(account, { scopes })
+    const { token } = await createApiToken(account, { scopes: allScopes })
     const { access_token } = await signIn(account)
     await service.expect('logout', 204, { token: access_token, query: { everywhere: true } })
     t.equal(await statusOf(account.token), 401)
@@ -471,7 +460,7 @@ t.test('API tokens', async (t) => {
 
   t.test('401: deleting a user deletes their tokens at once', async (t) => {
     const account = await service.register('leaver')
-    const { token } = await createApiToken(account, { scopes })
+    const { token } = await createApiToken(account, { scopes: allScopes })
     t.equal(await statusOf(token), 200)
     await service.expect('deleteUser', 204, { token: admin.token, params: { user_id: account.id } })
     t.equal(await statusOf(token), 401)
@@ -482,7 +471,7 @@ t.test('API tokens', async (t) => {
   t.test('demoting a user restricts their tokens at once', async (t) => {
     const former = await service.register('former')
     await setRole(former, 'admin')
-    const { token } = await createApiToken(former, { scopes })
+    const { token } = await createApiToken(former, { scopes: allScopes })
     const person = (username: string) => ({
       username,
       email: `${username}@example.com`,
@@ -505,7 +494,8 @@ t.test('API tokens', async (t) => {
   t.test('403: every operation rejects tokens without its scope, and names the scope', async (t) => {
     const account = await service.register('scoped')
     const tokens = new Map<string, string>()
-    for (const scope of scopes) tokens.set(scope, (await createApiToken(account, { scopes: [scope] })).token)
+    for (const scope of allScopes)
+      tokens.set(scope, (await createApiToken(account, { scopes: [scope] })).token)
     const world = await newWorld()
     // A link is a credential itself. The token sent along does not matter.
     const withoutScope = new Set<RequiredScope>(['none', 'any', 'link'])
@@ -556,18 +546,18 @@ t.test('API tokens', async (t) => {
     const boss = await service.register('boss')
     await setRole(boss, 'admin')
     for (const account of [boss, await service.register('subject')]) {
-      const { token } = await createApiToken(account, { scopes })
+      const { token } = await createApiToken(account, { scopes: allScopes })
       const refused = await service.call('deleteUser', { token, params: { user_id: account.id } })
       t.match(refused, { status: 403, body: { code: 'forbidden' } })
       t.equal(await statusOf(account.token), 200)
     }
-    const { token } = await createApiToken(boss, { scopes })
+    const { token } = await createApiToken(boss, { scopes: allScopes })
     const other = await service.register('removable')
     await service.expect('deleteUser', 204, { token, params: { user_id: other.id } })
   })
 
   t.test('403: operations that require a session reject a token with every scope', async (t) => {
-    const { token } = await createApiToken(admin, { scopes })
+    const { token } = await createApiToken(admin, { scopes: allScopes })
     const world = await newWorld()
     const before = (await auditOf(admin)).length
     const closed = operations.filter(({ scope }) => scope === 'session')
@@ -586,8 +576,8 @@ t.test('API tokens', async (t) => {
   t.test('403: a token cannot change an email address or a role, nor create an administrator', async (t) => {
     const member = await service.register('member')
     const tokens = {
-      member: (await createApiToken(member, { scopes })).token,
-      admin: (await createApiToken(admin, { scopes })).token,
+      member: (await createApiToken(member, { scopes: allScopes })).token,
+      admin: (await createApiToken(admin, { scopes: allScopes })).token,
     }
     const forbidden = { status: 403, body: { code: 'forbidden' } }
     const read = async ({ id }: Account) =>
@@ -623,7 +613,7 @@ t.test('API tokens', async (t) => {
   })
 
   t.test('the audit log names the token that acted', async (t) => {
-    const { id, token } = await createApiToken(admin, { scopes })
+    const { id, token } = await createApiToken(admin, { scopes: allScopes })
     const body = { username: 'robot-made', email: 'robot-made@example.com', password: 'correct horse' }
     const { body: user } = await service.expect('createUser', 201, { token, body })
     await service.expect('deleteUser', 204, { token, params: { user_id: user.id } })
@@ -659,7 +649,7 @@ t.test('API tokens', async (t) => {
   t.test('403: after a demotion, a token cannot replay the creation of an administrator', async (t) => {
     const former = await service.register('demoted')
     await setRole(former, 'admin')
-    const { token } = await createApiToken(former, { scopes })
+    const { token } = await createApiToken(former, { scopes: allScopes })
     const body = { username: 'heir', email: 'heir@example.com', password: 'correct horse', role: 'admin' }
     const headers = { 'idempotency-key': 'heir' }
     await service.expect('createUser', 201, { token: former.token, body, headers })
