@@ -349,7 +349,7 @@ export const buildApp = async ({
     refreshKeys: deriveKeys(secrets, 'refresh'),
   })
   const users = createUsers({ passwords, reauthenticate, credentials, mailer, jobs })
-  const handlers = {
+  const handlers: Handlers = {
     ...authHandlers({ signIn, sessions, reauthenticate, users }),
     ...sessionHandlers({ paging, sessions }),
     ...passwordHandlers({
@@ -416,7 +416,7 @@ export const buildApp = async ({
       contract,
       checkReadiness: createCheckReadiness({ db, storage, readinessTime: timeLimits.readiness }),
     }),
-  } satisfies Handlers
+  }
 
   await registerOperations(app, contract, handlers, {
     db,
