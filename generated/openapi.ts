@@ -2686,7 +2686,7 @@ export interface components {
          * @description The status of a task. Any status can follow any other.
          * @enum {string}
          */
-        TaskState: "todo" | "in_progress" | "done" | "cancelled";
+        TaskStatus: "todo" | "in_progress" | "done" | "cancelled";
         /**
          * @description Whether any or all of several tags must match.
          * @enum {string}
@@ -2711,7 +2711,7 @@ export interface components {
             id: string;
             title: string;
             description: string;
-            status: components["schemas"]["TaskState"];
+            status: components["schemas"]["TaskStatus"];
             priority: components["schemas"]["TaskPriority"];
             /** Format: date-time */
             start_at: string | null;
@@ -2898,7 +2898,7 @@ export interface components {
             /** @default  */
             description: string;
             /** @default todo */
-            status: components["schemas"]["TaskState"];
+            status: components["schemas"]["TaskStatus"];
             /** @default none */
             priority: components["schemas"]["TaskPriority"];
             /** Format: date-time */
@@ -2947,7 +2947,7 @@ export interface components {
             /** @default  */
             description: string;
             /** @default todo */
-            status: components["schemas"]["TaskState"];
+            status: components["schemas"]["TaskStatus"];
             /** @default none */
             priority: components["schemas"]["TaskPriority"];
             /** Format: date-time */
@@ -3017,7 +3017,7 @@ export interface components {
         TaskPatch: {
             title?: components["schemas"]["TaskTitle"];
             description?: string;
-            status?: components["schemas"]["TaskState"];
+            status?: components["schemas"]["TaskStatus"];
             priority?: components["schemas"]["TaskPriority"];
             /**
              * Format: date-time
@@ -3098,7 +3098,7 @@ export interface components {
         EventValues: {
             title?: string;
             description?: string;
-            status?: components["schemas"]["TaskState"];
+            status?: components["schemas"]["TaskStatus"];
             priority?: components["schemas"]["TaskPriority"];
             /** Format: date-time */
             start_at?: string | null;
@@ -5226,7 +5226,7 @@ export interface components {
         /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
         IncludeTotal: boolean;
         /** @description Only tasks with one of these statuses. Repeat the parameter for several statuses. */
-        StatusFilter: components["schemas"]["TaskState"][];
+        StatusFilter: components["schemas"]["TaskStatus"][];
         /** @description Only tasks with one of these priorities. Repeat the parameter for several priorities. */
         PriorityFilter: components["schemas"]["TaskPriority"][];
         /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */

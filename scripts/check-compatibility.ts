@@ -38,7 +38,7 @@ interface Document {
       readonly Task: Schema
       readonly TaskCreate: Schema
       readonly TaskTitle: { maxLength: number }
-      readonly TaskState: Enum
+      readonly TaskStatus: Enum
       readonly TaskPriority: Enum
       readonly AuditAction: Enum
       readonly ProblemCode: Enum
@@ -155,7 +155,7 @@ const breaking: readonly KnownChange[] = [
   },
   {
     name: 'a new value of an enum that may not grow',
-    change: inSchemas(({ TaskState }) => void TaskState.enum.push('proof')),
+    change: inSchemas(({ TaskStatus }) => void TaskStatus.enum.push('proof')),
   },
   {
     name: 'a removed value of an enum that may grow',

@@ -55,8 +55,8 @@ func main() {
 	ok("create")
 
 	patched := success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil,
-		taskwright.TaskPatch{Status: new(taskwright.TaskStateInProgress)})).JSON200
-	equal("status", patched.Status, taskwright.TaskStateInProgress)
+		taskwright.TaskPatch{Status: new(taskwright.TaskStatusInProgress)})).JSON200
+	equal("status", patched.Status, taskwright.TaskStatusInProgress)
 	equal("due_at", must(patched.DueAt.Get()).UTC(), tomorrow)
 	ok("patch")
 

@@ -55,7 +55,7 @@ import taskwright.model.TaskCreate;
 import taskwright.model.TaskFollower;
 import taskwright.model.TaskPatch;
 import taskwright.model.TaskPriority;
-import taskwright.model.TaskState;
+import taskwright.model.TaskStatus;
 import taskwright.model.WebhookCreate;
 import taskwright.model.WebhookDeliveryStatus;
 
@@ -95,8 +95,8 @@ public final class Main {
     equal("due_at", task.getDueAt(), tomorrow);
     ok("create");
 
-    var patched = tasks.updateTask(task.getId(), new TaskPatch().status(TaskState.IN_PROGRESS), null);
-    equal("status", patched.getStatus(), TaskState.IN_PROGRESS);
+    var patched = tasks.updateTask(task.getId(), new TaskPatch().status(TaskStatus.IN_PROGRESS), null);
+    equal("status", patched.getStatus(), TaskStatus.IN_PROGRESS);
     equal("due_at", patched.getDueAt(), tomorrow);
     ok("patch");
 

@@ -42,7 +42,7 @@ import taskwright.model.TaskCreate
 import taskwright.model.TaskPatch
 import taskwright.model.TaskPriority
 import taskwright.model.TaskReplace
-import taskwright.model.TaskState
+import taskwright.model.TaskStatus
 import taskwright.model.WebhookCreate
 import taskwright.model.WebhookDeliveryStatus
 
@@ -69,8 +69,8 @@ fun main() {
     equal("due_at", task.dueAt, tomorrow)
     ok("create")
 
-    val patched = tasks.updateTask(task.id, TaskPatch(status = TaskState.IN_PROGRESS))
-    equal("status", patched.status, TaskState.IN_PROGRESS)
+    val patched = tasks.updateTask(task.id, TaskPatch(status = TaskStatus.IN_PROGRESS))
+    equal("status", patched.status, TaskStatus.IN_PROGRESS)
     equal("due_at", patched.dueAt, tomorrow)
     ok("patch")
 

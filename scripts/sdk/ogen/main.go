@@ -61,9 +61,9 @@ func main() {
 		return client.UpdateTask(ctx, &body, taskwright.UpdateTaskParams{TaskID: task.ID, IfMatch: etag})
 	}
 	anyVersion := taskwright.OptString{}
-	toProgress := taskwright.TaskPatch{Status: taskwright.NewOptTaskState(taskwright.TaskStateInProgress)}
+	toProgress := taskwright.TaskPatch{Status: taskwright.NewOptTaskStatus(taskwright.TaskStatusInProgress)}
 	patched := as[*taskwright.TaskReadHeaders](change(anyVersion, toProgress)).Response
-	equal("status", patched.Status, taskwright.TaskStateInProgress)
+	equal("status", patched.Status, taskwright.TaskStatusInProgress)
 	equal("due_at", patched.DueAt.Value.UTC(), tomorrow)
 	ok("patch")
 

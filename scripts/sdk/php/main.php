@@ -35,7 +35,7 @@ use Taskwright\Model\TagCreate;
 use Taskwright\Model\TaskCreate;
 use Taskwright\Model\TaskPatch;
 use Taskwright\Model\TaskPriority;
-use Taskwright\Model\TaskState;
+use Taskwright\Model\TaskStatus;
 use Taskwright\Model\WebhookCreate;
 use Taskwright\Model\WebhookDeliveryStatus;
 use Taskwright\ObjectSerializer;
@@ -107,8 +107,8 @@ equal('priority', $task->getPriority(), TaskPriority::HIGH);
 equal('due_at', $inMilliseconds($task->getDueAt()), $inMilliseconds($tomorrow));
 ok('create');
 
-$patched = $tasks->updateTask($task->getId(), new TaskPatch(['status' => TaskState::IN_PROGRESS]));
-equal('status', $patched->getStatus(), TaskState::IN_PROGRESS);
+$patched = $tasks->updateTask($task->getId(), new TaskPatch(['status' => TaskStatus::IN_PROGRESS]));
+equal('status', $patched->getStatus(), TaskStatus::IN_PROGRESS);
 equal('due_at', $inMilliseconds($patched->getDueAt()), $inMilliseconds($tomorrow));
 ok('patch');
 

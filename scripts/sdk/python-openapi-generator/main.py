@@ -42,7 +42,7 @@ from taskwright import (
     TaskPatch,
     TaskPriority,
     TasksApi,
-    TaskState,
+    TaskStatus,
     TaskTagsApi,
     WebhookCreate,
     WebhookDelivery,
@@ -78,8 +78,8 @@ def main() -> None:
         equal("due_at", task.due_at, tomorrow)
         ok("create")
 
-        patched = tasks.update_task(task.id, TaskPatch(status=TaskState.IN_PROGRESS))
-        equal("status", patched.status, TaskState.IN_PROGRESS)
+        patched = tasks.update_task(task.id, TaskPatch(status=TaskStatus.IN_PROGRESS))
+        equal("status", patched.status, TaskStatus.IN_PROGRESS)
         equal("due_at", patched.due_at, tomorrow)
         ok("patch")
 

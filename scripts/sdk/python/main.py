@@ -69,7 +69,7 @@ from taskwright.models import (
     TaskPatch,
     TaskPriority,
     TaskRelationList,
-    TaskState,
+    TaskStatus,
     User,
     Webhook,
     WebhookCreate,
@@ -111,9 +111,9 @@ def main() -> None:
         equal("due_at", task.due_at, tomorrow)
         ok("create")
 
-        to_progress = TaskPatch(status=TaskState.IN_PROGRESS)
+        to_progress = TaskPatch(status=TaskStatus.IN_PROGRESS)
         patched = success(Task, update_task.sync_detailed(task.id, client=client, body=to_progress))
-        equal("status", patched.status, TaskState.IN_PROGRESS)
+        equal("status", patched.status, TaskStatus.IN_PROGRESS)
         equal("due_at", patched.due_at, tomorrow)
         ok("patch")
 

@@ -66,8 +66,8 @@ equal('priority', task.priority, Taskwright::TaskPriority::HIGH)
 equal('due_at', task.due_at, Time.iso8601(tomorrow))
 ok('create')
 
-patched = tasks.update_task(task.id, Taskwright::TaskPatch.new(status: Taskwright::TaskState::IN_PROGRESS))
-equal('status', patched.status, Taskwright::TaskState::IN_PROGRESS)
+patched = tasks.update_task(task.id, Taskwright::TaskPatch.new(status: Taskwright::TaskStatus::IN_PROGRESS))
+equal('status', patched.status, Taskwright::TaskStatus::IN_PROGRESS)
 equal('due_at', patched.due_at, Time.iso8601(tomorrow))
 ok('patch')
 

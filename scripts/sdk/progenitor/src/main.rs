@@ -12,7 +12,7 @@ use sha2::{Digest, Sha256};
 use taskwright::types::{
     Attachment, CommentBody, CommentCreate, CommentPatch, EventType, EventTypePattern, NotificationPatch,
     NotificationReason, Problem, ProjectCreate, ProjectMemberSet, ProjectOrNone, ProjectRole, RefreshRequest,
-    Registration, RelationKind, TagCreate, TagCreateColor, TaskCreate, TaskPatch, TaskPriority, TaskReplace, TaskState,
+    Registration, RelationKind, TagCreate, TagCreateColor, TaskCreate, TaskPatch, TaskPriority, TaskReplace, TaskStatus,
     TaskTitle, WebhookCreate, WebhookDeliveryStatus,
 };
 use taskwright::{Client, ClientInfo, ResponseValue};
@@ -52,9 +52,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     equal("due_at", task.due_at, Some(tomorrow));
     ok("create");
 
-    let to_progress = TaskPatch::builder().status(TaskState::InProgress);
+    let to_progress = TaskPatch::builder().status(TaskStatus::InProgress);
     let patched = client.update_task().task_id(task.id).body(to_progress).send().await?.into_inner();
-    equal("status", patched.status, TaskState::InProgress);
+    equal("status", patched.status, TaskStatus::InProgress);
     equal("due_at", patched.due_at, Some(tomorrow));
     ok("patch");
 

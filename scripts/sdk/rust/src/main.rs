@@ -14,7 +14,7 @@ use taskwright::apis::{
 use taskwright::models::{
     CommentCreate, CommentList, CommentPatch, EventType, NotificationList, NotificationPatch, NotificationReason,
     Problem, ProjectCreate, ProjectMemberSet, ProjectRole, RefreshRequest, Registration, RelationKind, TagCreate,
-    TaskCreate, TaskPatch, TaskPriority, TaskState, WebhookCreate, WebhookDeliveryStatus,
+    TaskCreate, TaskPatch, TaskPriority, TaskStatus, WebhookCreate, WebhookDeliveryStatus,
 };
 
 /// Maximum number of polls for a result, because the service works in the background.
@@ -50,9 +50,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     ok("create");
 
     let id = task.id.to_string();
-    let to_progress = TaskPatch { status: Some(TaskState::InProgress), ..TaskPatch::new() };
+    let to_progress = TaskPatch { status: Some(TaskStatus::InProgress), ..TaskPatch::new() };
     let patched = tasks_api::update_task(&client, &id, to_progress, None).await?;
-    equal("status", patched.status, TaskState::InProgress);
+    equal("status", patched.status, TaskStatus::InProgress);
     equal("due_at", patched.due_at, Some(tomorrow));
     ok("patch");
 
