@@ -23,7 +23,7 @@ export const openConfigured = async (t: Teardown, config: DatabaseConfig): Promi
 }
 
 /** The embedded database in DATA_DIR, which is created if missing. */
-export const openEmbedded = async (
+const openEmbedded = async (
   t: Teardown,
   { dataDir }: Pick<Config, 'dataDir'>,
 ): Promise<ConnectionOptions> => {

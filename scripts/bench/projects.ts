@@ -34,7 +34,7 @@ const contextOf = (db: Database, person: number): OpContext<Principal> => ({
   client: { requestId: 'bench', address: '127.0.0.1', userAgent: null },
   ifMatch: null,
   idempotency: null,
-  signal: new AbortController().signal,
+  signal: () => new AbortController().signal,
 })
 
 type Read = () => Promise<unknown>

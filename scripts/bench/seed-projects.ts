@@ -18,7 +18,7 @@ const membersPerProject = 10
 const tasksPerProject = 100
 
 /** The number of projects for a number of tasks. */
-export const projectsOf = (tasks: number): number => tasks / tasksPerProject
+const projectsOf = (tasks: number): number => tasks / tasksPerProject
 
 /**
  * Fills an empty database with tasks in projects. One in fifty is personal instead: `n / 50` in the assignment spreads these over all

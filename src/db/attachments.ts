@@ -281,7 +281,7 @@ const remove = query(
     from target left join removed on true`,
 )
 
-/** Deletes an attachment, and tells the version that its task then has. A trigger queues the file for removal. */
+/** Deletes an attachment, and returns the new version of its task. A trigger queues the file for removal. */
 export const deleteAttachment = async (
   ctx: OpContext,
   id: string,

@@ -82,7 +82,7 @@ interface Placed {
   readonly position: string
 }
 
-/** Parameters of the statement that writes a position: the position, null if there is no room, and the neighbours as read. */
+/** Parameters of the statement that writes a position. `position` is null if the gap is full; `neighbours` are as they were read. */
 export const placeParameters = { position: 'text?', neighbours: 'json' } as const
 
 export type PlaceValues = Values<typeof placeParameters>

@@ -15,8 +15,8 @@ import { listOfTask } from './schema/task-order.ts'
 
 const task = sql.raw('task')
 
-/** A task's ETag, without quotes. */
-export const taskEtag = (row: SQL): SQL => sql`${columnsOf<'tasks'>(row).version}::text`
+/** The version of a task as text, which If-Match is compared with. */
+export const taskVersionText = (row: SQL): SQL => sql`${columnsOf<'tasks'>(row).version}::text`
 
 /** The fields of a JSON object as SQL values; a missing field is null. */
 const fieldsOf = (json: SQL) => ({
@@ -457,7 +457,7 @@ export const changeOutcome = (p: ContextPlaceholders, row: SQL, { patch, ifMatch
       and (not ${isTransfer} or ${allowsTask('task.transfer', p, row)})
       and (not ${isRegrouped} or ${allowsTask('task.move', p, row)})
       and not (${isMove} and ${target.isForbidden})`,
-    etag: taskEtag(row),
+    etag: taskVersionText(row),
     ifMatch,
     refusals: sql`
       ${refusalsOfBothKinds((field) => sent[field])}
@@ -484,7 +484,7 @@ export const outcomeOfMove = (
   const target = targetProject(project)
   return outcomeOfTaskWrite(p, row, {
     allowed: sql`${allowsTask('task.move', p, row)} and not (${isMove} and ${target.isForbidden})`,
-    etag: taskEtag(row),
+    etag: taskVersionText(row),
     ifMatch: p.if_match,
     refusals: sql`
       ${refusalsOfTarget({ project, section, isMove, target })}
@@ -497,7 +497,7 @@ export const outcomeOfMove = (
 export const deletionOutcome = (p: ContextPlaceholders, row: SQL, ifMatch: SQL): SQL =>
   outcomeOfTaskWrite(p, row, {
     allowed: allowsTask('task.delete', p, row),
-    etag: taskEtag(row),
+    etag: taskVersionText(row),
     ifMatch,
     refusals: refusalOfSubtasks(row, sql`true`),
   })
@@ -517,7 +517,7 @@ export const unlinkOutcome = (
 ): SQL => {
   const allowed = allowsTaskTag('task_tag.change', p, row)
   return sql`case when not ${isLinked} then 'missing'
-    else ${outcomeOfTaskWrite(p, row, { allowed, etag: taskEtag(row), ifMatch })} end`
+    else ${outcomeOfTaskWrite(p, row, { allowed, etag: taskVersionText(row), ifMatch })} end`
 }
 
 const changeableFields = [
@@ -617,7 +617,7 @@ export interface AddedToTask extends Created {
   readonly taskVersion: number
 }
 
-/** The stored response to such a creation: the JSON text of the resource, and the column `task_version`. */
+/** What is stored as the response to adding something to a task: the JSON text of the resource, and the column `task_version`. */
 export const addedToTask = (json: SQL): SQL =>
   sql`json_build_object('task_version', task_version, 'added', ${json})::text`
 

@@ -56,7 +56,7 @@ export interface NewTask extends TaskDates {
   readonly section_id?: string | null
   readonly parent_id?: string | null
   readonly tag_ids?: readonly string[]
-  /** Names of the caller's tags; missing ones are created. */
+  /** Names of tags of the task's project, or of the caller for a personal task. Missing tags are created. */
   readonly tag_names?: readonly string[]
 }
 

@@ -10,7 +10,7 @@ import { deletedAt, lastDeletedFirst, type Page, type PageRequest, selectPage } 
 import { isBlocked, trashedTaskJson } from './read-models.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
-import { isSamePlace, lockTrees, outcomeOfTaskWrite, taskEtag } from './task-writes.ts'
+import { isSamePlace, lockTrees, outcomeOfTaskWrite, taskVersionText } from './task-writes.ts'
 import { changedColumns, changeStatement, type ReadTask, readChanged, type TaskRow } from './tasks.ts'
 
 const task = sql.raw('task')
@@ -67,7 +67,7 @@ const restore = query('trash.restore', { id: 'uuid' }, changedColumns, (p) => {
   const isParentThere = sql`exists (select from visible_parents parent where parent.id = ${parent_id} and ${inPlace})`
   const outcome = outcomeOfTaskWrite(p, target, {
     allowed: allowsTask('trash.restore', p, target),
-    etag: taskEtag(target),
+    etag: taskVersionText(target),
     ifMatch: p.if_match,
   })
   return changeStatement(p, {
@@ -102,7 +102,7 @@ const remove = query('trash.delete', { id: 'uuid' }, { outcome: 'text' }, (p) =>
   const target = sql.raw('target')
   const outcome = outcomeOfTaskWrite(p, target, {
     allowed: allowsTask('trash.delete', p, target),
-    etag: taskEtag(target),
+    etag: taskVersionText(target),
     ifMatch: p.if_match,
   })
   // Subtasks that were restored concurrently are not changed.

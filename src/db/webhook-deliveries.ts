@@ -487,7 +487,7 @@ const addedColumns = { outcome: 'text', json: 'text?' } as const
 
 type AddParameters = Placeholders<{ id: 'uuid'; webhook_id: 'uuid' }> & ContextPlaceholders
 
-/** Adds a delivery to a webhook, if there is `source`, a row. */
+/** Adds a delivery to a webhook if the query `source` returns a row. `values` can refer to its columns. */
 const addDelivery = (p: AddParameters, source: SQL, values: ColumnValues<'webhook_deliveries'>) => {
   const target = sql.raw('target')
   const added = insertion<'webhook_deliveries'>({

@@ -36,7 +36,7 @@ export const projectHandlers = ({ paging }: Deps) =>
 
     async createProject(ctx, { body }) {
       const project = await insertProject(ctx, body)
-      const etag = projectEtag({ version: 1, variant: newProjectVariant })
+      const etag = projectETag({ version: 1, variant: newProjectVariant })
       return created<Project>(`/projects/${project.id}`, etag, project)
     },
 
@@ -80,11 +80,11 @@ export const projectHandlers = ({ paging }: Deps) =>
   }) satisfies Partial<Handlers>
 
 /** The entity tag includes the variant, since the representation also depends on the caller's role and on counts. */
-export const projectEtag = ({ version, variant }: Pick<ProjectRow, 'version' | 'variant'>): string =>
+export const projectETag = ({ version, variant }: Pick<ProjectRow, 'version' | 'variant'>): string =>
   quoteETag(variantTag(version, variant))
 
 export const projectResponse = (project: ProjectRow) => ({
   status: 200 as const,
-  headers: { etag: projectEtag(project) },
+  headers: { etag: projectETag(project) },
   body: jsonText<Project>(project.json),
 })

@@ -11,7 +11,7 @@ import { jsonText } from '../contract/json-text.ts'
 import type { Handlers } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll } from '../problems/problems.ts'
-import { projectResponse, projectEtag } from './projects.ts'
+import { projectResponse, projectETag } from './projects.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import { taskResponse, taskETag } from './task-responses.ts'
 
@@ -61,7 +61,7 @@ export const trashHandlers = ({ paging, jobs }: Deps) =>
       const project = expectDone(await selectTrashedProject(ctx, params.project_id))
       return {
         status: 200,
-        headers: { etag: projectEtag(project) },
+        headers: { etag: projectETag(project) },
         body: jsonText<Schemas['TrashedProject']>(project.json),
       }
     },

@@ -115,6 +115,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       const ifMatch = operation.takesIfMatch ? readIfMatch(request.headers['if-match']) : null
       if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
       const work = workOf(operation, request, reply)
+      let signal: AbortSignal | undefined
       const ctx: OpContext = {
         db: isRead(request) ? deps.readDb : deps.db,
         principal,
@@ -122,10 +123,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         // A write targets the resource, not one of its representations, so only the version counts.
         ifMatch: ifMatch?.map(withoutVariant) ?? null,
         idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
-        // A getter, like the path below: few handlers read it.
-        get signal() {
-          return signalOf(reply)
-        },
+        signal: () => (signal ??= signalOf(reply)),
       }
       const input = {
         params: request.params,

@@ -17,7 +17,7 @@ export interface TimeLimits {
   readonly heartbeat: number
   /** Between two requests of a connection. */
   readonly keepAlive: number
-  /** For which a service that stops serves requests on connections that it has told to close. */
+  /** While the service stops: how long it serves requests on connections that it has asked clients to close. */
   readonly lameDuck: number
   /** Lifetime of a cached readiness check. */
   readonly readiness: number

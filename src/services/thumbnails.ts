@@ -92,7 +92,7 @@ export const createThumbnails = ({ storage, thumbnailer }: Deps): Thumbnails => 
       // Looks it up again: another request may have stored the thumbnail since the first look-up, and its flight may be over.
       const findOrMake = async (signal: AbortSignal): Promise<Thumbnail> =>
         expectDone(await find()).thumbnail ?? make(ctx, { attachmentId, width, file, signal })
-      const makeOnce = () => flights.run(`${attachmentId} ${width}`, findOrMake, ctx.signal)
+      const makeOnce = () => flights.run(`${attachmentId} ${width}`, findOrMake, ctx.signal())
       const { storage_key, size, sha256 } = thumbnail ?? (await openUnlessDeleted(makeOnce, find))
       return { size, sha256, open: () => openStored(ctx, storage_key, find) }
     },

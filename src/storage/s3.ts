@@ -184,8 +184,8 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       return { size, sha256: digest.toString('hex') }
     } catch (error) {
       destroy(source)
-      // The object too: the server may have created it although its response was lost. a background job removes what remains,
-      // and uploads whose creation was not acknowledged.
+      // The server may have created the object although its response was lost. What cannot be removed now, and uploads whose
+      // creation was not acknowledged, are left to a background job.
       await Promise.allSettled([upload.abort(), removeObject(object)])
       throw error
     }

@@ -30,8 +30,11 @@ export interface OpContext<P extends Principal | null = Principal | null> {
   readonly ifMatch: readonly string[] | null
   /** Null without an Idempotency-Key. */
   readonly idempotency: Idempotency | null
-  /** Aborted when the request ends: the response was sent, or the client disconnected. */
-  readonly signal: AbortSignal
+  /**
+   * The signal that is aborted when the request ends: the response was sent, or the client disconnected. A function, because few
+   * handlers need it: copies of the context do not create it.
+   */
+  readonly signal: () => AbortSignal
 }
 
 /** The context of a command on the machine of the service. `requestId` identifies the command in the audit trail. */
@@ -41,7 +44,7 @@ export const shellContext = (db: Database, requestId: string): OpContext<Princip
   client: { address: '', userAgent: null, requestId },
   ifMatch: null,
   idempotency: null,
-  signal: new AbortController().signal,
+  signal: () => new AbortController().signal,
 })
 
 /** The same context without an Idempotency-Key: its response is not stored. */
@@ -65,7 +68,7 @@ export const withContent = <C extends OpContext>(ctx: C, content: unknown): C =>
   ctx.idempotency === null ? ctx : { ...ctx, idempotency: ctx.idempotency.withContent(content) }
 
 /** The context's statement parameters. Only those that a statement uses are sent. */
-export const contextParameters = {
+const contextParameters = {
   caller: 'uuid?',
   is_admin: 'bool',
   in_session: 'bool',
