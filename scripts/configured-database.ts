@@ -22,12 +22,15 @@ export const openConfigured = async (t: Teardown, config: DatabaseConfig): Promi
   return openEmbedded(t, config)
 }
 
-/** The embedded database in DATA_DIR, which is created if missing. */
+/**
+ * The embedded database in DATA_DIR. A lock is awaited silently, since a killed service leaves one that expires; if the folder stays
+ * locked, the error says so.
+ */
 const openEmbedded = async (
   t: Teardown,
   { dataDir }: Pick<Config, 'dataDir'>,
 ): Promise<ConnectionOptions> => {
-  const log = { info: console.error, warn: console.error }
+  const log = { info: () => undefined, warn: console.error }
   const embedded = await startEmbedded({ dataDir, log, onFailure: exitWithError })
   t.teardown(() => embedded.close())
   return embedded.connection

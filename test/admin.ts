@@ -182,7 +182,7 @@ t.test('exit code 1 for refused commands, 2 for wrong usage', async (t) => {
 t.test('refused while a service uses the embedded database', { skip: serverUrl !== undefined }, async (t) => {
   const service = await startProcess(t, environment)
   const { code, output } = await admin('list')
-  t.match(output, /^admin: DATA_DIR .* is in use .*stop the service first/m)
+  t.match(output, /^admin: DATA_DIR .* is in use .*stop the service first\.$/)
   t.equal(code, 1)
   t.equal(await service.end('SIGTERM'), 0)
 })

@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { createClient } from '../src/db/engine/connection.ts'
 import { copyTemplate, createEmptyDatabase, createTestDatabase } from './fixture/database.ts'
-import { runProcess, temporaryFolder } from './fixture/process.ts'
+import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { startMailServer } from './fixture/smtp.ts'
 
 const doctor = fileURLToPath(new URL('../scripts/doctor.ts', import.meta.url))
@@ -30,6 +30,17 @@ t.test('all checks pass for a valid configuration, and no mail is sent', async (
   t.match(output, /All checks passed\.$/)
   t.equal(code, 0)
   t.equal(mail.received.length, 0, 'no mail is sent')
+})
+
+t.test('a running service that uses the embedded database is part of the report', async (t) => {
+  const environment = { DATA_DIR: await temporaryFolder(t) }
+  await copyTemplate(environment.DATA_DIR)
+  const service = await startProcess(t, environment)
+  const { code, output } = await runProcess(environment, doctor)
+  t.match(output, /^ok +database: in use by the running service; check GET .health.ready$/m)
+  for (const line of output.split('\n')) t.match(line, /^ok +\w|^All checks passed\.$/)
+  t.equal(code, 0)
+  t.equal(await service.end('SIGTERM'), 0)
 })
 
 t.test('failures are reported with a remedy, and without secrets', async (t) => {
