@@ -1,7 +1,7 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { readFile } from 'node:fs/promises'
-import { join } from 'node:path'
+import { join, relative } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
@@ -22,8 +22,6 @@ const installedGo = '/usr/local/go/bin/go'
 
 interface Language {
   readonly name: string
-  /** The language of the fenced block in the guide. */
-  readonly fence: string
   readonly source: string
   readonly tool: string
   readonly path: string | null
@@ -36,7 +34,6 @@ const interpret: Language['prepare'] = async (_, tool, source) => [tool, source]
 const languages: readonly Language[] = [
   {
     name: 'TypeScript',
-    fence: 'ts',
     source: sourceOf('typescript/main.ts'),
     tool: 'node',
     path: process.execPath,
@@ -44,7 +41,6 @@ const languages: readonly Language[] = [
   },
   {
     name: 'Python',
-    fence: 'python',
     source: sourceOf('python/main.py'),
     tool: 'python3',
     path: findCommand('python3'),
@@ -52,7 +48,6 @@ const languages: readonly Language[] = [
   },
   {
     name: 'Go',
-    fence: 'go',
     source: sourceOf('go/main.go'),
     tool: 'go',
     path: findCommand('go') ?? (isExecutable(installedGo) ? installedGo : null),
@@ -89,12 +84,13 @@ const service = await startService(t, {
   config: { webhookAllow: ['127.0.0.1'] },
 })
 
-for (const { name, fence, source, tool, path, prepare } of languages) {
-  t.test(`the guide shows the receiver in ${name}`, async (t) => {
-    const guide = await readFile(join(root, 'docs/guides/webhooks.md'), 'utf8')
-    t.strictSame(fencedBlocks(guide, fence), [await readFile(source, 'utf8')])
-  })
+t.test('the guide shows the receiver in TypeScript, and links to each', async (t) => {
+  const guide = await readFile(join(root, 'docs/guides/webhooks.md'), 'utf8')
+  t.strictSame(fencedBlocks(guide, 'ts'), [await readFile(sourceOf('typescript/main.ts'), 'utf8')])
+  for (const { name, source } of languages) t.ok(guide.includes(`](../../${relative(root, source)})`), name)
+})
 
+for (const { name, source, tool, path, prepare } of languages) {
   // A tool may be missing on a developer's machine, but not in CI.
   const skip = path === null && !process.env.CI && `skipped: no ${tool}`
   t.test(`the receiver in ${name} verifies signatures`, { skip }, async (t) => {
