@@ -11,52 +11,19 @@ import {
   ListObjectsV2Command,
   ListPartsCommand,
   type MultipartUpload,
-  NoSuchKey,
-  NoSuchUpload,
-  NotFound,
   type Part as StoredPart,
   PutObjectCommand,
-  S3Client,
-  S3ServiceException,
   UploadPartCommand,
 } from '@aws-sdk/client-s3'
 import { createHash } from 'node:crypto'
 import { PassThrough, pipeline, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import type { S3Location } from '../config/values.ts'
-import { withTimeout } from '../concurrency/deadline.ts'
 import { expectKey, isKey, newKey, ownerName } from './keys.ts'
+import { ask, defaultLimits, ignoreMissingUpload, isMissing, openS3, type S3Limits } from './s3/client.ts'
 import { destroy, deferFailure, handleEarlyErrors } from './source.ts'
-import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
+import { FileMissing, FileTooLarge, StorageUnavailable } from './storage.ts'
 import type { ByteRange, ListedFile, Storage, StoredFile, UnfinishedFile } from './storage.ts'
-
-/** Timeouts in milliseconds. They include retries unless they are per attempt. */
-export interface S3Limits {
-  /** To connect, per attempt. */
-  readonly connect: number
-  /** Without a byte in either direction, per attempt. Waiting for a slow reader does not count. */
-  readonly silence: number
-  /** For a request without a file. */
-  readonly answer: number
-  /** To upload a part. */
-  readonly part: number
-  /** To complete an upload. Some servers copy the parts, and send nothing until they have finished. */
-  readonly completion: number
-  /** For a readiness check. */
-  readonly check: number
-}
-
-const defaultLimits: S3Limits = {
-  connect: 3_000,
-  silence: 10_000,
-  answer: 20_000,
-  part: 120_000,
-  completion: 120_000,
-  check: 5_000,
-}
-
-/** Includes the first attempt. Requests are retried after a 5xx, a lost connection or silence. */
-const maxAttempts = 3
 
 /** S3's limits on multipart uploads. The last part may be smaller than `minPartSize`. */
 const minPartSize = 5 * 1024 * 1024
@@ -65,9 +32,6 @@ const maxParts = 10_000
 /** Tails of unfinished files that do not fill a part: `<prefix>incoming/<key>/<end of the tail in the file>`. */
 const incomingFolder = 'incoming/'
 
-/** Error codes of an exceeded quota: Ceph and Versity, MinIO. A full disk is status 507. */
-const quotaErrors: ReadonlySet<string> = new Set(['QuotaExceeded', 'XMinioAdminBucketQuotaExceeded'])
-
 interface ObjectName {
   readonly Bucket: string
   readonly Key: string
@@ -75,16 +39,13 @@ interface ObjectName {
 
 /**
  * Stores files as objects named `<prefix><key>`: with one PUT if they fit into a part, otherwise with a multipart upload. Either
- * way, an object exists only when it is complete. The AWS SDK finds the credentials.
+ * way, an object exists only when it is complete.
  *
  * All parts of a resumable upload have the same size, so its offset determines their number. The remainder that does not fill a
  * part is stored as a separate object, the tail. Parts and tails beyond the recorded offset are harmless, and are overwritten.
  */
 export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits): Storage => {
-  const { bucket: Bucket, prefix } = location
-  const client = openClient(location, limits, limits.silence)
-  // For requests that can be silent for long: downloads with a slow reader, and completions of uploads.
-  const longRunningClient = openClient(location, limits, 0)
+  const { bucket: Bucket, prefix, client, longRunningClient } = openS3(location, limits)
 
   const objectOf = (key: string): ObjectName => ({ Bucket, Key: `${prefix}${expectKey(key)}` })
 
@@ -464,28 +425,6 @@ const earlier = (one: ListedFile | null, other: ListedFile | null): ListedFile |
   return one.key <= other.key ? one : other
 }
 
-const openClient = (
-  { endpoint, region, pathStyle }: S3Location,
-  limits: S3Limits,
-  socketTimeout: number,
-): S3Client =>
-  new S3Client({
-    region,
-    ...(endpoint === null ? {} : { endpoint }),
-    forcePathStyle: pathStyle,
-    maxAttempts,
-    // The SDK would open a new connection per part.
-    expectContinueHeader: false,
-    requestHandler: {
-      connectionTimeout: limits.connect,
-      socketTimeout,
-      throwOnRequestTimeout: true,
-      // Requests are already bounded; a limit on sockets would let slow readers block other requests.
-      httpAgent: { maxSockets: Infinity },
-      httpsAgent: { maxSockets: Infinity },
-    },
-  })
-
 /** The smallest part size for a file of `maxBytes`, since each upload buffers one part. */
 const partSizeFor = (maxBytes: number): number => Math.max(minPartSize, Math.ceil(maxBytes / maxParts))
 
@@ -500,40 +439,6 @@ const failWhenSilent = (body: Readable, limit: number): Readable => {
   output.on('drain', () => timer.refresh())
   pipeline(body, output, () => clearTimeout(timer))
   return output
-}
-
-/** Sends a request, and aborts it after `limit` milliseconds, retries included. */
-async function ask<T>(
-  limit: number,
-  send: (options: { readonly abortSignal: AbortSignal }) => Promise<T>,
-): Promise<T> {
-  const controller = new AbortController()
-  const answer = send({ abortSignal: controller.signal })
-  try {
-    return await withTimeout(limit, answer, () => new Error(`The server has not answered in ${limit} ms`))
-  } catch (error) {
-    controller.abort()
-    throw storageError(error)
-  }
-}
-
-const storageError = (cause: unknown): StorageFull | StorageUnavailable =>
-  isFull(cause) ? new StorageFull({ cause }) : new StorageUnavailable({ cause })
-
-const isFull = (error: unknown): boolean =>
-  error instanceof S3ServiceException &&
-  (error.$metadata.httpStatusCode === 507 || quotaErrors.has(error.name))
-
-const isMissing = (error: unknown): boolean =>
-  error instanceof StorageUnavailable && (error.cause instanceof NoSuchKey || error.cause instanceof NotFound)
-
-/** Ignores an upload that was completed or aborted since it was listed. */
-const ignoreMissingUpload = async (work: () => Promise<unknown>): Promise<void> => {
-  try {
-    await work()
-  } catch (error) {
-    if (!(error instanceof StorageUnavailable && error.cause instanceof NoSuchUpload)) throw error
-  }
 }
 
 const asCompleted = ({ PartNumber, ETag, ChecksumCRC32 }: StoredPart): CompletedPart => ({
