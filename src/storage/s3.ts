@@ -3,27 +3,30 @@ import {
   type CompletedPart,
   CompleteMultipartUploadCommand,
   CreateMultipartUploadCommand,
-  DeleteObjectCommand,
-  GetObjectCommand,
   HeadBucketCommand,
-  HeadObjectCommand,
   ListMultipartUploadsCommand,
-  ListObjectsV2Command,
   ListPartsCommand,
   type MultipartUpload,
   type Part as StoredPart,
-  PutObjectCommand,
   UploadPartCommand,
 } from '@aws-sdk/client-s3'
 import { createHash } from 'node:crypto'
-import { PassThrough, pipeline, Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import type { S3Location } from '../config/values.ts'
 import { expectKey, isKey, newKey, ownerName } from './keys.ts'
-import { ask, defaultLimits, ignoreMissingUpload, isMissing, openS3, type S3Limits } from './s3/client.ts'
+import { ask, defaultLimits, ignoreMissingUpload, openS3, type S3Limits } from './s3/client.ts'
+import {
+  objectOf,
+  type ObjectName,
+  objectsBelow,
+  putObject,
+  readObject,
+  removeObject,
+  sizeOf,
+} from './s3/objects.ts'
 import { destroy, deferFailure, handleEarlyErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageUnavailable } from './storage.ts'
-import type { ByteRange, ListedFile, Storage, StoredFile, UnfinishedFile } from './storage.ts'
+import type { ListedFile, Storage, StoredFile, UnfinishedFile } from './storage.ts'
 
 /** S3's limits on multipart uploads. The last part may be smaller than `minPartSize`. */
 const minPartSize = 5 * 1024 * 1024
@@ -31,11 +34,6 @@ const maxParts = 10_000
 
 /** Tails of unfinished files that do not fill a part: `<prefix>incoming/<key>/<end of the tail in the file>`. */
 const incomingFolder = 'incoming/'
-
-interface ObjectName {
-  readonly Bucket: string
-  readonly Key: string
-}
 
 /**
  * Stores files as objects named `<prefix><key>`: with one PUT if they fit into a part, otherwise with a multipart upload. Either
@@ -45,23 +43,13 @@ interface ObjectName {
  * part is stored as a separate object, the tail. Parts and tails beyond the recorded offset are harmless, and are overwritten.
  */
 export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits): Storage => {
-  const { bucket: Bucket, prefix, client, longRunningClient } = openS3(location, limits)
-
-  const objectOf = (key: string): ObjectName => ({ Bucket, Key: `${prefix}${expectKey(key)}` })
-
-  const removeObject = (object: ObjectName): Promise<unknown> =>
-    ask(limits.answer, (options) => client.send(new DeleteObjectCommand(object), options))
+  const s3 = openS3(location, limits)
+  const { bucket: Bucket, prefix, client, longRunningClient } = s3
 
   const abortUpload = (object: ObjectName, UploadId: string | undefined): Promise<unknown> =>
     ask(limits.answer, (options) =>
       client.send(new AbortMultipartUploadCommand({ ...object, UploadId }), options),
     )
-
-  const putWhole = (object: ObjectName, Body: Buffer, digest = sha256Of(Body)): Promise<unknown> => {
-    const ChecksumSHA256 = digest.toString('base64')
-    const put = new PutObjectCommand({ ...object, Body, ChecksumSHA256 })
-    return ask(limits.part, (options) => client.send(put, options))
-  }
 
   const createUpload = async (object: ObjectName): Promise<string | undefined> => {
     const create = new CreateMultipartUploadCommand({ ...object, ChecksumAlgorithm: 'CRC32' })
@@ -140,27 +128,16 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
         await upload.add(rest)
         await upload.complete()
       } else {
-        await putWhole(object, rest, digest)
+        await putObject(s3, object, rest, digest)
       }
       return { size, sha256: digest.toString('hex') }
     } catch (error) {
       destroy(source)
-      // The server may have created the object although its response was lost. What cannot be removed now, and uploads whose
-      // creation was not acknowledged, are left to a background job.
-      await Promise.allSettled([upload.abort(), removeObject(object)])
+      // The object exists if the server created it and its response was lost. A background job removes what cannot be removed
+      // here, and an upload whose id was lost in the same way.
+      await Promise.allSettled([upload.abort(), removeObject(s3, object)])
       throw error
     }
-  }
-
-  /** The objects with a prefix, after a name if one is given, ordered by name. */
-  async function* objectsBelow(Prefix: string, StartAfter?: string) {
-    let ContinuationToken: string | undefined
-    do {
-      const list = new ListObjectsV2Command({ Bucket, Prefix, StartAfter, ContinuationToken })
-      const page = await ask(limits.answer, (options) => client.send(list, options))
-      for (const { Key = '', LastModified } of page.Contents ?? []) yield { Key, LastModified }
-      ContinuationToken = page.NextContinuationToken
-    } while (ContinuationToken !== undefined)
   }
 
   async function* uploadsBelow(Prefix: string): AsyncGenerator<MultipartUpload> {
@@ -209,7 +186,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
   const tailOf = (key: string, end: number): ObjectName => ({ Bucket, Key: `${tailsOf(key)}${end}` })
 
   const removeTails = async (key: string): Promise<void> => {
-    for await (const { Key } of objectsBelow(tailsOf(key))) await removeObject({ Bucket, Key })
+    for await (const { Key } of objectsBelow(s3, tailsOf(key))) await removeObject(s3, { Bucket, Key })
   }
 
   async function* filesWithParts(): AsyncGenerator<ListedFile, void> {
@@ -221,41 +198,16 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
 
   async function* filesWithTails(): AsyncGenerator<ListedFile, void> {
     const incoming = `${prefix}${incomingFolder}`
-    for await (const { Key, LastModified } of objectsBelow(incoming)) {
+    for await (const { Key, LastModified } of objectsBelow(s3, incoming)) {
       const key = Key.slice(incoming.length).replace(/\/\d+$/, '')
       if (isKey(key) && LastModified !== undefined) yield { key, modifiedAt: LastModified }
     }
   }
 
-  const readObject = async (object: ObjectName, key: string, range?: ByteRange): Promise<Readable> => {
-    const Range = range && `bytes=${range.start}-${range.end}`
-    const get = new GetObjectCommand({ ...object, Range })
-    const requestTimeout = limits.silence
-    const { Body } = await ask(limits.answer, (options) =>
-      longRunningClient.send(get, { ...options, requestTimeout }),
-    ).catch((error: unknown) => {
-      throw isMissing(error) ? new FileMissing(key, { cause: error }) : error
-    })
-    if (!(Body instanceof Readable))
-      throw new StorageUnavailable({ cause: new Error('The response has no body') })
-    return failWhenSilent(Body, limits.silence)
-  }
-
   const readTail = async (key: string, end: number): Promise<Buffer> =>
-    buffer(await readObject(tailOf(key, end), key)).catch((cause: unknown) => {
+    buffer(await readObject(s3, tailOf(key, end), key)).catch((cause: unknown) => {
       throw new StorageUnavailable({ cause })
     })
-
-  /** Null if there is no such object. */
-  const sizeOf = async (object: ObjectName): Promise<number | null> => {
-    try {
-      const head = new HeadObjectCommand(object)
-      return (await ask(limits.answer, (options) => client.send(head, options))).ContentLength ?? 0
-    } catch (error) {
-      if (isMissing(error)) return null
-      throw error
-    }
-  }
 
   async function* append(
     { key, size }: UnfinishedFile,
@@ -263,7 +215,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     source: AsyncIterable<Uint8Array>,
     { whole, hold }: Parameters<Storage['append']>[3],
   ): AsyncGenerator<number> {
-    const object = objectOf(key)
+    const object = objectOf(s3, key)
     const partSize = partSizeFor(size)
     const memory = Buffer.allocUnsafeSlow(Math.min(partSize, size))
     let start = offset - (offset % partSize)
@@ -299,10 +251,10 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       if (filled > 0) await addPart()
     } else if ((filled > 0 && end > offset) || size === 0) {
       await hold()
-      await putWhole(end === size ? object : tailOf(key, end), memory.subarray(0, filled))
+      await putObject(s3, end === size ? object : tailOf(key, end), memory.subarray(0, filled))
     }
     yield end
-    if (end > offset && offset % partSize > 0) await removeObject(tailOf(key, offset))
+    if (end > offset && offset % partSize > 0) await removeObject(s3, tailOf(key, offset))
     input.rethrow()
   }
 
@@ -310,7 +262,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     async put(source, { maxBytes }) {
       const key = newKey()
       handleEarlyErrors(source)
-      return { key, ...(await store(objectOf(key), source, maxBytes)) }
+      return { key, ...(await store(objectOf(s3, key), source, maxBytes)) }
     },
 
     async *append(file, offset, source, options) {
@@ -323,7 +275,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     },
 
     async complete({ key, size }) {
-      const object = objectOf(key)
+      const object = objectOf(s3, key)
       const upload = await findUpload(object)
       if (upload !== undefined) {
         await ignoreMissingUpload(async () => {
@@ -332,28 +284,28 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
           await completeUpload(object, upload, parts.map(asCompleted))
         })
       }
-      if ((await sizeOf(object)) !== size) throw new FileMissing(key)
+      if ((await sizeOf(s3, object)) !== size) throw new FileMissing(key)
       await removeTails(key)
     },
 
     async open(key, range) {
-      return readObject(objectOf(key), key, range)
+      return readObject(s3, objectOf(s3, key), key, range)
     },
 
     async remove(key) {
-      await removeObject(objectOf(key))
+      await removeObject(s3, objectOf(s3, key))
     },
 
     async removeUnfinished(key) {
-      const object = objectOf(key)
+      const object = objectOf(s3, key)
       for (const upload of await uploadsOf(object))
         await ignoreMissingUpload(() => abortUpload(object, upload))
       await removeTails(key)
-      await removeObject(object)
+      await removeObject(s3, object)
     },
 
     async *list() {
-      for await (const { Key, LastModified } of objectsBelow(prefix)) {
+      for await (const { Key, LastModified } of objectsBelow(s3, prefix)) {
         const key = Key.slice(prefix.length)
         if (isKey(key) && LastModified !== undefined) yield { key, modifiedAt: LastModified }
       }
@@ -365,7 +317,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       if (first === undefined) return []
       const last = others.at(-1) ?? first
       const missing = new Set(keys)
-      for await (const { Key } of objectsBelow(prefix, `${prefix}${first.slice(0, -1)}`)) {
+      for await (const { Key } of objectsBelow(s3, prefix, `${prefix}${first.slice(0, -1)}`)) {
         const name = Key.slice(prefix.length)
         missing.delete(name)
         if (name >= last) break
@@ -378,7 +330,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
 
     async readOwner() {
       try {
-        const body = await readObject({ Bucket, Key: `${prefix}${ownerName}` }, ownerName)
+        const body = await readObject(s3, { Bucket, Key: `${prefix}${ownerName}` }, ownerName)
         return (await buffer(body)).toString()
       } catch (error) {
         if (error instanceof FileMissing) return null
@@ -387,7 +339,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     },
 
     async writeOwner(owner) {
-      await putWhole({ Bucket, Key: `${prefix}${ownerName}` }, Buffer.from(owner))
+      await putObject(s3, { Bucket, Key: `${prefix}${ownerName}` }, Buffer.from(owner))
     },
 
     async check() {
@@ -428,23 +380,8 @@ const earlier = (one: ListedFile | null, other: ListedFile | null): ListedFile |
 /** The smallest part size for a file of `maxBytes`, since each upload buffers one part. */
 const partSizeFor = (maxBytes: number): number => Math.max(minPartSize, Math.ceil(maxBytes / maxParts))
 
-/** Fails when the server sends nothing for `limit` milliseconds while the reader waits. */
-const failWhenSilent = (body: Readable, limit: number): Readable => {
-  const output = new PassThrough()
-  const timer = setTimeout(() => {
-    if (output.writableNeedDrain) timer.refresh()
-    else body.destroy(new Error(`The server has sent no data for ${limit} ms`))
-  }, limit)
-  body.on('data', () => timer.refresh())
-  output.on('drain', () => timer.refresh())
-  pipeline(body, output, () => clearTimeout(timer))
-  return output
-}
-
 const asCompleted = ({ PartNumber, ETag, ChecksumCRC32 }: StoredPart): CompletedPart => ({
   PartNumber,
   ETag,
   ChecksumCRC32,
 })
-
-const sha256Of = (bytes: Buffer): Buffer => createHash('sha256').update(bytes).digest()
