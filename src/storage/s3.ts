@@ -1,20 +1,22 @@
-import {
-  AbortMultipartUploadCommand,
-  type CompletedPart,
-  CompleteMultipartUploadCommand,
-  CreateMultipartUploadCommand,
-  HeadBucketCommand,
-  ListMultipartUploadsCommand,
-  ListPartsCommand,
-  type MultipartUpload,
-  type Part as StoredPart,
-  UploadPartCommand,
-} from '@aws-sdk/client-s3'
+import { type CompletedPart, HeadBucketCommand, type Part as StoredPart } from '@aws-sdk/client-s3'
 import { createHash } from 'node:crypto'
 import { buffer } from 'node:stream/consumers'
 import type { S3Location } from '../config/values.ts'
 import { expectKey, isKey, newKey, ownerName } from './keys.ts'
-import { ask, defaultLimits, ignoreMissingUpload, openS3, type S3Limits } from './s3/client.ts'
+import { ask, defaultLimits, openS3, type S3Limits } from './s3/client.ts'
+import {
+  abortUpload,
+  completeUpload,
+  createUpload,
+  findOrCreateUpload,
+  findUpload,
+  ignoreMissingUpload,
+  partSizeFor,
+  partsOfUpload,
+  uploadPart,
+  uploadsBelow,
+  uploadsOf,
+} from './s3/multipart.ts'
 import {
   objectOf,
   type ObjectName,
@@ -27,10 +29,6 @@ import {
 import { destroy, deferFailure, handleEarlyErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageUnavailable } from './storage.ts'
 import type { ListedFile, Storage, StoredFile, UnfinishedFile } from './storage.ts'
-
-/** S3's limits on multipart uploads. The last part may be smaller than `minPartSize`. */
-const minPartSize = 5 * 1024 * 1024
-const maxParts = 10_000
 
 /** Tails of unfinished files that do not fill a part: `<prefix>incoming/<key>/<end of the tail in the file>`. */
 const incomingFolder = 'incoming/'
@@ -46,39 +44,6 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
   const s3 = openS3(location, limits)
   const { bucket: Bucket, prefix, client, longRunningClient } = s3
 
-  const abortUpload = (object: ObjectName, UploadId: string | undefined): Promise<unknown> =>
-    ask(limits.answer, (options) =>
-      client.send(new AbortMultipartUploadCommand({ ...object, UploadId }), options),
-    )
-
-  const createUpload = async (object: ObjectName): Promise<string | undefined> => {
-    const create = new CreateMultipartUploadCommand({ ...object, ChecksumAlgorithm: 'CRC32' })
-    return (await ask(limits.answer, (options) => client.send(create, options))).UploadId
-  }
-
-  const uploadPart = async (
-    object: ObjectName,
-    UploadId: string | undefined,
-    PartNumber: number,
-    Body: Buffer,
-  ): Promise<CompletedPart> => {
-    const part = new UploadPartCommand({ ...object, UploadId, PartNumber, Body })
-    const { ETag, ChecksumCRC32 } = await ask(limits.part, (options) => client.send(part, options))
-    return { PartNumber, ETag, ChecksumCRC32 }
-  }
-
-  const completeUpload = async (
-    object: ObjectName,
-    UploadId: string | undefined,
-    Parts: CompletedPart[],
-  ): Promise<void> => {
-    const complete = new CompleteMultipartUploadCommand({ ...object, UploadId, MultipartUpload: { Parts } })
-    const requestTimeout = limits.completion
-    await ask(limits.completion, (options) =>
-      longRunningClient.send(complete, { ...options, requestTimeout }),
-    )
-  }
-
   /** A multipart upload, created with its first part. */
   const uploadOf = (object: ObjectName) => {
     let id: string | undefined
@@ -86,12 +51,12 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     return {
       hasBegun: () => id !== undefined,
       async add(bytes: Buffer): Promise<void> {
-        id ??= await createUpload(object)
-        parts.push(await uploadPart(object, id, parts.length + 1, bytes))
+        id ??= await createUpload(s3, object)
+        parts.push(await uploadPart(s3, object, id, parts.length + 1, bytes))
       },
-      complete: () => completeUpload(object, id, parts),
+      complete: () => completeUpload(s3, object, id, parts),
       async abort(): Promise<void> {
-        if (id !== undefined) await abortUpload(object, id)
+        if (id !== undefined) await abortUpload(s3, object, id)
       },
     }
   }
@@ -140,47 +105,6 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     }
   }
 
-  async function* uploadsBelow(Prefix: string): AsyncGenerator<MultipartUpload> {
-    let markers: { readonly KeyMarker?: string | undefined; readonly UploadIdMarker?: string | undefined } =
-      {}
-    for (let isTruncated = true; isTruncated;) {
-      const list = new ListMultipartUploadsCommand({ Bucket, Prefix, ...markers })
-      const page = await ask(limits.answer, (options) => client.send(list, options))
-      yield* page.Uploads ?? []
-      markers = { KeyMarker: page.NextKeyMarker, UploadIdMarker: page.NextUploadIdMarker }
-      isTruncated = page.IsTruncated === true
-    }
-  }
-
-  const uploadsOf = async ({ Key }: ObjectName): Promise<string[]> => {
-    const found = await Array.fromAsync(uploadsBelow(Key))
-    return found.flatMap((upload) => (upload.Key === Key ? (upload.UploadId ?? []) : []))
-  }
-
-  /** The multipart upload of a file; undefined if there is none. A lost response can leave two; the first one is used. */
-  const findUpload = async (object: ObjectName): Promise<string | undefined> =>
-    (await uploadsOf(object)).toSorted()[0]
-
-  /** Searches again after creating an upload, so that concurrent creators agree on the same one. */
-  const findOrCreateUpload = async (object: ObjectName): Promise<string | undefined> => {
-    const found = await findUpload(object)
-    if (found !== undefined) return found
-    const made = await createUpload(object)
-    return (await findUpload(object)) ?? made
-  }
-
-  const partsOfUpload = async (object: ObjectName, UploadId: string): Promise<StoredPart[]> => {
-    const parts: StoredPart[] = []
-    let PartNumberMarker: string | undefined
-    do {
-      const list = new ListPartsCommand({ ...object, UploadId, PartNumberMarker })
-      const page = await ask(limits.answer, (options) => client.send(list, options))
-      parts.push(...(page.Parts ?? []))
-      PartNumberMarker = page.IsTruncated === true ? page.NextPartNumberMarker : undefined
-    } while (PartNumberMarker !== undefined)
-    return parts
-  }
-
   const tailsOf = (key: string): string => `${prefix}${incomingFolder}${expectKey(key)}/`
 
   const tailOf = (key: string, end: number): ObjectName => ({ Bucket, Key: `${tailsOf(key)}${end}` })
@@ -190,7 +114,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
   }
 
   async function* filesWithParts(): AsyncGenerator<ListedFile, void> {
-    for await (const { Key = '', Initiated } of uploadsBelow(prefix)) {
+    for await (const { Key = '', Initiated } of uploadsBelow(s3, prefix)) {
       const key = Key.slice(prefix.length)
       if (isKey(key) && Initiated !== undefined) yield { key, modifiedAt: Initiated }
     }
@@ -225,9 +149,9 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
 
     const addPart = async (): Promise<void> => {
       await hold()
-      upload ??= start === 0 ? await findOrCreateUpload(object) : await findUpload(object)
+      upload ??= start === 0 ? await findOrCreateUpload(s3, object) : await findUpload(s3, object)
       if (upload === undefined) throw new FileMissing(key)
-      await uploadPart(object, upload, start / partSize + 1, memory.subarray(0, filled))
+      await uploadPart(s3, object, upload, start / partSize + 1, memory.subarray(0, filled))
       start += filled
       filled = 0
     }
@@ -276,12 +200,12 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
 
     async complete({ key, size }) {
       const object = objectOf(s3, key)
-      const upload = await findUpload(object)
+      const upload = await findUpload(s3, object)
       if (upload !== undefined) {
         await ignoreMissingUpload(async () => {
-          const parts = await partsOfUpload(object, upload)
+          const parts = await partsOfUpload(s3, object, upload)
           if (parts.reduce((sum, { Size = 0 }) => sum + Size, 0) !== size) throw new FileMissing(key)
-          await completeUpload(object, upload, parts.map(asCompleted))
+          await completeUpload(s3, object, upload, parts.map(asCompleted))
         })
       }
       if ((await sizeOf(s3, object)) !== size) throw new FileMissing(key)
@@ -298,8 +222,8 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
 
     async removeUnfinished(key) {
       const object = objectOf(s3, key)
-      for (const upload of await uploadsOf(object))
-        await ignoreMissingUpload(() => abortUpload(object, upload))
+      for (const upload of await uploadsOf(s3, object))
+        await ignoreMissingUpload(() => abortUpload(s3, object, upload))
       await removeTails(key)
       await removeObject(s3, object)
     },
@@ -376,9 +300,6 @@ const earlier = (one: ListedFile | null, other: ListedFile | null): ListedFile |
   if (one === null || other === null) return one ?? other
   return one.key <= other.key ? one : other
 }
-
-/** The smallest part size for a file of `maxBytes`, since each upload buffers one part. */
-const partSizeFor = (maxBytes: number): number => Math.max(minPartSize, Math.ceil(maxBytes / maxParts))
 
 const asCompleted = ({ PartNumber, ETag, ChecksumCRC32 }: StoredPart): CompletedPart => ({
   PartNumber,

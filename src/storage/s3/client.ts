@@ -1,4 +1,4 @@
-import { NoSuchKey, NoSuchUpload, NotFound, S3Client, S3ServiceException } from '@aws-sdk/client-s3'
+import { NoSuchKey, NotFound, S3Client, S3ServiceException } from '@aws-sdk/client-s3'
 import { withTimeout } from '../../concurrency/deadline.ts'
 import type { S3Location } from '../../config/values.ts'
 import { StorageFull, StorageUnavailable } from '../storage.ts'
@@ -105,12 +105,3 @@ const isFull = (error: unknown): boolean =>
 /** Whether `ask` failed because there is no such object. */
 export const isMissing = (error: unknown): boolean =>
   error instanceof StorageUnavailable && (error.cause instanceof NoSuchKey || error.cause instanceof NotFound)
-
-/** Ignores an upload that was completed or aborted since it was listed. */
-export const ignoreMissingUpload = async (work: () => Promise<unknown>): Promise<void> => {
-  try {
-    await work()
-  } catch (error) {
-    if (!(error instanceof StorageUnavailable && error.cause instanceof NoSuchUpload)) throw error
-  }
-}
