@@ -2,8 +2,9 @@ import { type CompletedPart, HeadBucketCommand, type Part as StoredPart } from '
 import { createHash } from 'node:crypto'
 import { buffer } from 'node:stream/consumers'
 import type { S3Location } from '../config/values.ts'
-import { expectKey, isKey, newKey, ownerName } from './keys.ts'
+import { newKey, ownerName } from './keys.ts'
 import { ask, defaultLimits, openS3, type S3Limits } from './s3/client.ts'
+import { listFiles, listUnfinished, missingKeys } from './s3/listing.ts'
 import {
   abortUpload,
   completeUpload,
@@ -14,24 +15,13 @@ import {
   partSizeFor,
   partsOfUpload,
   uploadPart,
-  uploadsBelow,
   uploadsOf,
 } from './s3/multipart.ts'
-import {
-  objectOf,
-  type ObjectName,
-  objectsBelow,
-  putObject,
-  readObject,
-  removeObject,
-  sizeOf,
-} from './s3/objects.ts'
+import { objectOf, type ObjectName, ownerObject, tailOf, tailsPrefix } from './s3/names.ts'
+import { objectsBelow, putObject, readObject, removeObject, sizeOf } from './s3/objects.ts'
 import { destroy, deferFailure, handleEarlyErrors } from './source.ts'
 import { FileMissing, FileTooLarge, StorageUnavailable } from './storage.ts'
-import type { ListedFile, Storage, StoredFile, UnfinishedFile } from './storage.ts'
-
-/** Tails of unfinished files that do not fill a part: `<prefix>incoming/<key>/<end of the tail in the file>`. */
-const incomingFolder = 'incoming/'
+import type { Storage, StoredFile, UnfinishedFile } from './storage.ts'
 
 /**
  * Stores files as objects named `<prefix><key>`: with one PUT if they fit into a part, otherwise with a multipart upload. Either
@@ -42,7 +32,7 @@ const incomingFolder = 'incoming/'
  */
 export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits): Storage => {
   const s3 = openS3(location, limits)
-  const { bucket: Bucket, prefix, client, longRunningClient } = s3
+  const { bucket: Bucket, client, longRunningClient } = s3
 
   /** A multipart upload, created with its first part. */
   const uploadOf = (object: ObjectName) => {
@@ -105,31 +95,13 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     }
   }
 
-  const tailsOf = (key: string): string => `${prefix}${incomingFolder}${expectKey(key)}/`
-
-  const tailOf = (key: string, end: number): ObjectName => ({ Bucket, Key: `${tailsOf(key)}${end}` })
-
   const removeTails = async (key: string): Promise<void> => {
-    for await (const { Key } of objectsBelow(s3, tailsOf(key))) await removeObject(s3, { Bucket, Key })
-  }
-
-  async function* filesWithParts(): AsyncGenerator<ListedFile, void> {
-    for await (const { Key = '', Initiated } of uploadsBelow(s3, prefix)) {
-      const key = Key.slice(prefix.length)
-      if (isKey(key) && Initiated !== undefined) yield { key, modifiedAt: Initiated }
-    }
-  }
-
-  async function* filesWithTails(): AsyncGenerator<ListedFile, void> {
-    const incoming = `${prefix}${incomingFolder}`
-    for await (const { Key, LastModified } of objectsBelow(s3, incoming)) {
-      const key = Key.slice(incoming.length).replace(/\/\d+$/, '')
-      if (isKey(key) && LastModified !== undefined) yield { key, modifiedAt: LastModified }
-    }
+    for await (const { Key } of objectsBelow(s3, tailsPrefix(s3, key)))
+      await removeObject(s3, { Bucket, Key })
   }
 
   const readTail = async (key: string, end: number): Promise<Buffer> =>
-    buffer(await readObject(s3, tailOf(key, end), key)).catch((cause: unknown) => {
+    buffer(await readObject(s3, tailOf(s3, key, end), key)).catch((cause: unknown) => {
       throw new StorageUnavailable({ cause })
     })
 
@@ -175,10 +147,10 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       if (filled > 0) await addPart()
     } else if ((filled > 0 && end > offset) || size === 0) {
       await hold()
-      await putObject(s3, end === size ? object : tailOf(key, end), memory.subarray(0, filled))
+      await putObject(s3, end === size ? object : tailOf(s3, key, end), memory.subarray(0, filled))
     }
     yield end
-    if (end > offset && offset % partSize > 0) await removeObject(s3, tailOf(key, offset))
+    if (end > offset && offset % partSize > 0) await removeObject(s3, tailOf(s3, key, offset))
     input.rethrow()
   }
 
@@ -228,33 +200,15 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       await removeObject(s3, object)
     },
 
-    async *list() {
-      for await (const { Key, LastModified } of objectsBelow(s3, prefix)) {
-        const key = Key.slice(prefix.length)
-        if (isKey(key) && LastModified !== undefined) yield { key, modifiedAt: LastModified }
-      }
-    },
+    list: () => listFiles(s3),
 
-    // Listings are ordered by name, so adjacent keys need few pages.
-    async missing(keys) {
-      const [first, ...others] = keys.map(expectKey).toSorted()
-      if (first === undefined) return []
-      const last = others.at(-1) ?? first
-      const missing = new Set(keys)
-      for await (const { Key } of objectsBelow(s3, prefix, `${prefix}${first.slice(0, -1)}`)) {
-        const name = Key.slice(prefix.length)
-        missing.delete(name)
-        if (name >= last) break
-      }
-      return [...missing]
-    },
+    missing: (keys) => missingKeys(s3, keys),
 
-    // A file can have both parts and a tail. Both lists are ordered by name.
-    listUnfinished: () => mergeByKey(filesWithParts(), filesWithTails()),
+    listUnfinished: () => listUnfinished(s3),
 
     async readOwner() {
       try {
-        const body = await readObject(s3, { Bucket, Key: `${prefix}${ownerName}` }, ownerName)
+        const body = await readObject(s3, ownerObject(s3), ownerName)
         return (await buffer(body)).toString()
       } catch (error) {
         if (error instanceof FileMissing) return null
@@ -263,7 +217,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     },
 
     async writeOwner(owner) {
-      await putObject(s3, { Bucket, Key: `${prefix}${ownerName}` }, Buffer.from(owner))
+      await putObject(s3, ownerObject(s3), Buffer.from(owner))
     },
 
     async check() {
@@ -275,30 +229,6 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
       longRunningClient.destroy()
     },
   }
-}
-
-/** Merges two lists that are ordered by key. A key in both gets the later time. */
-async function* mergeByKey(
-  one: AsyncIterator<ListedFile, void>,
-  other: AsyncIterator<ListedFile, void>,
-): AsyncGenerator<ListedFile> {
-  let [first, second] = [await nextOf(one), await nextOf(other)]
-  let found: ListedFile | null = null
-  for (let next = earlier(first, second); next !== null; next = earlier(first, second)) {
-    if (next === first) first = await nextOf(one)
-    else second = await nextOf(other)
-    if (found !== null && found.key !== next.key) yield found
-    if (found?.key !== next.key || found.modifiedAt < next.modifiedAt) found = next
-  }
-  if (found !== null) yield found
-}
-
-const nextOf = async (files: AsyncIterator<ListedFile, void>): Promise<ListedFile | null> =>
-  (await files.next()).value ?? null
-
-const earlier = (one: ListedFile | null, other: ListedFile | null): ListedFile | null => {
-  if (one === null || other === null) return one ?? other
-  return one.key <= other.key ? one : other
 }
 
 const asCompleted = ({ PartNumber, ETag, ChecksumCRC32 }: StoredPart): CompletedPart => ({

@@ -12,7 +12,7 @@ import {
 } from '@aws-sdk/client-s3'
 import { StorageUnavailable } from '../storage.ts'
 import { ask, type S3 } from './client.ts'
-import type { ObjectName } from './objects.ts'
+import type { ObjectName } from './names.ts'
 
 /** S3's limits on multipart uploads. The last part may be smaller than `minPartSize`. */
 const minPartSize = 5 * 1024 * 1024

@@ -7,21 +7,9 @@ import {
 } from '@aws-sdk/client-s3'
 import { createHash } from 'node:crypto'
 import { PassThrough, pipeline, Readable } from 'node:stream'
-import { expectKey } from '../keys.ts'
 import { type ByteRange, FileMissing, StorageUnavailable } from '../storage.ts'
 import { ask, isMissing, type S3 } from './client.ts'
-
-/** The name of an object, as the commands of the SDK take it. */
-export interface ObjectName {
-  readonly Bucket: string
-  readonly Key: string
-}
-
-/** The object of a complete file. */
-export const objectOf = ({ bucket, prefix }: S3, key: string): ObjectName => ({
-  Bucket: bucket,
-  Key: `${prefix}${expectKey(key)}`,
-})
+import type { ObjectName } from './names.ts'
 
 /** Stores an object with one request. The server checks the digest. */
 export const putObject = (
