@@ -1,17 +1,25 @@
 import { createHash } from 'node:crypto'
-import { constants, lstat, mkdir, open, readdir, readFile, rename, rm, statfs } from 'node:fs/promises'
+import { constants, lstat, open, rename, rm } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
-import { dirname, join, resolve } from 'node:path'
+import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
-import { expectKey, isKey, newKey, ownerName } from './keys.ts'
+import {
+  discard,
+  fileMode,
+  filesIn,
+  modificationTime,
+  moveDurably,
+  onDisk,
+  openExisting,
+  readIfPresent,
+  sizeOf,
+  syncFolder,
+} from './disk/file-system.ts'
+import { type CheckSpace, incomingPathOf, noSpaceCheck, openDisk, pathOf, shards } from './disk/folders.ts'
+import { isKey, newKey, ownerName } from './keys.ts'
 import { destroy, deferFailure, handleEarlyErrors } from './source.ts'
-import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from './storage.ts'
+import { FileMissing, FileTooLarge } from './storage.ts'
 import type { Storage, StoredFile, UnfinishedFile } from './storage.ts'
-
-const folderMode = 0o700
-const fileMode = 0o600
-const shards = Array.from({ length: 256 }, (_, index) => index.toString(16).padStart(2, '0'))
-const incomingFolder = 'incoming'
 
 /** Bytes of an upload between two syncs: the maximum that a crash loses. */
 const syncEvery = 8 * 1024 * 1024
@@ -20,9 +28,8 @@ const syncEvery = 8 * 1024 * 1024
 const reserveCheckEvery = 8 * 1024 * 1024
 
 /**
- * Stores files in a local folder, which is created if its parent exists. A file is written to `incoming/` and moved to
- * `<shard>/<key>` once it is complete and synced. The shard is the last two characters of the key, which are random. Files
- * that would leave less than `reserveBytes` free are refused: a database on the same disk fails when it is full.
+ * Stores files in a local folder, which is created if its parent exists. Files that would leave less than `reserveBytes` free
+ * are refused: a database on the same disk fails when it is full.
  *
  * @throws StorageFull, StorageUnavailable when the folders cannot be created
  */
@@ -30,16 +37,14 @@ export async function diskStorage(
   folder: string,
   { reserveBytes = 0 }: { readonly reserveBytes?: number } = {},
 ): Promise<Storage> {
-  const root = resolve(folder)
-  const incoming = join(root, incomingFolder)
-  await onDisk(() => makeFolders(root))
-  const checkSpace: CheckSpace = (bytes) => onDisk(() => checkReserve(incoming, reserveBytes, bytes))
+  const disk = await openDisk(folder, reserveBytes)
+  const { root, incoming, checkSpace } = disk
 
   return {
     async put(source, { maxBytes, minBytes = 0 }) {
       const key = newKey()
-      const temporary = join(incoming, key)
-      const path = pathOf(root, key)
+      const temporary = incomingPathOf(disk, key)
+      const path = pathOf(disk, key)
       handleEarlyErrors(source)
       try {
         await checkSpace(minBytes)
@@ -57,7 +62,7 @@ export async function diskStorage(
       handleEarlyErrors(source)
       try {
         await checkSpace(file.size - offset)
-        const handle = await openAt(join(incoming, expectKey(file.key)), file, offset)
+        const handle = await openAt(incomingPathOf(disk, file.key), file, offset)
         try {
           if (offset === 0) await onDisk(() => syncFolder(incoming))
           yield* appendTo(handle, file, offset, source, { ...options, checkSpace })
@@ -70,25 +75,25 @@ export async function diskStorage(
     },
 
     async complete(file) {
-      const temporary = join(incoming, expectKey(file.key))
-      const path = pathOf(root, file.key)
+      const temporary = incomingPathOf(disk, file.key)
+      const path = pathOf(disk, file.key)
       if ((await sizeOf(temporary)) === file.size) await onDisk(() => rename(temporary, path))
       else if ((await sizeOf(path)) !== file.size) throw new FileMissing(file.key)
       await onDisk(() => syncFolder(dirname(path)))
     },
 
     async open(key, range) {
-      const handle = await openExisting(key, pathOf(root, key), constants.O_RDONLY)
+      const handle = await openExisting(key, pathOf(disk, key), constants.O_RDONLY)
       return handle.createReadStream(range)
     },
 
     async remove(key) {
-      const path = pathOf(root, key)
+      const path = pathOf(disk, key)
       await onDisk(() => rm(path, { force: true }))
     },
 
     async removeUnfinished(key) {
-      const paths = [join(incoming, expectKey(key)), pathOf(root, key)]
+      const paths = [incomingPathOf(disk, key), pathOf(disk, key)]
       await onDisk(() => Promise.all(paths.map((path) => rm(path, { force: true }))))
     },
 
@@ -103,7 +108,7 @@ export async function diskStorage(
     async missing(keys) {
       const missing: string[] = []
       for (const key of keys) {
-        const path = pathOf(root, key)
+        const path = pathOf(disk, key)
         if (!(await onDisk(() => isStored(path)))) missing.push(key)
       }
       return missing
@@ -143,63 +148,6 @@ export async function diskStorage(
   }
 }
 
-/**
- * Resolves if `bytes` more fit on the disk.
- *
- * @throws StorageFull
- */
-type CheckSpace = (bytes: number) => Promise<void>
-
-const noSpaceCheck: CheckSpace = async () => undefined
-
-async function checkReserve(folder: string, reserveBytes: number, bytes: number): Promise<void> {
-  if (reserveBytes === 0) return
-  const { bavail, bsize } = await statfs(folder)
-  const free = bavail * bsize
-  if (free - bytes >= reserveBytes) return
-  const cause = new Error(
-    `${free} bytes of the disk are free, of which ${reserveBytes} are reserved (DISK_RESERVE_BYTES)`,
-  )
-  throw new StorageFull({ cause })
-}
-
-function pathOf(root: string, key: string): string {
-  return join(root, key.slice(-2), expectKey(key))
-}
-
-/**
- * Creates and syncs all shards in advance. With shards created on demand, an upload could be acknowledged before the shard
- * that a concurrent upload had just created was durable.
- */
-async function makeFolders(root: string): Promise<void> {
-  const isNew = await makeFolder(root)
-  const present = new Set(await readdir(root))
-  const missing = [incomingFolder, ...shards].filter((name) => !present.has(name))
-  await Promise.all(missing.map((name) => makeFolder(join(root, name))))
-  await syncFolder(root)
-  if (isNew) await syncFolder(dirname(root))
-}
-
-/** Returns whether the folder is new. */
-async function makeFolder(path: string): Promise<boolean> {
-  try {
-    await mkdir(path, { mode: folderMode })
-    return true
-  } catch (error) {
-    if (codeOf(error) === 'EEXIST') return false
-    throw error
-  }
-}
-
-async function readIfPresent(path: string): Promise<string | null> {
-  try {
-    return await readFile(path, 'utf8')
-  } catch (error) {
-    if (codeOf(error) === 'ENOENT') return null
-    throw error
-  }
-}
-
 async function writeFile(
   path: string,
   source: AsyncIterable<Uint8Array>,
@@ -236,24 +184,6 @@ async function copy(
     await onDisk(() => handle.writeFile(chunk))
   }
   return { size, sha256: hash.digest('hex') }
-}
-
-async function moveDurably(from: string, to: string): Promise<void> {
-  await rename(from, to)
-  await syncFolder(dirname(to))
-}
-
-async function openExisting(key: string, path: string, flags: number): Promise<FileHandle> {
-  return onDisk(async () => {
-    try {
-      return await open(path, flags, fileMode)
-    } catch (error) {
-      if (codeOf(error) !== 'ENOENT') throw error
-      // A missing shard means that the disk is missing, for example not mounted.
-      await lstat(dirname(path))
-      throw new FileMissing(key, { cause: error })
-    }
-  })
 }
 
 /** Opens an unfinished file, truncated to `offset` bytes. The first write creates it. */
@@ -310,18 +240,6 @@ async function writeAt(handle: FileHandle, bytes: Uint8Array, position: number):
   }
 }
 
-/** Null if there is no such file. */
-async function sizeOf(path: string): Promise<number | null> {
-  return onDisk(async () => {
-    try {
-      return (await lstat(path)).size
-    } catch (error) {
-      if (codeOf(error) === 'ENOENT') return null
-      throw error
-    }
-  })
-}
-
 /** Writes one byte: an empty file could be created even on a full disk. */
 async function writeProbe(path: string): Promise<void> {
   const handle = await open(path, 'wx', fileMode)
@@ -332,69 +250,9 @@ async function writeProbe(path: string): Promise<void> {
   }
 }
 
-async function* filesIn(folder: string): AsyncGenerator<{ name: string; modifiedAt: Date }> {
-  for (const name of await onDisk(() => readdir(folder))) {
-    const modifiedAt = await onDisk(() => modificationTime(join(folder, name)))
-    if (modifiedAt) yield { name, modifiedAt }
-  }
-}
-
 /** Throws if the folder is missing: the disk is then unavailable, and whether the file is stored is unknown. */
 async function isStored(path: string): Promise<boolean> {
   if ((await modificationTime(path)) !== null) return true
   await lstat(dirname(path))
   return false
-}
-
-/** Null if the path is not a file or was removed in the meantime. */
-async function modificationTime(path: string): Promise<Date | null> {
-  try {
-    const found = await lstat(path)
-    return found.isFile() ? found.mtime : null
-  } catch (error) {
-    if (codeOf(error) === 'ENOENT') return null
-    throw error
-  }
-}
-
-/** Makes a rename or mkdir durable; syncing the file does not. */
-async function syncFolder(folder: string): Promise<void> {
-  const handle = await open(folder, 'r')
-  try {
-    await handle.sync()
-  } catch (error) {
-    if (!isUnsupportedSync(error)) throw error
-  } finally {
-    await handle.close()
-  }
-}
-
-/** Windows (EPERM) and some network file systems (EINVAL) cannot sync folders. */
-function isUnsupportedSync(error: unknown): boolean {
-  const code = codeOf(error)
-  return code === 'EPERM' || code === 'EINVAL'
-}
-
-/** Removes files. Ignores errors: the caller reports the original error, and a background job removes leftovers. */
-async function discard(...paths: string[]): Promise<void> {
-  await Promise.allSettled(paths.map((path) => rm(path, { force: true })))
-}
-
-/** Converts the errors of a file operation to storage errors. Errors of the source are passed on unchanged. */
-async function onDisk<T>(work: () => Promise<T>): Promise<T> {
-  try {
-    return await work()
-  } catch (error) {
-    throw error instanceof FileMissing || error instanceof StorageFull ? error : storageError(error)
-  }
-}
-
-function storageError(cause: unknown): StorageFull | StorageUnavailable {
-  const code = codeOf(cause)
-  const isFull = code === 'ENOSPC' || code === 'EDQUOT'
-  return isFull ? new StorageFull({ cause }) : new StorageUnavailable({ cause })
-}
-
-function codeOf(error: unknown): unknown {
-  return error instanceof Error && 'code' in error ? error.code : undefined
 }
