@@ -1,31 +1,14 @@
-import { createHash } from 'node:crypto'
-import { constants, lstat, open, rename, rm } from 'node:fs/promises'
-import type { FileHandle } from 'node:fs/promises'
-import { dirname, join } from 'node:path'
+import { constants, open, rm } from 'node:fs/promises'
+import { join } from 'node:path'
 import { Readable } from 'node:stream'
-import {
-  discard,
-  fileMode,
-  filesIn,
-  modificationTime,
-  moveDurably,
-  onDisk,
-  openExisting,
-  readIfPresent,
-  sizeOf,
-  syncFolder,
-} from './disk/file-system.ts'
-import { type CheckSpace, incomingPathOf, noSpaceCheck, openDisk, pathOf, shards } from './disk/folders.ts'
-import { isKey, newKey, ownerName } from './keys.ts'
-import { destroy, deferFailure, handleEarlyErrors } from './source.ts'
-import { FileMissing, FileTooLarge } from './storage.ts'
-import type { Storage, StoredFile, UnfinishedFile } from './storage.ts'
-
-/** Bytes of an upload between two syncs: the maximum that a crash loses. */
-const syncEvery = 8 * 1024 * 1024
-
-/** Bytes between two checks of the free space, which concurrent uploads reduce too. */
-const reserveCheckEvery = 8 * 1024 * 1024
+import { discard, fileMode, moveDurably, onDisk, openExisting, readIfPresent } from './disk/file-system.ts'
+import { incomingPathOf, noSpaceCheck, openDisk, pathOf } from './disk/folders.ts'
+import { listFiles, listUnfinished, missingKeys } from './disk/listing.ts'
+import { appendTo, completeFile } from './disk/resumable-files.ts'
+import { storeFile, writeFile } from './disk/whole-files.ts'
+import { newKey, ownerName } from './keys.ts'
+import { destroy, handleEarlyErrors } from './source.ts'
+import type { Storage } from './storage.ts'
 
 /**
  * Stores files in a local folder, which is created if its parent exists. Files that would leave less than `reserveBytes` free
@@ -41,46 +24,22 @@ export async function diskStorage(
   const { root, incoming, checkSpace } = disk
 
   return {
-    async put(source, { maxBytes, minBytes = 0 }) {
+    async put(source, options) {
       const key = newKey()
-      const temporary = incomingPathOf(disk, key)
-      const path = pathOf(disk, key)
       handleEarlyErrors(source)
-      try {
-        await checkSpace(minBytes)
-        const written = await writeFile(temporary, source, maxBytes, checkSpace)
-        await onDisk(() => moveDurably(temporary, path))
-        return { key, ...written }
-      } catch (error) {
-        destroy(source)
-        await discard(temporary, path)
-        throw error
-      }
+      return { key, ...(await storeFile(disk, key, source, options)) }
     },
 
     async *append(file, offset, source, options) {
       handleEarlyErrors(source)
       try {
-        await checkSpace(file.size - offset)
-        const handle = await openAt(incomingPathOf(disk, file.key), file, offset)
-        try {
-          if (offset === 0) await onDisk(() => syncFolder(incoming))
-          yield* appendTo(handle, file, offset, source, { ...options, checkSpace })
-        } finally {
-          await onDisk(() => handle.close())
-        }
+        yield* appendTo(disk, file, offset, source, options)
       } finally {
         destroy(source)
       }
     },
 
-    async complete(file) {
-      const temporary = incomingPathOf(disk, file.key)
-      const path = pathOf(disk, file.key)
-      if ((await sizeOf(temporary)) === file.size) await onDisk(() => rename(temporary, path))
-      else if ((await sizeOf(path)) !== file.size) throw new FileMissing(file.key)
-      await onDisk(() => syncFolder(dirname(path)))
-    },
+    complete: (file) => completeFile(disk, file),
 
     async open(key, range) {
       const handle = await openExisting(key, pathOf(disk, key), constants.O_RDONLY)
@@ -97,28 +56,11 @@ export async function diskStorage(
       await onDisk(() => Promise.all(paths.map((path) => rm(path, { force: true }))))
     },
 
-    async *list() {
-      for (const shard of shards) {
-        for await (const { name, modifiedAt } of filesIn(join(root, shard))) {
-          if (isKey(name)) yield { key: name, modifiedAt }
-        }
-      }
-    },
+    list: () => listFiles(disk),
 
-    async missing(keys) {
-      const missing: string[] = []
-      for (const key of keys) {
-        const path = pathOf(disk, key)
-        if (!(await onDisk(() => isStored(path)))) missing.push(key)
-      }
-      return missing
-    },
+    missing: (keys) => missingKeys(disk, keys),
 
-    async *listUnfinished() {
-      for await (const { name, modifiedAt } of filesIn(incoming)) {
-        if (isKey(name)) yield { key: name, modifiedAt }
-      }
-    },
+    listUnfinished: () => listUnfinished(disk),
 
     readOwner: () => onDisk(() => readIfPresent(join(root, ownerName))),
 
@@ -148,98 +90,6 @@ export async function diskStorage(
   }
 }
 
-async function writeFile(
-  path: string,
-  source: AsyncIterable<Uint8Array>,
-  maxBytes: number,
-  checkSpace: CheckSpace,
-): Promise<Pick<StoredFile, 'size' | 'sha256'>> {
-  const handle = await onDisk(() => open(path, 'wx', fileMode))
-  try {
-    const written = await copy(source, handle, maxBytes, checkSpace)
-    await onDisk(() => handle.sync())
-    return written
-  } finally {
-    await onDisk(() => handle.close())
-  }
-}
-
-async function copy(
-  source: AsyncIterable<Uint8Array>,
-  handle: FileHandle,
-  maxBytes: number,
-  checkSpace: CheckSpace,
-) {
-  const hash = createHash('sha256')
-  let size = 0
-  let checked = 0
-  for await (const chunk of source) {
-    size += chunk.byteLength
-    if (size > maxBytes) throw new FileTooLarge(maxBytes)
-    if (size - checked >= reserveCheckEvery) {
-      await checkSpace(0)
-      checked = size
-    }
-    hash.update(chunk)
-    await onDisk(() => handle.writeFile(chunk))
-  }
-  return { size, sha256: hash.digest('hex') }
-}
-
-/** Opens an unfinished file, truncated to `offset` bytes. The first write creates it. */
-async function openAt(path: string, { key }: UnfinishedFile, offset: number): Promise<FileHandle> {
-  const flags = offset === 0 ? constants.O_RDWR | constants.O_CREAT : constants.O_RDWR
-  const handle = await openExisting(key, path, flags)
-  try {
-    const { size } = await onDisk(() => handle.stat())
-    if (size < offset) throw new FileMissing(key)
-    await onDisk(() => handle.truncate(offset))
-    return handle
-  } catch (error) {
-    await handle.close()
-    throw error
-  }
-}
-
-/** Writes at explicit positions rather than at the end, so that a delayed writer cannot corrupt a later one's bytes. */
-async function* appendTo(
-  handle: FileHandle,
-  { size }: UnfinishedFile,
-  offset: number,
-  source: AsyncIterable<Uint8Array>,
-  { whole, hold, checkSpace }: Parameters<Storage['append']>[3] & { readonly checkSpace: CheckSpace },
-): AsyncGenerator<number> {
-  const input = deferFailure(source)
-  let written = offset
-  let synced = offset
-  let checked = offset
-  for await (const chunk of input.chunks) {
-    if (written + chunk.byteLength > size) throw new FileTooLarge(size)
-    await hold()
-    await onDisk(() => writeAt(handle, chunk, written))
-    written += chunk.byteLength
-    if (written - checked >= reserveCheckEvery) {
-      await checkSpace(0)
-      checked = written
-    }
-    if (whole || written - synced < syncEvery) continue
-    await onDisk(() => handle.sync())
-    synced = written
-    yield synced
-  }
-  if (whole) input.rethrow()
-  await onDisk(() => handle.sync())
-  yield written
-  input.rethrow()
-}
-
-async function writeAt(handle: FileHandle, bytes: Uint8Array, position: number): Promise<void> {
-  for (let done = 0; done < bytes.byteLength;) {
-    const { bytesWritten } = await handle.write(bytes, done, bytes.byteLength - done, position + done)
-    done += bytesWritten
-  }
-}
-
 /** Writes one byte: an empty file could be created even on a full disk. */
 async function writeProbe(path: string): Promise<void> {
   const handle = await open(path, 'wx', fileMode)
@@ -248,11 +98,4 @@ async function writeProbe(path: string): Promise<void> {
   } finally {
     await handle.close()
   }
-}
-
-/** Throws if the folder is missing: the disk is then unavailable, and whether the file is stored is unknown. */
-async function isStored(path: string): Promise<boolean> {
-  if ((await modificationTime(path)) !== null) return true
-  await lstat(dirname(path))
-  return false
 }

@@ -53,6 +53,9 @@ export function incomingPathOf({ incoming }: Disk, key: string): string {
  */
 export type CheckSpace = (bytes: number) => Promise<void>
 
+/** Bytes between two checks of the free space, which concurrent uploads reduce too. */
+export const reserveCheckEvery = 8 * 1024 * 1024
+
 export const noSpaceCheck: CheckSpace = async () => undefined
 
 async function checkReserve(folder: string, reserveBytes: number, bytes: number): Promise<void> {
