@@ -393,7 +393,7 @@ export interface paths {
         };
         /**
          * List audit events
-         * @description Returns audit events: sign-ins and failed sign-ins, changes to passwords, tokens, second factors, roles and sessions, and each read of another user's task, comments or file by an administrator. Only the first 20 failed password sign-ins per network and hour are recorded. An event must match all filters. Available to administrators only.
+         * @description Returns audit events: sign-ins and failed sign-ins, changes to passwords, tokens, second factors, roles and sessions, and each response that shows an administrator a task, comments, a file or a project that only their role lets them see. Lists with `all=true` are not recorded. Only the first 20 failed password sign-ins per network and hour are recorded. An event must match all filters. Available to administrators only.
          */
         get: operations["listAuditEvents"];
         put?: never;
@@ -4139,8 +4139,8 @@ export interface components {
          * @description The kind of audit event.
          * @enum {string}
          */
-        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin";
-        /** @description An event that concerns access to an account, or a read of another user's task, comments or file by an administrator. */
+        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
+        /** @description An event that concerns access to an account, or a task, comments, a file or a project that an administrator has read only by their role. */
         AuditEvent: {
             /**
              * Format: uuid
@@ -4155,7 +4155,7 @@ export interface components {
             actor_id: string | null;
             /**
              * Format: uuid
-             * @description The user whose access, task, comments or file the event concerns; null if no account has the entered address.
+             * @description The user whose access the event concerns, or the owner of the task that was read, whose comments or file it can be. Null for a project, and if no account has the entered address.
              */
             user_id: string | null;
             /**

@@ -21,6 +21,7 @@ import { deriveKeys, type Secrets } from './auth/keys.ts'
 import type { PasswordHasher } from './auth/passwords.ts'
 import type { Config } from './config/config.ts'
 import { type Contract, loadContract } from './contract/contract.ts'
+import { auditRead } from './db/audit.ts'
 import type { Database } from './db/engine/client.ts'
 import type { Standbys } from './db/engine/standbys.ts'
 import { apiTokenHandlers } from './handlers/api-tokens.ts'
@@ -420,6 +421,7 @@ export const buildApp = async ({
 
   await registerOperations(app, contract, handlers, {
     db,
+    auditRead,
     readDb: standbys === null ? db : standbys.readingFor(db),
     limit,
     shares,

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs'
 import { load } from 'js-yaml'
 import type { operations } from '../../generated/openapi.ts'
+import { contentKinds, contentParameters, type ShownContent } from '../domain/audit.ts'
 import { isPermission, type Permission } from '../domain/permissions.ts'
 import { isRequiredScope, type RequiredScope } from '../domain/scopes.ts'
 import { type Deprecation, readDeprecation } from './deprecation.ts'
@@ -27,6 +28,8 @@ export interface ContractOperation {
   readonly isOpen: boolean
   readonly scope: RequiredScope
   readonly permission: Permission
+  /** The private content in the response, whose reads by administrators are audited. Null if there is none. */
+  readonly shows: ShownContent | null
   /** The rate limit policy: per network for an operation without authentication, otherwise per user. */
   readonly rateLimit: RateLimitPolicy | 'none'
   /** Accepted media types; empty if the operation has no body. */
@@ -77,8 +80,8 @@ export const loadContract = (): Contract =>
   (loaded ??= parseContract(readFileSync(new URL('../../openapi.yaml', import.meta.url))))
 
 /**
- * @throws Error if `x-scope`, `x-permission`, `x-rate-limit`, `x-repeat` or `security` of an operation is missing or
- * inconsistent, or if a deprecation has no dates
+ * @throws Error if `x-scope`, `x-permission`, `x-audited-read`, `x-rate-limit`, `x-repeat` or `security` of an operation is
+ * missing or inconsistent, or if a deprecation has no dates
  */
 export const parseContract = (yaml: Buffer): Contract => {
   const document = asObject(load(yaml.toString()))
@@ -117,6 +120,7 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     isOpen,
     scope,
     permission,
+    shows: readShownContent(id, path, operation['x-audited-read']),
     rateLimit,
     mediaTypes: Object.keys(asObject(asObject(operation.requestBody ?? {}).content ?? {})),
     requiresBody: asObject(operation.requestBody ?? {}).required === true,
@@ -157,6 +161,15 @@ const limitsFor = (scope: RequiredScope): readonly ContractOperation['rateLimit'
 const readRateLimit = (scope: RequiredScope, value: unknown): ContractOperation['rateLimit'] | null => {
   const known = limitsFor(scope)
   return known.find((policy) => policy === (value ?? known[0])) ?? null
+}
+
+const readShownContent = (id: string, path: string, value: unknown): ShownContent | null => {
+  if (value === undefined) return null
+  const kind = contentKinds.find((known) => known === value)
+  const parameter = contentParameters.find((name) => path.includes(`{${name}}`))
+  if (kind === undefined || parameter === undefined)
+    throw new Error(`${id} has no known x-audited-read in openapi.yaml`)
+  return { kind, parameter }
 }
 
 const readRepeat = (id: string, method: string, takesIdempotencyKey: boolean, value: unknown): Repeat => {

@@ -1,7 +1,7 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsAttachment, ownerReadByAdmin } from './access/permissions.ts'
+import { allowsAttachment } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { creation, readCreation } from './engine/creation.ts'
 import { instantText } from './engine/instant-text.ts'
@@ -69,8 +69,6 @@ export interface AttachmentFile {
   readonly sha256: string
   readonly storage_key: string
   readonly created_at: string
-  /** The owner of the task, if the caller sees it only as an administrator; otherwise null. */
-  readonly owner_read_by_admin: string | null
 }
 
 const attachment = sql.raw('attachment')
@@ -243,12 +241,10 @@ const selectFile = query(
     sha256: 'text',
     storage_key: 'text',
     created_at: 'text',
-    owner_read_by_admin: 'text?',
   },
   (p) => sql`
     select ${columns.file_name}, ${columns.content_type}, ${columns.detected_content_type}, ${columns.size},
-      ${columns.sha256}, ${columns.storage_key}, ${instantText(columns.created_at)} as created_at,
-      ${ownerReadByAdmin('task.see', p, task)} as owner_read_by_admin
+      ${columns.sha256}, ${columns.storage_key}, ${instantText(columns.created_at)} as created_at
     from attachments attachment join tasks task on ${tasks.id} = ${columns.task_id}
     where ${columns.id} = ${p.id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
 )

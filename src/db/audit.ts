@@ -1,10 +1,10 @@
-import type { AuditAction } from '../domain/audit.ts'
+import type { AuditAction, ShownContent } from '../domain/audit.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsAudit } from './access/permissions.ts'
+import { allowsAudit, isProjectSeenByRole, isTaskSeenByRole } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { query } from './engine/statement.ts'
+import { type Query, query } from './engine/statement.ts'
 import { conditionsOf, filterBy, filterOneOf } from './engine/conditions.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { auditEventJson } from './read-models.ts'
@@ -74,16 +74,67 @@ export const insertFailure = async (
   await insert(ctx, { action, user_id: userId })
 }
 
+const task = sql.raw('task')
+const project = sql.raw('project')
+const tasks = columnsOf<'tasks'>(task)
+
+const byId = { id: 'uuid' } as const
+const ownerColumn = { owner_id: 'text?' } as const
+
+/** By the parameter of a path: a row with the owner, if the caller, an administrator, sees the content only by their role. */
+const selectSeenByRole: Readonly<Record<ShownContent['parameter'], Query<typeof byId, typeof ownerColumn>>> =
+  {
+    task_id: query(
+      'audit.select_task',
+      byId,
+      ownerColumn,
+      (p) => sql`
+      select ${tasks.owner_id}::text from tasks task where ${tasks.id} = ${p.id} and ${isTaskSeenByRole(p, task)}`,
+    ),
+    comment_id: query('audit.select_comment', byId, ownerColumn, (p) => {
+      const { id, task_id } = columnsOf<'comments'>(sql`comment`)
+      return sql`
+      select ${tasks.owner_id}::text from comments comment join tasks task on ${tasks.id} = ${task_id}
+      where ${id} = ${p.id} and ${isTaskSeenByRole(p, task)}`
+    }),
+    attach_id: query('audit.select_attachment', byId, ownerColumn, (p) => {
+      const { id, task_id } = columnsOf<'attachments'>(sql`attachment`)
+      return sql`
+      select ${tasks.owner_id}::text from attachments attachment join tasks task on ${tasks.id} = ${task_id}
+      where ${id} = ${p.id} and ${isTaskSeenByRole(p, task)}`
+    }),
+    project_id: query(
+      'audit.select_project',
+      byId,
+      ownerColumn,
+      (p) => sql`
+      select null as owner_id from projects project
+      where ${columnsOf<'projects'>(project).id} = ${p.id} and ${isProjectSeenByRole(p, project)}`,
+    ),
+    user_id: query(
+      'audit.select_user',
+      byId,
+      ownerColumn,
+      (p) => sql`select ${p.id}::text as owner_id where ${p.id} <> ${p.caller}`,
+    ),
+  }
+
 /**
- * Records that an administrator reads a task, a file or comments of `ownerId`; does nothing if that is null. A separate statement,
- * so that reads work on a read-only database.
+ * Calls `respond`, and records a response with private content that the caller sees only as an administrator. Whether they do is
+ * looked up first, because a write can give them another relation to the content. The event is a separate statement, so that reads
+ * work on a read-only database.
  */
-export const auditReadByAdmin = async (
-  ctx: OpContext<Principal>,
-  action: Extract<AuditAction, `${string}.read_by_admin`>,
-  ownerId: string | null,
-): Promise<void> => {
-  if (ownerId !== null) await insert(ctx, { action, user_id: ownerId })
+export const auditRead = async <R>(
+  ctx: OpContext,
+  { kind, parameter, id }: ShownContent & { readonly id: string },
+  respond: () => Promise<R>,
+): Promise<R> => {
+  if (ctx.principal?.role !== 'admin') return respond()
+  const [seen] = await selectSeenByRole[parameter](ctx, { id })
+  const response = await respond()
+  if (seen !== undefined)
+    await insert(ctx, { action: `${kind}.read_by_admin` satisfies AuditAction, user_id: seen.owner_id })
+  return response
 }
 
 /** Filters of the list. An event must match one value of each filter that is set, and be between the two times. */

@@ -5,18 +5,18 @@ import type { Principal } from '../domain/permissions.ts'
 import { parseSort, type SortBy } from '../domain/sort.ts'
 import { foldSearch } from '../domain/text.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsComment, isSeenBy, ownerReadByAdmin } from './access/permissions.ts'
+import { allowsComment, isSeenBy } from './access/permissions.ts'
 import { bindValues, type Condition, contains } from './engine/conditions.ts'
 import type { OpContext } from './engine/context.ts'
 import { creation, readCreation } from './engine/creation.ts'
 import { outcomeOfDeletion, readChangedRow, readOutcome } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, type PageRequest, selectPage } from './lists/list.ts'
+import { createdAt, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
 import { commentJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
-import { pageIfTaskVisible, type TaskPage } from './task-pages.ts'
+import { isTaskVisible } from './task-pages.ts'
 import {
   type AddedToTask,
   addedToTask,
@@ -31,12 +31,6 @@ export interface CommentRow {
   readonly version: number
 }
 
-/** The result of reading a comment. */
-export interface ReadComment extends CommentRow {
-  /** The owner of the task, if the caller sees it only as an administrator; otherwise null. */
-  readonly owner_read_by_admin: string | null
-}
-
 const comment = sql.raw('comment')
 const task = sql.raw('task')
 const target = sql.raw('target')
@@ -46,16 +40,15 @@ const tasks = columnsOf<'tasks'>(task)
 const selectOne = query(
   'comments.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int', owner_read_by_admin: 'text?' },
+  { json: 'text', version: 'int' },
   (p) => sql`
-    select ${commentJson(comment, [], p)} as json, ${columns.version},
-      ${ownerReadByAdmin('task.see', p, task)} as owner_read_by_admin
+    select ${commentJson(comment, [], p)} as json, ${columns.version}
     from comments comment join tasks task on ${tasks.id} = ${columns.task_id}
     where ${columns.id} = ${p.id} and ${allowsComment('comment.see', p, comment, task)}`,
 )
 
 /** One comment, if the caller sees its task. */
-export const selectComment = async (ctx: OpContext, id: string): Promise<Outcome<ReadComment>> => {
+export const selectComment = async (ctx: OpContext, id: string): Promise<Outcome<CommentRow>> => {
   const [row] = await selectOne(ctx, { id })
   return found(row)
 }
@@ -221,7 +214,7 @@ export const selectTaskComments = async (
   taskId: string,
   { q, sort, expand = [] }: CommentListQuery,
   page: PageRequest,
-): Promise<Outcome<TaskPage>> => {
+): Promise<Outcome<Page>> => {
   const item = sql.raw('item')
   const listed = await selectPage(
     ctx.db,
@@ -241,5 +234,5 @@ export const selectTaskComments = async (
     ctx.principal,
     page,
   )
-  return pageIfTaskVisible(ctx, taskId, listed)
+  return pageIfVisible(listed, () => isTaskVisible(ctx, taskId))
 }

@@ -16,13 +16,20 @@ import {
 } from './engine/conditions.ts'
 import type { OpContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import {
+  createdAt,
+  newestFirst,
+  type Page,
+  pageIfVisible,
+  type PageRequest,
+  selectPage,
+} from './lists/list.ts'
 import { eventJson } from './read-models.ts'
 import { hasEvents, restampReaders } from './event-readers.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { isNotNil, listOfTask } from './schema/task-order.ts'
-import { pageIfTaskVisible, type TaskPage } from './task-pages.ts'
+import { isTaskVisible } from './task-pages.ts'
 
 /**
  * Events record what was changed, and by whom. Triggers write them (routines.sql). Readers that must not miss any read them in the
@@ -124,7 +131,7 @@ const historyBranches = (taskId: SQL, caller: CallerPlaceholders): readonly Acce
 export const selectTaskEvents = async (
   ctx: OpContext<Principal>,
   { taskId, request }: { readonly taskId: string; readonly request: PageRequest },
-): Promise<Outcome<TaskPage>> => {
+): Promise<Outcome<Page>> => {
   const page = await selectPage(
     ctx.db,
     {
@@ -140,7 +147,7 @@ export const selectTaskEvents = async (
     ctx.principal,
     request,
   )
-  return pageIfTaskVisible(ctx, taskId, page)
+  return pageIfVisible(page, () => isTaskVisible(ctx, taskId))
 }
 
 /** Filters of the list. An event must match one value of each filter that is set, and be between the two times. */

@@ -4,7 +4,7 @@ import { foldText } from '../domain/text.ts'
 import { done, found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { positionAtEnd, positionOfNew } from '../domain/positions.ts'
-import { allowsTask, ownerReadByAdmin } from './access/permissions.ts'
+import { allowsTask } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { type Created, creation, readCreation } from './engine/creation.ts'
 import { newId } from './engine/ids.ts'
@@ -63,14 +63,7 @@ export interface NewTask extends TaskDates {
 /** A merge patch: absent fields are not changed. */
 export type TaskPatch = Partial<Omit<NewTask, 'tag_names'>>
 
-/** The result of reading a task. */
-export interface ReadTask extends TaskRow {
-  /** Its owner, if the caller sees it only as an administrator. */
-  readonly owner_read_by_admin: string | null
-}
-
 const taskColumns = { json: 'text', version: 'int', is_blocked: 'bool' } as const
-const readColumns = { ...taskColumns, owner_read_by_admin: 'text?' } as const
 
 const task = sql.raw('task')
 const { id, version } = columnsOf<'tasks'>(task)
@@ -78,20 +71,18 @@ const { id, version } = columnsOf<'tasks'>(task)
 const selectOne = query(
   'tasks.select',
   { id: 'uuid' },
-  readColumns,
+  taskColumns,
   (p) => sql`
-    select ${taskJson(task, p)} as json, ${version}, ${isBlocked(task, p)} as is_blocked,
-      ${ownerReadByAdmin('task.see', p, task)} as owner_read_by_admin
+    select ${taskJson(task, p)} as json, ${version}, ${isBlocked(task, p)} as is_blocked
     from tasks task where ${id} = ${p.id} and ${allowsTask('task.see', p, task)}`,
 )
 
 const selectExpanded = query(
   'tasks.select_expanded',
   { id: 'uuid', expand: 'text[]' },
-  readColumns,
+  taskColumns,
   (p) => sql`
-    select ${expandedTaskJson(task, p.expand, p)} as json, ${version}, ${isBlocked(task, p)} as is_blocked,
-      ${ownerReadByAdmin('task.see', p, task)} as owner_read_by_admin
+    select ${expandedTaskJson(task, p.expand, p)} as json, ${version}, ${isBlocked(task, p)} as is_blocked
     from tasks task where ${id} = ${p.id} and ${allowsTask('task.see', p, task)}`,
 )
 
@@ -100,7 +91,7 @@ export const selectTask = async (
   ctx: OpContext,
   taskId: string,
   expand: readonly TaskExpansion[] = [],
-): Promise<Outcome<ReadTask>> => {
+): Promise<Outcome<TaskRow>> => {
   const [row] =
     expand.length === 0
       ? await selectOne(ctx, { id: taskId })

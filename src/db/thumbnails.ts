@@ -1,5 +1,5 @@
 import { done, missing, type Outcome } from '../domain/outcome.ts'
-import { allowsAttachment, ownerReadByAdmin } from './access/permissions.ts'
+import { allowsAttachment } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
@@ -16,8 +16,6 @@ export interface Thumbnail {
 export interface ThumbnailSource {
   readonly file: { readonly storage_key: string; readonly size: number }
   readonly thumbnail: Thumbnail | null
-  /** The owner of the task, if the caller sees it only as an administrator; otherwise null. */
-  readonly ownerReadByAdmin: string | null
 }
 
 /** Identifies a thumbnail. `width` is the requested width; the thumbnail of a smaller image has the width of the image. */
@@ -40,11 +38,10 @@ const selectSource = query(
     storage_key: 'text?',
     size: 'int?',
     sha256: 'text?',
-    owner: 'text?',
   },
   (p) => sql`
     select ${attachments.storage_key} as file_key, ${attachments.size} as file_size, ${thumbnails.storage_key},
-      ${thumbnails.size}, ${thumbnails.sha256}, ${ownerReadByAdmin('task.see', p, task)} as owner
+      ${thumbnails.size}, ${thumbnails.sha256}
     from attachments attachment
       join tasks task on ${columnsOf<'tasks'>(task).id} = ${attachments.task_id}
       left join thumbnails on ${thumbnails.attachment_id} = ${attachments.id} and ${thumbnails.width} = ${p.width}
@@ -58,12 +55,11 @@ export const selectThumbnail = async (
 ): Promise<Outcome<ThumbnailSource>> => {
   const [row] = await selectSource(ctx, { attachment_id: attachmentId, width })
   if (row === undefined) return missing
-  const { file_key, file_size, storage_key, size, sha256, owner } = row
+  const { file_key, file_size, storage_key, size, sha256 } = row
   const isStored = storage_key !== null && size !== null && sha256 !== null
   return done({
     file: { storage_key: file_key, size: file_size },
     thumbnail: isStored ? { storage_key, size, sha256 } : null,
-    ownerReadByAdmin: owner,
   })
 }
 

@@ -1,6 +1,6 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
-import { allowsTask, ownerReadByAdmin, taskBranches } from './access/permissions.ts'
+import { allowsTask, taskBranches } from './access/permissions.ts'
 import { untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
@@ -11,7 +11,7 @@ import { isBlocked, trashedTaskJson } from './read-models.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
 import { isSamePlace, lockTrees, outcomeOfTaskWrite, taskVersionText } from './task-writes.ts'
-import { changedColumns, changeStatement, type ReadTask, readChanged, type TaskRow } from './tasks.ts'
+import { changedColumns, changeStatement, readChanged, type TaskRow } from './tasks.ts'
 
 const task = sql.raw('task')
 
@@ -47,15 +47,14 @@ export const selectTrash = (
 const selectOne = query(
   'trash.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int', is_blocked: 'bool', owner_read_by_admin: 'text?' },
+  { json: 'text', version: 'int', is_blocked: 'bool' },
   (p) => sql`
-    select ${trashedTaskJson(task, p)} as json, version, ${isBlocked(task, p)} as is_blocked,
-      ${ownerReadByAdmin('trash.see', p, task)} as owner_read_by_admin
+    select ${trashedTaskJson(task, p)} as json, version, ${isBlocked(task, p)} as is_blocked
     from tasks task where id = ${p.id} and ${allowsTask('trash.see', p, task)}`,
 )
 
 /** One task in the trash, if the caller may restore it. */
-export const selectTrashedTask = async (ctx: OpContext, id: string): Promise<Outcome<ReadTask>> => {
+export const selectTrashedTask = async (ctx: OpContext, id: string): Promise<Outcome<TaskRow>> => {
   const [row] = await selectOne(ctx, { id })
   return found(row)
 }

@@ -2,6 +2,18 @@ import type { components } from '../../generated/openapi.ts'
 
 export type AuditAction = components['schemas']['AuditAction']
 
+/** The kinds of private content. Each has an action for reads that only the role of an administrator allows. */
+export const contentKinds = ['task', 'comment', 'attachment', 'project'] as const
+
+/** The parameters of paths that identify private content or whose it is. In a path with several, the first counts. */
+export const contentParameters = ['comment_id', 'attach_id', 'task_id', 'project_id', 'user_id'] as const
+
+/** The private content that a response shows. */
+export interface ShownContent {
+  readonly kind: (typeof contentKinds)[number]
+  readonly parameter: (typeof contentParameters)[number]
+}
+
 /** The origin of a request, from its connection and headers. */
 export interface Client {
   /** IP address; X-Forwarded-For counts only from a trusted proxy. */

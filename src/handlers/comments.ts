@@ -1,7 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import { auditReadByAdmin } from '../db/audit.ts'
 import {
   type CommentRow,
   deleteComment,
@@ -26,11 +25,7 @@ export const commentHandlers = ({ paging }: Deps) =>
     async listTaskComments(ctx, { path, params, query }) {
       expectScopes(scopesOfExpansions(query.expand ?? []), ctx.principal)
       const { filter, request, respond } = paging(path, ctx.principal, query)
-      const { page, ownerReadByAdmin } = expectDone(
-        await selectTaskComments(ctx, params.task_id, filter, request),
-      )
-      await auditReadByAdmin(ctx, 'comment.read_by_admin', ownerReadByAdmin)
-      return respond(page)
+      return respond(expectDone(await selectTaskComments(ctx, params.task_id, filter, request)))
     },
 
     async createComment(ctx, { params, body }) {
@@ -40,9 +35,7 @@ export const commentHandlers = ({ paging }: Deps) =>
     },
 
     async getComment(ctx, { params }) {
-      const { owner_read_by_admin, ...comment } = expectDone(await selectComment(ctx, params.comment_id))
-      await auditReadByAdmin(ctx, 'comment.read_by_admin', owner_read_by_admin)
-      return commentResponse(comment)
+      return commentResponse(expectDone(await selectComment(ctx, params.comment_id)))
     },
 
     async updateComment(ctx, { params, body }) {

@@ -1,6 +1,5 @@
 import { hash } from 'node:crypto'
 import type { components } from '../../generated/openapi.ts'
-import { auditReadByAdmin } from '../db/audit.ts'
 import { withVersion } from '../db/engine/context.ts'
 import { defaultLimit } from '../db/lists/list.ts'
 import { selectTaskChanges } from '../db/task-changes.ts'
@@ -71,7 +70,6 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
     async getTask(ctx, { params, query: { expand = [] } }) {
       expectScopes(scopesOfExpansions(expand), ctx.principal)
       const task = expectDone(await selectTask(ctx, params.task_id, expand))
-      await auditReadByAdmin(ctx, 'task.read_by_admin', task.owner_read_by_admin)
       return expand.length === 0 ? taskResponse(task) : expandedTaskResponse(task)
     },
 

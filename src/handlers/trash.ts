@@ -1,5 +1,4 @@
 import type { components } from '../../generated/openapi.ts'
-import { auditReadByAdmin } from '../db/audit.ts'
 import { deleteTrashedTask, restoreTask, selectTrash, selectTrashedTask } from '../db/trash.ts'
 import {
   deleteTrashedProject,
@@ -33,7 +32,6 @@ export const trashHandlers = ({ paging, jobs }: Deps) =>
 
     async getTrashedTask(ctx, { params }) {
       const task = expectDone(await selectTrashedTask(ctx, params.task_id))
-      await auditReadByAdmin(ctx, 'task.read_by_admin', task.owner_read_by_admin)
       return {
         status: 200,
         headers: { etag: taskETag(task) },

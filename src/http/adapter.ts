@@ -5,7 +5,7 @@ import type { ContractOperation } from '../contract/contract.ts'
 import type { DispatchedRequest } from '../contract/dispatch.ts'
 import type { Database } from '../db/engine/client.ts'
 import type { Idempotency, OpContext } from '../db/engine/context.ts'
-import { type Client, maxUserAgentLength } from '../domain/audit.ts'
+import { type Client, maxUserAgentLength, type ShownContent } from '../domain/audit.ts'
 import { matchesWeakly, parseETagList, parseHttpDate } from './conditional.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { withTimeout } from '../concurrency/deadline.ts'
@@ -42,6 +42,13 @@ declare module 'fastify' {
   }
 }
 
+/** Calls `respond`, and records a response with private content that the caller sees only as an administrator. */
+type AuditRead = <R>(
+  ctx: OpContext,
+  content: ShownContent & { readonly id: string },
+  respond: () => Promise<R>,
+) => Promise<R>
+
 export interface AdapterDeps {
   readonly db: Database
   /** For requests that only read. */
@@ -50,6 +57,7 @@ export interface AdapterDeps {
   readonly authenticate: (authorization: string | undefined) => Promise<Principal>
   /** Authenticates by the link token in the URL; throws a problem on failure. */
   readonly authenticateLink: AuthenticateLink
+  readonly auditRead: AuditRead
   readonly limit: Limit
   readonly shares: CallerShares
   /** Keys for the fingerprints of requests with an Idempotency-Key. */
@@ -135,7 +143,13 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         headers: conditionsOf(request),
         dispatch: (dispatched: DispatchedRequest) => deps.dispatch(request, dispatched),
       }
-      const responding = runAs(work, () => handle(ctx as never, input as never)).catch((error: unknown) => {
+      const respond = () => handle(ctx as never, input as never)
+      const { shows } = operation
+      const respondAudited = () =>
+        shows === null
+          ? respond()
+          : deps.auditRead(ctx, { ...shows, id: textIn(request.params, shows.parameter) }, respond)
+      const responding = runAs(work, respondAudited).catch((error: unknown) => {
         throw error instanceof DatabaseUnavailable ? unavailable(work, request, error) : error
       })
       // On failure, the handler still has to remove a partial file and release a lease.

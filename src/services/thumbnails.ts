@@ -1,5 +1,4 @@
 import { Readable } from 'node:stream'
-import { auditReadByAdmin } from '../db/audit.ts'
 import type { OpContext } from '../db/engine/context.ts'
 import {
   deleteThumbnail,
@@ -31,7 +30,7 @@ export interface OpenableThumbnail {
 export interface Thumbnails {
   /**
    * The thumbnail of an image, at least as wide as requested. The first request makes and stores it, and concurrent ones
-   * share that work. An administrator's read of somebody else's file is audited.
+   * share that work.
    */
   getThumbnail(
     ctx: OpContext<Principal>,
@@ -87,8 +86,7 @@ export const createThumbnails = ({ storage, thumbnailer }: Deps): Thumbnails => 
     async getThumbnail(ctx, { attachmentId, width: requested }) {
       const width = thumbnailWidth(requested)
       const find = () => selectThumbnail(ctx, { attachmentId, width })
-      const { file, thumbnail, ownerReadByAdmin } = expectDone(await find())
-      await auditReadByAdmin(ctx, 'attachment.read_by_admin', ownerReadByAdmin)
+      const { file, thumbnail } = expectDone(await find())
       // Looks it up again: another request may have stored the thumbnail since the first look-up, and its flight may be over.
       const findOrMake = async (signal: AbortSignal): Promise<Thumbnail> =>
         expectDone(await find()).thumbnail ?? make(ctx, { attachmentId, width, file, signal })

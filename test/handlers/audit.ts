@@ -5,6 +5,7 @@ import { accountActions, from, sessionIdOf } from '../fixture/accounts.ts'
 import { authenticator, secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
 import { blackPng } from '../fixture/images.ts'
 import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
+import { projectActions } from '../fixture/projects.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
 
@@ -17,6 +18,7 @@ const admin = await service.register('admin')
 const member = await service.register('member')
 const { createApiToken } = accountActions(service, admin)
 const { addComment, attachFile, createTask } = taskActions(service)
+const { createProject } = projectActions(service)
 const { challengeOf, guard, registerGuarded } = secondFactorActions(service)
 
 const list = async (query: Call['query'] = {}) =>
@@ -226,6 +228,11 @@ const causes: Readonly<Record<AuditAction, () => Promise<Identities>>> = {
     await service.expect('getComment', 200, request)
     return byAdmin(member.id)
   },
+  async 'project.read_by_admin'() {
+    const { id: project_id } = await createProject(member, 'Private')
+    await service.expect('getProject', 200, { token: admin.token, params: { project_id }, headers: client })
+    return { ...own(admin), user_id: null }
+  },
 }
 
 const { enum: actions } = (
@@ -317,9 +324,11 @@ t.test('listAuditEvents', async (t) => {
       ['getThumbnail', 'attachment.read_by_admin', { params: { attach_id: image.id } }],
       ['getComment', 'comment.read_by_admin', { params: { comment_id } }],
       ['listTaskComments', 'comment.read_by_admin', { params: { task_id } }],
+      ['updateTask', 'task.read_by_admin', { params: { task_id }, body: {} }],
+      ['updateTask', 'task.read_by_admin', { params: { task_id }, body: { assignee_id: admin.id } }],
     ] as const
     for (const [operation, action, request] of reads) {
-      const { token } = await createApiToken(admin, { scopes: ['tasks:read', 'attachments:read'] })
+      const { token } = await createApiToken(admin, { scopes: ['tasks:write', 'attachments:read'] })
       const before = (await list({ limit: 1 })).items[0]?.id
       const { headers } = await service.expect(operation, 200, { ...request, token })
       const [event, earlier] = (await list({ limit: 2 })).items
@@ -343,6 +352,9 @@ t.test('listAuditEvents', async (t) => {
     }
     await service.expect('getTask', 200, { token: admin.token, params: { task_id: own.id } })
     await service.expect('getTask', 404, { token: admin.token, params: { task_id: unknownId } })
+    const { id: task_id } = await createTask(member)
+    const refused = { token: admin.token, params: { task_id }, body: {}, headers: { 'if-match': '"0"' } }
+    await service.expect('updateTask', 412, refused)
     t.strictSame(await idsOf({ limit: 200 }), before)
   })
 

@@ -309,16 +309,19 @@ export const personBranches = (
 export const branchesOfParents = (ids: SQL, caller: CallerPlaceholders): readonly AccessBranch[] =>
   onlyBranch(sql`item.parent_id = any(${ids}) and ${allowsTask('task.see', caller, sql`item`)}`)
 
-/** The id of the task's owner if only the administrator role grants the permission; otherwise null. */
-export const ownerReadByAdmin = (
-  permission: 'task.see' | 'trash.see',
-  caller: CallerPlaceholders,
-  task: SQL,
-): SQL => {
-  const conditions = relationsToSee(permission).map((name) =>
-    accessRelations[name].holds(task, caller.caller),
-  )
-  return sql`case when ${caller.is_admin} and (${sql.join(conditions, sql` or `)}) is not true then ${task}.owner_id::text end`
+/** The same caller without the role of an administrator. */
+const withoutRole = (caller: CallerPlaceholders): CallerPlaceholders => ({ ...caller, is_admin: sql`false` })
+
+/** Whether an administrator sees the row `task`, which can be in the trash, only by their role. */
+export const isTaskSeenByRole = (caller: CallerPlaceholders, task: SQL): SQL => {
+  const user = withoutRole(caller)
+  return sql`(${allowsTask('task.see', user, task)} or ${allowsTask('trash.see', user, task)}) is not true`
+}
+
+/** Whether an administrator sees the row `project`, which can be in the trash, only by their role. */
+export const isProjectSeenByRole = (caller: CallerPlaceholders, project: SQL): SQL => {
+  const user = withoutRole(caller)
+  return sql`(${allowsProject('project.see', user, project)} or ${allowsProject('project_trash.see', user, project)}) is not true`
 }
 
 /**
