@@ -1,9 +1,11 @@
-import type { AuditAction, ShownContent } from '../domain/audit.ts'
+import type { AuditAction, AuditedContent, ShownContent } from '../domain/audit.ts'
+import type { RelationExpansion, TaskExpansion } from '../domain/expansions.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsAudit, isProjectSeenByRole, isTaskSeenByRole } from './access/permissions.ts'
+import { allowsAudit, allowsTask, isProjectSeenByRole, isTaskSeenByRole } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
+import type { Placeholders } from './engine/parameters.ts'
 import { type Query, query } from './engine/statement.ts'
 import { conditionsOf, filterBy, filterOneOf } from './engine/conditions.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
@@ -78,46 +80,65 @@ const task = sql.raw('task')
 const project = sql.raw('project')
 const tasks = columnsOf<'tasks'>(task)
 
-const byId = { id: 'uuid' } as const
-const ownerColumn = { owner_id: 'text?' } as const
+const parameters = { id: 'uuid', expand: 'text[]' } as const
+const columns = { owner_id: 'text?' } as const
+
+/** The ids of the tasks in a response about a task: itself, and those that `expand` embeds. */
+const shownTasks = (p: Placeholders<typeof parameters>): SQL => {
+  const expands = (name: TaskExpansion | RelationExpansion): SQL =>
+    sql`${sql.raw(`'${name}'`)} = any(${p.expand})`
+  const family = columnsOf<'tasks'>(sql`tasks`)
+  const { task_id, other_task_id } = columnsOf<'task_relations'>(sql`task_relations`)
+  return sql`
+    select ${p.id}
+    union all select ${family.parent_id} from tasks where ${family.id} = ${p.id} and ${expands('parent')}
+    union all select ${family.id} from tasks where ${family.parent_id} = ${p.id} and ${expands('subtasks')}
+    union all select ${other_task_id} from task_relations where ${task_id} = ${p.id} and ${expands('task')}
+    union all select ${task_id} from task_relations where ${other_task_id} = ${p.id} and ${expands('task')}`
+}
 
 /** By the parameter of a path: a row with the owner, if the caller, an administrator, sees the content only by their role. */
-const selectSeenByRole: Readonly<Record<ShownContent['parameter'], Query<typeof byId, typeof ownerColumn>>> =
-  {
-    task_id: query(
-      'audit.select_task',
-      byId,
-      ownerColumn,
-      (p) => sql`
-      select ${tasks.owner_id}::text from tasks task where ${tasks.id} = ${p.id} and ${isTaskSeenByRole(p, task)}`,
-    ),
-    comment_id: query('audit.select_comment', byId, ownerColumn, (p) => {
-      const { id, task_id } = columnsOf<'comments'>(sql`comment`)
-      return sql`
+const selectSeenByRole: Readonly<
+  Record<ShownContent['parameter'], Query<typeof parameters, typeof columns>>
+> = {
+  task_id: query('audit.select_task', parameters, columns, (p) => {
+    const isItself = sql`${tasks.id} = ${p.id}`
+    const isProjectSeen = sql`('project' = any(${p.expand}) and exists (
+        select from projects project
+        where ${columnsOf<'projects'>(project).id} = ${tasks.project_id} and ${isProjectSeenByRole(p, project)}))`
+    return sql`
+        select ${tasks.owner_id}::text from (${shownTasks(p)}) shown (id) join tasks task on ${tasks.id} = shown.id
+        where (${isItself} and (${isTaskSeenByRole(p, task)} or ${isProjectSeen}))
+          or (not ${isItself} and ${allowsTask('task.see', p, task)} and ${isTaskSeenByRole(p, task)})
+        order by ${isItself} desc limit 1`
+  }),
+  comment_id: query('audit.select_comment', parameters, columns, (p) => {
+    const { id, task_id } = columnsOf<'comments'>(sql`comment`)
+    return sql`
       select ${tasks.owner_id}::text from comments comment join tasks task on ${tasks.id} = ${task_id}
       where ${id} = ${p.id} and ${isTaskSeenByRole(p, task)}`
-    }),
-    attach_id: query('audit.select_attachment', byId, ownerColumn, (p) => {
-      const { id, task_id } = columnsOf<'attachments'>(sql`attachment`)
-      return sql`
+  }),
+  attach_id: query('audit.select_attachment', parameters, columns, (p) => {
+    const { id, task_id } = columnsOf<'attachments'>(sql`attachment`)
+    return sql`
       select ${tasks.owner_id}::text from attachments attachment join tasks task on ${tasks.id} = ${task_id}
       where ${id} = ${p.id} and ${isTaskSeenByRole(p, task)}`
-    }),
-    project_id: query(
-      'audit.select_project',
-      byId,
-      ownerColumn,
-      (p) => sql`
+  }),
+  project_id: query(
+    'audit.select_project',
+    parameters,
+    columns,
+    (p) => sql`
       select null as owner_id from projects project
       where ${columnsOf<'projects'>(project).id} = ${p.id} and ${isProjectSeenByRole(p, project)}`,
-    ),
-    user_id: query(
-      'audit.select_user',
-      byId,
-      ownerColumn,
-      (p) => sql`select ${p.id}::text as owner_id where ${p.id} <> ${p.caller}`,
-    ),
-  }
+  ),
+  user_id: query(
+    'audit.select_user',
+    parameters,
+    columns,
+    (p) => sql`select ${p.id}::text as owner_id where ${p.id} <> ${p.caller}`,
+  ),
+}
 
 /**
  * Calls `respond`, and records a response with private content that the caller sees only as an administrator. Whether they do is
@@ -126,11 +147,11 @@ const selectSeenByRole: Readonly<Record<ShownContent['parameter'], Query<typeof 
  */
 export const auditRead = async <R>(
   ctx: OpContext,
-  { kind, parameter, id }: ShownContent & { readonly id: string },
+  { kind, parameter, id, expand }: AuditedContent,
   respond: () => Promise<R>,
 ): Promise<R> => {
   if (ctx.principal?.role !== 'admin') return respond()
-  const [seen] = await selectSeenByRole[parameter](ctx, { id })
+  const [seen] = await selectSeenByRole[parameter](ctx, { id, expand })
   const response = await respond()
   if (seen !== undefined)
     await insert(ctx, { action: `${kind}.read_by_admin` satisfies AuditAction, user_id: seen.owner_id })

@@ -357,29 +357,38 @@ const taskFields = (task: SQL, caller: CallerPlaceholders, tags: SQL) => {
 export const tagsOfTask = (task: SQL): SQL =>
   sql`task_tags link join tags tag on tag.id = link.tag_id and tag.deleted_at is null where link.task_id = ${task}.id`
 
-/** A task with the expansions in `expand`, as the caller sees them. An expansion without a resource is absent. */
-export const expandedTaskJson = (task: SQL, expand: SQL, caller: CallerPlaceholders): SQL => {
+/**
+ * A task with the expansions in `expand`, as the caller sees them. An expansion without a resource is absent. A project and other
+ * tasks are embedded if `reader` sees them: in their own lists, administrators read without their role.
+ */
+export const expandedTaskJson = (
+  task: SQL,
+  expand: SQL,
+  caller: CallerPlaceholders,
+  reader: CallerPlaceholders = caller,
+): SQL => {
   const member = (name: TaskExpansion, json: SQL): SQL =>
     sql`case when ${sql.raw(`'${name}'`)} = any(${expand}) then coalesce(${sql.raw(`',"${name}":'`)} || ${json}, '') else '' end`
   const project = sql`(select ${projectJson(sql`project`, caller)} from projects project
-    where project.id = ${task}.project_id and ${allowsProject('project.see', caller, sql`project`)})`
+    where project.id = ${task}.project_id and ${allowsProject('project.see', reader, sql`project`)})`
   return sql`left(${taskJson(task, caller)}, -1) || ${member('owner', visibleUser(sql`${task}.owner_id`, caller))}
     || ${member('assignee', visibleUser(sql`${task}.assignee_id`, caller))}
     || ${member('project', project)} || ${member('attachments', newestAttachments(task, caller))}
-    || ${member('parent', visibleParent(task, caller))} || ${member('subtasks', firstSubtasks(task, caller))} || '}'`
+    || ${member('parent', visibleParent(task, caller, reader))}
+    || ${member('subtasks', firstSubtasks(task, caller, reader))} || '}'`
 }
 
-const visibleParent = (task: SQL, caller: CallerPlaceholders): SQL =>
+const visibleParent = (task: SQL, caller: CallerPlaceholders, reader: CallerPlaceholders): SQL =>
   sql`(select ${taskJson(sql`parent`, caller)} from tasks parent
-    where parent.id = ${task}.parent_id and ${allowsTask('task.see', caller, sql`parent`)})`
+    where parent.id = ${task}.parent_id and ${allowsTask('task.see', reader, sql`parent`)})`
 
 /** As many as the contract says. */
-const firstSubtasks = (task: SQL, caller: CallerPlaceholders): SQL =>
+const firstSubtasks = (task: SQL, caller: CallerPlaceholders, reader: CallerPlaceholders): SQL =>
   array(
     taskJson(sql`subtask`, caller),
     sql`(
       select * from tasks subtask
-      where subtask.parent_id = ${task}.id and ${allowsTask('task.see', caller, sql`subtask`)}
+      where subtask.parent_id = ${task}.id and ${allowsTask('task.see', reader, sql`subtask`)}
       order by position, id limit 20) subtask`,
     sql`subtask.position, subtask.id`,
   )

@@ -113,7 +113,7 @@ export const selectTasks = (
       ...(titleWords !== null && { rank: isInTitle }),
       json: (row, caller) =>
         expand.length > 0
-          ? expandedTaskJson(row, parameter('expand', 'text[]'), { ...caller, ...viewer })
+          ? expandedTaskJson(row, parameter('expand', 'text[]'), { ...caller, ...viewer }, caller)
           : taskJson(row, { ...caller, ...viewer }),
       values: { expand, ...(titleWords !== null && { title_words: titleWords }), ...scope.values },
     },

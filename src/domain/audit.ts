@@ -14,6 +14,12 @@ export interface ShownContent {
   readonly parameter: (typeof contentParameters)[number]
 }
 
+/** The same for one response: the value of the parameter, and the resources that the response embeds. */
+export interface AuditedContent extends ShownContent {
+  readonly id: string
+  readonly expand: readonly string[]
+}
+
 /** The origin of a request, from its connection and headers. */
 export interface Client {
   /** IP address; X-Forwarded-For counts only from a trusted proxy. */

@@ -5,7 +5,7 @@ import type { ContractOperation } from '../contract/contract.ts'
 import type { DispatchedRequest } from '../contract/dispatch.ts'
 import type { Database } from '../db/engine/client.ts'
 import type { Idempotency, OpContext } from '../db/engine/context.ts'
-import { type Client, maxUserAgentLength, type ShownContent } from '../domain/audit.ts'
+import { type AuditedContent, type Client, maxUserAgentLength, type ShownContent } from '../domain/audit.ts'
 import { matchesWeakly, parseETagList, parseHttpDate } from './conditional.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { withTimeout } from '../concurrency/deadline.ts'
@@ -43,11 +43,7 @@ declare module 'fastify' {
 }
 
 /** Calls `respond`, and records a response with private content that the caller sees only as an administrator. */
-type AuditRead = <R>(
-  ctx: OpContext,
-  content: ShownContent & { readonly id: string },
-  respond: () => Promise<R>,
-) => Promise<R>
+type AuditRead = <R>(ctx: OpContext, content: AuditedContent, respond: () => Promise<R>) => Promise<R>
 
 export interface AdapterDeps {
   readonly db: Database
@@ -146,9 +142,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       const respond = () => handle(ctx as never, input as never)
       const { shows } = operation
       const respondAudited = () =>
-        shows === null
-          ? respond()
-          : deps.auditRead(ctx, { ...shows, id: textIn(request.params, shows.parameter) }, respond)
+        shows === null ? respond() : deps.auditRead(ctx, auditedContent(shows, request), respond)
       const responding = runAs(work, respondAudited).catch((error: unknown) => {
         throw error instanceof DatabaseUnavailable ? unavailable(work, request, error) : error
       })
@@ -169,6 +163,15 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       return notModified ? sendNotModified(reply) : send(response, content ?? payload, reply)
     },
   } satisfies { bodyLimit: number; onRequest: unknown; handler: RouteHandlerMethod }
+}
+
+const auditedContent = (shows: ShownContent, { params, query }: FastifyRequest): AuditedContent => {
+  const expand = valueIn(query, 'expand')
+  return {
+    ...shows,
+    id: textIn(params, shows.parameter),
+    expand: Array.isArray(expand) ? expand.map(String) : [],
+  }
 }
 
 /** The work of a request without authentication, or before it. */
@@ -253,9 +256,13 @@ const policyOf = (
 
 /** A parameter before validation; empty if it is missing or repeated. */
 const textIn = (parameters: unknown, name: string): string => {
-  if (typeof parameters !== 'object' || parameters === null) return ''
-  const value: unknown = Object.entries(parameters).find(([key]) => key === name)?.[1]
+  const value = valueIn(parameters, name)
   return typeof value === 'string' ? value : ''
+}
+
+const valueIn = (parameters: unknown, name: string): unknown => {
+  if (typeof parameters !== 'object' || parameters === null) return undefined
+  return Object.entries(parameters).find(([key]) => key === name)?.[1]
 }
 
 /** Runs before the body is read, so that a token without the scope learns nothing else about the request. */

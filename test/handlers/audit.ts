@@ -358,6 +358,48 @@ t.test('listAuditEvents', async (t) => {
     t.strictSame(await idsOf({ limit: 200 }), before)
   })
 
+  t.test('200: an event for an embedded resource that only the role shows', async (t) => {
+    const { token } = admin
+    const project = await createProject(member, 'Embedded')
+    const { id: parent_id } = await createTask(member, { project_id: project.id })
+    const { id: task_id } = await createTask(member, { parent_id, assignee_id: admin.id })
+    const { id: other_task_id } = await createTask(member)
+    const relation = { task_id, kind: 'blocks', other_task_id }
+    await service.expect('addTaskRelation', 204, { token: member.token, params: relation })
+    const before = (await idsOf({ limit: 1 }))[0]
+    const reads = [
+      ['getTask', 'parent'],
+      ['getTask', 'project'],
+      ['getTask', 'owner'],
+      ['listTaskRelations', 'task'],
+    ] as const
+    for (const [operation, expand] of reads) {
+      const request = { token, params: { task_id }, query: { expand } }
+      const { headers } = await service.expect(operation, 200, request)
+      const [event] = (await list({ limit: 1 })).items
+      const request_id = headers.get('x-request-id')
+      if (expand === 'owner') t.not(event?.request_id, request_id)
+      else
+        t.match(event, { action: 'task.read_by_admin', actor_id: admin.id, user_id: member.id, request_id })
+    }
+    await service.expect('getTask', 200, { token, params: { task_id } })
+    await service.expect('listTaskRelations', 200, { token, params: { task_id } })
+    t.equal((await idsOf({ limit: 4 }))[3], before, 'none for the task alone')
+  })
+
+  t.test('200: an administrator’s own list embeds only what they see without their role', async (t) => {
+    const { token } = admin
+    const { id: parent_id } = await createTask(member)
+    const { id } = await createTask(member, { parent_id, assignee_id: admin.id })
+    const embedded = async (query: NonNullable<Call['query']>) => {
+      const { items } = (await service.expect('listTasks', 200, { token, query })).body
+      return items.find((task) => task.id === id)
+    }
+    const own = await embedded({ expand: 'parent' })
+    t.strictSame([own?.parent_id, own !== undefined && 'parent' in own], [parent_id, false])
+    t.equal((await embedded({ expand: 'parent', all: true }))?.parent?.id, parent_id)
+  })
+
   t.test('200: no event for requests that are rejected or change nothing', async (t) => {
     const before = await idsOf({ limit: 200 })
     const { token, id: user_id, email } = member
