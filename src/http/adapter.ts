@@ -165,6 +165,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
   } satisfies { bodyLimit: number; onRequest: unknown; handler: RouteHandlerMethod }
 }
 
+/** The path and the query are validated. */
 const auditedContent = (shows: ShownContent, { params, query }: FastifyRequest): AuditedContent => {
   const expand = valueIn(query, 'expand')
   return {
@@ -254,7 +255,7 @@ const policyOf = (
   principal: Principal | null,
 ): ContractOperation['rateLimit'] => (scope === 'link' && principal === null ? 'anonymous' : rateLimit)
 
-/** A parameter before validation; empty if it is missing or repeated. */
+/** A parameter; empty if it is missing, or repeated before validation. */
 const textIn = (parameters: unknown, name: string): string => {
   const value = valueIn(parameters, name)
   return typeof value === 'string' ? value : ''
