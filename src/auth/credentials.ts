@@ -29,7 +29,7 @@ export interface Credentials {
   forgetUser(userId: string): Promise<void>
   /**
    * Calls `listener` after each of these changes, in this process or another; with null when changes of other processes may
-   * have been missed.
+   * have been missed or were not understood.
    */
   onChange(listener: (change: CredentialChange | null) => void): void
 }
@@ -61,9 +61,13 @@ export const cacheCredentials = (db: Database, { background, log }: CacheOptions
     for (const [key, principal] of cache) if (matches(principal)) cache.delete(key)
   }
 
-  const invalidate = (change: CredentialChange): void => {
+  /** Null: anything may have changed. */
+  const invalidate = (change: CredentialChange | null): void => {
     changes += 1
-    removeFromCache(change)
+    if (change === null) {
+      sessions.clear()
+      apiTokens.clear()
+    } else removeFromCache(change)
     for (const listener of listeners) listener(change)
   }
 
@@ -107,12 +111,7 @@ export const cacheCredentials = (db: Database, { background, log }: CacheOptions
 
   listenForCredentialChanges(background, {
     onChange: invalidate,
-    onListening() {
-      changes += 1
-      sessions.clear()
-      apiTokens.clear()
-      for (const listener of listeners) listener(null)
-    },
+    onListening: () => invalidate(null),
     onSilence: () =>
       log.warn(
         'The database delivers no notifications, as behind a pooler by transaction: what other processes revoke works here for up to 5 seconds',

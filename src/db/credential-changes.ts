@@ -31,6 +31,28 @@ export const notifyCredentialChange = async (db: Database, change: CredentialCha
   await notify(db, { payload: JSON.stringify(change) })
 }
 
+/** Null if the payload is not one of these changes. */
+const parseChange = (payload: string): CredentialChange | null => {
+  const change = parseJson(payload)
+  if (typeof change !== 'object' || change === null || !('kind' in change)) return null
+  const { kind } = change
+  if (kind === 'session' && 'sessionId' in change && typeof change.sessionId === 'string')
+    return { kind, sessionId: change.sessionId }
+  if (kind === 'api_token' && 'tokenId' in change && typeof change.tokenId === 'string')
+    return { kind, tokenId: change.tokenId }
+  if (kind === 'user' && 'userId' in change && typeof change.userId === 'string')
+    return { kind, userId: change.userId }
+  return null
+}
+
+const parseJson = (text: string): unknown => {
+  try {
+    return JSON.parse(text)
+  } catch {
+    return null
+  }
+}
+
 /** Calls `onSilence` if a notification does not arrive that is sent now. */
 const expectEcho = async (db: Database, echoes: EventEmitter, onSilence: () => void): Promise<void> => {
   const payload = `${echoPrefix}${randomUUID()}`
@@ -48,7 +70,8 @@ const expectEcho = async (db: Database, echoes: EventEmitter, onSilence: () => v
 }
 
 interface CredentialListener {
-  readonly onChange: (change: CredentialChange) => void
+  /** With null when a process of another version sends a change that this one does not know, which can be of any credential. */
+  readonly onChange: (change: CredentialChange | null) => void
   /** Called when listening begins, and again after every reconnect: changes in between have been missed. */
   readonly onListening: () => void
   /** Called when no notification arrives although it listens: a pooler by transaction drops them. */
@@ -64,7 +87,7 @@ export const listenForCredentialChanges = (
   db.listen(channel, {
     onNotification(payload) {
       if (payload.startsWith(echoPrefix)) echoes.emit(payload)
-      else onChange(JSON.parse(payload) as CredentialChange)
+      else onChange(parseChange(payload))
     },
     onListening() {
       onListening()

@@ -37,5 +37,22 @@ const brotliOptions = {
 const compress = (content: Uint8Array, encoding: Encoding): Buffer =>
   encoding === 'br' ? brotliCompressSync(content, brotliOptions) : gzipSync(content)
 
-const { source, encoding } = workerData as CompressionInput
-parentPort?.postMessage(compress(await read(source), encoding))
+const isSource = (value: unknown): value is AssetSource => {
+  if (value === 'scalar') return true
+  if (typeof value !== 'object' || value === null) return false
+  return 'file' in value
+    ? typeof value.file === 'string'
+    : 'content' in value && value.content instanceof Uint8Array
+}
+
+const isInput = (value: unknown): value is CompressionInput =>
+  typeof value === 'object' &&
+  value !== null &&
+  'source' in value &&
+  isSource(value.source) &&
+  'encoding' in value &&
+  (value.encoding === 'br' || value.encoding === 'gzip')
+
+const input: unknown = workerData
+if (!isInput(input)) throw new TypeError('The thread was started without an asset and an encoding')
+parentPort?.postMessage(compress(await read(input.source), input.encoding))

@@ -3,6 +3,7 @@ import { once } from 'node:events'
 import { createServer, request } from 'node:http'
 import t, { type Test } from 'tap'
 import { cacheCredentials } from '../../src/auth/credentials.ts'
+import type { Database } from '../../src/db/engine/client.ts'
 import { untilRefused } from '../fixture/eventually.ts'
 import { listen } from '../fixture/ports.ts'
 import { type Account, startService } from '../fixture/service.ts'
@@ -507,4 +508,44 @@ t.test('another instance sees a logout within 5 seconds', async (t) => {
   await service.expect('logout', 204, { token: account.token })
   const { accepted } = await untilRefused(async () => ((await roleThere()) === null ? 401 : 200))
   t.ok(accepted - cached < 6_000, `${accepted - cached} ms`)
+})
+
+t.test('a change that this version does not know ends every cached credential', async (t) => {
+  const { token } = await service.register('newer')
+  const { sub, sid } = decode(token, 1)
+  let reads = 0
+  let notify: (payload: string) => void = () => t.fail('The cache does not listen')
+  const db: Database = {
+    ...service.deps.db,
+    run: (...query) => {
+      reads += 1
+      return service.deps.db.run(...query)
+    },
+    listen: (_channel, { onNotification }) => (notify = onNotification),
+  }
+  const credentials = cacheCredentials(db, { background: db, log: console })
+  const changes: unknown[] = []
+  credentials.onChange((change) => changes.push(change))
+  const readsOfSession = async (): Promise<number> => {
+    const before = reads
+    t.ok(await credentials.ofSession(String(sid), String(sub)))
+    return reads - before
+  }
+  t.equal(await readsOfSession(), 1)
+  notify(JSON.stringify({ kind: 'session', sessionId: 'another' }))
+  t.equal(await readsOfSession(), 0)
+  for (const change of [
+    { kind: 'session', sessionId: String(sid) },
+    { kind: 'user', userId: String(sub) },
+  ]) {
+    notify(JSON.stringify(change))
+    t.strictSame(changes.at(-1), change)
+    t.equal(await readsOfSession(), 1, change.kind)
+  }
+  for (const payload of ['{"kind":"passkey","id":"1"}', '{"kind":"session"}', 'null', '{', '']) {
+    changes.length = 0
+    notify(payload)
+    t.strictSame(changes, [null], payload)
+    t.equal(await readsOfSession(), 1, payload)
+  }
 })
