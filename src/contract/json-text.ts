@@ -7,5 +7,18 @@ export interface JsonText<T> {
   readonly of?: T
 }
 
-/** Declares text from a statement to be the JSON of a `T`. */
-export const jsonText = <T>(json: string): JsonText<T> => ({ json })
+/** Declares text from a statement to be the JSON of a `T`, which is never inferred. */
+export const jsonText = <T>(json: string): JsonText<NoInfer<T>> => ({ json })
+
+/** The JSON text of a value. */
+export const stringify = <T>(value: T): JsonText<T> => ({ json: JSON.stringify(value) })
+
+/** The JSON text of an object, from that of its fields. A missing field or one with a value of another type is a compile error. */
+export const jsonObject = <T extends object>(fields: {
+  readonly [Name in keyof T]-?: JsonText<NoInfer<T>[Name]>
+}): JsonText<T> => {
+  const members = Object.entries<JsonText<unknown>>(fields).map(
+    ([name, { json }]) => `${JSON.stringify(name)}:${json}`,
+  )
+  return { json: `{${members.join(',')}}` }
+}

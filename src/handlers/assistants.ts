@@ -1,3 +1,4 @@
+import type { components } from '../../generated/openapi.ts'
 import { asObject, type Contract } from '../contract/contract.ts'
 import { jsonText } from '../contract/json-text.ts'
 import type { Handlers } from '../contract/operation.ts'
@@ -33,7 +34,8 @@ export const assistantHandlers = ({ contract, isEnabled, corsOrigins, publicUrl 
       const message = { message: body, headers: Object.fromEntries(own), principal, dispatch }
       const { status, text } = await handleMessage(options, message)
       if (status === 202) return { status }
-      if (status === 200 || status === 400 || status === 404) return { status, body: jsonText(text) }
+      if (status === 200 || status === 400 || status === 404)
+        return { status, body: jsonText<components['schemas']['McpMessage']>(text) }
       throw new Error(`The MCP library answered ${status}: ${text}`)
     },
   } satisfies Partial<Handlers>

@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import { type JsonText, jsonText } from '../contract/json-text.ts'
+import { jsonObject, jsonText, stringify } from '../contract/json-text.ts'
 import type { Handlers } from '../contract/operation.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
 import type { IssuedTokens } from '../services/issue-tokens.ts'
@@ -7,6 +7,8 @@ import type { Reauthenticate } from '../services/reauthenticate.ts'
 import type { Sessions } from '../services/sessions.ts'
 import type { SignIn } from '../services/sign-in.ts'
 import type { Users } from '../services/users.ts'
+
+type Schemas = components['schemas']
 
 interface Deps {
   readonly signIn: SignIn
@@ -58,19 +60,12 @@ export const authHandlers = ({ signIn, sessions, reauthenticate, users }: Deps) 
     },
   }) satisfies Partial<Handlers>
 
-const tokensJson = ({
-  accessToken,
-  expiresIn,
-  refreshToken,
-  refreshExpiresIn,
-  userJson,
-}: IssuedTokens): JsonText<components['schemas']['AuthTokens']> => {
-  const tokens = {
-    access_token: accessToken,
-    token_type: 'Bearer',
-    expires_in: expiresIn,
-    refresh_token: refreshToken,
-    refresh_expires_in: refreshExpiresIn,
-  }
-  return jsonText(`${JSON.stringify(tokens).slice(0, -1)},"user":${userJson}}`)
-}
+const tokensJson = ({ accessToken, expiresIn, refreshToken, refreshExpiresIn, userJson }: IssuedTokens) =>
+  jsonObject<Schemas['AuthTokens']>({
+    access_token: stringify(accessToken),
+    token_type: stringify('Bearer'),
+    expires_in: stringify(expiresIn),
+    refresh_token: stringify(refreshToken),
+    refresh_expires_in: stringify(refreshExpiresIn),
+    user: jsonText<Schemas['User']>(userJson),
+  })

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import type { components } from '../../generated/openapi.ts'
 import type { Contract } from '../contract/contract.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { type Handlers, quoteETag } from '../contract/operation.ts'
@@ -37,7 +38,11 @@ export const systemHandlers = ({ contract, checkReadiness }: Deps) => {
     },
 
     async getContractJson() {
-      return { status: 200, headers: { etag: jsonETag }, body: jsonText(contract.json) }
+      return {
+        status: 200,
+        headers: { etag: jsonETag },
+        body: jsonText<components['schemas']['Contract']>(contract.json),
+      }
     },
   } satisfies Partial<Handlers>
 }

@@ -1,9 +1,12 @@
+import type { components } from '../../generated/openapi.ts'
 import { deleteTag, insertTag, selectTag, selectTags } from '../db/tags.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll } from '../problems/problems.ts'
 import type { Jobs } from '../jobs/registry.ts'
+
+type Tag = components['schemas']['Tag']
 
 interface Deps {
   readonly paging: Paging
@@ -21,12 +24,12 @@ export const tagHandlers = ({ paging, jobs }: Deps) =>
 
     async createTag(ctx, { body }) {
       const tag = expectDone(await insertTag(ctx, body))
-      return created(`/tags/${tag.id}`, quoteETag(tag.id), tag)
+      return created<Tag>(`/tags/${tag.id}`, quoteETag(tag.id), tag)
     },
 
     async getTag(ctx, { params }) {
       const { json } = expectDone(await selectTag(ctx, params.tag_id))
-      return { status: 200, headers: { etag: quoteETag(params.tag_id) }, body: jsonText(json) }
+      return { status: 200, headers: { etag: quoteETag(params.tag_id) }, body: jsonText<Tag>(json) }
     },
 
     async deleteTag(ctx, { params }) {

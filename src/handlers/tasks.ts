@@ -8,7 +8,7 @@ import { deleteTask, selectTask, type TaskRow } from '../db/tasks.ts'
 import { decodeChangeCursor, encodeChangeCursor } from '../domain/change-cursors.ts'
 import { variantTag } from '../domain/entity-tags.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
-import { jsonText } from '../contract/json-text.ts'
+import { jsonObject, jsonText, stringify } from '../contract/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { scopesOfNewTask } from '../domain/scopes.ts'
 import { taskList } from '../domain/task-filter.ts'
@@ -25,6 +25,7 @@ interface Deps {
 }
 
 type Task = components['schemas']['Task']
+type TaskChanges = components['schemas']['TaskChanges']
 
 const noDates = { start_at: null, start_on: null, due_at: null, due_on: null }
 
@@ -52,12 +53,14 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
       const changes = await selectTaskChanges(ctx, { ...feed, position: from.value, limit })
       if (changes === null) throw problems.changesForgotten()
       const { changed, deleted, next, hasMore } = changes
-      const cursor = JSON.stringify(encodeChangeCursor(cursorKeys, feed, next))
       return {
         status: 200,
-        body: jsonText(
-          `{"changed":${changed},"deleted":${deleted},"next_cursor":${cursor},"has_more":${JSON.stringify(hasMore)}}`,
-        ),
+        body: jsonObject<TaskChanges>({
+          changed: jsonText<TaskChanges['changed']>(changed),
+          deleted: jsonText<TaskChanges['deleted']>(deleted),
+          next_cursor: stringify(encodeChangeCursor(cursorKeys, feed, next)),
+          has_more: stringify(hasMore),
+        }),
       }
     },
 

@@ -62,7 +62,7 @@ export const userHandlers = ({ paging, quotas, users }: Deps) => {
 
     async getUserUsage(ctx, { params }) {
       const { json } = expectDone(await selectUserUsage(ctx, params.user_id, quotas))
-      return { status: 200, body: jsonText(json) }
+      return { status: 200, body: jsonText<components['schemas']['UserUsage']>(json) }
     },
 
     async listUserTasks(ctx, { path, params, query }) {

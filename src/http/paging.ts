@@ -1,5 +1,5 @@
-import type { JsonText } from '../contract/json-text.ts'
-import { jsonText } from '../contract/json-text.ts'
+import type { components } from '../../generated/openapi.ts'
+import { jsonObject, type JsonText, jsonText, stringify } from '../contract/json-text.ts'
 import {
   type Cursor,
   type CursorScope,
@@ -26,13 +26,13 @@ export interface PagedList<Filter> {
   /** The value of `now` in a `filter`: the time of the request for the first page. */
   readonly asOf: Date
   readonly request: PageRequest
-  readonly respond: <List>(page: Page) => ListResponse<List>
+  readonly respond: <Item>(page: Page) => ListResponse<Item>
 }
 
-export interface ListResponse<List> {
+export interface ListResponse<Item> {
   readonly status: 200
   readonly headers: { readonly link: string }
-  readonly body: JsonText<List>
+  readonly body: JsonText<components['schemas']['Page'] & { items: Item[] }>
 }
 
 /** Parses the query of the list at `path`. Parameters other than those of `PageQuery` form the filter. */
@@ -84,7 +84,7 @@ export const createPaging =
         position: from?.position ?? null,
         includeTotal,
       },
-      respond: ({ items, next, previous, total }) => {
+      respond: <Item>({ items, next, previous, total }: Page): ListResponse<Item> => {
         const nextCursor = cursorOf(next)
         const previousCursor = cursorOf(previous)
         const links = [
@@ -92,8 +92,16 @@ export const createPaging =
           ...(previousCursor === null ? [] : [linkTo('prev', { cursor: previousCursor })]),
           ...(nextCursor === null ? [] : [linkTo('next', { cursor: nextCursor })]),
         ]
-        const body = `{"items":${items},"next_cursor":${JSON.stringify(nextCursor)},"prev_cursor":${JSON.stringify(previousCursor)},"total":${JSON.stringify(total)}}`
-        return { status: 200, headers: { link: joinLinks(links) }, body: jsonText(body) }
+        return {
+          status: 200,
+          headers: { link: joinLinks(links) },
+          body: jsonObject({
+            items: jsonText<Item[]>(items),
+            next_cursor: stringify(nextCursor),
+            prev_cursor: stringify(previousCursor),
+            total: stringify(total),
+          }),
+        }
       },
     }
   }
