@@ -184,7 +184,7 @@ const liveColumns = {
 /** The live API tokens, as `token`, with their users, as `person`. Ends with a condition. */
 export const fromLiveTokens = sql`
   from api_tokens token join users person on person.id = token.user_id
-  where (token.expires_at is null or token.expires_at > now()) and person.deleted_at is null
+  where (token.expires_at is null or token.expires_at > now()) and ${columnsOf<'users'>(sql`person`).deleted_at} is null
     and not ${columnsOf<'users'>(sql`person`).is_disabled}`
 
 const selectLive = (matches: SQL): SQL => {

@@ -113,6 +113,7 @@ export const matchesEventTypes = (type: SQL, patterns: SQL): SQL =>
 const item = sql.raw('item')
 const listed = columnsOf<'events'>(item)
 const ofTask = columnsOf<'tasks'>(sql`tasks`)
+const ofProject = columnsOf<'projects'>(sql`projects`)
 
 /** The events of a task, and those of its project and its members since the task is in the project. */
 const historyBranches = (taskId: SQL, caller: CallerPlaceholders): readonly AccessBranch[] => {
@@ -205,7 +206,7 @@ const eventBranches = (
       select: (rows) => sql`
         select reached.* from (
           select distinct granted.project_id from project_grants granted join projects on projects.id = granted.project_id
-          where granted.user_id = ${caller.caller} and projects.deleted_at is not null and projects.purged_at is null
+          where granted.user_id = ${caller.caller} and ${ofProject.deleted_at} is not null and ${ofProject.purged_at} is null
         ) granted cross join lateral (${rows(sql`
           ${listed.task_id} is null and ${listed.project_id} = granted.project_id and ${listed.type} = 'project.deleted'`)}) reached`,
     },

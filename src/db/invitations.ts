@@ -32,7 +32,7 @@ const isValid = (row: SQL, ofProject: SQL): SQL => {
   const asSender: CallerPlaceholders = {
     caller: invited_by,
     is_admin: sql`exists (
-      select from users where users.id = ${invited_by} and users.role = 'admin' and users.deleted_at is null)`,
+      select from users where users.id = ${invited_by} and users.role = 'admin' and ${columnsOf<'users'>(sql`users`).deleted_at} is null)`,
     in_session: sql`false`,
   }
   return sql`(${expires_at} > now() and ${allowsProject('project.manage', asSender, ofProject)})`

@@ -195,7 +195,7 @@ export const notifyOfEvents = eventReader({
     ), made as (
       insert into notifications (${inserted.columns}) select ${inserted.values} from (
         select recipient.* from recipients recipient
-          join users person on person.id = recipient.user_id and person.deleted_at is null
+          join users person on person.id = recipient.user_id and ${columnsOf<'users'>(sql`person`).deleted_at} is null
           join tasks task on task.id = recipient.task_id
         where recipient.user_id is distinct from recipient.actor_id and ${isSeenBy(sql`person`, sql`task`)}
         order by recipient.changed_in, recipient.ordinal, recipient.user_id

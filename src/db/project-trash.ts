@@ -81,7 +81,7 @@ const restore = query('trashed_projects.restore', { id: 'uuid' }, { outcome: 'te
       insert into project_members (${manager.columns}) select ${manager.values} from checked
       where outcome = 'done' and not exists (
         select from project_grants granted join users person on person.id = granted.user_id
-        where granted.project_id = checked.id and granted.role = 'manager' and person.deleted_at is null)
+        where granted.project_id = checked.id and granted.role = 'manager' and ${columnsOf<'users'>(sql`person`).deleted_at} is null)
       on conflict (project_id, user_id) do update set role = excluded.role
     ), restored as (
       update projects set ${assignments<'projects'>({ deleted_at: sql`null` })} from checked

@@ -15,6 +15,12 @@ import { statement, type StatementName } from './engine/statement.ts'
 /** Rows per statement; a task takes up to a millisecond. */
 export const purgeBatch = 100
 
+const ofProject = columnsOf<'projects'>(sql.raw('projects'))
+const ofTag = columnsOf<'tags'>(sql.raw('tags'))
+const ofTask = columnsOf<'tasks'>(sql.raw('tasks'))
+const ofUser = columnsOf<'users'>(sql.raw('users'))
+const ofWebhook = columnsOf<'webhooks'>(sql.raw('webhooks'))
+
 const parameters = { id: 'uuid' } as const
 type P = Placeholders<typeof parameters>
 
@@ -29,19 +35,19 @@ const removeTag = statement(
   parameters,
   {},
   (p) => sql`
-    delete from tags where id = ${p.id} and deleted_at is not null
+    delete from tags where id = ${p.id} and ${ofTag.deleted_at} is not null
       and not exists (select from task_tags where tag_id = ${p.id})`,
 )
 
-const purgeProjectTasks = deletion('tasks.purge_project', 'tasks', (p) => sql`project_id = ${p.id}`)
+const purgeProjectTasks = deletion('tasks.purge_project', 'tasks', (p) => sql`${ofTask.project_id} = ${p.id}`)
 
 const removeProject = statement(
   'purge.remove_project',
   parameters,
   {},
   (p) => sql`
-    delete from projects where id = ${p.id} and purged_at is not null
-      and not exists (select from tasks where project_id = ${p.id})`,
+    delete from projects where id = ${p.id} and ${ofProject.purged_at} is not null
+      and not exists (select from tasks where ${ofTask.project_id} = ${p.id})`,
 )
 
 /**
@@ -58,7 +64,7 @@ const transfer = (name: StatementName, table: 'tasks' | 'tags', condition: SQL) 
       update ${owned} set ${assignments<'tasks' | 'tags'>({ owner_id: sql`handed.heir_id` })} from (
         select ${id}, heir.id as heir_id from ${owned} cross join lateral (
           select person.id from project_grants granted join users person on person.id = granted.user_id
-          where granted.project_id = ${project_id} and person.deleted_at is null
+          where granted.project_id = ${project_id} and ${columnsOf<'users'>(sql`person`).deleted_at} is null
           order by role_rank(granted.role) desc, person.id limit 1 for key share of person skip locked
         ) heir
         where ${owner_id} = ${p.id} and ${project_id} is not null and ${condition}
@@ -79,7 +85,7 @@ const purgeDeliveries = deletionOfDeliveries('webhook_deliveries.purge_webhook',
 
 const purgeProjectDeliveries = deletionOfDeliveries(
   'webhook_deliveries.purge_project',
-  (p) => sql`project_id = ${p.id}`,
+  (p) => sql`${ofWebhook.project_id} = ${p.id}`,
 )
 
 const removeWebhook = statement(
@@ -87,7 +93,7 @@ const removeWebhook = statement(
   parameters,
   {},
   (p) => sql`
-    delete from webhooks where id = ${p.id} and deleted_at is not null
+    delete from webhooks where id = ${p.id} and ${ofWebhook.deleted_at} is not null
       and not exists (select from webhook_deliveries where webhook_id = ${p.id})`,
 )
 
@@ -95,22 +101,27 @@ const userSteps = [
   deletion(
     'task_tags.purge_user',
     'task_tags',
-    (p) => sql`tag_id in (select id from tags where owner_id = ${p.id} and deleted_at is not null)`,
+    (p) =>
+      sql`tag_id in (select id from tags where ${ofTag.owner_id} = ${p.id} and ${ofTag.deleted_at} is not null)`,
   ),
   deletion(
     'tags.purge_user',
     'tags',
     (p) => sql`
-      owner_id = ${p.id} and deleted_at is not null and not exists (select from task_tags where tag_id = tags.id)`,
+      ${ofTag.owner_id} = ${p.id} and ${ofTag.deleted_at} is not null and not exists (select from task_tags where tag_id = tags.id)`,
   ),
-  deletion('tasks.purge_user', 'tasks', (p) => sql`owner_id = ${p.id} and project_id is null`),
+  deletion(
+    'tasks.purge_user',
+    'tasks',
+    (p) => sql`${ofTask.owner_id} = ${p.id} and ${ofTask.project_id} is null`,
+  ),
   transfer('tasks.transfer', 'tasks', sql`true`),
-  transfer('tags.transfer', 'tags', sql`tags.deleted_at is null`),
+  transfer('tags.transfer', 'tags', sql`${ofTag.deleted_at} is null`),
   countingStatement(
     'tasks.purge_assignee',
     parameters,
     (p) => sql`
-      update tasks set assignee_id = null where ${batchOf('tasks', sql`assignee_id = ${p.id}`, purgeBatch)} returning 1`,
+      update tasks set assignee_id = null where ${batchOf('tasks', sql`${ofTask.assignee_id} = ${p.id}`, purgeBatch)} returning 1`,
   ),
   countingStatement(
     'attachments.purge_uploader',
@@ -128,7 +139,7 @@ const userSteps = [
       update comments set author_id = null
       where ${batchOf('comments', sql`author_id = ${p.id}`, purgeBatch)} returning 1`,
   ),
-  deletionOfDeliveries('webhook_deliveries.purge_user', (p) => sql`owner_id = ${p.id}`),
+  deletionOfDeliveries('webhook_deliveries.purge_user', (p) => sql`${ofWebhook.owner_id} = ${p.id}`),
   deletion('uploads.purge_user', 'uploads', (p) => sql`user_id = ${p.id}`),
   deletion('idempotency_keys.purge_user', 'idempotency_keys', (p) => sql`principal_id = ${p.id}`),
 ]
@@ -138,34 +149,34 @@ const removeUser = statement(
   parameters,
   {},
   (p) => sql`
-    delete from users where id = ${p.id} and deleted_at is not null
-      and not exists (select from tasks where ${p.id} in (owner_id, assignee_id))
-      and not exists (select from tags where owner_id = ${p.id})`,
+    delete from users where id = ${p.id} and ${ofUser.deleted_at} is not null
+      and not exists (select from tasks where ${p.id} in (${ofTask.owner_id}, ${ofTask.assignee_id}))
+      and not exists (select from tags where ${ofTag.owner_id} = ${p.id})`,
 )
 
 const selectTags = statement(
   'purge.select_tags',
   {},
   { id: 'text' },
-  () => sql`select id::text from tags where deleted_at is not null`,
+  () => sql`select id::text from tags where ${ofTag.deleted_at} is not null`,
 )
 const selectProjects = statement(
   'purge.select_projects',
   {},
   { id: 'text' },
-  () => sql`select id::text from projects where purged_at is not null`,
+  () => sql`select id::text from projects where ${ofProject.purged_at} is not null`,
 )
 const selectWebhooks = statement(
   'purge.select_webhooks',
   {},
   { id: 'text' },
-  () => sql`select id::text from webhooks where deleted_at is not null`,
+  () => sql`select id::text from webhooks where ${ofWebhook.deleted_at} is not null`,
 )
 const selectUsers = statement(
   'purge.select_users',
   {},
   { id: 'text' },
-  () => sql`select id::text from users where deleted_at is not null`,
+  () => sql`select id::text from users where ${ofUser.deleted_at} is not null`,
 )
 
 /**

@@ -90,7 +90,9 @@ export const selectSections = async (
       name: 'sections',
       from: sql`sections item`,
       branches: (caller) =>
-        onlyBranch(sql`item.project_id = ${projectParameter} and ${seesProject(caller, projectParameter)}`),
+        onlyBranch(
+          sql`${columnsOf<'sections'>(sql`item`).project_id} = ${projectParameter} and ${seesProject(caller, projectParameter)}`,
+        ),
       values: { project_id: projectId },
       filters: [],
       sortFields: {
@@ -128,7 +130,7 @@ const rebalance = query('sections.rebalance', { moved: 'json' }, {}, (p) =>
 
 /** The section of the path, locked, with the checks on its project. */
 const lockSection = (p: Placeholders<typeof pathParameters> & ContextPlaceholders): SQL => sql`
-  select section.*, project.archived_at, ${allowsProject('project.edit', p, project)} as may_edit
+  select section.*, ${columnsOf<'projects'>(project).archived_at} is not null as is_archived, ${allowsProject('project.edit', p, project)} as may_edit
   from ${visibleSection(p)} for no key update of section`
 
 /** The rows that a place is checked against: the sections of the project, locked where the destination is. */
@@ -148,9 +150,9 @@ const writeParameters = { ...destinationParameters, ...placeParameters } as cons
 /** The refusals of a write to a section. Reads `neighbours`. */
 const refusalsOfWrite = (
   p: Placeholders<typeof writeParameters>,
-  { archivedAt, isMoved }: { readonly archivedAt: SQL; readonly isMoved: SQL },
+  { isArchived, isMoved }: { readonly isArchived: SQL; readonly isMoved: SQL },
 ): SQL => sql`
-  when ${archivedAt} is not null then 'project_archived'
+  when ${isArchived} then 'project_archived'
   when not ${isMoved} then 'done'
   when ${p.anchor} is not null and ${p.anchor} not in (select id from neighbours) then 'unknown_' || ${p.side}
   ${refusalsOfPlace(p, sql`neighbours`)}`
@@ -202,7 +204,10 @@ const insert = creation(
     const outcome = checkedOutcome(p, {
       allowed: allowsProject('project.edit', p, project),
       etag: null,
-      refusals: refusalsOfWrite(p, { archivedAt: sql`project.archived_at`, isMoved: sql`true` }),
+      refusals: refusalsOfWrite(p, {
+        isArchived: sql`${columnsOf<'projects'>(project).archived_at} is not null`,
+        isMoved: sql`true`,
+      }),
     })
     return {
       parts: sql`
@@ -245,7 +250,7 @@ const change = query(
     const outcome = checkedOutcome(p, {
       allowed: sql`may_edit`,
       etag: sql`version::text`,
-      refusals: refusalsOfWrite(p, { archivedAt: sql`archived_at`, isMoved: p.is_moved }),
+      refusals: refusalsOfWrite(p, { isArchived: sql`is_archived`, isMoved: p.is_moved }),
     })
     return sql`
       with neighbours as (
@@ -300,7 +305,7 @@ const remove = query(
     const outcome = checkedOutcome(p, {
       allowed: sql`may_edit`,
       etag: sql`version::text`,
-      refusals: sql`when archived_at is not null then 'project_archived'`,
+      refusals: sql`when is_archived then 'project_archived'`,
     })
     return sql`
       with target as (

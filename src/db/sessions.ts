@@ -158,7 +158,7 @@ const liveParameters = { session_id: 'uuid', user_id: 'uuid' } as const
 /** The live sessions, as `session`, with their users, as `person`. Ends with a condition. */
 export const fromLiveSessions = sql`
   from sessions session join users person on person.id = session.user_id
-  where session.expires_at > now() and person.deleted_at is null and not ${columnsOf<'users'>(person).is_disabled}`
+  where session.expires_at > now() and ${columnsOf<'users'>(person).deleted_at} is null and not ${columnsOf<'users'>(person).is_disabled}`
 
 const selectLive = (p: Placeholders<typeof liveParameters>): SQL => sql`
   select ${selectPrincipal(person)} ${fromLiveSessions}

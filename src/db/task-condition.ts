@@ -236,7 +236,7 @@ const holds = (condition: TaskCondition, bind: Bind, reader: Principal): SQL => 
     }
     case 'tagged':
       return sql`exists (
-        select from task_tags link join tags tag on tag.id = link.tag_id and tag.deleted_at is null
+        select from task_tags link join tags tag on tag.id = link.tag_id and ${columnsOf<'tags'>(sql`tag`).deleted_at} is null
         where link.task_id = item.id and ${matches(sql`tag.name_folded`, foldPattern(condition.pattern), bind)})`
     case 'present':
       return sql`${column(condition.field)} is not null`

@@ -75,7 +75,7 @@ export const selectTaskFollowers = async (
         from task_followers follower join users person on person.id = ${follower.user_id}
           join tasks task on task.id = ${follower.task_id}
         where ${follower.task_id} = ${parameter('task_id', 'uuid')} and not ${follower.has_stopped}
-          and person.deleted_at is null and ${isSeenBy(person, task)}) item`,
+          and ${columnsOf<'users'>(sql`person`).deleted_at} is null and ${isSeenBy(person, task)}) item`,
       branches: (caller) => onlyBranch(seesTask(caller, sql`item.task_id`)),
       values: { task_id: taskId },
       filters: [],

@@ -96,7 +96,7 @@ const movesDate = (patch: SQL, row: SQL): SQL => {
 
 /** The users with these ids, locked against deletion. */
 const lockPeople = (ids: SQL): SQL =>
-  sql`select id from users where id in (${ids}) and deleted_at is null order by id for key share`
+  sql`select id from users where id in (${ids}) and ${columnsOf<'users'>(sql`users`).deleted_at} is null order by id for key share`
 
 /** The tags with these ids that the caller can see, locked against deletion. */
 export const lockTags = (p: ContextPlaceholders, ids: SQL): SQL =>

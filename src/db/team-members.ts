@@ -41,7 +41,7 @@ const ownVersion = columnsOf<'team_members'>(own).version
 /** The members of a team, with their names. */
 const membersOf = (teamId: SQL): SQL => sql`(
   select member.user_id as id, member.*, person.username, person.display_name
-  from team_members member join users person on person.id = member.user_id and person.deleted_at is null
+  from team_members member join users person on person.id = member.user_id and ${columnsOf<'users'>(sql`person`).deleted_at} is null
   where member.team_id = ${teamId})`
 
 /** Whether the caller sees the team. Not correlated to a row, so that a list evaluates it once. */

@@ -14,6 +14,8 @@ import { isSamePlace, lockTrees, outcomeOfTaskWrite, taskVersionText } from './t
 import { changedColumns, changeStatement, readChanged, type TaskRow } from './tasks.ts'
 
 const task = sql.raw('task')
+const ofTask = columnsOf<'tasks'>(sql.raw('tasks'))
+const ofProject = columnsOf<'projects'>(sql.raw('projects'))
 
 /** The filter of the trash. */
 export interface TrashFilter {
@@ -116,7 +118,7 @@ const remove = query('trash.delete', { id: 'uuid' }, { outcome: 'text' }, (p) =>
       select subtask.id, subtask.deleted_at from tree
         join tasks subtask on subtask.parent_id = tree.id and subtask.deleted_at = tree.deleted_at
     ), deleted as (
-      delete from tasks where id in (select id from tree) and deleted_at is not null
+      delete from tasks where id in (select id from tree) and ${columnsOf<'tasks'>(sql`tasks`).deleted_at} is not null
     )
     select outcome from checked`
 })
@@ -139,8 +141,8 @@ const removeBatch = statement(
   { id: 'text' },
   (p) => sql`
     delete from tasks where id in (
-      select id from tasks where deleted_at < now() - make_interval(days => ${p.days})
-      order by deleted_at limit ${p.limit} for update skip locked
+      select id from tasks where ${ofTask.deleted_at} < now() - make_interval(days => ${p.days})
+      order by ${ofTask.deleted_at} limit ${p.limit} for update skip locked
     ) returning id::text`,
 )
 
@@ -150,7 +152,7 @@ const purgeProjects = statement(
   {},
   (p) => sql`
     update projects set ${assignments<'projects'>({ purged_at: sql`now()` })}
-    where deleted_at < now() - make_interval(days => ${p.days}) and purged_at is null`,
+    where ${ofProject.deleted_at} < now() - make_interval(days => ${p.days}) and ${ofProject.purged_at} is null`,
 )
 
 /**

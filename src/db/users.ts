@@ -81,7 +81,7 @@ const selectByName = statement(
     const { id, username, email } = columnsOf<'users'>(user)
     return sql`
       select ${id}::text from users person
-      where (${username} = ${p.name} or ${email} = ${p.email}) and person.deleted_at is null`
+      where (${username} = ${p.name} or ${email} = ${p.email}) and ${columnsOf<'users'>(user).deleted_at} is null`
   },
 )
 

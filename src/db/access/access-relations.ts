@@ -30,26 +30,36 @@ export interface AccessRelation {
   readonly columns: readonly string[]
 }
 
+const item = sql.raw('item')
+const ofMembership = columnsOf<'memberships'>(sql.raw('membership'))
+const ofProject = columnsOf<'projects'>(sql.raw('projects'))
+
 /** The owner of a personal task. In a project, owning a task gives no access. */
-const isOwner = (task: SQL, user: SQL): SQL =>
-  sql`(${task}.owner_id = ${user} and ${task}.project_id is null)`
+const isOwner = (task: SQL, user: SQL): SQL => sql`(${isOwnedBy(task, user)})`
+
+const isOwnedBy = (task: SQL, user: SQL): SQL => {
+  const { owner_id, project_id } = columnsOf<'tasks'>(task)
+  return sql`${owner_id} = ${user} and ${project_id} is null`
+}
 
 const owner: AccessRelation = {
   holds: isOwner,
   holdsIfVisible: isOwner,
-  branch: (user, rows) => rows(sql`item.owner_id = ${user} and item.project_id is null`),
+  branch: (user, rows) => rows(isOwnedBy(item, user)),
   beganIn: null,
   viewer: { project_id: 'NULL', user_id: '(task).owner_id', condition: '(task).project_id IS NULL' },
   columns: ['owner_id', 'project_id'],
 }
 
-const isAssignee = (task: SQL, user: SQL): SQL => sql`coalesce(${task}.assignee_id = ${user}, false)`
+const isAssignee = (task: SQL, user: SQL): SQL =>
+  sql`coalesce(${columnsOf<'tasks'>(task).assignee_id} = ${user}, false)`
 
 const assignee: AccessRelation = {
   // In this order, so that the second condition is not evaluated without an assignee.
   holds: (task, user) => sql`(${isAssignee(task, user)} and ${isListLive(task)})`,
   holdsIfVisible: isAssignee,
-  branch: (user, rows) => rows(sql`item.assignee_id = ${user} and ${isListLive(sql`item`)}`),
+  branch: (user, rows) =>
+    rows(sql`${columnsOf<'tasks'>(item).assignee_id} = ${user} and ${isListLive(item)}`),
   beganIn: null,
   viewer: {
     project_id: '(task).project_id',
@@ -61,13 +71,13 @@ const assignee: AccessRelation = {
 
 /** Membership of the task's project, with this role or one that includes it. */
 const memberAs = (role: ProjectRole): AccessRelation => ({
-  holds: (task, user) => isMember(sql`${task}.project_id`, user, role),
-  holdsIfVisible: (task, user) => isMember(sql`${task}.project_id`, user, role),
+  holds: (task, user) => isMember(columnsOf<'tasks'>(task).project_id, user, role),
+  holdsIfVisible: (task, user) => isMember(columnsOf<'tasks'>(task).project_id, user, role),
   branch: (user, rows, first) =>
     rowsOfMemberships(
       user,
       hasRole(sql`membership`, role),
-      (options) => rows(sql`item.project_id = membership.project_id`, options),
+      (options) => rows(sql`${columnsOf<'tasks'>(item).project_id} = ${ofMembership.project_id}`, options),
       first,
     ),
   beganIn: sql`membership.joined_in`,
@@ -101,17 +111,21 @@ export const isMember = (projectId: SQL, user: SQL, role: ProjectRole): SQL => {
  * hides the tasks and webhooks immediately. Deleted users are few, since they are purged soon. Uses an array operator, because
  * the planner overestimates how many rows `<> all` removes.
  */
-export const isListLive = (task: SQL): SQL => sql`case when ${task}.project_id is null
-  then not (array(select id from users where deleted_at is not null) @> array[${task}.owner_id])
-  else ${isProjectLive(sql`${task}.project_id`)} end`
+export const isListLive = (task: SQL): SQL => {
+  const { owner_id, project_id } = columnsOf<'tasks'>(task)
+  const { deleted_at } = columnsOf<'users'>(sql`users`)
+  return sql`case when ${project_id} is null
+  then not (array(select id from users where ${deleted_at} is not null) @> array[${owner_id}])
+  else ${isProjectLive(project_id)} end`
+}
 
 /** Whether a project is not in the trash. */
 export const isProjectLive = (projectId: SQL): SQL =>
-  sql`exists (select from projects where projects.id = ${projectId} and projects.deleted_at is null offset 0)`
+  sql`exists (select from projects where projects.id = ${projectId} and ${ofProject.deleted_at} is null offset 0)`
 
 /** Whether the project of the row `task` is archived. Archiving does not affect who sees its tasks. */
 export const isInArchivedProject = (task: SQL): SQL =>
-  sql`exists (select from projects where projects.id = ${task}.project_id and projects.archived_at is not null)`
+  sql`exists (select from projects where projects.id = ${columnsOf<'tasks'>(task).project_id} and ${ofProject.archived_at} is not null)`
 
 export const accessRelations = {
   owner,

@@ -20,6 +20,9 @@ export type CallerPlaceholders = Pick<ContextPlaceholders, 'caller' | 'is_admin'
 
 type Relations = Readonly<Record<string, SQL>>
 
+const ofMembership = columnsOf<'memberships'>(sql.raw('membership'))
+const ofProjectTeam = columnsOf<'project_teams'>(sql.raw('shared'))
+
 const conditionOf = (permission: Permission, relation: string, relations: Relations): SQL => {
   const condition = relations[relation]
   if (condition === undefined) throw new Error(`${permission} has no ${relation} here`)
@@ -34,11 +37,15 @@ const allowed = (permission: Permission, relations: Relations): SQL => {
 
 /** Whether the caller has the permission on the row `user`. */
 export const allowsUser = (permission: Permission, caller: CallerPlaceholders, user: SQL): SQL =>
-  unlessDeleted(permission === 'user.see', user, allowedUser(permission, caller, user))
+  unlessDeleted(
+    permission === 'user.see',
+    columnsOf<'users'>(user).deleted_at,
+    allowedUser(permission, caller, user),
+  )
 
 /** Nobody can see a deleted row. Other permissions are checked only on visible rows. */
-const unlessDeleted = (isToSee: boolean, row: SQL, condition: SQL): SQL =>
-  isToSee ? sql`(${row}.deleted_at is null and ${condition})` : condition
+const unlessDeleted = (isToSee: boolean, deletedAt: SQL, condition: SQL): SQL =>
+  isToSee ? sql`(${deletedAt} is null and ${condition})` : condition
 
 const allowedUser = (permission: Permission, caller: CallerPlaceholders, user: SQL): SQL =>
   allowed(permission, {
@@ -100,9 +107,9 @@ export const allowsProjectMember = (
 
 /** Access branches for the projects `item` that pass `project.see`. */
 export const projectBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
-  if (role === 'admin') return onlyBranch(sql`item.deleted_at is null`)
+  if (role === 'admin') return onlyBranch(sql`${columnsOf<'projects'>(sql`item`).deleted_at} is null`)
   const ofCaller = sql`(
-    select project.* from memberships membership join projects project on project.id = membership.project_id
+    select project.* from memberships membership join projects project on project.id = ${ofMembership.project_id}
     where membership.user_id = ${caller.caller}) item`
   return [{ select: (rows) => rows(sql`true`, { from: ofCaller }) }]
 }
@@ -127,7 +134,7 @@ const teamRelations = (caller: CallerPlaceholders, team: SQL) => {
     member: isInTeam(sql`true`),
     manager: isInTeam(sql`own.role = 'manager'`),
     shares_project: sql`exists (
-      select from project_teams shared join memberships membership on membership.project_id = shared.project_id
+      select from project_teams shared join memberships membership on ${ofMembership.project_id} = ${ofProjectTeam.project_id}
       where shared.team_id = ${team}.id and membership.user_id = ${caller.caller})`,
     admin: caller.is_admin,
   }
@@ -141,7 +148,7 @@ export const teamBranches = (role: Role, caller: CallerPlaceholders): readonly A
       select team_id from team_members where user_id = ${caller.caller}
       union
       select shared.team_id from memberships membership
-        join project_teams shared on shared.project_id = membership.project_id
+        join project_teams shared on ${ofProjectTeam.project_id} = ${ofMembership.project_id}
       where membership.user_id = ${caller.caller})) item`
   return [{ select: (rows) => rows(sql`true`, { from: ofCaller }) }]
 }
@@ -159,26 +166,27 @@ export const trashedProjectBranches = (role: Role, caller: CallerPlaceholders): 
 
 /** Whether the caller has the permission on the row `webhook`. */
 export const allowsWebhook = (permission: Permission, caller: CallerPlaceholders, webhook: SQL): SQL => {
-  const { owner_id, project_id } = columnsOf<'webhooks'>(webhook)
+  const { owner_id, project_id, deleted_at } = columnsOf<'webhooks'>(webhook)
   const relations = {
     owner: sql`(${owner_id} = ${caller.caller} and ${project_id} is null)`,
     manager: isMember(project_id, caller.caller, 'manager'),
     admin: sql`(${caller.is_admin} and ${isListLive(webhook)})`,
   }
-  return unlessDeleted(permission === 'webhook.see', webhook, allowed(permission, relations))
+  return unlessDeleted(permission === 'webhook.see', deleted_at, allowed(permission, relations))
 }
 
 /** Access branches for the webhooks `item` that pass `webhook.see`. */
 export const webhookBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
-  const isNotDeleted = sql`item.deleted_at is null`
+  const { owner_id, project_id, deleted_at } = columnsOf<'webhooks'>(sql`item`)
+  const isNotDeleted = sql`${deleted_at} is null`
   if (role === 'admin') return onlyBranch(sql`${isNotDeleted} and ${isListLive(sql`item`)}`)
   const isManager = hasRole(sql`membership`, 'manager')
-  const ofMembership = sql`${isNotDeleted} and item.project_id = membership.project_id`
+  const ofMemberProject = sql`${isNotDeleted} and ${project_id} = ${ofMembership.project_id}`
   return [
-    ...onlyBranch(sql`${isNotDeleted} and item.owner_id = ${caller.caller} and item.project_id is null`),
+    ...onlyBranch(sql`${isNotDeleted} and ${owner_id} = ${caller.caller} and ${project_id} is null`),
     {
       select: (rows, first) =>
-        rowsOfMemberships(caller.caller, isManager, (options) => rows(ofMembership, options), first),
+        rowsOfMemberships(caller.caller, isManager, (options) => rows(ofMemberProject, options), first),
       isRepeated: sql`false`,
     },
   ]
@@ -229,14 +237,16 @@ export const changeBranches = (
 ): readonly AccessBranch[] => {
   if (role === 'member') return taskBranches('task.see', role, caller)
   const item = sql`item`
-  const isRestored = sql`(project.visible_in >= ${since} and project.deleted_at is null)`
-  const ofRestored = sql`exists (select from projects project where project.id = item.project_id and ${isRestored})`
+  const { project_id } = columnsOf<'tasks'>(item)
+  const { deleted_at } = columnsOf<'projects'>(sql`project`)
+  const isRestored = sql`(project.visible_in >= ${since} and ${deleted_at} is null)`
+  const ofRestored = sql`exists (select from projects project where project.id = ${project_id} and ${isRestored})`
   return [
     ...onlyBranch(withTrashState('task.see', item, sql`${isListLive(item)} and not ${ofRestored}`)),
     {
       select: (rows) => sql`
         select reached.* from projects project
-          cross join lateral (${rows(withTrashState('task.see', item, sql`item.project_id = project.id`))}) reached
+          cross join lateral (${rows(withTrashState('task.see', item, sql`${project_id} = project.id`))}) reached
         where ${isRestored}`,
       beganIn: sql`project.visible_in`,
     },
@@ -253,7 +263,7 @@ export const branchesOfProjects = (
   caller: CallerPlaceholders,
 ): readonly AccessBranch[] => {
   const item = sql`item`
-  const { project_id } = columnsOf<'tasks'>(item)
+  const { project_id, assignee_id } = columnsOf<'tasks'>(item)
   const ofProject = (id: SQL, condition: SQL): SQL =>
     withTrashState('task.see', item, sql`${project_id} = ${id} and ${condition}`)
   const isOfProjects = (condition: SQL): SQL =>
@@ -261,7 +271,7 @@ export const branchesOfProjects = (
   const ofEach = (isChosen: SQL, condition: SQL): AccessBranch => ({
     select: (rows) => sql`
       select reached.* from projects chosen cross join lateral (${rows(ofProject(sql`chosen.id`, condition))}) reached
-      where chosen.id = any(${ids}) and chosen.deleted_at is null and ${isChosen}`,
+      where chosen.id = any(${ids}) and ${columnsOf<'projects'>(sql`chosen`).deleted_at} is null and ${isChosen}`,
     holds: isOfProjects(sql`${isProjectLive(project_id)} and ${condition}`),
   })
   if (role === 'admin') return [ofEach(sql`true`, sql`true`)]
@@ -269,20 +279,24 @@ export const branchesOfProjects = (
     select: (rows, first) =>
       rowsOfMemberships(
         caller.caller,
-        sql`membership.project_id = any(${ids})`,
-        (options) => rows(ofProject(sql`membership.project_id`, sql`true`), options),
+        sql`${ofMembership.project_id} = any(${ids})`,
+        (options) => rows(ofProject(ofMembership.project_id, sql`true`), options),
         first,
       ),
     holds: isOfProjects(isMember(project_id, caller.caller, 'viewer')),
   }
   const isOutside = sql`not ${isMember(sql`chosen.id`, caller.caller, 'viewer')}`
-  return [ofMember, ofEach(isOutside, sql`item.assignee_id = ${caller.caller}`)]
+  return [ofMember, ofEach(isOutside, sql`${assignee_id} = ${caller.caller}`)]
 }
 
 /** Access branches for the personal tasks `item` that the caller can see. */
 export const personalBranches = (caller: CallerPlaceholders): readonly AccessBranch[] =>
   branchesOf([accessRelations.owner, accessRelations.assignee], caller, (condition) =>
-    withTrashState('task.see', sql`item`, sql`item.project_id is null and ${condition}`),
+    withTrashState(
+      'task.see',
+      sql`item`,
+      sql`${columnsOf<'tasks'>(sql`item`).project_id} is null and ${condition}`,
+    ),
   )
 
 /** A column of tasks that refers to a user and by which tasks are listed. */
@@ -329,8 +343,9 @@ export const isProjectSeenByRole = (caller: CallerPlaceholders, project: SQL): S
  * tasks.
  */
 const withTrashState = (permission: Permission, task: SQL, condition: SQL): SQL => {
-  if (permission === 'task.see') return sql`(${task}.deleted_at is null and ${condition})`
-  if (permission === 'trash.see') return sql`(${task}.deleted_at is not null and ${condition})`
+  const { deleted_at } = columnsOf<'tasks'>(task)
+  if (permission === 'task.see') return sql`(${deleted_at} is null and ${condition})`
+  if (permission === 'trash.see') return sql`(${deleted_at} is not null and ${condition})`
   return condition
 }
 
@@ -361,10 +376,11 @@ export const seesEventOfTask = (caller: CallerPlaceholders, event: SQL, taskId: 
  */
 export const allowsEvent = (permission: Permission, caller: CallerPlaceholders, event: SQL): SQL => {
   const { type, task_id, project_id, assignee_id } = columnsOf<'events'>(event)
-  const isListed = sql`exists (select from tasks where tasks.id = ${task_id} and tasks.deleted_at is null)`
+  const isListed = sql`exists (select from tasks where tasks.id = ${task_id} and ${columnsOf<'tasks'>(sql`tasks`).deleted_at} is null)`
+  const project = columnsOf<'projects'>(sql`projects`)
   const wasGranted = sql`exists (
     select from projects join project_grants granted on granted.project_id = projects.id
-    where projects.id = ${project_id} and projects.deleted_at is not null and projects.purged_at is null
+    where projects.id = ${project_id} and ${project.deleted_at} is not null and ${project.purged_at} is null
       and (${caller.is_admin} or granted.user_id = ${caller.caller}))`
   // Unlike the current rule, this ignores whether the owner is being deleted, since that is how an assignee loses the task.
   const wasAssigned = sql`(${assignee_id} = ${caller.caller}
@@ -408,7 +424,7 @@ export const allowsAttachment = (
   allowed(permission, {
     ...relationsThroughTask(caller, task),
     uploader: sql`${attachment}.uploaded_by = ${caller.caller}`,
-    task_owner: sql`${task}.owner_id = ${caller.caller}`,
+    task_owner: sql`${columnsOf<'tasks'>(task).owner_id} = ${caller.caller}`,
     manager: accessRelations.manager.holds(task, caller.caller),
     admin: caller.is_admin,
   })
@@ -454,7 +470,11 @@ export const allowsTaskTag = (permission: Permission, caller: CallerPlaceholders
 
 /** Whether the caller has the permission on the row `tag`. */
 export const allowsTag = (permission: Permission, caller: CallerPlaceholders, tag: SQL): SQL =>
-  unlessDeleted(permission === 'tag.see', tag, allowed(permission, tagRelations(caller, tag)))
+  unlessDeleted(
+    permission === 'tag.see',
+    columnsOf<'tags'>(tag).deleted_at,
+    allowed(permission, tagRelations(caller, tag)),
+  )
 
 /**
  * Whether a row of `tag_counts` counts tasks that the reader can see: as a member of their project, or as an assignee elsewhere
@@ -484,7 +504,9 @@ export const countTasksOfTag = (tag: SQL, role: Role, caller: CallerPlaceholders
  * that they can see. The latter are read from `tag_counts`, which triggers maintain, in list order.
  */
 export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
-  const isNotDeleted = sql`item.deleted_at is null`
+  const item = columnsOf<'tags'>(sql`item`)
+  const ofTag = columnsOf<'tags'>(sql`tag`)
+  const isNotDeleted = sql`${item.deleted_at} is null`
   if (role === 'admin') return onlyBranch(isNotDeleted)
   const { owner, viewer } = tagRelations(caller, sql`item`)
   const { tag_id, project_id, user_id, created_at } = columnsOf<'tag_counts'>(sql`counted`)
@@ -492,7 +514,7 @@ export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly Ac
     sql`coalesce(${columnsOf<'tag_counts'>(row).project_id}, ${sql.raw(`'${nilId}'`)})`
   // A tag with several rows is read from the first. OFFSET keeps the planner from reading all tags for the join.
   const carried = (isOfViewer: SQL): SQL => sql`(
-    select ${tag_id} as id, tag.name, tag.name_folded, tag.color, tag.owner_id, tag.project_id, ${created_at}, tag.deleted_at
+    select ${tag_id} as id, tag.name, tag.name_folded, tag.color, ${ofTag.owner_id}, ${ofTag.project_id}, ${created_at}, ${ofTag.deleted_at}
     from tag_counts counted cross join lateral (select * from tags where tags.id = ${tag_id} offset 0) tag
     where ${isOfViewer} and ${isCountOfReader(caller, sql`counted`)} and not exists (
       select from tag_counts other
@@ -500,12 +522,13 @@ export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly Ac
         and ${placeOf(sql`other`)} < ${placeOf(sql`counted`)})) item`
   const ofMemberships = (rows: SQL): SQL => rowsOfMemberships(caller.caller, sql`true`, () => rows, null)
   const ofUser = sql`${user_id} = ${caller.caller}`
-  const ofProject = sql`${user_id} is null and ${project_id} = membership.project_id`
+  const ofProject = sql`${user_id} is null and ${project_id} = ${ofMembership.project_id}`
   const isSeenOtherwise = sql`(${owner} or ${viewer})`
   return [
     ...onlyBranch(sql`${isNotDeleted} and ${owner}`),
     {
-      select: (rows) => ofMemberships(rows(sql`${isNotDeleted} and item.project_id = membership.project_id`)),
+      select: (rows) =>
+        ofMemberships(rows(sql`${isNotDeleted} and ${item.project_id} = ${ofMembership.project_id}`)),
     },
     {
       select: (rows) => rows(isNotDeleted, { from: carried(ofUser) }),
@@ -522,15 +545,18 @@ export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly Ac
  * `tag_counts` tells whether the caller sees a task with the tag, since the number of such tasks is unbounded. As in the list of
  * tags, the tasks of a deleted user count until they are purged.
  */
-const tagRelations = (caller: CallerPlaceholders, tag: SQL) => ({
-  owner: sql`(${tag}.owner_id = ${caller.caller} and ${tag}.project_id is null)`,
-  viewer: isMember(sql`${tag}.project_id`, caller.caller, 'viewer'),
-  editor: isMember(sql`${tag}.project_id`, caller.caller, 'editor'),
-  sees_tagged_task: sql`exists (
+const tagRelations = (caller: CallerPlaceholders, tag: SQL) => {
+  const { owner_id, project_id } = columnsOf<'tags'>(tag)
+  return {
+    owner: sql`(${owner_id} = ${caller.caller} and ${project_id} is null)`,
+    viewer: isMember(project_id, caller.caller, 'viewer'),
+    editor: isMember(project_id, caller.caller, 'editor'),
+    sees_tagged_task: sql`exists (
     select from tag_counts counted
     where ${columnsOf<'tag_counts'>(sql`counted`).tag_id} = ${tag}.id and ${isCountOfReader(caller, sql`counted`)})`,
-  admin: caller.is_admin,
-})
+    admin: caller.is_admin,
+  }
+}
 
 const relationsThroughTask = (caller: CallerPlaceholders, task: SQL): Relations => ({
   sees_task: allowsTask('task.see', caller, task),

@@ -16,7 +16,7 @@ const analyzed = async (): Promise<readonly string[]> => {
 
 const insertDepartures = (count: number) =>
   db.run(
-    `insert into departures (project_id, left_in, created_at)
+    `insert into membership_tombstones (project_id, left_in, created_at)
      select gen_random_uuid(), '1', now() from generate_series(1, $1::int)`,
     [count],
   )
@@ -25,7 +25,7 @@ const insertDepartures = (count: number) =>
 const untilCounted = async (count: number): Promise<void> => {
   for (;;) {
     const [row] = await db.run(
-      `select n_mod_since_analyze >= $1::int as counted from pg_stat_user_tables where relname = 'departures'`,
+      `select n_mod_since_analyze >= $1::int as counted from pg_stat_user_tables where relname = 'membership_tombstones'`,
       [count],
     )
     if (row?.['counted'] === true || row?.['counted'] === 't') return
@@ -39,8 +39,11 @@ t.test('a table with many new rows is analyzed, and not again after a few more',
   t.strictSame(await analyzed(), [])
   await insertDepartures(100)
   await untilCounted(100)
-  t.strictSame(await analyzed(), ['analyze departures'])
-  const [row] = await db.run(`select reltuples::int as rows from pg_class where relname = 'departures'`, [])
+  t.strictSame(await analyzed(), ['analyze membership_tombstones'])
+  const [row] = await db.run(
+    `select reltuples::int as rows from pg_class where relname = 'membership_tombstones'`,
+    [],
+  )
   t.equal(Number(row?.['rows']), 100)
   await insertDepartures(20)
   await untilCounted(20)
