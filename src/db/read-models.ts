@@ -14,7 +14,7 @@ import {
   type CallerPlaceholders,
 } from './access/permissions.ts'
 import { instantText } from './engine/instant-text.ts'
-import { columnsOf } from './schema/columns.ts'
+import { columnsOf, type Typed } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /**
@@ -24,7 +24,9 @@ import { type SQL, sql } from './schema/drizzle.ts'
  */
 
 type Schemas = components['schemas']
-type Fields<Schema> = Readonly<Record<keyof Schema, SQL>>
+/** Columns have the types of the fields. Strings are not compared: the column of an enum or an id is a text. */
+type Fields<Schema> = { readonly [Name in keyof Schema]-?: Typed<Wide<Schema[Name]>> }
+type Wide<Value> = Value extends string ? string : Value extends readonly string[] ? string[] : Value
 
 const object = (fields: Readonly<Record<string, SQL>>): SQL => {
   const columns = Object.entries(fields).map(([name, value]) => sql`${value} as ${sql.raw(name)}`)
@@ -113,7 +115,7 @@ const restoredFields = (project: SQL, caller: CallerPlaceholders): SharedFields 
   const ofGrants = (value: SQL, condition: SQL): SQL =>
     sql`(select ${value} from project_grants granted where granted.project_id = ${id} and ${condition})`
   // Deleted users are few, since they are purged soon.
-  const isNotDeleted = sql`not (array(select id from users where deleted_at is not null) @> array[granted.user_id])`
+  const isNotDeleted = sql`not (array(select id from users where ${columnsOf<'users'>(sql`users`).deleted_at} is not null) @> array[granted.user_id])`
   return {
     ...sharedFields(project, caller),
     role: ofGrants(
@@ -355,7 +357,7 @@ const taskFields = (task: SQL, caller: CallerPlaceholders, tags: SQL) => {
 
 /** The tags of a task in the statement's snapshot; ends with a condition. */
 export const tagsOfTask = (task: SQL): SQL =>
-  sql`task_tags link join tags tag on tag.id = link.tag_id and tag.deleted_at is null where link.task_id = ${task}.id`
+  sql`task_tags link join tags tag on tag.id = link.tag_id and ${columnsOf<'tags'>(sql`tag`).deleted_at} is null where link.task_id = ${task}.id`
 
 /**
  * A task with the expansions in `expand`, as the caller sees them. An expansion without a resource is absent. A project and other
@@ -370,7 +372,7 @@ export const expandedTaskJson = (
   const member = (name: TaskExpansion, json: SQL): SQL =>
     sql`case when ${sql.raw(`'${name}'`)} = any(${expand}) then coalesce(${sql.raw(`',"${name}":'`)} || ${json}, '') else '' end`
   const project = sql`(select ${projectJson(sql`project`, caller)} from projects project
-    where project.id = ${task}.project_id and ${allowsProject('project.see', reader, sql`project`)})`
+    where project.id = ${columnsOf<'tasks'>(task).project_id} and ${allowsProject('project.see', reader, sql`project`)})`
   return sql`left(${taskJson(task, caller)}, -1) || ${member('owner', visibleUser(sql`${task}.owner_id`, caller))}
     || ${member('assignee', visibleUser(sql`${task}.assignee_id`, caller))}
     || ${member('project', project)} || ${member('attachments', newestAttachments(task, caller))}
@@ -499,13 +501,14 @@ export const apiTokenJson = (token: SQL): SQL => {
 
 export const invitationJson = (invitation: SQL): SQL => {
   const columns = columnsOf<'invitations'>(invitation)
-  const { id, project_id, email, role, invited_by } = columns
+  const { id, project_id, email, role } = columns
   return object({
     id,
     project_id,
     email,
     role,
-    invited_by,
+    // Not null: an invitation is valid only as long as its sender may manage the project.
+    invited_by: sql`${columns.invited_by}`,
     created_at: instantText(columns.created_at),
     expires_at: instantText(columns.expires_at),
   } satisfies Fields<Schemas['Invitation']>)

@@ -18,8 +18,19 @@ type Tables = {
 export type TableName = keyof Tables
 export type ColumnName<T extends TableName> = keyof Tables[T] & string
 
+/** SQL of a value. Only the types of columns are known, except those of JSON; SQL of an unknown type passes as any. */
+export type Typed<V> = SQL & { readonly of?: V }
+
+type ColumnValue<T extends TableName, Name extends ColumnName<T>> = Tables[T][Name] extends {
+  readonly _: { readonly data: infer Data; readonly notNull: infer IsNotNull }
+}
+  ? (unknown extends Data ? never : Data) | (IsNotNull extends true ? never : null)
+  : never
+
 /** The columns of one row, by name. */
-export type RowColumns<T extends TableName> = { readonly [Name in ColumnName<T>]: SQL }
+export type RowColumns<T extends TableName> = {
+  readonly [Name in ColumnName<T>]: Typed<ColumnValue<T, Name>>
+}
 
 /** The columns of `row`, a table name or alias: `columnsOf<'tasks'>(task).title` is `task.title`. */
 export const columnsOf = <T extends TableName>(row: SQL): RowColumns<T> =>
