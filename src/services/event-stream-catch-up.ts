@@ -37,6 +37,8 @@ export const createCatchUp = (currentReader: () => EventReader | null): CatchUp 
           after,
           limit: maxEvents,
         })
+        // A client that disconnected meanwhile has been released, and would not be again.
+        if (content.destroyed) return
         // If there are no events up to the horizon, there are none up to the reader's earlier position either.
         stream.position = isEmpty && isAfter(reached, end) ? reached : end
         if (events.length === 0) continue
