@@ -97,6 +97,15 @@ const shownTasks = (p: Placeholders<typeof parameters>): SQL => {
     union all select ${task_id} from task_relations where ${other_task_id} = ${p.id} and ${expands('task')}`
 }
 
+/** A row with the owner if an administrator sees a task only by their role. PostgreSQL plans the one with expansions each time. */
+const selectTaskSeenByRole = query(
+  'audit.select_plain_task',
+  { id: 'uuid' },
+  columns,
+  (p) => sql`
+    select ${tasks.owner_id}::text from tasks task where ${tasks.id} = ${p.id} and ${isTaskSeenByRole(p, task)}`,
+)
+
 /** By the parameter of a path: a row with the owner, if the caller, an administrator, sees the content only by their role. */
 const selectSeenByRole: Readonly<
   Record<ShownContent['parameter'], Query<typeof parameters, typeof columns>>
@@ -151,7 +160,10 @@ export const auditRead = async <R>(
   respond: () => Promise<R>,
 ): Promise<R> => {
   if (ctx.principal?.role !== 'admin') return respond()
-  const [seen] = await selectSeenByRole[parameter](ctx, { id, expand })
+  const isPlainTask = parameter === 'task_id' && expand.length === 0
+  const [seen] = isPlainTask
+    ? await selectTaskSeenByRole(ctx, { id })
+    : await selectSeenByRole[parameter](ctx, { id, expand })
   const response = await respond()
   if (seen !== undefined)
     await insert(ctx, { action: `${kind}.read_by_admin` satisfies AuditAction, user_id: seen.owner_id })
