@@ -80,47 +80,21 @@ const task = sql.raw('task')
 const project = sql.raw('project')
 const tasks = columnsOf<'tasks'>(task)
 
-const parameters = { id: 'uuid', expand: 'text[]' } as const
+const parameters = { id: 'uuid' } as const
+const taskParameters = { ...parameters, expand: 'text[]' } as const
 const columns = { owner_id: 'text?' } as const
-
-/** The ids of the tasks in a response about a task: itself, and those that `expand` embeds. */
-const shownTasks = (p: Placeholders<typeof parameters>): SQL => {
-  const expands = (name: TaskExpansion | RelationExpansion): SQL =>
-    sql`${sql.raw(`'${name}'`)} = any(${p.expand})`
-  const family = columnsOf<'tasks'>(sql`tasks`)
-  const { task_id, other_task_id } = columnsOf<'task_relations'>(sql`task_relations`)
-  return sql`
-    select ${p.id}
-    union all select ${family.parent_id} from tasks where ${family.id} = ${p.id} and ${expands('parent')}
-    union all select ${family.id} from tasks where ${family.parent_id} = ${p.id} and ${expands('subtasks')}
-    union all select ${other_task_id} from task_relations where ${task_id} = ${p.id} and ${expands('task')}
-    union all select ${task_id} from task_relations where ${other_task_id} = ${p.id} and ${expands('task')}`
-}
-
-/** A row with the owner if an administrator sees a task only by their role. PostgreSQL plans the one with expansions each time. */
-const selectTaskSeenByRole = query(
-  'audit.select_plain_task',
-  { id: 'uuid' },
-  columns,
-  (p) => sql`
-    select ${tasks.owner_id}::text from tasks task where ${tasks.id} = ${p.id} and ${isTaskSeenByRole(p, task)}`,
-)
 
 /** By the parameter of a path: a row with the owner, if the caller, an administrator, sees the content only by their role. */
 const selectSeenByRole: Readonly<
   Record<ShownContent['parameter'], Query<typeof parameters, typeof columns>>
 > = {
-  task_id: query('audit.select_task', parameters, columns, (p) => {
-    const isItself = sql`${tasks.id} = ${p.id}`
-    const isProjectSeen = sql`('project' = any(${p.expand}) and exists (
-        select from projects project
-        where ${columnsOf<'projects'>(project).id} = ${tasks.project_id} and ${isProjectSeenByRole(p, project)}))`
-    return sql`
-        select ${tasks.owner_id}::text from (${shownTasks(p)}) shown (id) join tasks task on ${tasks.id} = shown.id
-        where (${isItself} and (${isTaskSeenByRole(p, task)} or ${isProjectSeen}))
-          or (not ${isItself} and ${allowsTask('task.see', p, task)} and ${isTaskSeenByRole(p, task)})
-        order by ${isItself} desc limit 1`
-  }),
+  task_id: query(
+    'audit.select_task',
+    parameters,
+    columns,
+    (p) => sql`
+      select ${tasks.owner_id}::text from tasks task where ${tasks.id} = ${p.id} and ${isTaskSeenByRole(p, task)}`,
+  ),
   comment_id: query('audit.select_comment', parameters, columns, (p) => {
     const { id, task_id } = columnsOf<'comments'>(sql`comment`)
     return sql`
@@ -149,6 +123,36 @@ const selectSeenByRole: Readonly<
   ),
 }
 
+/** The ids of the tasks in a response about a task: itself, and those that `expand` embeds. */
+const shownTasks = (p: Placeholders<typeof taskParameters>): SQL => {
+  const expands = (name: TaskExpansion | RelationExpansion): SQL =>
+    sql`${sql.raw(`'${name}'`)} = any(${p.expand})`
+  const family = columnsOf<'tasks'>(sql`tasks`)
+  const { task_id, other_task_id } = columnsOf<'task_relations'>(sql`task_relations`)
+  return sql`
+    select ${p.id}
+    union all select ${family.parent_id} from tasks where ${family.id} = ${p.id} and ${expands('parent')}
+    union all select ${family.id} from tasks where ${family.parent_id} = ${p.id} and ${expands('subtasks')}
+    union all select ${other_task_id} from task_relations where ${task_id} = ${p.id} and ${expands('task')}
+    union all select ${task_id} from task_relations where ${other_task_id} = ${p.id} and ${expands('task')}`
+}
+
+/**
+ * A row with an owner if an administrator sees any part of a task with expansions only by their role. A statement of its own, because
+ * PostgreSQL plans everything that a response can embed anew for each request.
+ */
+const selectExpandedTask = query('audit.select_expanded_task', taskParameters, columns, (p) => {
+  const isItself = sql`${tasks.id} = ${p.id}`
+  const isProjectSeen = sql`('project' = any(${p.expand}) and exists (
+        select from projects project
+        where ${columnsOf<'projects'>(project).id} = ${tasks.project_id} and ${isProjectSeenByRole(p, project)}))`
+  return sql`
+        select ${tasks.owner_id}::text from (${shownTasks(p)}) shown (id) join tasks task on ${tasks.id} = shown.id
+        where (${isItself} and (${isTaskSeenByRole(p, task)} or ${isProjectSeen}))
+          or (not ${isItself} and ${allowsTask('task.see', p, task)} and ${isTaskSeenByRole(p, task)})
+        order by ${isItself} desc limit 1`
+})
+
 /**
  * Calls `respond`, and records a response with private content that the caller sees only as an administrator. Whether they do is
  * looked up first, because a write can give them another relation to the content. The event is a separate statement, so that reads
@@ -160,10 +164,10 @@ export const auditRead = async <R>(
   respond: () => Promise<R>,
 ): Promise<R> => {
   if (ctx.principal?.role !== 'admin') return respond()
-  const isPlainTask = parameter === 'task_id' && expand.length === 0
-  const [seen] = isPlainTask
-    ? await selectTaskSeenByRole(ctx, { id })
-    : await selectSeenByRole[parameter](ctx, { id, expand })
+  const isExpandedTask = parameter === 'task_id' && expand.length > 0
+  const [seen] = isExpandedTask
+    ? await selectExpandedTask(ctx, { id, expand })
+    : await selectSeenByRole[parameter](ctx, { id })
   const response = await respond()
   if (seen !== undefined)
     await insert(ctx, { action: `${kind}.read_by_admin` satisfies AuditAction, user_id: seen.owner_id })

@@ -18,7 +18,7 @@ type Tables = {
 export type TableName = keyof Tables
 export type ColumnName<T extends TableName> = keyof Tables[T] & string
 
-/** SQL of a value. Only the types of columns are known, except those of JSON; SQL of an unknown type passes as any. */
+/** SQL of a value. Only the types of columns other than JSON are known; SQL of an unknown type is accepted for every type. */
 export type Typed<V> = SQL & { readonly of?: V }
 
 type ColumnValue<T extends TableName, Name extends ColumnName<T>> = Tables[T][Name] extends {
