@@ -4,7 +4,7 @@
 const mayImport = {
   domain: [],
   concurrency: [],
-  config: [],
+  config: ['domain'],
   'db/schema': ['domain'],
   'db/engine': ['domain', 'concurrency', 'db/schema'],
   'db/access': ['domain', 'db/schema', 'db/engine'],

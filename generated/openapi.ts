@@ -2048,8 +2048,9 @@ export interface paths {
          *
          *     Inviting an address again sends another email and replaces the earlier invitation. An invitation is valid only
          *     while its sender can manage the project: it cannot be accepted after the sender was demoted, removed or deleted.
-         *     A user can send 50 invitations in 24 hours, unless the operator has configured another limit, and an address can
-         *     receive 5. Available to managers of the project and administrators.
+         *     A user can send 50 invitations in 24 hours, unless the operator has configured another limit, and a mailbox can
+         *     receive 5. Addresses that differ only in dots before the `@`, or in a `+` and what follows it, count as one mailbox.
+         *     Available to managers of the project and administrators.
          */
         post: operations["createInvitation"];
         delete?: never;
@@ -2526,7 +2527,7 @@ export interface components {
         Username: string;
         /**
          * Format: email
-         * @description An email address. Addresses are stored and compared in canonical form.
+         * @description An email address such as `ada@example.com`, without a display name, comments, quotes or a route. Addresses are stored and compared in canonical form.
          */
         EmailAddress: string;
         /** @description The name of a user as shown to others. */

@@ -17,7 +17,7 @@ import { setPassword } from '../src/db/passwords.ts'
 import { resetSecondFactor } from '../src/db/second-factors.ts'
 import { insertUser, selectUserIdByName, selectUsers, updateUser, type UserChange } from '../src/db/users.ts'
 import { type Principal, shellPrincipal } from '../src/domain/permissions.ts'
-import { canonicalEmail } from '../src/domain/text.ts'
+import { canonicalEmail } from '../src/domain/email-address.ts'
 import { compileValidation, type ObjectSchema } from '../src/http/validation.ts'
 import { expectDone, type Problem, problemOf } from '../src/problems/problems.ts'
 import { openConfigured } from './configured-database.ts'
@@ -88,7 +88,7 @@ const validBody = <Name extends 'UserCreate' | 'UserPassword' | 'UserPatch'>(
 }
 
 const expectUser = async ({ ctx }: Shell, name: string): Promise<string> => {
-  const id = await selectUserIdByName(ctx.db, { name, email: canonicalEmail(name) })
+  const id = await selectUserIdByName(ctx.db, { name, email: canonicalEmail(name) ?? name })
   if (id === null) throw new CommandError(`There is no user ${name}`)
   return id
 }

@@ -109,7 +109,7 @@ export const settings = {
     parse: parseRequestCount,
     default: 50,
     example: '50',
-    doc: 'Invitations that one user may send in 24 hours. One address is sent at most 5 in 24 hours, whoever invites it.',
+    doc: 'Invitations that one user may send in 24 hours. One mailbox is sent at most 5 in 24 hours, whoever invites it; addresses that differ only in dots or in a `+` suffix count as one.',
   }),
   adminEmail: setting({
     name: 'ADMIN_EMAIL',

@@ -1,5 +1,7 @@
 import { isIP } from 'node:net'
 import { resolve } from 'node:path'
+import { canonicalEmail } from '../domain/email-address.ts'
+import { hasTooManyMarks } from '../domain/text.ts'
 
 /** An SMTP server. */
 export interface SmtpServer {
@@ -145,11 +147,10 @@ export function parseMetricsToken(text: string): Parsed<string> {
     : { fault: 'must have at least 16 characters, all of them valid in a Bearer token' }
 }
 
-/** The email address of an account. */
+/** The email address of an account, in canonical form. */
 export function parseAccountEmail(text: string): Parsed<string> {
-  return /^[^\s@]+@[^\s@]+$/.test(text) && text.length <= 254
-    ? { value: text }
-    : { fault: 'must be an email address' }
+  const email = hasTooManyMarks(text) ? null : canonicalEmail(text)
+  return email !== null && email.length <= 254 ? { value: email } : { fault: 'must be an email address' }
 }
 
 /** A password, validated like the schema NewPassword of the contract. */

@@ -17,7 +17,7 @@ import { type SQL, sql } from './schema/drizzle.ts'
 /** How long an invitation can be accepted. */
 const lifetime = sql.raw(`interval '7 days'`)
 
-const maxMailsPerAddress = sql.raw('5')
+const maxMailsPerMailbox = sql.raw('5')
 
 const invitation = sql.raw('invitation')
 const project = sql.raw('project')
@@ -43,6 +43,8 @@ interface NewInvitation {
   readonly projectId: string
   /** In canonical form. */
   readonly email: string
+  /** The mailbox that the address probably belongs to. */
+  readonly mailbox: string
   readonly role: ProjectRole
   /** SHA-256 of the token. */
   readonly hash: Buffer
@@ -57,7 +59,7 @@ export interface CreatedInvitation extends Created {
 
 const insert = creation(
   'invitations.insert',
-  { project_id: 'uuid', email: 'text', role: 'text', hash: 'bytes', max_per_day: 'int' },
+  { project_id: 'uuid', email: 'text', mailbox: 'text', role: 'text', hash: 'bytes', max_per_day: 'int' },
   { outcome: 'text', json: 'text?', project_name: 'text', invited_by_name: 'text' },
   (p) => {
     const values = {
@@ -71,7 +73,7 @@ const insert = creation(
     const row = insertion<'invitations'>({ ...values, project_id: sql`checked.id`, email: p.email })
     const mail = insertion<'invitation_mails'>({
       id: sql`id`,
-      email: sql`email`,
+      mailbox: p.mailbox,
       invited_by: sql`invited_by`,
     })
     return {
@@ -90,7 +92,7 @@ const insert = creation(
             etag: null,
             refusals: sql`
               when count_invitations_by(${p.caller}) >= ${p.max_per_day} then 'invited_many'
-              when count_invitations_to(${p.email}) >= ${maxMailsPerAddress} then 'address_invited_often'`,
+              when count_invitations_to(${p.mailbox}) >= ${maxMailsPerMailbox} then 'address_invited_often'`,
           })} as outcome
           from project
         ), invitation as (
@@ -115,9 +117,9 @@ const insert = creation(
  */
 export const insertInvitation = async (
   ctx: OpContext<Principal>,
-  { projectId, email, role, hash, maxPerDay }: NewInvitation,
+  { projectId, email, mailbox, role, hash, maxPerDay }: NewInvitation,
 ): Promise<Outcome<CreatedInvitation>> => {
-  const values = { project_id: projectId, email, role, hash, max_per_day: maxPerDay }
+  const values = { project_id: projectId, email, mailbox, role, hash, max_per_day: maxPerDay }
   const result = await insert(ctx, () => values)
   if (result.replayed) return { outcome: 'done', value: { ...result, mail: null } }
   const checked = readOutcome(result.row)

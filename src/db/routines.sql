@@ -1357,13 +1357,13 @@ LANGUAGE sql VOLATILE AS $$
   WHERE user_id = asking_user AND purpose = counted_purpose AND created_at > now() - counted_for;
 $$;
 
--- The number of invitations in the last day, by sender and by recipient. Volatile, as above.
+-- The number of invitations in the last day, by sender and by mailbox. Volatile, as above.
 CREATE OR REPLACE FUNCTION count_invitations_by(sender uuid) RETURNS bigint LANGUAGE sql VOLATILE AS $$
   SELECT count(*) FROM invitation_mails WHERE invited_by = sender AND created_at > now() - interval '1 day';
 $$;
 
 CREATE OR REPLACE FUNCTION count_invitations_to(recipient text) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-  SELECT count(*) FROM invitation_mails WHERE email = recipient AND created_at > now() - interval '1 day';
+  SELECT count(*) FROM invitation_mails WHERE mailbox = recipient AND created_at > now() - interval '1 day';
 $$;
 
 -- Reserves an address that can still be restored to its user. Fires after the row, so that an insertion that waited for the

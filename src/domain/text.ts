@@ -34,6 +34,9 @@ const normalize = (text: string, form: 'NFC' | 'NFKC' | 'NFKD'): string => {
 /** @throws TextTooCostly */
 export const toNfc = (text: string): string => normalize(text, 'NFC')
 
+/** @throws TextTooCostly */
+export const toNfkc = (text: string): string => normalize(text, 'NFKC')
+
 /**
  * Folds case and compatibility forms here rather than in SQL, so that the embedded database and a server compare text alike.
  * The final sigma ς becomes σ: it depends on the end of the word, which a substring search cannot see.
@@ -57,28 +60,10 @@ export const foldSearch = (text: string): string =>
 const lowerCase = (text: string): string => text.toLowerCase().replaceAll('ς', 'σ')
 
 /**
- * The form in which email addresses are stored and compared. The local part is in NFKC_Casefold (Unicode 16, section 3.13).
- * The domain is mapped as in UTS #46, which distinguishes ß from ss and ς from σ: such domains can have different owners, and
- * email must not go to the wrong one.
- *
- * @throws TextTooCostly
- */
-export const canonicalEmail = (text: string): string => {
-  const address = normalize(text, 'NFKC').trim()
-  const at = address.lastIndexOf('@')
-  const local = foldCase(address.slice(0, at + 1))
-  const domain = address
-    .slice(at + 1)
-    .replaceAll('Σ', 'σ')
-    .toLowerCase()
-  return `${local}${domain}`.normalize('NFKC')
-}
-
-/**
  * Full case folding: ß becomes ss, ς becomes σ. Conversion to upper case first merges lower-case forms of the same letter.
  * The dotless i is excluded, because it must not become i.
  */
-const foldCase = (text: string): string =>
+export const foldCase = (text: string): string =>
   text.replaceAll(/[^ı]+/g, (part) => lowerCase(part.toLowerCase().toUpperCase()))
 
 /** Whether text has a visible character, other than spaces, controls and fillers such as U+3164. */

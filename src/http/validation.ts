@@ -1,7 +1,8 @@
 import { Ajv, type ErrorObject, type SchemaValidateFunction, type ValidateFunction } from 'ajv'
 import { canonicalInstant, canonicalTimeOrDay, isDay, isInstant } from '../domain/dates.ts'
+import { canonicalEmail } from '../domain/email-address.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { canonicalEmail, isVisible, toNfc } from '../domain/text.ts'
+import { isVisible, toNfc } from '../domain/text.ts'
 import { canonicalTimeZone } from '../domain/time-zones.ts'
 import { type Problem, type ProblemError, problems } from '../problems/problems.ts'
 import { escapePointer, validateText } from './json-body.ts'
@@ -12,10 +13,6 @@ import { escapePointer, validateText } from './json-body.ts'
  */
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
-/** One @ with text on both sides, and no white space, control or invisible characters. */
-const email =
-  /^[^\s@\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]+@[^\s@\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]+$/u
-
 /** The id of the user; null if the operation requires no token. */
 type CallerId = string | null
 
@@ -23,7 +20,8 @@ type CallerId = string | null
 const normalizers: Readonly<Record<string, (text: string, callerId: CallerId) => string>> = {
   line: (text) => toNfc(text).trim(),
   nfc: toNfc,
-  email: canonicalEmail,
+  // Other text is kept, and fails the format.
+  email: (text) => canonicalEmail(text) ?? text,
   lower: (text) => text.toLowerCase(),
   instant: (text) => canonicalInstant(text) ?? text,
   time_or_date: (text) => canonicalTimeOrDay(text) ?? text,
@@ -85,7 +83,7 @@ const createAjv = (options: { readonly useDefaults: boolean; readonly allErrors:
   ajv.addFormat('date', isDay)
   ajv.addFormat('time-or-date', (text) => canonicalTimeOrDay(text) !== null)
   ajv.addFormat('time-zone', (text) => canonicalTimeZone(text) !== null)
-  ajv.addFormat('email', email)
+  ajv.addFormat('email', (text) => canonicalEmail(text) !== null)
   for (const format of ['binary', 'password', 'uri-reference', 'int64']) ajv.addFormat(format, true)
   return ajv
 }
@@ -359,7 +357,7 @@ const formatNames: Readonly<Record<string, string>> = {
   date: 'a date, such as 2026-11-02',
   'time-or-date': 'an RFC 3339 date and time, such as 2026-11-02T09:00:00Z, or a date, such as 2026-11-02',
   'time-zone': 'the name of an IANA time zone, such as Europe/Berlin',
-  email: 'an email address',
+  email: 'an email address such as ada@example.com, without a name, comments, quotes or a route',
 }
 
 const expectedNames = ({ properties = {} }: ObjectSchema = {}): string => {

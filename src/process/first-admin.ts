@@ -6,7 +6,6 @@ import { shellContext } from '../db/engine/context.ts'
 import { ConstraintViolation } from '../db/engine/errors.ts'
 import { hasAccounts } from '../db/sign-in.ts'
 import { insertUser } from '../db/users.ts'
-import { canonicalEmail } from '../domain/text.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
 import { expectDone } from '../problems/problems.ts'
 
@@ -27,7 +26,7 @@ export const createFirstAdmin = async (
     if (await hasAccounts(ctx)) return
     const user = await insertUser(ctx, async () => ({
       username,
-      email: canonicalEmail(email),
+      email,
       displayName: username,
       role: 'admin',
       timeZone: defaultTimeZone,

@@ -3,6 +3,7 @@ import type { OpContext } from '../db/engine/context.ts'
 import type { Created } from '../db/engine/creation.ts'
 import { acceptInvitation, insertInvitation, selectInvitationPreview } from '../db/invitations.ts'
 import { type ProjectRow, selectProject } from '../db/projects.ts'
+import { mailboxOf } from '../domain/email-address.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import type { Mailer } from '../mail/mailer.ts'
@@ -39,7 +40,9 @@ export const createInvitations = ({ mode, maxPerDay, isRegistrationOpen, mailer 
     if (mode === 'off') throw problems.invitationsOff()
     if (!mailer.delivers) throw problems.invitationsUndeliverable()
     const { token, hash } = newInvitationToken()
-    const { mail, ...created } = expectDone(await insertInvitation(ctx, { ...fields, hash, maxPerDay }))
+    const mailbox = mailboxOf(fields.email)
+    const invitation = { ...fields, mailbox, hash, maxPerDay }
+    const { mail, ...created } = expectDone(await insertInvitation(ctx, invitation))
     if (mail !== null) mailer.sendInvitation({ to: fields.email, token, ...mail })
     return created
   },

@@ -248,15 +248,26 @@ t.test('createInvitation', async (t) => {
     t.equal((await send()).status, 201)
   })
 
-  t.test('429: five invitations per address and day, from all users', async (t) => {
+  t.test('429: five invitations per mailbox and day, from all users', async (t) => {
     const email = newAddress()
-    for (const account of [manager, admin, guest, manager, admin])
-      await invite((await newProject(account)).id, { email }, account)
+    const [user = '', domain = ''] = email.split('@')
+    const spellings = [
+      [manager, email],
+      [admin, ` ${email.toUpperCase()}`],
+      [guest, `${user}+a@${domain}`],
+      [manager, `i.${user.slice(1)}@${domain}`],
+      [admin, email],
+    ] as const
+    for (const [account, spelling] of spellings)
+      await invite((await newProject(account)).id, { email: spelling }, account)
     const before = service.invitations.length
-    t.match(await create((await newProject()).id, { email }), { status: 429 })
+    for (const spelling of [email, `${user}+b@${domain}`, `in.${user.slice(2)}@${domain}`])
+      t.match(await create((await newProject()).id, { email: spelling }), { status: 429 }, spelling)
+    for (const spelling of [`<${email}>`, `${email}>`, `"${user}"@${domain}`, `${user}(x)@${domain}`])
+      t.match(await create((await newProject()).id, { email: spelling }), isInvalid('/email'), spelling)
     t.equal(service.invitations.length, before)
     await db.run(
-      `update invitation_mails set created_at = created_at - interval '25 hours' where email = $1`,
+      `update invitation_mails set created_at = created_at - interval '25 hours' where mailbox = $1`,
       [email],
     )
     t.equal((await create((await newProject()).id, { email })).status, 201)

@@ -2,6 +2,7 @@ import Fastify, { type FastifyBaseLogger } from 'fastify'
 import { Writable } from 'node:stream'
 import t, { type Test } from 'tap'
 import type { SmtpServer } from '../../src/config/values.ts'
+import { canonicalEmail } from '../../src/domain/email-address.ts'
 import { loggingMailer, noMailer, type OpenMailer } from '../../src/mail/mailer.ts'
 import { smtpMailer } from '../../src/mail/smtp.ts'
 import { eventually } from '../fixture/eventually.ts'
@@ -90,6 +91,26 @@ t.test('the password reset mail has its headers and its link', async (t) => {
   for (const words of [/possibly you/, /within 30 minutes/, /works once/, /ignore this email/])
     t.match(mail?.text, words)
   t.equal(written(), '', 'nothing is logged')
+})
+
+t.test('a mail reaches the canonical address that it is sent to, and no other', async (t) => {
+  const server = await startMailServer(t)
+  const { mailer } = openSmtp(server.port)
+  const addresses = [
+    'ada@example.com',
+    "o'hara+x_1=2/3{a}@example.com",
+    // The server of this test decodes domains, which are sent as xn-- unless the local part needs Unicode as well.
+    'ada@münchen.example',
+    'ada@straße.example',
+    'zoë@example.com',
+    'zoë@münchen.example',
+  ]
+  for (const to of addresses) {
+    t.equal(canonicalEmail(to), to)
+    mailer.sendPasswordReset({ to, token })
+  }
+  await mailer.close()
+  t.same(server.received.flatMap(({ to }) => to).toSorted(), addresses.toSorted())
 })
 
 t.test(

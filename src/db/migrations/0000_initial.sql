@@ -109,7 +109,7 @@ CREATE TABLE "installation" (
 --> statement-breakpoint
 CREATE TABLE "invitation_mails" (
 	"id" uuid PRIMARY KEY NOT NULL,
-	"email" text NOT NULL,
+	"mailbox" text NOT NULL,
 	"invited_by" uuid NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL
 );
@@ -543,7 +543,7 @@ CREATE INDEX "events_newest" ON "events" USING btree ("created_at" DESC NULLS LA
 CREATE INDEX "file_deletions_due" ON "file_deletions" USING btree ("due_at");--> statement-breakpoint
 CREATE INDEX "idempotency_keys_age" ON "idempotency_keys" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "invitation_mails_inviter" ON "invitation_mails" USING btree ("invited_by","created_at");--> statement-breakpoint
-CREATE INDEX "invitation_mails_email" ON "invitation_mails" USING btree ("email","created_at");--> statement-breakpoint
+CREATE INDEX "invitation_mails_mailbox" ON "invitation_mails" USING btree ("mailbox","created_at");--> statement-breakpoint
 CREATE INDEX "invitation_mails_age" ON "invitation_mails" USING btree ("created_at");--> statement-breakpoint
 CREATE UNIQUE INDEX "invitations_hash_unique" ON "invitations" USING btree ("hash");--> statement-breakpoint
 CREATE UNIQUE INDEX "invitations_email_unique" ON "invitations" USING btree ("project_id","email");--> statement-breakpoint

@@ -436,13 +436,14 @@ export const invitationMails = pgTable(
   {
     /** The id of the invitation. */
     id: uuid('id').primaryKey(),
-    email: text('email').notNull(),
+    /** The address without what most servers ignore: several addresses can be one mailbox. */
+    mailbox: text('mailbox').notNull(),
     invited_by: uuid('invited_by').notNull(),
     created_at: createdAt(),
   },
   (t) => [
     index('invitation_mails_inviter').on(t.invited_by, t.created_at),
-    index('invitation_mails_email').on(t.email, t.created_at),
+    index('invitation_mails_mailbox').on(t.mailbox, t.created_at),
     index('invitation_mails_age').on(t.created_at),
   ],
 )

@@ -1,0 +1,88 @@
+import t from 'tap'
+import { member, lookUp } from '../fixture/contract-check.ts'
+import { operations, prepareOperations, rows } from '../fixture/operations.ts'
+import { isInvalid } from '../fixture/refusals.ts'
+import { type Reply, startService } from '../fixture/service.ts'
+
+/** An address is one address however it is spelled, wherever a request has one. */
+
+const service = await startService(t)
+const admin = await service.register('admin')
+const { newWorld } = await prepareOperations(service, admin)
+const world = await newWorld()
+
+const schemaOf = (path: string, method: string) => {
+  const operation = lookUp(['paths', path, method.toLowerCase()])
+  const body = operation && member(operation, 'requestBody', 'content', 'application/json', 'schema')
+  return body && member(body, 'properties', 'email')
+}
+
+/** The operations whose body has an email address. */
+const places = operations.filter(({ path, method }) => schemaOf(path, method) !== undefined)
+
+t.test('every address in a request has the schema EmailAddress', async (t) => {
+  t.ok(places.length >= 7)
+  for (const { id, path, method } of places)
+    t.equal(schemaOf(path, method)?.pointer.at(-1), 'EmailAddress', id)
+})
+
+const refused = (address: string): readonly string[] => {
+  const [user = '', domain = ''] = address.split('@')
+  return [
+    `<${address}>`,
+    `${address}>`,
+    `Owner <${address}>`,
+    `${address},${address}`,
+    `x:${address};`,
+    `"${user}"@${domain}`,
+    `${user}(x)@${domain}`,
+    `${user}@${domain}.`,
+    `${user}%${domain}@localhost`,
+    `@localhost:${address}`,
+    `${user}\u200b@${domain}`,
+    `${address}\r\nBcc: ${address}`,
+    `${user}@[127.0.0.1]`,
+  ]
+}
+
+for (const { id } of places) {
+  t.test(`${id}: 400 for text that mail programs interpret`, async (t) => {
+    const caller = rows[id].caller === 'admin' ? admin : world.owner
+    const request = await rows[id].request(world, caller)
+    const sent = { token: caller.token, ...request }
+    for (const email of refused(world.owner.email)) {
+      const body = { ...(request.body as object), email }
+      t.match(await service.call(id, { ...sent, body }), isInvalid('/email'), email)
+    }
+  })
+}
+
+t.test('spellings of one address are one account', async (t) => {
+  const email = 'zoë@münchen.example'
+  const password = 'correct horse battery'
+  await service.expect('register', 201, { body: { username: 'zoe', email, password } })
+  const spellings = [
+    'zoe\u0308@xn--mnchen-3ya.example',
+    'ＺＯË＠MU\u0308NCHEN．EXAMPLE',
+    ' zoë@münchen。example\u3000',
+  ]
+  for (const spelling of spellings) {
+    const taken = (reply: Reply): void =>
+      void t.match(reply, { status: 409, body: { code: 'email_taken' } }, spelling)
+    const user = { username: world.newName(), password, email: spelling }
+    taken(await service.call('register', { body: user }))
+    taken(await service.call('createUser', { token: admin.token, body: user }))
+    const { token, id: user_id } = admin
+    taken(await service.call('updateUser', { token, params: { user_id }, body: { email: spelling } }))
+    const { body } = await service.expect('login', 200, {
+      body: { email: spelling, password },
+    })
+    t.equal(body.user.email, email)
+    const before = service.mails.length
+    await service.expect('forgotPassword', 202, { body: { email: spelling } })
+    t.strictSame(
+      service.mails.slice(before).map(({ to }) => to),
+      [email],
+    )
+  }
+})
