@@ -1052,7 +1052,7 @@ export interface paths {
         put?: never;
         /**
          * Attach a file
-         * @description Uploads one file as `multipart/form-data`, in a part named `file`. The response is sent once the file is stored durably. The file name is stored as metadata only. The operator sets the size limit (default: 50 MiB) and the quota for all files attached by one user (default: 10 GiB). To verify the upload, send the SHA-256 of the file in the field `sha256`, before or after the file, or the digest of the whole form in the header `Content-Digest` (RFC 9530). With an `Idempotency-Key`, repeating the upload of the same file to the same task stores it once. Available to anyone who can change the task.
+         * @description Uploads one file as `multipart/form-data`, in a part named `file`. The response is sent once the file is stored durably. The file name is stored as metadata only; if the part has both `filename*` and `filename`, the first applies. The operator sets the size limit (default: 50 MiB) and the quota for all files attached by one user (default: 10 GiB). To verify the upload, send the SHA-256 of the file in the field `sha256`, before or after the file, or the digest of the whole form in the header `Content-Digest` (RFC 9530). With an `Idempotency-Key`, repeating the upload of the same file to the same task stores it once. Available to anyone who can change the task.
          */
         post: operations["addTaskAttachment"];
         delete?: never;
@@ -3130,7 +3130,7 @@ export interface components {
             body?: string;
             /** @description The name of an attachment. */
             file_name?: string;
-            /** @description The declared media type of an attachment. */
+            /** @description The media type of an attachment. */
             content_type?: string;
             /**
              * Format: int64
@@ -3239,9 +3239,9 @@ export interface components {
             id: string;
             /** Format: uuid */
             task_id: string;
-            /** @description As declared by the client. */
+            /** @description As declared by the client, without a path. */
             file_name: string;
-            /** @description As declared by the client. */
+            /** @description The media type declared by the client. If it declared none: the detected one, or `text/plain` if none is recognized and the first bytes are text, or `application/octet-stream`. */
             content_type: string;
             /** @description The media type detected from the first bytes, without parameters; null if none is recognized, as for plain text. */
             detected_content_type: string | null;
@@ -5180,7 +5180,7 @@ export interface components {
          */
         ChunkOffset: string;
         /**
-         * @description Comma-separated pairs of a key and a Base64 value. `filename` is required. `filetype` is the media type of the file, and `sha256` its expected digest in hexadecimal. Other keys are stored unchanged.
+         * @description Comma-separated pairs of a key and a Base64 value. `filename` is required. `filetype` is the media type of the file, which is detected if it is absent, and `sha256` its expected digest in hexadecimal. Other keys are stored unchanged.
          * @example filename cmVsZWFzZS1ub3Rlcy50eHQ=,filetype dGV4dC9wbGFpbg==
          */
         FileMetadata: string;
@@ -8522,7 +8522,7 @@ export interface operations {
                  */
                 "Upload-Length": components["parameters"]["FileLength"];
                 /**
-                 * @description Comma-separated pairs of a key and a Base64 value. `filename` is required. `filetype` is the media type of the file, and `sha256` its expected digest in hexadecimal. Other keys are stored unchanged.
+                 * @description Comma-separated pairs of a key and a Base64 value. `filename` is required. `filetype` is the media type of the file, which is detected if it is absent, and `sha256` its expected digest in hexadecimal. Other keys are stored unchanged.
                  * @example filename cmVsZWFzZS1ub3Rlcy50eHQ=,filetype dGV4dC9wbGFpbg==
                  */
                 "Upload-Metadata": components["parameters"]["FileMetadata"];

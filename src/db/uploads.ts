@@ -25,7 +25,8 @@ export interface NewUpload extends QuotaClaim {
   readonly id: string
   readonly taskId: string
   readonly fileName: string
-  readonly contentType: string
+  /** Null if the client declares none. */
+  readonly contentType: string | null
   /** Expected digest of the whole file, in hexadecimal; null if the client sent none. */
   readonly sha256: string | null
   /** The value of Upload-Metadata. */
@@ -48,7 +49,7 @@ export interface UploadProgress {
 export interface Upload extends UploadProgress {
   readonly task_id: string
   readonly file_name: string
-  readonly content_type: string
+  readonly content_type: string | null
   readonly sha256: string | null
   readonly upload_metadata: string
   readonly upload_length: number
@@ -80,7 +81,7 @@ const resumeOffset = (row: SQL): SQL => {
 const uploadColumns = {
   task_id: 'text',
   file_name: 'text',
-  content_type: 'text',
+  content_type: 'text?',
   sha256: 'text?',
   upload_metadata: 'text',
   upload_length: 'int8',
@@ -111,7 +112,7 @@ const insert = query(
     id: 'uuid',
     task_id: 'uuid',
     file_name: 'text',
-    content_type: 'text',
+    content_type: 'text?',
     sha256: 'text?',
     upload_metadata: 'text',
     storage_key: 'text',

@@ -3,7 +3,8 @@ import { hasTooManyMarks, isCleanText, maxMarksInRow, toNfc } from './text.ts'
 /** The file name and media type, from the client. */
 export interface FileDescription {
   readonly fileName: string
-  readonly contentType: string
+  /** Null if the client declares none. */
+  readonly contentType: string | null
 }
 
 /** Characters after normalization. */
@@ -24,7 +25,16 @@ export const validateFileName = (name: string): string | null => {
 }
 
 /** The stored form of a description. An invalid media type becomes `application/octet-stream`. */
-export const describeFile = (name: string, claimedType: string): FileDescription => ({
+export const describeFile = (name: string, declaredType: string | null): FileDescription => ({
   fileName: toNfc(name),
-  contentType: mediaType.test(claimedType) ? claimedType.toLowerCase() : 'application/octet-stream',
+  contentType: declaredType === null ? null : canonicalType(declaredType),
 })
+
+const canonicalType = (declared: string): string =>
+  mediaType.test(declared) ? declared.toLowerCase() : 'application/octet-stream'
+
+/** A file name without the path that some clients send. Empty for `.` and `..`. */
+export const baseName = (path: string): string => {
+  const name = path.slice(Math.max(path.lastIndexOf('/'), path.lastIndexOf('\\')) + 1)
+  return name === '.' || name === '..' ? '' : name
+}

@@ -81,7 +81,7 @@ const readMetadata = ({ 'upload-metadata': header }: RequestHeaders) => {
   const digest = metadata.get('sha256')
   const sha256 = digest === undefined ? null : parseSha256(digest)
   if (digest !== undefined && sha256 === null) throw invalid('must have a sha256 of 64 hexadecimal digits')
-  return { ...describeFile(name, metadata.get('filetype') ?? ''), sha256, metadata: String(header) }
+  return { ...describeFile(name, metadata.get('filetype') || null), sha256, metadata: String(header) }
 }
 
 const describeProgress = ({ upload_offset, expires_at, attachment_id, task_version }: UploadProgress) => ({

@@ -10,6 +10,7 @@ import { describeFile, validateFileName, type FileDescription } from '../domain/
 import { Problem, problems } from '../problems/problems.ts'
 import { FileTooLarge, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 import { continueBody, hasBody } from './body.ts'
+import { type FilePart, watchFilePart } from './file-part.ts'
 
 /** Bytes of a form besides the file: boundaries and part headers. */
 export const maxFormOverhead = 16_384
@@ -49,6 +50,7 @@ const receiveFile = async <Stored extends Digested>(
   try {
     continueBody(request.raw)
     const checkContent = hashContent(request, digests)
+    const filePart = watchFilePart(request.raw)
     // One byte more than allowed: the storage then refuses the file, whereas the parser would truncate it.
     const limits = { fileSize: maxBytes + 1, files: 2, fields: 4, parts: 6, fieldSize: 1_024 }
     for await (const part of failOnAbort(request.raw, request.parts({ limits }))) {
@@ -59,7 +61,7 @@ const receiveFile = async <Stored extends Digested>(
       } else {
         const file = expectFile(part)
         if (received !== null) throw problems.invalidField('/file', 'must appear only once')
-        received = { ...describePart(file), stored: await store(file.file) }
+        received = { ...describePart(file, filePart()), stored: await store(file.file) }
       }
     }
     if (received === null) throw problems.invalidField('/file', 'is required')
@@ -146,10 +148,12 @@ const expectFile = (part: FormPart): MultipartFile => {
   return part
 }
 
-const describePart = ({ filename, mimetype }: MultipartFile): FileDescription => {
-  const fault = validateFileName(filename)
+const describePart = ({ mimetype }: MultipartFile, part: FilePart | null): FileDescription => {
+  if (part === null || part.name === null)
+    throw problems.invalidField('/file', 'must be a file with a name in UTF-8')
+  const fault = validateFileName(part.name)
   if (fault !== null) throw problems.invalidField('/file', fault)
-  return describeFile(filename, mimetype)
+  return describeFile(part.name, part.isTypeDeclared ? mimetype : null)
 }
 
 /** The raw body of a request. It is not destroyed when `store` fails, since the response needs the connection. */

@@ -81,11 +81,16 @@ export const createAttachments = ({
       expectDone(await checkMayAttach(ctx, { taskId, ...claim }))
       // As small as possible, since the storage allocates memory by the maximum size.
       const maxBytes = Math.min(attachmentMaxBytes, form.maxSize)
-      const { fileName, contentType, stored } = await form.receive(
+      const {
+        fileName,
+        contentType: declaredType,
+        stored,
+      } = await form.receive(
         (content) => putWithTypeDetection(storage, content, { maxBytes, minBytes: form.minSize }),
         discard,
       )
-      const { key: storageKey, size, sha256, detectedContentType } = stored
+      const { key: storageKey, size, sha256, detectedContentType, guessedContentType } = stored
+      const contentType = declaredType ?? guessedContentType
       const description = { taskId, fileName, contentType, detectedContentType, size, sha256 }
       const received = withContent(ctx, [taskId, fileName, contentType, sha256])
       try {

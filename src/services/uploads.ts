@@ -95,7 +95,7 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
   ): Promise<AddedToTask> => {
     const { storage_key: storageKey, upload_length: size } = upload
     await storage.complete({ key: storageKey, size })
-    const { sha256, detectedContentType } = await examine(storage, storageKey, writer.hold)
+    const { sha256, ...type } = await examine(storage, storageKey, writer.hold)
     if (upload.sha256 !== null && upload.sha256 !== sha256) {
       await deleteLeasedUpload(ctx, lease)
       jobs.wake('remove_deleted_files')
@@ -104,8 +104,8 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
     const attachment = {
       taskId: upload.task_id,
       fileName: upload.file_name,
-      contentType: upload.content_type,
-      detectedContentType,
+      contentType: upload.content_type ?? type.guessedContentType,
+      detectedContentType: type.detectedContentType,
       size,
       quota,
       sha256,

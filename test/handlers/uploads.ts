@@ -380,6 +380,19 @@ t.test('appendUpload', async (t) => {
     t.equal(seen.attachment_count, 2)
   })
 
+  t.test('204: a type that is not declared is detected', async (t) => {
+    const { owner, task } = await newOwner()
+    for (const [content, type] of [
+      ['%PDF-1.7\n', 'application/pdf'],
+      ['Just text.', 'text/plain'],
+    ] as const) {
+      const upload_id = await createUpload(owner, task, content.length, { filename: 'plan' })
+      await sendChunk(owner, upload_id, 0, Buffer.from(content))
+      const attachments = await attachmentsOf(owner, task)
+      t.ok(attachments.some(({ content_type, size }) => content_type === type && size === content.length))
+    }
+  })
+
   t.test('204 for an empty chunk at the end, if the response to the last chunk was lost', async (t) => {
     const { owner, task } = await newOwner()
     const upload_id = await createUpload(owner, task, 5)

@@ -398,7 +398,7 @@ CREATE TABLE "uploads" (
 	"task_id" uuid NOT NULL,
 	"user_id" uuid NOT NULL,
 	"file_name" text NOT NULL,
-	"content_type" text NOT NULL,
+	"content_type" text,
 	"sha256" text,
 	"upload_metadata" text NOT NULL,
 	"upload_length" bigint NOT NULL,

@@ -1022,7 +1022,8 @@ export const uploads = pgTable(
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
     file_name: text('file_name').notNull(),
-    content_type: text('content_type').notNull(),
+    /** Null if the client declared none. */
+    content_type: text('content_type'),
     /** The digest of the whole file that the client declared; otherwise null. */
     sha256: text('sha256'),
     /** The client's Upload-Metadata, unchanged. */
