@@ -166,10 +166,12 @@ export const compileValidation = (schemas: RequestSchemas): ((request: RequestPa
   }
 }
 
-const problemOf = (errors: readonly ProblemError[]): Problem =>
-  errors.length === 1 && errors[0]?.pointer === ''
-    ? problems.invalidRequest('The body must be a JSON object.', errors)
+const problemOf = (errors: readonly ProblemError[]): Problem => {
+  const [first, ...more] = errors
+  return first?.pointer === '' && more.length === 0
+    ? problems.invalidRequest(`The body ${first.detail}.`, errors)
     : problems.invalidFields(errors)
+}
 
 interface Validated {
   readonly value: unknown
@@ -311,9 +313,11 @@ const describeRule = (
       return `must be ${String(limit)} or less`
     case 'minLength':
     case 'minItems':
+    case 'minProperties':
       return `must have at least ${count(limit, keyword)}`
     case 'maxLength':
     case 'maxItems':
+    case 'maxProperties':
       return `must have at most ${count(limit, keyword)}`
     case 'uniqueItems':
       return 'must not contain duplicates'
@@ -325,14 +329,20 @@ const describeRule = (
 }
 
 const count = (limit: unknown, keyword: string): string =>
-  `${String(limit)} ${keyword.endsWith('Items') ? 'item' : 'character'}${limit === 1 ? '' : 's'}`
+  `${String(limit)} ${countedNames[keyword.slice('max'.length)] ?? 'value'}${limit === 1 ? '' : 's'}`
+
+const countedNames: Readonly<Record<string, string>> = {
+  Length: 'character',
+  Items: 'item',
+  Properties: 'field',
+}
 
 const typeNames: Readonly<Record<string, string>> = {
   string: 'a string',
   integer: 'an integer',
   boolean: 'true or false',
   array: 'an array',
-  object: 'an object',
+  object: 'a JSON object',
 }
 
 const nameType = (type: unknown): string => typeNames[String(type)] ?? String(type)
