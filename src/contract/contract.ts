@@ -52,6 +52,8 @@ export interface ContractOperation {
   readonly hasDeadline: boolean
   /** Whether the operation is a tool of the Model Context Protocol. */
   readonly isTool: boolean
+  /** Whether that tool can overwrite or lose data. */
+  readonly isDestructive: boolean
   /** Required response headers with a fixed value (`x-constant`), by status. */
   readonly constantHeaders: Readonly<Record<string, Readonly<Record<string, string>>>>
 }
@@ -138,7 +140,8 @@ const readOperation = (document: Json, path: string, method: string, operation: 
       }),
     ),
     hasDeadline: operation['x-deadline'] !== 'none',
-    isTool: operation['x-mcp'] === true,
+    isTool: operation['x-mcp'] !== undefined,
+    isDestructive: operation['x-mcp'] === 'destructive',
     constantHeaders: mapValues(asObject(operation.responses), (response) =>
       constantHeaders(document, resolve(document, response)),
     ),

@@ -1,11 +1,13 @@
 import {
   type CallToolResult,
   createMcpHandler,
+  isJSONRPCRequest,
   isLegacyRequest,
   ProtocolError,
   ProtocolErrorCode,
   Server,
-  SUPPORTED_PROTOCOL_VERSIONS,
+  specTypeSchemas,
+  type StandardSchemaV1,
   WebStandardStreamableHTTPServerTransport,
 } from '@modelcontextprotocol/server'
 import { asObject } from '../contract/contract.ts'
@@ -35,8 +37,8 @@ export interface McpResponse {
   readonly text: string
 }
 
-/** The first version without batches of messages, which would carry several requests in one. */
-const oldestVersion = '2025-06-18'
+/** What holds for all tools. Clients may pass it on to the model. */
+const instructions = `Arguments that are null are ignored; to set a field to null, name it in "clear". Lists have pages: pass "next_cursor" as "cursor". Times are RFC 3339, and days are YYYY-MM-DD.`
 
 /** Milliseconds for which clients may cache the list of tools. */
 const listLifetime = 300_000
@@ -67,6 +69,8 @@ export const handleMessage = async (options: McpServerOptions, request: McpReque
     },
   })
   const parsed = { parsedBody: request.message }
+  const invalid = await refuseParams(request.message)
+  if (invalid !== null) return invalid
   const response = (await isLegacyRequest(http, request.message))
     ? await handleLegacy(createServer(), http, parsed)
     : await createMcpHandler(createServer, { legacy: 'reject', maxSubscriptions: 0, onerror }).fetch(
@@ -78,6 +82,26 @@ export const handleMessage = async (options: McpServerOptions, request: McpReque
   const text = await response.text()
   if (status >= 500) throw new Error(`The MCP library answered ${status}: ${text}`, { cause: reported })
   return { status, text }
+}
+
+/** The requests for whose invalid parameters the library reports an internal error. */
+const requestSchemas: ReadonlyMap<string, StandardSchemaV1> = new Map<string, StandardSchemaV1>([
+  ['initialize', specTypeSchemas.InitializeRequest],
+  ['tools/list', specTypeSchemas.ListToolsRequest],
+])
+
+/** The response to a request with invalid parameters (JSON-RPC 2.0 §5.1); null for others. */
+const refuseParams = async (message: unknown): Promise<McpResponse | null> => {
+  if (!isJSONRPCRequest(message)) return null
+  const result = await requestSchemas.get(message.method)?.['~standard'].validate(message)
+  const issues = result?.issues ?? []
+  if (issues.length === 0) return null
+  const details = issues.map(({ path = [], message: detail }) => {
+    const keys = path.map((key) => String(typeof key === 'object' ? key.key : key))
+    return `${keys.join('.')}: ${detail}`
+  })
+  const error = { code: ProtocolErrorCode.InvalidParams, message: `Invalid params. ${details.join('; ')}` }
+  return { status: 200, text: JSON.stringify({ jsonrpc: '2.0', id: message.id, error }) }
 }
 
 const handleLegacy = async (
@@ -105,22 +129,29 @@ const serverOf = (
     { name: title.toLowerCase(), title, version },
     {
       capabilities: { tools: {} },
-      supportedProtocolVersions: SUPPORTED_PROTOCOL_VERSIONS.filter((one) => one >= oldestVersion),
+      instructions,
       // The list depends on the scopes of the caller's token.
       cacheHints: { 'tools/list': { ttlMs: listLifetime, cacheScope: 'private' } },
     },
   )
-  server.setRequestHandler('tools/list', () => ({
-    tools: [...tools.values()]
-      .filter(({ operation }) => isAllowed(operation, principal))
-      .map(({ definition }) => definition),
-  }))
+  server.setRequestHandler('tools/list', ({ params }) => {
+    // The list has one page, so no cursor was ever given out.
+    if (params?.cursor !== undefined)
+      throw new ProtocolError(ProtocolErrorCode.InvalidParams, 'The cursor is not valid')
+    return {
+      tools: [...tools.values()]
+        .filter(({ operation }) => isAllowed(operation, principal))
+        .map(({ definition }) => definition),
+    }
+  })
   server.setRequestHandler('tools/call', async ({ params: { name, arguments: args = {} } }) => {
     const tool = tools.get(name)
     if (tool === undefined)
       throw new ProtocolError(ProtocolErrorCode.InvalidParams, `There is no tool ${name}`)
+    const request = tool.requestOf(args)
+    if ('fault' in request) return { content: [{ type: 'text', text: request.fault }], isError: true }
     try {
-      return resultOf(tool, await dispatch(tool.requestOf(args)))
+      return resultOf(tool, await dispatch(request))
     } catch (error) {
       onFailure(error)
       throw error

@@ -7,25 +7,36 @@ import {
   resolve,
 } from '../contract/contract.ts'
 import type { DispatchedRequest } from '../contract/dispatch.ts'
+import { forModels, snakeCase } from './descriptions.ts'
 import { toJsonSchema } from './json-schema.ts'
 
-/** The tools of the Model Context Protocol: the operations of the contract with `x-mcp: true`. */
+/**
+ * The tools of the Model Context Protocol: the operations of the contract with `x-mcp`. Models read the whole list, so it has no
+ * schemas of results, which would be two thirds of it: a model sees the result itself.
+ *
+ * Models send null for arguments that they leave unset, so null is the same as no argument. What a request of the operation sets
+ * to null, a call names in `clear`.
+ */
 
 export interface Tool {
   readonly name: string
   readonly operation: ContractOperation
   /** As `tools/list` returns it. */
   readonly definition: ToolDefinition
-  /** The HTTP request of a call. Arguments are not validated: the operation does that. */
-  readonly requestOf: (args: Readonly<Record<string, unknown>>) => DispatchedRequest
+  /**
+   * The HTTP request of a call, or what is wrong with its arguments, for the model. Arguments are not validated otherwise: the
+   * operation does that.
+   */
+  readonly requestOf: (args: Arguments) => DispatchedRequest | { readonly fault: string }
 }
+
+type Arguments = Readonly<Record<string, unknown>>
 
 interface ToolDefinition {
   readonly name: string
   readonly title: string
   readonly description: string
   readonly inputSchema: ObjectJsonSchema
-  readonly outputSchema?: ObjectJsonSchema
   readonly annotations: ToolAnnotations
 }
 
@@ -35,7 +46,6 @@ interface ObjectJsonSchema {
 }
 
 interface ToolAnnotations {
-  readonly title: string
   readonly readOnlyHint: boolean
   readonly destructiveHint: boolean
   readonly idempotentHint: boolean
@@ -75,7 +85,7 @@ const deriveTool = (document: Json, operation: ContractOperation): Tool => {
   const parameters = [...asArray(path.parameters ?? []), ...asArray(own.parameters ?? [])]
   const node: Json = { ...own, parameters }
   const argumentsByName = argumentsOf(document, operation, node)
-  const schema = successSchemaOf(document, operation, node)
+  const clearable = clearableOf(operation, argumentsByName)
   const title = String(node.summary)
   return {
     name,
@@ -83,21 +93,19 @@ const deriveTool = (document: Json, operation: ContractOperation): Tool => {
     definition: {
       name,
       title,
-      description: `${title}. ${String(node.description)}`,
-      inputSchema: inputSchemaOf(argumentsByName),
-      ...(schema !== null && { outputSchema: outputSchemaOf(document, schema) }),
-      annotations: annotationsOf(title, operation),
+      description: `${title}. ${forModels(String(node.description))}`,
+      inputSchema: inputSchemaOf(argumentsByName, clearable),
+      annotations: annotationsOf(operation),
     },
-    requestOf: (args) => requestOf(operation, argumentsByName, args),
+    requestOf: (args) => {
+      const { [clearArgument]: clear, ...others } = args
+      if (clearable.length === 0) return requestOf(operation, argumentsByName, args)
+      const cleared = [clear ?? []].flat().map(textOf)
+      const fault = faultOf(cleared, others)
+      return fault === null ? requestOf(operation, argumentsByName, others, cleared) : { fault }
+    },
   }
 }
-
-/** `listTasks` becomes `list_tasks`, and `If-Match` becomes `if_match`. */
-const snakeCase = (name: string): string =>
-  name
-    .replaceAll('-', '_')
-    .replaceAll(/(?<=[a-z])[A-Z]/g, (letter) => `_${letter}`)
-    .toLowerCase()
 
 const argumentsOf = (
   document: Json,
@@ -129,8 +137,8 @@ const parameterArguments = (
     .map((parameter) => {
       const schema = resolve(document, parameter.schema)
       const separator = schema['x-separator']
-      const { description, example } = parameter
-      const described = { ...schema, description, ...(example !== undefined && { example }) }
+      const description = parameter['x-mcp-description'] ?? parameter.description
+      const described = { ...schema, description }
       return [
         snakeCase(String(parameter.name)),
         {
@@ -164,57 +172,77 @@ const bodyArguments = (
   ])
 }
 
-const inputSchemaOf = (argumentsByName: ReadonlyMap<string, Argument>): ObjectJsonSchema => ({
+/** The argument that names the fields to set to null. */
+const clearArgument = 'clear'
+
+/** The fields that can be set to null. In a creation, that is the same as omitting them. */
+const clearableOf = (
+  { repeat }: ContractOperation,
+  argumentsByName: ReadonlyMap<string, Argument>,
+): readonly string[] => {
+  if (repeat === 'key') return []
+  return [...argumentsByName]
+    .filter(([, { part, schema }]) => part === 'body' && isNullable(schema))
+    .map(([name]) => name)
+}
+
+const isNullable = ({ type }: Json): boolean => Array.isArray(type) && type.includes('null')
+
+/** The schema of an argument, in which null means nothing. */
+const withoutNull = (schema: Json): Json =>
+  isNullable(schema) ? { ...schema, type: asArray(schema.type).find((type) => type !== 'null') } : schema
+
+const inputSchemaOf = (
+  argumentsByName: ReadonlyMap<string, Argument>,
+  clearable: readonly string[],
+): ObjectJsonSchema => ({
   type: 'object',
-  properties: Object.fromEntries([...argumentsByName].map(([name, { schema }]) => [name, schema])),
+  properties: {
+    ...Object.fromEntries([...argumentsByName].map(([name, { schema }]) => [name, withoutNull(schema)])),
+    ...(clearable.length > 0 && {
+      [clearArgument]: {
+        type: 'array',
+        items: { type: 'string', enum: clearable },
+        description:
+          'The fields to set to null. An argument that is null or missing leaves its field as it is.',
+      },
+    }),
+  },
   required: [...argumentsByName].filter(([, { isRequired }]) => isRequired).map(([name]) => name),
   additionalProperties: false,
 })
 
-/**
- * The schema of a result. It includes problems, because some clients validate the result of a failed call as well. The members
- * of a problem are omitted: they would take a third of the list of tools, which assistants read.
- */
-const outputSchemaOf = (document: Json, schema: unknown): ObjectJsonSchema => {
-  const { type, description, required } = resolve(document, { $ref: '#/components/schemas/Problem' })
-  return { type: 'object', anyOf: [toJsonSchema(document, schema), { type, description, required }] }
-}
-
-/** The schema of the response; null if it has no body. */
-const successSchemaOf = (document: Json, { id }: ContractOperation, node: Json): unknown => {
-  const responses = asObject(node.responses)
-  const status = Object.keys(responses).find((one) => one.startsWith('2'))
-  if (status === undefined) throw new Error(`${id} documents no success`)
-  const { content } = resolve(document, responses[status])
-  return content === undefined ? null : asObject(asObject(content)['application/json']).schema
-}
-
-const annotationsOf = (title: string, { method }: ContractOperation): ToolAnnotations => ({
-  title,
+const annotationsOf = ({ method, repeat, isDestructive }: ContractOperation): ToolAnnotations => ({
   readOnlyHint: method === 'GET',
-  destructiveHint: method === 'DELETE' || method === 'PUT',
-  idempotentHint: method === 'GET' || method === 'DELETE' || method === 'PUT',
+  destructiveHint: isDestructive,
+  // A repeat does nothing more, or is refused.
+  idempotentHint: repeat === 'same' || typeof repeat === 'number',
   // A tool affects only this service.
   openWorldHint: false,
 })
 
+const faultOf = (cleared: readonly string[], args: Arguments): string | null => {
+  const both = cleared.filter((name) => (args[name] ?? null) !== null)
+  return both.length === 0 ? null : `${both.join(', ')}: give a value or name it in clear, not both.`
+}
+
 const requestOf = (
   { method, path, mediaTypes }: ContractOperation,
   argumentsByName: ReadonlyMap<string, Argument>,
-  args: Readonly<Record<string, unknown>>,
+  args: Arguments,
+  cleared: readonly string[] = [],
 ): DispatchedRequest => {
   const hasBody = mediaTypes.length > 0
   const segments = new Map<string, string>()
   const query = new URLSearchParams()
   const headers: Record<string, string> = hasBody ? { 'content-type': 'application/json' } : {}
-  const body: Record<string, unknown> = {}
+  const body = Object.fromEntries<unknown>(cleared.map((name) => [name, null]))
   for (const [key, value] of Object.entries(args)) {
+    if (value === null) continue
     // The operation refuses an unknown argument, and its problem lists the known ones.
     const unknown = { part: hasBody ? 'body' : 'query', name: key, separator: null } as const
     const { part, name, separator } = argumentsByName.get(key) ?? unknown
     if (part === 'body') body[name] = value
-    // Assistants send null for optional arguments.
-    else if (value === null) continue
     else if (part === 'path') segments.set(name, textOf(value))
     else if (part === 'header') headers[name.toLowerCase()] = textOf(value)
     else if (separator !== null && Array.isArray(value)) query.set(name, value.map(textOf).join(separator))

@@ -2,7 +2,14 @@ import { Ajv2020 } from 'ajv/dist/2020.js'
 import { promisify } from 'node:util'
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import { asArray, asObject, type Json, loadContract, resolve } from '../../src/contract/contract.ts'
+import {
+  asArray,
+  asObject,
+  type Json,
+  loadContract,
+  type OperationId,
+  resolve,
+} from '../../src/contract/contract.ts'
 import { currentWork } from '../../src/concurrency/work.ts'
 import { newId } from '../../src/db/engine/ids.ts'
 import { timeLimits } from '../../src/http/slow-clients.ts'
@@ -11,7 +18,7 @@ import { checkResponse } from '../fixture/contract-check.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { connectAssistant, type Negotiation } from '../fixture/mcp.ts'
-import { operations } from '../fixture/operations.ts'
+import { operations, prepareOperations, rows } from '../fixture/operations.ts'
 import { type Call, type Service, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
@@ -112,14 +119,139 @@ t.test('sendMcpMessage: the tools are the operations marked in the contract', as
     if (id !== 'getCurrentUser') t.notMatch(String(asArray(node.tags)[0]), unsafe, id)
     const tool = tools.find(({ name }) => name === toolName(id))
     t.equal(tool?.title, node.summary)
-    t.equal(tool?.description, `${String(node.summary)}. ${String(node.description)}`)
-    t.match(tool?.annotations, {
-      readOnlyHint: method === 'GET',
-      destructiveHint: method === 'DELETE' || method === 'PUT',
-      idempotentHint: method === 'GET' || method === 'DELETE' || method === 'PUT',
-      openWorldHint: false,
-    })
+    t.ok(tool?.description?.startsWith(`${String(node.summary)}. `), id)
+    const creates = asObject(node.responses)['201'] !== undefined
+    t.strictSame(
+      tool?.annotations,
+      {
+        readOnlyHint: method === 'GET',
+        destructiveHint: ['PATCH', 'DELETE'].includes(method) || overwriting.has(id),
+        idempotentHint: !creates,
+        openWorldHint: false,
+      },
+      id,
+    )
+    t.notMatch(
+      JSON.stringify(tool),
+      /Repeat the parameter|[Pp]ercent-encode|comma-separated\.|merge patch|null clears|`[a-z]+[A-Z]/,
+      `${id}: nothing about HTTP`,
+    )
   }
+})
+
+/** Operations that overwrite data, though they neither replace nor delete a resource. */
+const overwriting: ReadonlySet<string> = new Set(['moveTask', 'markNotificationsRead'])
+
+t.test('sendMcpMessage: the list of all tools takes at most 60 KB', async (t) => {
+  const { headers, body } = await service.expect('sendMcpMessage', 200, {
+    token: ada.token,
+    body: message('tools/list'),
+  })
+  t.equal(headers.get('content-type'), 'application/json; charset=utf-8')
+  t.ok(Buffer.byteLength(JSON.stringify(body)) <= 60_000)
+})
+
+const { newWorld } = await prepareOperations(service, admin)
+const world = await newWorld()
+
+/** The request of the registry as the arguments of a tool. */
+const argumentsOf = async (id: OperationId): Promise<Record<string, unknown>> => {
+  const { params = {}, query = {}, body = {} } = await rows[id].request(world, world.owner)
+  const fields = Object.entries(asObject(body))
+  const clear = fields.flatMap(([name, value]) => (value === null ? [name] : []))
+  return {
+    ...asObject(params),
+    ...asObject(query),
+    ...Object.fromEntries(fields.filter(([, value]) => value !== null)),
+    ...(clear.length > 0 && { clear }),
+  }
+}
+
+t.test('sendMcpMessage: null is the same as no argument, in every tool', async (t) => {
+  const { client, call } = await connectAssistant(t, service, world.owner.token)
+  const { tools } = await client.listTools()
+  for (const { id } of toolOperations) {
+    const { properties = {}, required = [] } =
+      tools.find(({ name }) => name === toolName(id))?.inputSchema ?? {}
+    const nulls = Object.fromEntries(Object.keys(properties).map((name) => [name, null]))
+    const { isError, text } = await call(toolName(id), { ...nulls, ...(await argumentsOf(id)) })
+    t.equal(isError, false, `${id} ${text}`)
+    t.notMatch(JSON.stringify(properties), /"null"/, `${id}: no schema asks for null`)
+    for (const name of required) {
+      const without = { ...(await argumentsOf(id)), [name]: null }
+      t.equal((await call(toolName(id), without)).isError, true, `${id} requires ${name}`)
+    }
+  }
+})
+
+t.test('sendMcpMessage: a tool sets to null only the fields that clear names', async (t) => {
+  const { client, call } = await connectAssistant(t, service, world.owner.token)
+  const { tools } = await client.listTools()
+  const clearableOf = (name: string) => {
+    const { clear } = tools.find((tool) => tool.name === name)?.inputSchema.properties ?? {}
+    return clear === undefined ? [] : asArray(asObject(asObject(clear).items).enum).map(String)
+  }
+  const clearing = toolOperations.filter(({ id }) => clearableOf(toolName(id)).length > 0)
+  t.same(clearing.map(({ id }) => id).toSorted(), ['moveTask', 'updateProject', 'updateTask'])
+  for (const { id } of clearing) {
+    const clear = clearableOf(toolName(id))
+    const { params = {} } = await rows[id].request(world, world.owner)
+    const { isError, content, text } = await call(toolName(id), { ...params, clear })
+    t.equal(isError, false, text)
+    for (const field of clear) t.equal(asObject(content)[field], null, `${id} ${field}`)
+  }
+
+  const project = await world.newProject()
+  const { id: section_id } = (
+    await service.expect('createSection', 201, {
+      token: world.owner.token,
+      params: { project_id: project.id },
+      body: { name: 'Next' },
+    })
+  ).body
+  const created = await call('create_task', {
+    title: 'Keep all of it',
+    description: null,
+    start_at: null,
+    start_on: '2026-11-01',
+    due_at: null,
+    due_on: '2026-11-02',
+    assignee_id: 'me',
+    project_id: project.id,
+    section_id,
+    parent_id: null,
+    tag_ids: null,
+    idempotency_key: null,
+  })
+  const kept = { start_on: '2026-11-01', due_on: '2026-11-02', project_id: project.id, section_id }
+  t.match(created, { isError: false, content: kept }, created.text)
+  const { id: task_id } = created.content as Schemas['Task']
+  const unset = Object.fromEntries(clearableOf('update_task').map((name) => [name, null]))
+  const updated = await call('update_task', { task_id, ...unset, clear: null, title: 'Kept', if_match: null })
+  t.match(updated, {
+    isError: false,
+    content: { ...kept, title: 'Kept', assignee_id: world.owner.id },
+  })
+  t.match(await call('update_task', { task_id, due_on: null, clear: ['due_on', 'assignee_id'] }), {
+    isError: false,
+    content: { ...kept, due_on: null, assignee_id: null },
+  })
+
+  t.match(await call('update_task', { task_id, start_on: '2026-11-03', clear: ['start_on'] }), {
+    isError: true,
+    text: 'start_on: give a value or name it in clear, not both.',
+  })
+  t.match(await call('update_task', { task_id, clear: ['title', 'nonsense'] }), {
+    isError: true,
+    content: { errors: [{ pointer: '/nonsense' }, { pointer: '/title' }] },
+  })
+  t.match((await call('move_task', { task_id, section_id: null })).content, {
+    detail: 'The body must have at least 1 field.',
+  })
+  t.match(await call('delete_task', { task_id, clear: ['title'] }), {
+    isError: true,
+    content: { errors: [{ pointer: '/clear' }] },
+  })
 })
 
 /** The examples of an operation in the contract: its path parameters and its bodies. */
@@ -148,12 +280,14 @@ t.test('sendMcpMessage: schemas are valid, and accept the examples of the contra
     const tool = tools.find(({ name }) => name === toolName(operation.id))
     const accepts = ajv.compile(asObject(tool?.inputSchema))
     const { ids, bodies } = examplesOf(operation)
-    for (const body of bodies)
-      t.ok(accepts({ ...ids, ...body }), `${operation.id} ${JSON.stringify(body)}`, {
-        errors: accepts.errors,
-      })
+    for (const body of bodies) {
+      // What a request sets to null, a call names in `clear`.
+      const given = Object.fromEntries(Object.entries(body).filter(([, value]) => value !== null))
+      const clear = Object.keys(body).filter((name) => body[name] === null)
+      const args = { ...ids, ...given, ...(clear.length > 0 && { clear }) }
+      t.ok(accepts(args), `${operation.id} ${JSON.stringify(args)}`, { errors: accepts.errors })
+    }
     t.notOk(accepts({ ...ids, ...bodies[0], nonsense: 1 }), 'unknown fields are rejected')
-    if (tool?.outputSchema !== undefined) ajv.compile(asObject(tool.outputSchema))
     t.notMatch(JSON.stringify(tool), /\$ref|x-[a-z]+"|nullable/, operation.id)
   }
 })
@@ -227,11 +361,6 @@ t.test('sendMcpMessage: problems of a call name the argument and what it expects
   const { isError } = await call('list_tasks', { q: null, cursor: null, limit: 1 })
   t.equal(isError, false, 'null is the same as no argument')
   t.match(
-    (await call('update_task', { task_id, due_at: null })).content,
-    { due_at: null },
-    'except for a nullable field',
-  )
-  t.match(
     (await call('list_tasks', { sort: '-due_at,title', expand: ['owner', 'assignee'], overdue: false }))
       .content,
     {
@@ -289,7 +418,7 @@ t.test('sendMcpMessage: malformed messages, unknown tools, unsupported versions'
   t.match(await send(message('resources/list')), { status: 200, body: { error: { code: -32601 } } })
   t.match(await send({ jsonrpc: '2.0', method: 'notifications/initialized' }), { status: 202, body: null })
 
-  for (const version of ['2025-03-26', '1.0']) {
+  for (const version of ['2024-01-01', '1.0']) {
     const headers = { 'mcp-protocol-version': version }
     t.match(await send(message('ping'), { headers }), {
       status: 400,
@@ -313,6 +442,52 @@ t.test('sendMcpMessage: malformed messages, unknown tools, unsupported versions'
     status: 200,
     body: { error: { message: 'Subscription limit reached' } },
   })
+})
+
+t.test('sendMcpMessage: initialize negotiates the version, and needs its parameters', async (t) => {
+  const params = { capabilities: {}, clientInfo: { name: 'a test', version: '1' } }
+  for (const [asked, answered] of [
+    ['2024-11-05', '2024-11-05'],
+    ['2025-03-26', '2025-03-26'],
+    ['2025-06-18', '2025-06-18'],
+    ['2025-11-25', '2025-11-25'],
+    ['1.0', '2025-11-25'],
+    ['2099-01-01', '2025-11-25'],
+  ] as const) {
+    const { body } = await send(message('initialize', { ...params, protocolVersion: asked }))
+    t.match(body, { result: { protocolVersion: answered, serverInfo: { name: 'taskwright' } } }, asked)
+    const headers = { 'mcp-protocol-version': answered }
+    t.match(await send(message('tools/list'), { headers }), { status: 200, body: { result: { tools: [] } } })
+  }
+  for (const invalid of [
+    undefined,
+    {},
+    params,
+    { ...params, protocolVersion: null },
+    { ...params, protocolVersion: 7 },
+    { protocolVersion: '2025-11-25' },
+  ])
+    t.match(
+      await send(message('initialize', invalid)),
+      { status: 200, body: { id: 1, error: { code: -32602, message: /^Invalid params\. params/ } } },
+      JSON.stringify(invalid),
+    )
+})
+
+t.test('sendMcpMessage: the list of tools has no other page', async (t) => {
+  const latest = {
+    'io.modelcontextprotocol/protocolVersion': '2026-07-28',
+    'io.modelcontextprotocol/clientInfo': { name: 'a test', version: '1' },
+    'io.modelcontextprotocol/clientCapabilities': {},
+  }
+  for (const cursor of [null, '', 'abc', 7, {}]) {
+    const refused = { status: 200, body: { error: { code: -32602 } } }
+    t.match(await send(message('tools/list', { cursor })), refused, JSON.stringify(cursor))
+    const headers = { 'mcp-protocol-version': '2026-07-28', 'mcp-method': 'tools/list' }
+    t.match(await send(message('tools/list', { cursor, _meta: latest }), { headers }), refused)
+  }
+  const { body } = await send(message('tools/list', {}))
+  t.equal(asObject(asObject(body).result).nextCursor, undefined)
 })
 
 t.test('sendMcpMessage, 405, 413, 415: other methods, a body that is too large or not JSON', async (t) => {
