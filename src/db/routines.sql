@@ -1357,14 +1357,18 @@ LANGUAGE sql VOLATILE AS $$
   WHERE user_id = asking_user AND purpose = counted_purpose AND created_at > now() - counted_for;
 $$;
 
--- The number of invitations in the last day, by sender and by mailbox. Volatile, as above.
+-- The number of invitations of a sender in the last day. Volatile, as above.
 CREATE OR REPLACE FUNCTION count_invitations_by(sender uuid) RETURNS bigint LANGUAGE sql VOLATILE AS $$
   SELECT count(*) FROM invitation_mails WHERE invited_by = sender AND created_at > now() - interval '1 day';
 $$;
 
-CREATE OR REPLACE FUNCTION count_invitations_to(recipient text) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-  SELECT count(*) FROM invitation_mails WHERE mailbox = recipient AND created_at > now() - interval '1 day';
-$$;
+-- The number of invitations to a mailbox in the last day. Until the end of the transaction, others that count the same mailbox
+-- wait, so that concurrent invitations by several senders are counted.
+CREATE OR REPLACE FUNCTION count_invitations_to(recipient text) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock(hashtext('invitation_mails'), hashtext(recipient));
+  RETURN (SELECT count(*) FROM invitation_mails WHERE mailbox = recipient AND created_at > now() - interval '1 day');
+END $$;
 
 -- Reserves an address that can still be restored to its user. Fires after the row, so that an insertion that waited for the
 -- user's change of address sees the token that the change stored.

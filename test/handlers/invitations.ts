@@ -1,9 +1,12 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
+import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
 import type { ProjectRole } from '../../src/domain/project-roles.ts'
 import { noMailer } from '../../src/mail/mailer.ts'
 import { accountActions, withoutIds } from '../fixture/accounts.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { isInvalid, refusesBodies } from '../fixture/refusals.ts'
@@ -271,6 +274,38 @@ t.test('createInvitation', async (t) => {
       [email],
     )
     t.equal((await create((await newProject()).id, { email })).status, 201)
+  })
+
+  // The embedded database has one connection, so nothing ever waits for a lock.
+  const skip = process.env.DATABASE_URL === undefined
+  t.test('429: concurrent invitations of one mailbox by several users', { skip }, async (t) => {
+    const { db, options } = await openTestDatabase(t)
+    const sql = createSqlClient(options, { max: 2 })
+    t.teardown(() => sql.end())
+    const other = await startService(t, { db })
+    const senders = await Promise.all(['a', 'b', 'c'].map(async (name) => other.register(`sender-${name}`)))
+    const projects = await Promise.all(
+      senders.map(async ({ token }) =>
+        other.expect('createProject', 201, { token, body: { name: 'Shared' } }),
+      ),
+    )
+    const email = newAddress()
+    const inviteBy = async (sender: number) =>
+      create(projects[sender]?.body.id ?? '', { email }, senders[sender], other)
+    for (const sender of [0, 1, 2, 0]) t.equal((await inviteBy(sender)).status, 201)
+    const allWait = async () => {
+      const waiting = await sql`
+        select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
+      return waiting.length === senders.length
+    }
+    const { replies } = await sql.begin(async (transaction) => {
+      // The emails have been counted when an invitation waits to replace an earlier one.
+      await transaction`select from invitations for update`
+      const begun = senders.map((_, index) => inviteBy(index))
+      await eventually('all have begun', allWait)
+      return { replies: begun }
+    })
+    t.strictSame(countStatuses(await Promise.all(replies)), { 201: 1, 429: 2 })
   })
 })
 
