@@ -1,6 +1,6 @@
 import type { Handlers, Input } from '../contract/operation.ts'
 import { selectUpload, type UploadProgress } from '../db/uploads.ts'
-import { describeFile, validateFileName } from '../domain/file-description.ts'
+import { baseName, describeFile, validateFileName } from '../domain/file-description.ts'
 import type { ChunkChecksum } from '../domain/uploads.ts'
 import { parseSha256 } from '../http/digests.ts'
 import { parseUploadChecksum, parseUploadMetadata } from '../http/tus-headers.ts'
@@ -74,8 +74,9 @@ const readMetadata = ({ 'upload-metadata': header }: RequestHeaders) => {
   const invalid = (detail: string) => problems.invalidField('/Upload-Metadata', detail)
   const metadata = parseUploadMetadata(String(header))
   if (metadata === null) throw invalid('must have unique keys and UTF-8 values')
-  const name = metadata.get('filename')
-  if (name === undefined) throw invalid('must contain the key filename')
+  const path = metadata.get('filename')
+  if (path === undefined) throw invalid('must contain the key filename')
+  const name = baseName(path)
   const fault = validateFileName(name)
   if (fault !== null) throw invalid(fault)
   const digest = metadata.get('sha256')

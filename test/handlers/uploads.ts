@@ -380,16 +380,16 @@ t.test('appendUpload', async (t) => {
     t.equal(seen.attachment_count, 2)
   })
 
-  t.test('204: a type that is not declared is detected', async (t) => {
+  t.test('204: a type that is not declared is detected, and a path is removed', async (t) => {
     const { owner, task } = await newOwner()
     for (const [content, type] of [
       ['%PDF-1.7\n', 'application/pdf'],
       ['Just text.', 'text/plain'],
     ] as const) {
-      const upload_id = await createUpload(owner, task, content.length, { filename: 'plan' })
+      const upload_id = await createUpload(owner, task, content.length, { filename: '../plans/plan' })
       await sendChunk(owner, upload_id, 0, Buffer.from(content))
-      const attachments = await attachmentsOf(owner, task)
-      t.ok(attachments.some(({ content_type, size }) => content_type === type && size === content.length))
+      const found = (await attachmentsOf(owner, task)).find(({ size }) => size === content.length)
+      t.match(found, { content_type: type, file_name: 'plan' })
     }
   })
 
