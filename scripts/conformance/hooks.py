@@ -25,6 +25,11 @@ schemathesis.openapi.format(
     strategies.dates().map(str) | strategies.datetimes().map(lambda time: f"{time.isoformat(timespec='seconds')}+0100"),
 )
 
+# Without the routes of mail relays, which the service refuses.
+schemathesis.openapi.format(
+    "email", strategies.emails().filter(lambda address: not set("%!") & set(address))
+)
+
 
 @schemathesis.hook
 def before_call(context: HookContext, case: Case, kwargs: dict[str, Any]) -> None:
