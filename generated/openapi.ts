@@ -2570,7 +2570,7 @@ export interface components {
         TimeZone: string;
         /**
          * Format: time-or-date
-         * @description An RFC 3339 time, or a date (`YYYY-MM-DD`), which stands for the start of that day in your time zone. The colon in the offset of a time is optional.
+         * @description An RFC 3339 time, or a date (`YYYY-MM-DD`), which stands for that day in your time zone. The colon in the offset of a time is optional.
          */
         TimeOrDate: string;
         /** @description A user account. */
@@ -5205,9 +5205,9 @@ export interface components {
         EventTypeFilter: components["schemas"]["EventTypePattern"][];
         /** @description Only events in one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
         EventProjectFilter: components["schemas"]["ProjectOrNone"][];
-        /** @description Only items created after this time. */
+        /** @description Only items created at or after this time; with a date, on that day or later. */
         CreatedAfter: components["schemas"]["TimeOrDate"];
-        /** @description Only items created before this time. */
+        /** @description Only items created before this time; with a date, before that day. */
         CreatedBefore: components["schemas"]["TimeOrDate"];
         /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
         Limit: number;
@@ -5245,19 +5245,19 @@ export interface components {
         TagMatchFilter: components["schemas"]["TagMatch"];
         /** @description If true, only tasks without tags. If false, only tasks with tags. */
         Untagged: boolean;
-        /** @description Only tasks due after this time. */
+        /** @description Only tasks due at or after this time; with a date, on that day or later. `due_after=2026-05-14` and `due_before=2026-05-15` together list the tasks of one day, `due_at` and `due_on` alike. */
         DueAfter: components["schemas"]["TimeOrDate"];
-        /** @description Only tasks due before this time. */
+        /** @description Only tasks due before this time; with a date, before that day. */
         DueBefore: components["schemas"]["TimeOrDate"];
         /** @description If true, only open tasks (`todo` or `in_progress`) that are past due: `due_at` has passed, or the day `due_on` has ended in your time zone. If false, all other tasks. */
         Overdue: boolean;
-        /** @description Only tasks last changed after this time. */
+        /** @description Only tasks last changed at or after this time; with a date, on that day or later. To keep a copy of tasks up to date, use `GET /tasks/changes`, which misses nothing. A list cannot promise that: a change can become visible after a later one, so polling has to start some minutes before the latest `updated_at` it has seen, and deleted tasks are not listed. */
         UpdatedAfter: components["schemas"]["TimeOrDate"];
-        /** @description Only tasks last changed before this time. */
+        /** @description Only tasks last changed before this time; with a date, before that day. */
         UpdatedBefore: components["schemas"]["TimeOrDate"];
-        /** @description Only tasks completed after this time. */
+        /** @description Only tasks completed at or after this time; with a date, on that day or later. */
         CompletedAfter: components["schemas"]["TimeOrDate"];
-        /** @description Only tasks completed before this time. */
+        /** @description Only tasks completed before this time; with a date, before that day. */
         CompletedBefore: components["schemas"]["TimeOrDate"];
         /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
         HasAttachments: boolean;
@@ -5343,9 +5343,9 @@ export interface components {
          *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
          *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
          *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
-         *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+         *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
          *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
-         *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
+         *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
          *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
          *     * `field:*` is true if the field has a value; for a text, if it is not empty.
          *     * A bare word, or a phrase in quotes, is searched for in the title and description.
@@ -6152,9 +6152,9 @@ export interface operations {
                 user_id?: components["parameters"]["AuditUserFilter"];
                 /** @description Only events with one of these actions. Repeat the parameter for several actions. */
                 action?: components["parameters"]["ActionFilter"];
-                /** @description Only items created after this time. */
+                /** @description Only items created at or after this time; with a date, on that day or later. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only items created before this time. */
+                /** @description Only items created before this time; with a date, before that day. */
                 created_before?: components["parameters"]["CreatedBefore"];
             };
             header?: never;
@@ -6587,23 +6587,23 @@ export interface operations {
                 tag_match?: components["parameters"]["TagMatchFilter"];
                 /** @description If true, only tasks without tags. If false, only tasks with tags. */
                 untagged?: components["parameters"]["Untagged"];
-                /** @description Only tasks due after this time. */
+                /** @description Only tasks due at or after this time; with a date, on that day or later. `due_after=2026-05-14` and `due_before=2026-05-15` together list the tasks of one day, `due_at` and `due_on` alike. */
                 due_after?: components["parameters"]["DueAfter"];
-                /** @description Only tasks due before this time. */
+                /** @description Only tasks due before this time; with a date, before that day. */
                 due_before?: components["parameters"]["DueBefore"];
                 /** @description If true, only open tasks (`todo` or `in_progress`) that are past due: `due_at` has passed, or the day `due_on` has ended in your time zone. If false, all other tasks. */
                 overdue?: components["parameters"]["Overdue"];
-                /** @description Only items created after this time. */
+                /** @description Only items created at or after this time; with a date, on that day or later. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only items created before this time. */
+                /** @description Only items created before this time; with a date, before that day. */
                 created_before?: components["parameters"]["CreatedBefore"];
-                /** @description Only tasks last changed after this time. */
+                /** @description Only tasks last changed at or after this time; with a date, on that day or later. To keep a copy of tasks up to date, use `GET /tasks/changes`, which misses nothing. A list cannot promise that: a change can become visible after a later one, so polling has to start some minutes before the latest `updated_at` it has seen, and deleted tasks are not listed. */
                 updated_after?: components["parameters"]["UpdatedAfter"];
-                /** @description Only tasks last changed before this time. */
+                /** @description Only tasks last changed before this time; with a date, before that day. */
                 updated_before?: components["parameters"]["UpdatedBefore"];
-                /** @description Only tasks completed after this time. */
+                /** @description Only tasks completed at or after this time; with a date, on that day or later. */
                 completed_after?: components["parameters"]["CompletedAfter"];
-                /** @description Only tasks completed before this time. */
+                /** @description Only tasks completed before this time; with a date, before that day. */
                 completed_before?: components["parameters"]["CompletedBefore"];
                 /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
                 has_attachments?: components["parameters"]["HasAttachments"];
@@ -6632,9 +6632,9 @@ export interface operations {
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
                  *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
-                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
-                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
+                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
                  *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
                  *     * A bare word, or a phrase in quotes, is searched for in the title and description.
@@ -6701,23 +6701,23 @@ export interface operations {
                 tag_match?: components["parameters"]["TagMatchFilter"];
                 /** @description If true, only tasks without tags. If false, only tasks with tags. */
                 untagged?: components["parameters"]["Untagged"];
-                /** @description Only tasks due after this time. */
+                /** @description Only tasks due at or after this time; with a date, on that day or later. `due_after=2026-05-14` and `due_before=2026-05-15` together list the tasks of one day, `due_at` and `due_on` alike. */
                 due_after?: components["parameters"]["DueAfter"];
-                /** @description Only tasks due before this time. */
+                /** @description Only tasks due before this time; with a date, before that day. */
                 due_before?: components["parameters"]["DueBefore"];
                 /** @description If true, only open tasks (`todo` or `in_progress`) that are past due: `due_at` has passed, or the day `due_on` has ended in your time zone. If false, all other tasks. */
                 overdue?: components["parameters"]["Overdue"];
-                /** @description Only items created after this time. */
+                /** @description Only items created at or after this time; with a date, on that day or later. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only items created before this time. */
+                /** @description Only items created before this time; with a date, before that day. */
                 created_before?: components["parameters"]["CreatedBefore"];
-                /** @description Only tasks last changed after this time. */
+                /** @description Only tasks last changed at or after this time; with a date, on that day or later. To keep a copy of tasks up to date, use `GET /tasks/changes`, which misses nothing. A list cannot promise that: a change can become visible after a later one, so polling has to start some minutes before the latest `updated_at` it has seen, and deleted tasks are not listed. */
                 updated_after?: components["parameters"]["UpdatedAfter"];
-                /** @description Only tasks last changed before this time. */
+                /** @description Only tasks last changed before this time; with a date, before that day. */
                 updated_before?: components["parameters"]["UpdatedBefore"];
-                /** @description Only tasks completed after this time. */
+                /** @description Only tasks completed at or after this time; with a date, on that day or later. */
                 completed_after?: components["parameters"]["CompletedAfter"];
-                /** @description Only tasks completed before this time. */
+                /** @description Only tasks completed before this time; with a date, before that day. */
                 completed_before?: components["parameters"]["CompletedBefore"];
                 /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
                 has_attachments?: components["parameters"]["HasAttachments"];
@@ -6746,9 +6746,9 @@ export interface operations {
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
                  *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
-                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
-                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
+                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
                  *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
                  *     * A bare word, or a phrase in quotes, is searched for in the title and description.
@@ -7373,9 +7373,9 @@ export interface operations {
                 project_id?: components["parameters"]["EventProjectFilter"];
                 /** @description Only events caused by one of these users. Repeat the parameter for several users. */
                 actor_id?: components["parameters"]["ActorFilter"];
-                /** @description Only items created after this time. */
+                /** @description Only items created at or after this time; with a date, on that day or later. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only items created before this time. */
+                /** @description Only items created before this time; with a date, before that day. */
                 created_before?: components["parameters"]["CreatedBefore"];
             };
             header?: never;
@@ -9220,23 +9220,23 @@ export interface operations {
                 tag_match?: components["parameters"]["TagMatchFilter"];
                 /** @description If true, only tasks without tags. If false, only tasks with tags. */
                 untagged?: components["parameters"]["Untagged"];
-                /** @description Only tasks due after this time. */
+                /** @description Only tasks due at or after this time; with a date, on that day or later. `due_after=2026-05-14` and `due_before=2026-05-15` together list the tasks of one day, `due_at` and `due_on` alike. */
                 due_after?: components["parameters"]["DueAfter"];
-                /** @description Only tasks due before this time. */
+                /** @description Only tasks due before this time; with a date, before that day. */
                 due_before?: components["parameters"]["DueBefore"];
                 /** @description If true, only open tasks (`todo` or `in_progress`) that are past due: `due_at` has passed, or the day `due_on` has ended in your time zone. If false, all other tasks. */
                 overdue?: components["parameters"]["Overdue"];
-                /** @description Only items created after this time. */
+                /** @description Only items created at or after this time; with a date, on that day or later. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only items created before this time. */
+                /** @description Only items created before this time; with a date, before that day. */
                 created_before?: components["parameters"]["CreatedBefore"];
-                /** @description Only tasks last changed after this time. */
+                /** @description Only tasks last changed at or after this time; with a date, on that day or later. To keep a copy of tasks up to date, use `GET /tasks/changes`, which misses nothing. A list cannot promise that: a change can become visible after a later one, so polling has to start some minutes before the latest `updated_at` it has seen, and deleted tasks are not listed. */
                 updated_after?: components["parameters"]["UpdatedAfter"];
-                /** @description Only tasks last changed before this time. */
+                /** @description Only tasks last changed before this time; with a date, before that day. */
                 updated_before?: components["parameters"]["UpdatedBefore"];
-                /** @description Only tasks completed after this time. */
+                /** @description Only tasks completed at or after this time; with a date, on that day or later. */
                 completed_after?: components["parameters"]["CompletedAfter"];
-                /** @description Only tasks completed before this time. */
+                /** @description Only tasks completed before this time; with a date, before that day. */
                 completed_before?: components["parameters"]["CompletedBefore"];
                 /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
                 has_attachments?: components["parameters"]["HasAttachments"];
@@ -9265,9 +9265,9 @@ export interface operations {
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
                  *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
-                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
-                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
+                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
                  *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
                  *     * A bare word, or a phrase in quotes, is searched for in the title and description.
