@@ -5338,6 +5338,8 @@ export interface components {
          *
          *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
          *
+         *     Unlike in AIP-160, a word without quotes is not searched for. It returns 400, and so do operators of other languages, such as `&&`, `==`, `eq` and `contains`: the error has their position and the right operator. Put a text in quotes if it contains a space or one of `& | ~ ^ , ; ? % [ ] { }`.
+         *
          *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
          *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
          *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
@@ -5348,7 +5350,8 @@ export interface components {
          *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
          *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
          *     * `field:*` is true if the field has a value; for a text, if it is not empty.
-         *     * A bare word, or a phrase in quotes, is searched for in the title and description.
+         *     * A text in quotes that is compared with nothing, such as `"release notes"`, is searched for in the title and description, as a phrase. `q` searches for words.
+         *     * On a field that is not a text, `:` means the same as `=`.
          *
          *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
          *
@@ -6627,6 +6630,8 @@ export interface operations {
                  *
                  *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
                  *
+                 *     Unlike in AIP-160, a word without quotes is not searched for. It returns 400, and so do operators of other languages, such as `&&`, `==`, `eq` and `contains`: the error has their position and the right operator. Put a text in quotes if it contains a space or one of `& | ~ ^ , ; ? % [ ] { }`.
+                 *
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
@@ -6637,7 +6642,8 @@ export interface operations {
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
                  *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
-                 *     * A bare word, or a phrase in quotes, is searched for in the title and description.
+                 *     * A text in quotes that is compared with nothing, such as `"release notes"`, is searched for in the title and description, as a phrase. `q` searches for words.
+                 *     * On a field that is not a text, `:` means the same as `=`.
                  *
                  *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
                  *
@@ -6741,6 +6747,8 @@ export interface operations {
                  *
                  *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
                  *
+                 *     Unlike in AIP-160, a word without quotes is not searched for. It returns 400, and so do operators of other languages, such as `&&`, `==`, `eq` and `contains`: the error has their position and the right operator. Put a text in quotes if it contains a space or one of `& | ~ ^ , ; ? % [ ] { }`.
+                 *
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
@@ -6751,7 +6759,8 @@ export interface operations {
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
                  *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
-                 *     * A bare word, or a phrase in quotes, is searched for in the title and description.
+                 *     * A text in quotes that is compared with nothing, such as `"release notes"`, is searched for in the title and description, as a phrase. `q` searches for words.
+                 *     * On a field that is not a text, `:` means the same as `=`.
                  *
                  *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
                  *
@@ -9260,6 +9269,8 @@ export interface operations {
                  *
                  *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
                  *
+                 *     Unlike in AIP-160, a word without quotes is not searched for. It returns 400, and so do operators of other languages, such as `&&`, `==`, `eq` and `contains`: the error has their position and the right operator. Put a text in quotes if it contains a space or one of `& | ~ ^ , ; ? % [ ] { }`.
+                 *
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
@@ -9270,7 +9281,8 @@ export interface operations {
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
                  *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
-                 *     * A bare word, or a phrase in quotes, is searched for in the title and description.
+                 *     * A text in quotes that is compared with nothing, such as `"release notes"`, is searched for in the title and description, as a phrase. `q` searches for words.
+                 *     * On a field that is not a text, `:` means the same as `=`.
                  *
                  *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
                  *

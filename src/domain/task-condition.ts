@@ -1,4 +1,6 @@
+import { closestMatch } from 'leven'
 import { canonicalTimeOrDay, isDay } from './dates.ts'
+import { meansMissing } from './foreign-operators.ts'
 import { parseSearch } from './search.ts'
 import { priorityRanks, statusRanks } from './task-ranks.ts'
 import { foldSearch } from './text.ts'
@@ -149,14 +151,12 @@ const not = (operand: TaskCondition): TaskCondition => ({ kind: 'not', operand }
 
 type ComparisonExpression = Extract<Expression, { kind: 'comparison' }>
 
-const isField = (name: string): name is TaskField => Object.hasOwn(fields, name)
-
 const readComparison = (comparison: ComparisonExpression, context: FilterContext): TaskCondition => {
   const { field: name, operator, value } = comparison
-  const { text: field } = withoutWildcards(name, expectedField)
+  const field = readFieldName(name)
+  if (!value.isQuoted && meansMissing(value.text)) throw unexpected(value, missingValue(comparison, field))
   if (field === 'tags') return readTagged(comparison)
   if (field === 'is_blocked') return readBlocked(comparison)
-  if (!isField(field)) throw unexpected(name, expectedField)
   if (isTextField(field)) return readText(field, comparison)
   if (operator === ':' && isWildcard(value)) return { kind: 'present', field }
   if (isDateField(field) || isInstantField(field))
@@ -189,7 +189,30 @@ const readBlocked = (comparison: ComparisonExpression): TaskCondition => {
   return isBlocked ? { kind: 'blocked' } : not({ kind: 'blocked' })
 }
 
-const expectedField = oneOf([...Object.keys(fields), 'is_blocked', 'tags'])
+type FieldName = TaskField | 'is_blocked' | 'tags'
+
+const isFieldName = (name: string): name is FieldName => fieldNames.includes(name)
+const fieldNames: readonly string[] = [
+  ...Object.keys(fields),
+  ...(['is_blocked', 'tags'] satisfies FieldName[]),
+]
+
+const readFieldName = (word: Word): FieldName => {
+  const { text, hasOpenStart, hasOpenEnd } = word
+  if (isFieldName(text) && !hasOpenStart && !hasOpenEnd) return text
+  const nearest = nearestFieldName(text.toLowerCase())
+  throw unexpected(word, nearest === undefined ? oneOf(fieldNames) : `${nearest}, or ${oneOf(fieldNames)}`)
+}
+
+/** The field that an unknown name probably means. */
+const nearestFieldName = (name: string): string | undefined =>
+  name.length < 3
+    ? undefined
+    : (fieldNames.find((field) => field.startsWith(name)) ??
+      closestMatch(name, fieldNames, { maxDistance: Math.floor(name.length / 3) }))
+
+const missingValue = ({ operator }: ComparisonExpression, field: string): string =>
+  `${operator === '!=' ? '' : 'NOT '}${field}:*, or a value in quotes`
 
 const readTagged = ({ operator, at, value }: ComparisonExpression): TaskCondition => {
   if (operator !== ':') throw new FilterError(at, operator, ':, because a task can have several tags')
@@ -339,15 +362,22 @@ export const searchFor = (query: string): TaskCondition => {
     : { kind: 'search', words, index, text: part }
 }
 
+/** Reads text to search for. Without quotes, a word could be a part of a comparison that is mistyped or of another language. */
 const readSearch = (word: Word): TaskCondition => {
-  const { text, isQuoted } = withoutWildcards(word, 'a word without *')
-  if (!isQuoted && /^(and|or|not)$/i.test(text)) throw unexpected(word, `${text.toUpperCase()} in upper case`)
-  // A + that is not percent-encoded arrives as a space.
-  if (!isQuoted && /^\+?\d+(\.\d+)?[smhdw]$/.test(text))
-    throw unexpected(word, 'now+7d without spaces; in a URL, encode + as %2B')
+  if (!word.isQuoted) throw unexpected(word, insteadOfBareWord(word))
+  const { text } = withoutWildcards(word, 'a word without *')
   if (text === '') throw unexpected(word, 'a word to search for')
-  const { words, index } = parseSearch(isQuoted ? `"${text.replaceAll('"', ' ')}"` : text)
+  const { words, index } = parseSearch(`"${text.replaceAll('"', ' ')}"`)
   return words === '' ? contains('title', text) : { kind: 'search', words, index, text: foldSearch(text) }
+}
+
+const insteadOfBareWord = ({ text }: Word): string => {
+  // A + that is not percent-encoded arrives as a space.
+  if (/^\+?\d+(\.\d+)?[smhdw]$/.test(text)) return 'now+7d without spaces; in a URL, encode + as %2B'
+  const field = fieldNames.find((name) => name === text.toLowerCase())
+  return field === undefined
+    ? 'a comparison such as status = todo; to search for words, quote them or use q'
+    : `an operator and a value after ${field}; to search for the word, quote it`
 }
 
 const patternOf = ({ text, hasOpenStart, hasOpenEnd }: Word): Pattern => ({ text, hasOpenStart, hasOpenEnd })
