@@ -4868,6 +4868,22 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description `Tus-Resumable` is missing or names an unsupported version, and `Tus-Version` lists the supported ones; or the request has `If-None-Match: *`, and the upload exists. Nothing was stored. */
+        ChunkPreconditionFailed: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                /**
+                 * @description The supported versions of the tus protocol.
+                 * @example 1.0.0
+                 */
+                "Tus-Version"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description Another request is writing to the upload. Nothing was stored. */
         UploadLocked: {
             headers: {
@@ -4902,7 +4918,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The resource does not meet `If-Match` or `If-Unmodified-Since`. Nothing was done. */
+        /** @description The resource does not meet `If-Match`, `If-None-Match` or `If-Unmodified-Since`. Nothing was done. */
         PreconditionFailed: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -5366,6 +5382,8 @@ export interface components {
         IfMatch: string;
         /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
         IfNoneMatch: string;
+        /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+        IfNoneMatchWrite: string;
         /** @description The version of the Model Context Protocol. */
         McpProtocolVersion: string;
         /** @description The `method` of the message. Required from version 2026-07-28 on. */
@@ -6305,6 +6323,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -6342,6 +6362,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -6372,6 +6394,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -6457,7 +6481,10 @@ export interface operations {
     setUserPassword: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
             path: {
                 /**
                  * @description The id of the user. `me` is your own.
@@ -6478,6 +6505,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["ForbiddenOrUnproven"];
             404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
@@ -6947,6 +6975,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -6984,6 +7014,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7014,6 +7046,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7052,6 +7086,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7209,6 +7245,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7238,6 +7276,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7309,6 +7349,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7339,6 +7381,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7626,7 +7670,10 @@ export interface operations {
     addTaskTag: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
             path: {
                 /**
                  * @description The id of the task.
@@ -7657,6 +7704,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["ProjectArchived"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
@@ -7668,6 +7716,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7754,7 +7804,10 @@ export interface operations {
     followTask: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
             path: {
                 /**
                  * @description The id of the task.
@@ -7771,6 +7824,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
@@ -7852,7 +7906,10 @@ export interface operations {
     addTaskRelation: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
             path: {
                 /**
                  * @description The id of the task.
@@ -7887,6 +7944,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["RelationRefused"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
@@ -8072,6 +8130,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -8110,6 +8170,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -8246,6 +8308,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path?: never;
             cookie?: never;
@@ -8272,7 +8336,10 @@ export interface operations {
     updateNotification: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
             path: {
                 /**
                  * @description The id of the notification.
@@ -8303,6 +8370,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
@@ -8361,6 +8429,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -8706,6 +8776,8 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
                 /**
                  * @description The tus version of the client. Any other version returns 412.
                  * @example 1.0.0
@@ -8754,7 +8826,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["UploadConflict"];
             410: components["responses"]["UploadGone"];
-            412: components["responses"]["TusVersionUnsupported"];
+            412: components["responses"]["ChunkPreconditionFailed"];
             413: components["responses"]["UploadTooLarge"];
             415: components["responses"]["UnsupportedPatchType"];
             422: components["responses"]["DigestMismatch"];
@@ -8899,6 +8971,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9046,6 +9120,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9082,6 +9158,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9111,6 +9189,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9148,6 +9228,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9177,6 +9259,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9405,6 +9489,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9459,6 +9545,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9574,6 +9662,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9628,6 +9718,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9776,6 +9868,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9806,6 +9900,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9926,6 +10022,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9980,6 +10078,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -10323,6 +10423,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -10358,6 +10460,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -10514,6 +10618,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -10543,6 +10649,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -10580,6 +10688,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
                 /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };
