@@ -531,6 +531,12 @@ t.test('filters, compared with a naive implementation', async (t) => {
       const dated = titlesOf(all.filter(({ title }) => title !== 'no date'))
       t.strictSame(await matching('due <= 9999-12-31T23:59:59.999Z OR due > 9999-12-31T23:59:59.999Z'), dated)
       t.strictSame(await matching('due >= 0001-01-01T00:00:00Z OR due < 0001-01-01T00:00:00Z'), dated)
+      for (const field of ['due', 'start'])
+        for (const day of ['0001-01-01', '9999-12-31']) {
+          t.strictSame(await matching(`${field} <= ${day} OR ${field} > ${day}`), dated)
+          t.strictSame(await matching(`${field} >= ${day} OR ${field} < ${day}`), dated)
+          t.ok((await matching(`${field} = ${day}`)).includes(`all day ${day}`))
+        }
       t.strictSame(await matching('due:*'), dated)
       t.strictSame(await matching('NOT start:*'), ['no date'])
     }
