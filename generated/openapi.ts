@@ -2571,7 +2571,7 @@ export interface components {
         TimeZone: string;
         /**
          * Format: time-or-date
-         * @description An RFC 3339 time, or a date (`YYYY-MM-DD`), which stands for the start of that day in your time zone. The colon in the offset of a time is optional.
+         * @description An RFC 3339 time, or a date (`YYYY-MM-DD`), which stands for that day in your time zone. The colon in the offset of a time is optional.
          */
         TimeOrDate: string;
         /** @description A user account. */
@@ -4869,6 +4869,22 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description `Tus-Resumable` is missing or names an unsupported version, and `Tus-Version` lists the supported ones; or the request has `If-None-Match: *`, and the upload exists. Nothing was stored. */
+        ChunkPreconditionFailed: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                /**
+                 * @description The supported versions of the tus protocol.
+                 * @example 1.0.0
+                 */
+                "Tus-Version"?: string;
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description Another request is writing to the upload. Nothing was stored. */
         UploadLocked: {
             headers: {
@@ -4903,7 +4919,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The resource does not meet `If-Match` or `If-Unmodified-Since`. Nothing was done. */
+        /** @description The resource does not meet `If-Match`, `If-None-Match` or `If-Unmodified-Since`. Nothing was done. */
         PreconditionFailed: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -5206,9 +5222,9 @@ export interface components {
         EventTypeFilter: components["schemas"]["EventTypePattern"][];
         /** @description Only events in one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
         EventProjectFilter: components["schemas"]["ProjectOrNone"][];
-        /** @description Only items created after this time. */
+        /** @description Only items created at or after this time; with a date, on that day or later. */
         CreatedAfter: components["schemas"]["TimeOrDate"];
-        /** @description Only items created before this time. */
+        /** @description Only items created before this time; with a date, before that day. */
         CreatedBefore: components["schemas"]["TimeOrDate"];
         /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
         Limit: number;
@@ -5246,19 +5262,19 @@ export interface components {
         TagMatchFilter: components["schemas"]["TagMatch"];
         /** @description If true, only tasks without tags. If false, only tasks with tags. */
         Untagged: boolean;
-        /** @description Only tasks due after this time. */
+        /** @description Only tasks due at or after this time; with a date, on that day or later. `due_after=2026-05-14` and `due_before=2026-05-15` together list the tasks of one day, `due_at` and `due_on` alike. */
         DueAfter: components["schemas"]["TimeOrDate"];
-        /** @description Only tasks due before this time. */
+        /** @description Only tasks due before this time; with a date, before that day. */
         DueBefore: components["schemas"]["TimeOrDate"];
         /** @description If true, only open tasks (`todo` or `in_progress`) that are past due: `due_at` has passed, or the day `due_on` has ended in your time zone. If false, all other tasks. */
         Overdue: boolean;
-        /** @description Only tasks last changed after this time. */
+        /** @description Only tasks last changed at or after this time; with a date, on that day or later. To keep a copy of tasks up to date, use `GET /tasks/changes`, which misses nothing. A list cannot promise that: a change can become visible after a later one, so polling has to start some minutes before the latest `updated_at` it has seen, and deleted tasks are not listed. */
         UpdatedAfter: components["schemas"]["TimeOrDate"];
-        /** @description Only tasks last changed before this time. */
+        /** @description Only tasks last changed before this time; with a date, before that day. */
         UpdatedBefore: components["schemas"]["TimeOrDate"];
-        /** @description Only tasks completed after this time. */
+        /** @description Only tasks completed at or after this time; with a date, on that day or later. */
         CompletedAfter: components["schemas"]["TimeOrDate"];
-        /** @description Only tasks completed before this time. */
+        /** @description Only tasks completed before this time; with a date, before that day. */
         CompletedBefore: components["schemas"]["TimeOrDate"];
         /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
         HasAttachments: boolean;
@@ -5339,17 +5355,20 @@ export interface components {
          *
          *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
          *
+         *     Unlike in AIP-160, a word without quotes is not searched for. It returns 400, and so do operators of other languages, such as `&&`, `==`, `eq` and `contains`: the error has their position and the right operator. Put a text in quotes if it contains a space or one of `& | ~ ^ , ; ? % [ ] { }`.
+         *
          *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
          *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
          *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
          *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
          *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
-         *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+         *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
          *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
-         *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
+         *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
          *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
          *     * `field:*` is true if the field has a value; for a text, if it is not empty.
-         *     * A bare word, or a phrase in quotes, is searched for in the title and description.
+         *     * A text in quotes that is compared with nothing, such as `"release notes"`, is searched for in the title and description, as a phrase. `q` searches for words.
+         *     * On a field that is not a text, `:` means the same as `=`.
          *
          *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
          *
@@ -5364,6 +5383,8 @@ export interface components {
         IfMatch: string;
         /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
         IfNoneMatch: string;
+        /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+        IfNoneMatchWrite: string;
         /** @description The version of the Model Context Protocol. */
         McpProtocolVersion: string;
         /** @description The `method` of the message. Required from version 2026-07-28 on. */
@@ -6153,9 +6174,9 @@ export interface operations {
                 user_id?: components["parameters"]["AuditUserFilter"];
                 /** @description Only events with one of these actions. Repeat the parameter for several actions. */
                 action?: components["parameters"]["ActionFilter"];
-                /** @description Only items created after this time. */
+                /** @description Only items created at or after this time; with a date, on that day or later. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only items created before this time. */
+                /** @description Only items created before this time; with a date, before that day. */
                 created_before?: components["parameters"]["CreatedBefore"];
             };
             header?: never;
@@ -6303,6 +6324,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -6340,6 +6363,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -6370,6 +6395,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -6455,7 +6482,10 @@ export interface operations {
     setUserPassword: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
             path: {
                 /**
                  * @description The id of the user. `me` is your own.
@@ -6476,6 +6506,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["ForbiddenOrUnproven"];
             404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
@@ -6588,23 +6619,23 @@ export interface operations {
                 tag_match?: components["parameters"]["TagMatchFilter"];
                 /** @description If true, only tasks without tags. If false, only tasks with tags. */
                 untagged?: components["parameters"]["Untagged"];
-                /** @description Only tasks due after this time. */
+                /** @description Only tasks due at or after this time; with a date, on that day or later. `due_after=2026-05-14` and `due_before=2026-05-15` together list the tasks of one day, `due_at` and `due_on` alike. */
                 due_after?: components["parameters"]["DueAfter"];
-                /** @description Only tasks due before this time. */
+                /** @description Only tasks due before this time; with a date, before that day. */
                 due_before?: components["parameters"]["DueBefore"];
                 /** @description If true, only open tasks (`todo` or `in_progress`) that are past due: `due_at` has passed, or the day `due_on` has ended in your time zone. If false, all other tasks. */
                 overdue?: components["parameters"]["Overdue"];
-                /** @description Only items created after this time. */
+                /** @description Only items created at or after this time; with a date, on that day or later. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only items created before this time. */
+                /** @description Only items created before this time; with a date, before that day. */
                 created_before?: components["parameters"]["CreatedBefore"];
-                /** @description Only tasks last changed after this time. */
+                /** @description Only tasks last changed at or after this time; with a date, on that day or later. To keep a copy of tasks up to date, use `GET /tasks/changes`, which misses nothing. A list cannot promise that: a change can become visible after a later one, so polling has to start some minutes before the latest `updated_at` it has seen, and deleted tasks are not listed. */
                 updated_after?: components["parameters"]["UpdatedAfter"];
-                /** @description Only tasks last changed before this time. */
+                /** @description Only tasks last changed before this time; with a date, before that day. */
                 updated_before?: components["parameters"]["UpdatedBefore"];
-                /** @description Only tasks completed after this time. */
+                /** @description Only tasks completed at or after this time; with a date, on that day or later. */
                 completed_after?: components["parameters"]["CompletedAfter"];
-                /** @description Only tasks completed before this time. */
+                /** @description Only tasks completed before this time; with a date, before that day. */
                 completed_before?: components["parameters"]["CompletedBefore"];
                 /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
                 has_attachments?: components["parameters"]["HasAttachments"];
@@ -6628,17 +6659,20 @@ export interface operations {
                  *
                  *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
                  *
+                 *     Unlike in AIP-160, a word without quotes is not searched for. It returns 400, and so do operators of other languages, such as `&&`, `==`, `eq` and `contains`: the error has their position and the right operator. Put a text in quotes if it contains a space or one of `& | ~ ^ , ; ? % [ ] { }`.
+                 *
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
                  *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
-                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
-                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
+                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
                  *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
-                 *     * A bare word, or a phrase in quotes, is searched for in the title and description.
+                 *     * A text in quotes that is compared with nothing, such as `"release notes"`, is searched for in the title and description, as a phrase. `q` searches for words.
+                 *     * On a field that is not a text, `:` means the same as `=`.
                  *
                  *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
                  *
@@ -6702,23 +6736,23 @@ export interface operations {
                 tag_match?: components["parameters"]["TagMatchFilter"];
                 /** @description If true, only tasks without tags. If false, only tasks with tags. */
                 untagged?: components["parameters"]["Untagged"];
-                /** @description Only tasks due after this time. */
+                /** @description Only tasks due at or after this time; with a date, on that day or later. `due_after=2026-05-14` and `due_before=2026-05-15` together list the tasks of one day, `due_at` and `due_on` alike. */
                 due_after?: components["parameters"]["DueAfter"];
-                /** @description Only tasks due before this time. */
+                /** @description Only tasks due before this time; with a date, before that day. */
                 due_before?: components["parameters"]["DueBefore"];
                 /** @description If true, only open tasks (`todo` or `in_progress`) that are past due: `due_at` has passed, or the day `due_on` has ended in your time zone. If false, all other tasks. */
                 overdue?: components["parameters"]["Overdue"];
-                /** @description Only items created after this time. */
+                /** @description Only items created at or after this time; with a date, on that day or later. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only items created before this time. */
+                /** @description Only items created before this time; with a date, before that day. */
                 created_before?: components["parameters"]["CreatedBefore"];
-                /** @description Only tasks last changed after this time. */
+                /** @description Only tasks last changed at or after this time; with a date, on that day or later. To keep a copy of tasks up to date, use `GET /tasks/changes`, which misses nothing. A list cannot promise that: a change can become visible after a later one, so polling has to start some minutes before the latest `updated_at` it has seen, and deleted tasks are not listed. */
                 updated_after?: components["parameters"]["UpdatedAfter"];
-                /** @description Only tasks last changed before this time. */
+                /** @description Only tasks last changed before this time; with a date, before that day. */
                 updated_before?: components["parameters"]["UpdatedBefore"];
-                /** @description Only tasks completed after this time. */
+                /** @description Only tasks completed at or after this time; with a date, on that day or later. */
                 completed_after?: components["parameters"]["CompletedAfter"];
-                /** @description Only tasks completed before this time. */
+                /** @description Only tasks completed before this time; with a date, before that day. */
                 completed_before?: components["parameters"]["CompletedBefore"];
                 /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
                 has_attachments?: components["parameters"]["HasAttachments"];
@@ -6742,17 +6776,20 @@ export interface operations {
                  *
                  *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
                  *
+                 *     Unlike in AIP-160, a word without quotes is not searched for. It returns 400, and so do operators of other languages, such as `&&`, `==`, `eq` and `contains`: the error has their position and the right operator. Put a text in quotes if it contains a space or one of `& | ~ ^ , ; ? % [ ] { }`.
+                 *
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
                  *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
-                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
-                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
+                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
                  *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
-                 *     * A bare word, or a phrase in quotes, is searched for in the title and description.
+                 *     * A text in quotes that is compared with nothing, such as `"release notes"`, is searched for in the title and description, as a phrase. `q` searches for words.
+                 *     * On a field that is not a text, `:` means the same as `=`.
                  *
                  *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
                  *
@@ -6939,6 +6976,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -6976,6 +7015,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7006,6 +7047,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7044,6 +7087,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7201,6 +7246,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7230,6 +7277,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7301,6 +7350,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7331,6 +7382,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7374,9 +7427,9 @@ export interface operations {
                 project_id?: components["parameters"]["EventProjectFilter"];
                 /** @description Only events caused by one of these users. Repeat the parameter for several users. */
                 actor_id?: components["parameters"]["ActorFilter"];
-                /** @description Only items created after this time. */
+                /** @description Only items created at or after this time; with a date, on that day or later. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only items created before this time. */
+                /** @description Only items created before this time; with a date, before that day. */
                 created_before?: components["parameters"]["CreatedBefore"];
             };
             header?: never;
@@ -7618,7 +7671,10 @@ export interface operations {
     addTaskTag: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
             path: {
                 /**
                  * @description The id of the task.
@@ -7649,6 +7705,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["ProjectArchived"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
@@ -7660,6 +7717,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -7746,7 +7805,10 @@ export interface operations {
     followTask: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
             path: {
                 /**
                  * @description The id of the task.
@@ -7763,6 +7825,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
@@ -7844,7 +7907,10 @@ export interface operations {
     addTaskRelation: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
             path: {
                 /**
                  * @description The id of the task.
@@ -7879,6 +7945,7 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["RelationRefused"];
+            412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
@@ -8064,6 +8131,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -8102,6 +8171,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -8238,6 +8309,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path?: never;
             cookie?: never;
@@ -8264,7 +8337,10 @@ export interface operations {
     updateNotification: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
             path: {
                 /**
                  * @description The id of the notification.
@@ -8295,6 +8371,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
@@ -8353,6 +8430,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -8698,6 +8777,8 @@ export interface operations {
         parameters: {
             query?: never;
             header: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
                 /**
                  * @description The tus version of the client. Any other version returns 412.
                  * @example 1.0.0
@@ -8746,7 +8827,7 @@ export interface operations {
             404: components["responses"]["NotFound"];
             409: components["responses"]["UploadConflict"];
             410: components["responses"]["UploadGone"];
-            412: components["responses"]["TusVersionUnsupported"];
+            412: components["responses"]["ChunkPreconditionFailed"];
             413: components["responses"]["UploadTooLarge"];
             415: components["responses"]["UnsupportedPatchType"];
             422: components["responses"]["DigestMismatch"];
@@ -8891,6 +8972,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9038,6 +9121,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9074,6 +9159,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9103,6 +9190,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9140,6 +9229,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9169,6 +9260,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9221,23 +9314,23 @@ export interface operations {
                 tag_match?: components["parameters"]["TagMatchFilter"];
                 /** @description If true, only tasks without tags. If false, only tasks with tags. */
                 untagged?: components["parameters"]["Untagged"];
-                /** @description Only tasks due after this time. */
+                /** @description Only tasks due at or after this time; with a date, on that day or later. `due_after=2026-05-14` and `due_before=2026-05-15` together list the tasks of one day, `due_at` and `due_on` alike. */
                 due_after?: components["parameters"]["DueAfter"];
-                /** @description Only tasks due before this time. */
+                /** @description Only tasks due before this time; with a date, before that day. */
                 due_before?: components["parameters"]["DueBefore"];
                 /** @description If true, only open tasks (`todo` or `in_progress`) that are past due: `due_at` has passed, or the day `due_on` has ended in your time zone. If false, all other tasks. */
                 overdue?: components["parameters"]["Overdue"];
-                /** @description Only items created after this time. */
+                /** @description Only items created at or after this time; with a date, on that day or later. */
                 created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only items created before this time. */
+                /** @description Only items created before this time; with a date, before that day. */
                 created_before?: components["parameters"]["CreatedBefore"];
-                /** @description Only tasks last changed after this time. */
+                /** @description Only tasks last changed at or after this time; with a date, on that day or later. To keep a copy of tasks up to date, use `GET /tasks/changes`, which misses nothing. A list cannot promise that: a change can become visible after a later one, so polling has to start some minutes before the latest `updated_at` it has seen, and deleted tasks are not listed. */
                 updated_after?: components["parameters"]["UpdatedAfter"];
-                /** @description Only tasks last changed before this time. */
+                /** @description Only tasks last changed before this time; with a date, before that day. */
                 updated_before?: components["parameters"]["UpdatedBefore"];
-                /** @description Only tasks completed after this time. */
+                /** @description Only tasks completed at or after this time; with a date, on that day or later. */
                 completed_after?: components["parameters"]["CompletedAfter"];
-                /** @description Only tasks completed before this time. */
+                /** @description Only tasks completed before this time; with a date, before that day. */
                 completed_before?: components["parameters"]["CompletedBefore"];
                 /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
                 has_attachments?: components["parameters"]["HasAttachments"];
@@ -9261,17 +9354,20 @@ export interface operations {
                  *
                  *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
                  *
+                 *     Unlike in AIP-160, a word without quotes is not searched for. It returns 400, and so do operators of other languages, such as `&&`, `==`, `eq` and `contains`: the error has their position and the right operator. Put a text in quotes if it contains a space or one of `& | ~ ^ , ; ? % [ ] { }`.
+                 *
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
                  *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
-                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
-                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
+                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
                  *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
-                 *     * A bare word, or a phrase in quotes, is searched for in the title and description.
+                 *     * A text in quotes that is compared with nothing, such as `"release notes"`, is searched for in the title and description, as a phrase. `q` searches for words.
+                 *     * On a field that is not a text, `:` means the same as `=`.
                  *
                  *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
                  *
@@ -9394,6 +9490,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9448,6 +9546,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9563,6 +9663,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9617,6 +9719,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9765,6 +9869,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9795,6 +9901,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9915,6 +10023,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -9969,6 +10079,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -10312,6 +10424,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -10347,6 +10461,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -10503,6 +10619,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -10532,6 +10650,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
             };
             path: {
                 /**
@@ -10569,6 +10689,8 @@ export interface operations {
             header?: {
                 /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
                 "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
                 /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
             };

@@ -450,24 +450,31 @@ t.test('filters, compared with a naive implementation', async (t) => {
     await moveOn(zone, day, start)
     const last = shift(start, -1)
     for (const value of [day, last, start]) {
-      const at = value === day ? start : value
+      /** The time is compared with the value: by days, if that is a day. */
+      const orderOf = (time: string): number => {
+        if (value !== day) return order(time, value)
+        if (time < start) return -1
+        return time <= shift(start, 1) ? 0 : 1
+      }
       /** An all-day due date is the end of its day: for the day before, that is `last`. */
       const dueOf = ({ due_at, due_on }: Task): number | null => {
-        if (due_at !== null) return order(due_at, at)
+        if (due_at !== null) return orderOf(due_at)
         if (due_on === null) return null
-        if (due_on === dayBefore(day)) return order(last, at)
+        if (value === day) return order(due_on, day)
+        if (due_on === dayBefore(day)) return order(last, value)
         return order(due_on, day) < 0 ? -1 : 1
       }
       const startOf = ({ start_at, start_on }: Task): number | null => {
-        if (start_at !== null) return order(start_at, at)
+        if (start_at !== null) return orderOf(start_at)
         if (start_on === null) return null
-        if (start_on === day) return order(start, at)
+        if (value !== day && start_on === day) return order(start, value)
         return order(start_on, day)
       }
       // One zone is enough for `=` and `!=`, which are combinations of the others.
       for (const operator of zone === 'Europe/Berlin' ? operators : operators.slice(0, 4)) {
         const label = `${zone} ${operator} ${value}`
-        if (zone !== 'Pacific/Apia') {
+        // The day before does not exist in Apia, so it has no last millisecond.
+        if (zone !== 'Pacific/Apia' || value === day) {
           t.strictSame(await matching(`due ${operator} ${value}`), expected(dueOf, operator), `due ${label}`)
           t.strictSame(
             await matching(`start ${operator} ${value}`),
@@ -476,7 +483,7 @@ t.test('filters, compared with a naive implementation', async (t) => {
           )
         }
         if (value !== day) continue
-        const timed = ({ due_at }: Task) => (due_at === null ? null : order(due_at, at))
+        const timed = ({ due_at }: Task) => (due_at === null ? null : orderOf(due_at))
         t.strictSame(
           await matching(`due_at ${operator} ${value}`),
           expected(timed, operator),
@@ -494,7 +501,7 @@ t.test('filters, compared with a naive implementation', async (t) => {
       const { token } = owner
       for (const [name, operator] of [
         ['due_before', '<'],
-        ['due_after', '>'],
+        ['due_after', '>='],
       ] as const) {
         const { body } = await service.expect('listTasks', 200, {
           token,
@@ -524,6 +531,12 @@ t.test('filters, compared with a naive implementation', async (t) => {
       const dated = titlesOf(all.filter(({ title }) => title !== 'no date'))
       t.strictSame(await matching('due <= 9999-12-31T23:59:59.999Z OR due > 9999-12-31T23:59:59.999Z'), dated)
       t.strictSame(await matching('due >= 0001-01-01T00:00:00Z OR due < 0001-01-01T00:00:00Z'), dated)
+      for (const field of ['due', 'start'])
+        for (const day of ['0001-01-01', '9999-12-31']) {
+          t.strictSame(await matching(`${field} <= ${day} OR ${field} > ${day}`), dated)
+          t.strictSame(await matching(`${field} >= ${day} OR ${field} < ${day}`), dated)
+          t.ok((await matching(`${field} = ${day}`)).includes(`all day ${day}`))
+        }
       t.strictSame(await matching('due:*'), dated)
       t.strictSame(await matching('NOT start:*'), ['no date'])
     }
@@ -597,6 +610,19 @@ t.test('times and dates in query parameters', async (t) => {
   })
 })
 
+t.test('polling by updated_after misses no change of the same millisecond', async (t) => {
+  const owner = await service.register('poller')
+  const first = await createTask(owner, { title: 'First' })
+  await createTask(owner, { title: 'Second' })
+  const { db } = service.deps
+  await db.run('alter table tasks disable trigger user', [])
+  const last = shift(first.updated_at, 60_000)
+  await db.run('update tasks set updated_at = $1 where owner_id = $2', [last, owner.id])
+  await db.run('alter table tasks enable trigger user', [])
+  t.strictSame(titlesOf(await listTasks(owner, { updated_after: last })), ['First', 'Second'])
+  t.strictSame(await listTasks(owner, { updated_before: last }), [])
+})
+
 t.test('sort=due: the order does not depend on the time zone', async (t) => {
   const owner = await service.register('sorter')
   const inOrder = [
@@ -649,4 +675,160 @@ t.test('400 for a date has an example of a valid one', async (t) => {
   const body = { title: 'x', due_on: '2026-02-29' }
   const problem = (await service.expect('createTask', 400, { token, body })).body
   t.match(withoutRequest(problem), { detail: 'due_on must be a date, such as 2026-11-02.' })
+})
+
+t.test('each task is in the list of exactly one day', async (t) => {
+  /** Zones and days. The clocks change on these days, where they do. */
+  const cases = [
+    ['UTC', '2026-06-01'],
+    ['Europe/Berlin', '2026-03-29'],
+    ['Europe/Berlin', '2026-10-25'],
+    ['America/New_York', '2026-11-01'],
+    ['Australia/Lord_Howe', '2026-04-05'],
+    ['Asia/Kathmandu', '2026-06-01'],
+    ['Pacific/Kiritimati', '2026-06-01'],
+    ['Pacific/Pago_Pago', '2026-06-01'],
+    // No midnight; midnight twice; a day that does not exist; a day that is interrupted by the end of the one before.
+    ['Africa/Cairo', '2026-04-24'],
+    ['America/Havana', '2026-11-01'],
+    ['Pacific/Apia', '2011-12-30'],
+    ['America/St_Johns', '2006-10-29'],
+  ] as const
+  const minute = 60_000
+  const dayAfter = (day: string): string => shift(`${day}T00:00:00.000Z`, 86_400_000).slice(0, 10)
+
+  interface Start {
+    readonly at: string
+    readonly day: string
+    readonly before: string
+  }
+
+  /** When days start in a zone, from two days before a day to two days after it, by looking at each minute. */
+  const startsAround = (zone: string, middle: string): readonly Start[] => {
+    const format = new Intl.DateTimeFormat('sv-SE', { timeZone: zone })
+    const noon = Date.parse(`${middle}T12:00:00Z`)
+    const found: Start[] = []
+    let before = format.format(noon - 2 * 1_440 * minute)
+    for (let at = noon - 2 * 1_440 * minute; at <= noon + 2 * 1_440 * minute; at += minute) {
+      const day = format.format(at)
+      if (day <= before) continue
+      found.push({ at: new Date(at).toISOString(), day, before })
+      before = day
+    }
+    return found
+  }
+
+  /** Ways of saying `on this day`. A time or a day is in all of them or in none. */
+  const onDay = (name: string, day: string): string[] => [
+    `${name} = ${day}`,
+    `${name} >= ${day} AND ${name} < ${dayAfter(day)}`,
+    `${name} > ${dayBefore(day)} AND ${name} <= ${day}`,
+    `${name}:* AND NOT ${name} != ${day}`,
+  ]
+  const timed = ['start_at', 'due_at', 'created_at', 'updated_at', 'completed_at']
+  const { db } = service.deps
+  for (const [zone, day] of cases) {
+    const owner = await registerIn(`${zone.replace(/.*\//, '').toLowerCase()}-days-${day}`, zone)
+    const { token } = owner
+    const days = [dayBefore(day), day, dayAfter(day)]
+    /** Times, and their days. */
+    const instants = startsAround(zone, day).flatMap(
+      ({ at, day: started, before }) =>
+        [
+          [shift(at, -1), before],
+          [at, started],
+          [shift(at, 1), started],
+        ] as const,
+    )
+    const create = [
+      ...instants.map(([at]) => ({ title: at, start_at: at, due_at: at, status: 'done' })),
+      ...days.map((on) => ({ title: on, start_on: on, due_on: on })),
+    ]
+    await service.expect('batchTasks', 200, { token, body: { create } })
+    await db.run('alter table tasks disable trigger user', [])
+    await db.run(
+      `update tasks set created_at = due_at, updated_at = due_at, completed_at = due_at
+        where owner_id = $1 and due_at is not null`,
+      [owner.id],
+    )
+    await db.run('alter table tasks enable trigger user', [])
+
+    const found = async (query: object): Promise<string[]> => {
+      const { body } = await service.expect('listTasks', 200, {
+        token,
+        query: { ...query, limit: 200, include_total: true },
+      })
+      t.equal(body.total, body.items.length)
+      return titlesOf(body.items)
+    }
+    for (const on of days) {
+      const times = instants.flatMap(([at, local]) => (local === on ? [at] : [])).toSorted()
+      const both = [...times, on].toSorted()
+      const expected: Readonly<Record<string, readonly string[]>> = {
+        start: both,
+        due: both,
+        start_on: [on],
+        due_on: [on],
+        // All times are compared alike: one zone is enough for the other fields.
+        ...Object.fromEntries((zone === 'Europe/Berlin' ? timed : ['due_at']).map((name) => [name, times])),
+      }
+      for (const [name, titles] of Object.entries(expected))
+        for (const filter of onDay(name, on))
+          t.strictSame(await found({ filter }), titles, `${zone}: ${filter}`)
+      for (const name of ['due', 'created', 'updated', 'completed'])
+        t.strictSame(
+          await found({ [`${name}_after`]: on, [`${name}_before`]: dayAfter(on) }),
+          name === 'due' ? both : times,
+          `${zone}: ${name} on ${on}`,
+        )
+    }
+    if (day !== '2026-03-29') continue
+    // Ranges between times have no task twice either.
+    const times = instants.map(([at]) => at)
+    for (const name of ['due', 'created', 'updated', 'completed'])
+      for (const [index, from] of times.slice(0, -1).entries()) {
+        const titles = await found({ [`${name}_after`]: from, [`${name}_before`]: times[index + 1] })
+        t.strictSame(
+          titles.filter((title) => times.includes(title)),
+          [from],
+          `${name} from ${from}`,
+        )
+      }
+  }
+
+  t.test('and each event, and each audit event', async (t) => {
+    const zone = 'Europe/Berlin'
+    await moveTo(admin, zone)
+    const starts = startsAround(zone, '2026-03-29')
+    const { token } = admin
+    for (const [table, operation] of [
+      ['events', 'listEvents'],
+      ['audit_events', 'listAuditEvents'],
+    ] as const) {
+      const start = starts[1]?.at ?? ''
+      for (const [offset, expected] of [
+        [-1, [1, 0]],
+        [0, [0, 1]],
+        [1, [0, 1]],
+      ] as const) {
+        const task = await createTask(admin, { title: 'An event' })
+        const [row] = await db.run(
+          `update ${table} set created_at = $1 where id = (select id from ${table} order by created_at desc, id desc limit 1)
+            returning id::text`,
+          [shift(start, offset)],
+        )
+        const counts = []
+        for (const { day } of starts.slice(0, 2)) {
+          const query = { created_after: day, created_before: dayAfter(day), limit: 200 }
+          const { body } = await service.expect(operation, 200, {
+            token,
+            query: operation === 'listEvents' ? { ...query, all: true } : query,
+          })
+          counts.push(body.items.filter(({ id }) => id === row?.id).length)
+        }
+        t.strictSame(counts, expected, `${operation} of ${task.title} at ${offset}`)
+      }
+    }
+    await moveTo(admin, 'UTC')
+  })
 })

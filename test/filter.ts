@@ -143,11 +143,13 @@ t.test('matches of filters', async (t) => {
     'description = ""': without(far, hello),
     'description:"WORD,\nAND"': [hello],
     'description = "A word*"': [hello],
-    // Search words
-    crash: [far, crash],
-    'the crash': [crash],
-    '-the': without(crash, tests, notes),
-    'crash OR "the notes"': [far, crash, notes],
+    // Searches
+    '"crash"': [far, crash],
+    '"the" "crash"': [crash],
+    '-"the"': without(crash, tests, notes),
+    '"crash" OR "the notes"': [far, crash, notes],
+    '"crash" status = in_progress': [crash],
+    '"crash AND && status"': [],
     // People
     'assignee_id:*': [far, tests],
     'NOT assignee_id:*': without(far, tests),
@@ -159,7 +161,7 @@ t.test('matches of filters', async (t) => {
     'assignee_id != me': [tests],
     'NOT assignee_id = me': without(far),
     'NOT (assignee_id = me OR assignee_id != me)': without(far, tests),
-    'NOT NOT_A_WORD': all,
+    'NOT "NOT_A_WORD"': all,
     'owner_id = me': all,
     [`owner_id != ${unknownId}`]: all,
     [`id = ${byTitle('Ship').id}`]: [ship],
@@ -222,7 +224,6 @@ t.test('400 for a syntax error has its position, the token found and the tokens 
     'AND status = todo': [1, 'AND', /a comparison/],
     'status = todo OR OR a': [18, 'OR', /a comparison/],
     '= todo': [1, '=', /a comparison/],
-    'status == todo': [9, '=', /a value/],
     'status = todo = done': [15, '=', /AND, OR/],
     'status = AND': [10, 'AND', /a value/],
     'NOT NOT status = todo': [5, 'NOT', /a comparison/],
@@ -234,8 +235,6 @@ t.test('400 for a syntax error has its position, the token found and the tokens 
     'status = (todo OR done)': [10, '(', /a value/],
     'status = "todo': [10, '"', /a closing "/],
     "title = 'x": [9, "'", /a closing '/],
-    'status = todo, done': [14, ',', /only inside quotes/],
-    'status ! todo': [8, '!', /only inside quotes/],
     [String.raw`title = a\b`]: [10, '\\', /only inside quotes/],
     [String.raw`title = "a\n"`]: [9, String.raw`"a\n"`, /one of the escapes/],
     'title = "a*b"': [9, '"a*b"', /only at the start or end/],
@@ -246,8 +245,15 @@ t.test('400 for a syntax error has its position, the token found and the tokens 
     // Positions count characters, not UTF-16 code units.
     'title = "😀😀" AND = 3': [18, '=', /a comparison/],
     // Names
-    'prio = high': [1, 'prio', /one of id, title, .*, tags/],
-    'Status = todo': [1, 'Status', /one of id/],
+    'prio = high': [1, 'prio', /expected priority, or one of id, title, .*, tags/],
+    'Status = todo': [1, 'Status', /expected status, or one of id/],
+    'stauts = todo': [1, 'stauts', /expected status, or one of id/],
+    'stat != todo AND x = 1': [1, 'stat', /expected status, or one of id/],
+    'status = todo AND assignee = me': [19, 'assignee', /expected assignee_id, or one of id/],
+    'tag:bug': [1, 'tag', /expected tags, or one of id/],
+    'created < now': [1, 'created', /expected created_at, or one of id/],
+    'atachment_count > 1': [1, 'atachment_count', /expected attachment_count, or one of id/],
+    'is:open': [1, 'is', /expected one of id/],
     'owner.username = x': [1, 'owner.username', /one of id/],
     'title_folded = x': [1, 'title_folded', /one of id/],
     'constructor = x': [1, 'constructor', /one of id/],
@@ -267,7 +273,10 @@ t.test('400 for a syntax error has its position, the token found and the tokens 
     'id = me': [6, 'me', /a UUID$/],
     'owner_id = ada': [12, 'ada', /a UUID or me/],
     'assignee_id = ""': [15, '""', /a UUID or me/],
-    'assignee_id = null': [15, 'null', /a UUID or me/],
+    'assignee_id = null': [15, 'null', /NOT assignee_id:\*/],
+    'assignee_id != NULL': [16, 'NULL', /expected assignee_id:\*/],
+    'description = null': [15, 'null', /NOT description:\*/],
+    'tags:null': [6, 'null', /NOT tags:\*/],
     [`owner_id = ${unknownId}0`]: [12, `${unknownId}0`, /a UUID or me/],
     'due_at < tomorrow': [10, 'tomorrow', /a time such as/],
     'due_at < 2026-02-30': [10, '2026-02-30', /a time/],
@@ -289,10 +298,17 @@ t.test('400 for a syntax error has its position, the token found and the tokens 
     'attachment_count > NaN': [20, 'NaN', /a number/],
     'attachment_count > ""': [20, '""', /a number/],
     'title:wri*': [7, 'wri*', /without \*/],
-    'wri*': [1, 'wri*', /without \*/],
+    '"wri*"': [1, '"wri*"', /without \*/],
     '""': [1, '""', /a word/],
-    'status = todo and priority = high': [15, 'and', /AND in upper case/],
-    'not status = todo': [1, 'not', /NOT in upper case/],
+    // Words without quotes
+    crash: [1, 'crash', /quote them or use q/],
+    'the crash': [1, 'the', /quote them or use q/],
+    '-the': [2, 'the', /quote them or use q/],
+    'wri*': [1, 'wri*', /quote them or use q/],
+    'status = todo crash': [15, 'crash', /quote them or use q/],
+    'title = two words': [13, 'words', /quote them or use q/],
+    'status todo': [1, 'status', /an operator and a value after status/],
+    'NOT is_blocked': [5, 'is_blocked', /an operator and a value after is_blocked/],
     // Operators
     'status < done': [8, '<', /=, != or :/],
     'title >= a': [7, '>=', /=, != or :/],
@@ -308,6 +324,128 @@ t.test('400 for a syntax error has its position, the token found and the tokens 
     )
     t.match(detail, expected, filter)
   }
+})
+
+t.test('400 for an operator of another language names it and the right one', async (t) => {
+  /** What to write instead, by the operator. */
+  const binary: Readonly<Record<string, RegExp>> = {
+    // Symbols
+    '==': /expected =;/,
+    '===': /expected =;/,
+    '<>': /expected !=;/,
+    '!==': /expected !=;/,
+    '=!': /expected !=;/,
+    ':!=': /expected !=;/,
+    '≠': /expected !=;/,
+    '=>': /expected >=;/,
+    '≥': /expected >=;/,
+    '=<': /expected <=;/,
+    ':>': /expected >;/,
+    ':<=': /expected <=;/,
+    ':=': /expected =;/,
+    '::': /expected : between/,
+    '~': /expected : between/,
+    '=~': /expected : between/,
+    '~=': /expected : between/,
+    '*=': /expected : between/,
+    '!~': /expected NOT, and :/,
+    '^=': /expected = with \* at the end/,
+    '$=': /expected = with \* at the start/,
+    '!': /NOT before a comparison, or !=/,
+    '<=>': /expected one of = !=/,
+    '&&': /expected AND;/,
+    '&': /expected AND;/,
+    ';': /expected AND;/,
+    '||': /expected OR;/,
+    '|': /expected OR;/,
+    ',': /expected OR between comparisons/,
+    '[': /expected OR between comparisons/,
+    // Words
+    eq: /expected =$/,
+    EQ: /expected =$/,
+    equals: /expected =$/,
+    is: /expected =, or NOT/,
+    ne: /expected !=$/,
+    gt: /expected >$/,
+    ge: /expected >=$/,
+    gte: /expected >=$/,
+    lt: /expected <$/,
+    le: /expected <=$/,
+    contains: /expected : between/,
+    like: /expected : between/,
+    ILIKE: /expected : between/,
+    has: /expected : between/,
+    matches: /expected : between/,
+    startswith: /expected = with \* at the end/,
+    endsWith: /expected = with \* at the start/,
+    in: /expected OR between comparisons/,
+    IN: /expected OR between comparisons/,
+    not: /expected NOT in upper case/,
+    between: /expected >= and <=/,
+    and: /expected AND in upper case/,
+    Or: /expected OR in upper case/,
+  }
+  for (const [operator, expected] of Object.entries(binary)) {
+    // Also in fields that do not exist, after another comparison, and before anything else that is wrong.
+    for (const [before, after] of [
+      ['status ', ' todo'],
+      ['title ', ' "two words"'],
+      ['stauts ', ' todo'],
+      ['status = todo AND priority ', ' (high, low)'],
+      ['"😀" ', ' status = todo'],
+    ]) {
+      const filter = `${before}${operator}${after}`
+      const position = Array.from(before ?? '').length + 1
+      const detail = await refusal({ filter })
+      t.ok(detail.startsWith(`is invalid at character ${position}: found ${operator}, expected `), detail)
+      t.match(detail, expected, filter)
+    }
+    if (/^\w/.test(operator)) continue
+    const detail = await refusal({ filter: `status${operator}todo` })
+    t.match(detail, operator === '*=' || operator === '$=' ? /expected/ : expected, 'also without spaces')
+  }
+
+  const others: Readonly<Record<string, readonly [number, string, RegExp]>> = {
+    'status = todo && priority = high': [15, '&&', /AND/],
+    'status = todo || status = done': [15, '||', /OR/],
+    'status=todo&&priority=high': [12, '&&', /AND/],
+    '!(status = todo)': [1, '!', /NOT/],
+    '!status': [1, '!', /NOT/],
+    'status -eq todo': [9, 'eq', /expected =$/],
+    'status in [todo, done]': [8, 'in', /OR/],
+    "status in ('todo', 'done')": [8, 'in', /OR/],
+    'due is null': [5, 'is', /NOT due:\*/],
+    'due between 2026-01-01 and 2026-02-01': [5, 'between', />= and <=/],
+    'contains(title, "x")': [1, 'contains', /:/],
+    'not(status = todo)': [1, 'not', /NOT/],
+    'title like %foo%': [7, 'like', /:/],
+    'title = %foo%': [9, '%', /\* at the start or the end/],
+    'title = wh?t': [11, '?', /\* at the start or the end/],
+    'title =/foo/': [8, '/', /no regular expressions/],
+    'title:R&D': [8, '&', /quote a text that contains it/],
+    'status = “todo”': [10, '“', /"/],
+    'title = ‘Old’': [9, '‘', /"/],
+    '`status` = todo': [1, '`', /"/],
+    '{"status":"todo"}': [1, '{', /./],
+  }
+  for (const [filter, [position, found, expected]] of Object.entries(others)) {
+    const detail = await refusal({ filter })
+    t.ok(
+      detail.startsWith(`is invalid at character ${position}: found ${found}, expected `),
+      `${filter}: ${detail}`,
+    )
+    t.match(detail, expected, filter)
+  }
+
+  t.test('200 for the same words and symbols in quotes, as values, or in q', async (t) => {
+    for (const word of [...Object.keys(binary).filter((operator) => operator !== '*='), 'status', 'null'])
+      for (const filter of [`"${word}"`, `title = "${word}"`, `title:'${word}'`])
+        await matching(filter, stranger)
+    for (const word of Object.keys(binary).filter((operator) => /^\w/.test(operator)))
+      t.strictSame(await matching(`title = ${word} OR tags:${word}`, stranger), [], word)
+    t.strictSame(await matching('', stranger, { q: 'status && todo eq' }), [])
+    t.strictSame(await matching("title = don't OR tags:@home OR tags:#x OR title:a/b", stranger), [])
+  })
 })
 
 t.test('400 for too many levels, comparisons or characters', async (t) => {

@@ -33,6 +33,7 @@ const contextOf = (db: Database, person: number): OpContext<Principal> => ({
   principal: principalOf(person),
   client: { requestId: 'bench', address: '127.0.0.1', userAgent: null },
   ifMatch: null,
+  ifNoneMatch: null,
   idempotency: null,
   signal: () => new AbortController().signal,
 })

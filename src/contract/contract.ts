@@ -38,6 +38,7 @@ export interface ContractOperation {
   /** Maximum size in bytes of a body that is not a file. */
   readonly maxBody: number
   readonly takesIfMatch: boolean
+  readonly takesIfNoneMatch: boolean
   /** Whether the operation belongs to the tus protocol, which requires Tus-Resumable. */
   readonly takesTusVersion: boolean
   readonly takesIdempotencyKey: boolean
@@ -128,6 +129,7 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     requiresBody: asObject(operation.requestBody ?? {}).required === true,
     maxBody: Number(operation['x-max-body'] ?? defaultMaxBody),
     takesIfMatch: parameters.has('If-Match'),
+    takesIfNoneMatch: parameters.has('If-None-Match'),
     takesTusVersion: parameters.has('Tus-Resumable'),
     takesIdempotencyKey: parameters.has('Idempotency-Key'),
     repeat: readRepeat(id, method, parameters.has('Idempotency-Key'), operation['x-repeat']),

@@ -7,7 +7,7 @@ import { deletionInBatches } from './engine/batches.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { type Query, query } from './engine/statement.ts'
-import { conditionsOf, filterBy, filterOneOf } from './engine/conditions.ts'
+import { conditionsOf, createdTimeFilters, filterOneOf } from './engine/conditions.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { auditEventJson } from './read-models.ts'
 import { columnsOf, insertion } from './schema/columns.ts'
@@ -187,8 +187,7 @@ const filterFields = {
   actor_id: filterOneOf('uuid', sql`item.actor_id`),
   user_id: filterOneOf('uuid', sql`item.user_id`),
   action: filterOneOf('text', sql`item.action`),
-  created_after: filterBy('instant', (value) => sql`item.created_at > ${value}`),
-  created_before: filterBy('instant', (value) => sql`item.created_at < ${value}`),
+  ...createdTimeFilters(sql`item.created_at`),
 } as const
 
 /** A page of the audit trail; empty for callers who are not administrators. */

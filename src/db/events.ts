@@ -8,6 +8,7 @@ import type { Database } from './engine/client.ts'
 import {
   conditionsOf,
   constant,
+  createdTimeFilters,
   filterBy,
   filterOneOf,
   isOfProjects,
@@ -161,10 +162,7 @@ export interface EventFilter {
   readonly created_before?: string
 }
 
-const timeFilters = {
-  created_after: filterBy('instant', (value) => sql`${listed.created_at} > ${value}`),
-  created_before: filterBy('instant', (value) => sql`${listed.created_at} < ${value}`),
-}
+const timeFilters = createdTimeFilters(listed.created_at)
 
 const searchedFilters = {
   type: filterBy('text[]', (patterns) => matchesEventTypes(listed.type, patterns)),

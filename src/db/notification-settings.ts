@@ -4,7 +4,7 @@ import type { Principal } from '../domain/permissions.ts'
 import { allowsNotification } from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { checkedOutcome, matchesTags, readOutcome } from './engine/outcome.ts'
 import { query, statement } from './engine/statement.ts'
 import { isNotificationReason, type NotificationReason } from './notifications.ts'
 import { notificationSettingsJson } from './read-models.ts'
@@ -62,6 +62,7 @@ const update = query(
       version: sql`case when ${chosen} = 'off' then 1 else 2 end`,
     })
     const replaced = patched(ofSettings.mail_digest)
+    const storedTag = sql`${ofSettings.version}::text`
     const changes = assignments<'notification_settings'>({
       mail_digest: replaced,
       digest_due_at: sql`case when ${replaced} = ${ofSettings.mail_digest} then ${ofSettings.digest_due_at} else ${dueAt(replaced)} end`,
@@ -76,7 +77,8 @@ const update = query(
       ), settings as (
         insert into notification_settings as settings (${columns}) select ${values} from checked where outcome = 'done'
         on conflict (user_id) do update set ${changes}
-          where ${p.if_match} is null or ${ofSettings.version}::text = any(${p.if_match})
+          where (${p.if_match} is null or ${matchesTags(storedTag, p.if_match)})
+            and (${p.if_none_match} is null or not ${matchesTags(storedTag, p.if_none_match)})
         returning *
       )
       select case when outcome = 'done' and ${ofSettings.user_id} is null then 'precondition_failed' else outcome end as outcome,

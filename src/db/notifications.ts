@@ -1,11 +1,12 @@
 import type { components } from '../../generated/openapi.ts'
 import type { NotificationExpansion } from '../domain/expansions.ts'
-import { found, type Outcome } from '../domain/outcome.ts'
+import { done, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsNotification, isSeenBy } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import type { OpContext } from './engine/context.ts'
+import { checkedOutcome, readOutcome } from './engine/outcome.ts'
 import { query } from './engine/statement.ts'
 import { eventReader } from './event-readers.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
@@ -46,16 +47,25 @@ export const selectNotifications = (
     page,
   )
 
-const update = query('notifications.update', { id: 'uuid', patch: 'json' }, { json: 'text' }, (p) => {
-  const { id, read_at } = columnsOf<'notifications'>(notification)
-  const readAt = sql`case when coalesce((${p.patch} ->> 'is_read')::bool, ${read_at} is not null) then coalesce(${read_at}, now()) end`
-  return sql`
-    with changed as (
+const update = query(
+  'notifications.update',
+  { id: 'uuid', patch: 'json' },
+  { outcome: 'text', json: 'text?' },
+  (p) => {
+    const { id, read_at } = columnsOf<'notifications'>(notification)
+    const readAt = sql`case when coalesce((${p.patch} ->> 'is_read')::bool, ${read_at} is not null) then coalesce(${read_at}, now()) end`
+    return sql`
+    with checked as (
+      select ${id}, ${checkedOutcome(p, { allowed: sql`true`, etag: null, exists: sql`true` })} as outcome
+      from notifications notification
+      where ${id} = ${p.id} and ${allowsNotification('notification.change', p, notification)} for no key update
+    ), changed as (
       update notifications notification set ${assignments<'notifications'>({ read_at: readAt })}
-      where ${id} = ${p.id} and ${allowsNotification('notification.change', p, notification)} returning *
+      from checked where ${id} = checked.id and checked.outcome = 'done' returning notification.*
     )
-    select ${notificationJson(sql`changed`, [], p)} as json from changed`
-})
+    select outcome, ${notificationJson(sql`changed`, [], p)} as json from checked left join changed on true`
+  },
+)
 
 /** Marks a notification of the caller as read or unread. */
 export const updateNotification = async (
@@ -64,7 +74,9 @@ export const updateNotification = async (
   patch: { readonly is_read?: boolean },
 ): Promise<Outcome<{ readonly json: string }>> => {
   const [row] = await update(ctx, { id, patch })
-  return found(row)
+  const checked = readOutcome(row)
+  if (checked.outcome !== 'done') return checked
+  return checked.value.json === null ? missing : done({ json: checked.value.json })
 }
 
 /** Maximum number of notifications that one request marks as read: about 100 ms. */

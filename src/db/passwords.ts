@@ -176,6 +176,7 @@ const set = query(
       select id, ${checkedOutcome(p, {
         allowed: allowsUser('user.set_password', p, sql`target`),
         etag: null,
+        exists: sql`true`,
         authenticated: isRecentlyAuthenticated(p),
       })} as outcome
       from target

@@ -7,7 +7,13 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsProject, allowsProjectMember, allowsUser, seesProject } from './access/permissions.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
+import {
+  checkedOutcome,
+  isCreateOnly,
+  outcomeOfCreation,
+  readChangedRow,
+  readOutcome,
+} from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -79,20 +85,16 @@ const locked = (p: Placeholders<typeof key> & ContextPlaceholders): SQL => sql`
     where own.project_id = (select id from project) and own.user_id = ${p.user_id} for update
   )`
 
-const set = query(
-  'project_members.set',
-  { ...key, role: 'text', must_exist: 'bool' },
-  changedMemberColumns,
-  (p) => {
-    const { columns, values } = insertion<'project_members'>({
-      project_id: p.project_id,
-      user_id: p.user_id,
-      role: p.role,
-    })
-    const ofTeams = sql`
+const set = query('project_members.set', { ...key, role: 'text' }, changedMemberColumns, (p) => {
+  const { columns, values } = insertion<'project_members'>({
+    project_id: p.project_id,
+    user_id: p.user_id,
+    role: p.role,
+  })
+  const ofTeams = sql`
       select team.role from project_teams team join team_members member on member.team_id = team.team_id
       where team.project_id = ${p.project_id} and member.user_id = ${p.user_id}`
-    return sql`
+  return sql`
       with ${locked(p)}, access as materialized (
         select created_at from memberships
         where project_id = (select id from project) and user_id = ${p.user_id}
@@ -100,37 +102,34 @@ const set = query(
         select ${checkedOutcome(p, {
           allowed: allowsProject('project.manage', p, project),
           etag: sql`coalesce(${ownVersion}, (select 0 from access))::text`,
-          refusals: sql`when ${p.must_exist} and not exists (select from access) then 'precondition_failed'`,
         })} as outcome
         from project left join own on true
       ), changed as (
         insert into project_members (${columns}) select ${values} from checked where outcome = 'done'
-        on conflict (project_id, user_id) do update set role = excluded.role returning *
+        on conflict (project_id, user_id) do update set role = excluded.role
+        where not ${isCreateOnly(p)} returning *
       ), member as (
         select changed.user_id, changed.role as direct_role, changed.version,
           (select role from (select changed.role union all ${ofTeams}) roles order by role_rank(role) desc limit 1) as role,
           coalesce((select created_at from access), ${columnsOf<'project_members'>(sql`changed`).created_at}) as created_at
         from changed
       )
-      select outcome, ${projectMemberJson(sql`member`, [], p)} as json, member.version,
+      select ${outcomeOfCreation(p, sql`member.version is not null`)} as outcome, ${projectMemberJson(sql`member`, [], p)} as json, member.version,
         not exists (select from own) as is_new
       from checked left join member on true`
-  },
-)
+})
 
 /** A role to give to a member. */
 interface ProjectMemberChange extends ProjectMemberKey {
   readonly role: ProjectRole
-  /** Whether the user must have access already. */
-  readonly mustExist: boolean
 }
 
 /** Gives a user their own role in a project. Demoting the last manager violates projects_have_manager. */
 export const setProjectMember = async (
   ctx: OpContext,
-  { projectId, userId, role, mustExist }: ProjectMemberChange,
+  { projectId, userId, role }: ProjectMemberChange,
 ): Promise<Outcome<ChangedMember>> => {
-  const [row] = await set(ctx, { project_id: projectId, user_id: userId, role, must_exist: mustExist })
+  const [row] = await set(ctx, { project_id: projectId, user_id: userId, role })
   return readChangedRow(readOutcome(row))
 }
 

@@ -4,7 +4,13 @@ import type { ProjectRole } from '../domain/project-roles.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsProject, allowsTeam, seesProject } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
+import {
+  checkedOutcome,
+  isCreateOnly,
+  outcomeOfCreation,
+  readChangedRow,
+  readOutcome,
+} from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -71,17 +77,13 @@ const locked = (p: Placeholders<typeof key> & ContextPlaceholders): SQL => sql`
   )`
 
 // The members of the team are locked before the team, in the order of deleteUser.
-const set = query(
-  'project_teams.set',
-  { ...key, role: 'text', must_exist: 'bool' },
-  changedMemberColumns,
-  (p) => {
-    const { columns, values } = insertion<'project_teams'>({
-      project_id: p.project_id,
-      team_id: p.team_id,
-      role: p.role,
-    })
-    return sql`
+const set = query('project_teams.set', { ...key, role: 'text' }, changedMemberColumns, (p) => {
+  const { columns, values } = insertion<'project_teams'>({
+    project_id: p.project_id,
+    team_id: p.team_id,
+    role: p.role,
+  })
+  return sql`
       with people as materialized (
         select from users where id in (
           select user_id from team_members join teams team on team.id = team_id
@@ -95,32 +97,29 @@ const set = query(
         select ${checkedOutcome(p, {
           allowed: allowsProject('project.manage', p, project),
           etag: sql`${currentVersion}::text`,
-          refusals: sql`when ${p.must_exist} and ${currentVersion} is null then 'precondition_failed'`,
         })} as outcome
         from project left join current on true
       ), changed as (
         insert into project_teams (${columns}) select ${values} from checked where outcome = 'done'
-        on conflict (project_id, team_id) do update set role = excluded.role returning *
+        on conflict (project_id, team_id) do update set role = excluded.role
+        where not ${isCreateOnly(p)} returning *
       )
-      select outcome, ${projectTeamJson(sql`changed`, sql`(select name from team)`)} as json, changed.version,
+      select ${outcomeOfCreation(p, sql`changed.version is not null`)} as outcome, ${projectTeamJson(sql`changed`, sql`(select name from team)`)} as json, changed.version,
         not exists (select from current) as is_new
       from checked left join changed on true`
-  },
-)
+})
 
 /** A role to give to a team. */
 interface ProjectTeamChange extends ProjectTeamKey {
   readonly role: ProjectRole
-  /** Whether the team must be in the project already. */
-  readonly mustExist: boolean
 }
 
 /** Adds a team that the caller sees to a project, or changes its role. Demoting the last manager violates projects_have_manager. */
 export const setProjectTeam = async (
   ctx: OpContext,
-  { projectId, teamId, role, mustExist }: ProjectTeamChange,
+  { projectId, teamId, role }: ProjectTeamChange,
 ): Promise<Outcome<ChangedMember>> => {
-  const [row] = await set(ctx, { project_id: projectId, team_id: teamId, role, must_exist: mustExist })
+  const [row] = await set(ctx, { project_id: projectId, team_id: teamId, role })
   return readChangedRow(readOutcome(row))
 }
 

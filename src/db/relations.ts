@@ -8,7 +8,7 @@ import { conditionsOf, filterOneOf } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import { ConstraintViolation } from './engine/errors.ts'
 import { newId } from './engine/ids.ts'
-import { outcomeOfDeletion, readOutcome } from './engine/outcome.ts'
+import { outcomeOfCreation, outcomeOfDeletion, readOutcome } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -84,6 +84,7 @@ const insert = query(
     const outcome = outcomeOfTaskWrite(p, target, {
       allowed: allowsTask('task.change', p, target),
       etag: null,
+      exists: isRelated,
       ifMatch: sql`null`,
       refusals: sql`
         when ${isRelated} then 'done'
@@ -104,8 +105,9 @@ const insert = query(
     return sql`
       with ${checkedTasks(p, outcome)}, inserted as (
         insert into task_relations (${columns}) select ${values} from checked where outcome = 'done' on conflict do nothing
+        returning id
       )
-      select outcome, case when outcome = 'blocking_cycle' then ${visiblePath} end as path from checked`
+      select ${outcomeOfCreation(p, sql`exists (select from inserted)`)} as outcome, case when outcome = 'blocking_cycle' then ${visiblePath} end as path from checked`
   },
 )
 

@@ -2,7 +2,7 @@ import { done, found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsProject, seesProject } from './access/permissions.ts'
-import type { ContextPlaceholders, OpContext } from './engine/context.ts'
+import { type ContextPlaceholders, type OpContext, withoutConditions } from './engine/context.ts'
 import { type Created, creation, readCreation } from './engine/creation.ts'
 import { DatabaseUnavailable, OutcomeUnknown } from './engine/errors.ts'
 import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
@@ -338,7 +338,7 @@ export const deleteSection = async (
   const [first] = await remove(ctx, values)
   let row = first
   try {
-    while (row?.outcome === 'done' && row.has_more) [row] = await remove({ ...ctx, ifMatch: null }, values)
+    while (row?.outcome === 'done' && row.has_more) [row] = await remove(withoutConditions(ctx), values)
   } catch (error) {
     if (error instanceof DatabaseUnavailable) throw new OutcomeUnknown({ cause: error })
     throw error

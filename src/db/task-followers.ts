@@ -1,9 +1,10 @@
 import type { MemberExpansion } from '../domain/expansions.ts'
-import { found, type Outcome } from '../domain/outcome.ts'
+import type { Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsTask, isSeenBy, seesTask } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
+import { checkedOutcome, outcomeOfCreation, readOutcome } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -24,25 +25,36 @@ import { isTaskVisible } from './task-pages.ts'
 const task = sql.raw('task')
 const follower = columnsOf<'task_followers'>(sql.raw('follower'))
 
-const set = query('task_followers.set', { task_id: 'uuid', has_stopped: 'bool' }, { id: 'text' }, (p) => {
-  const { columns, values } = insertion<'task_followers'>({
-    task_id: sql`id`,
-    user_id: p.caller,
-    has_stopped: p.has_stopped,
-  })
-  const begunAnew = assignments<'task_followers'>({
-    has_stopped: sql`excluded.has_stopped`,
-    created_at: sql`excluded.created_at`,
-  })
-  return sql`
+const set = query(
+  'task_followers.set',
+  { task_id: 'uuid', has_stopped: 'bool' },
+  { outcome: 'text' },
+  (p) => {
+    const { columns, values } = insertion<'task_followers'>({
+      task_id: sql`id`,
+      user_id: p.caller,
+      has_stopped: p.has_stopped,
+    })
+    const begunAnew = assignments<'task_followers'>({
+      has_stopped: sql`excluded.has_stopped`,
+      created_at: sql`excluded.created_at`,
+    })
+    const isFollower = sql`exists (
+    select from task_followers follower where ${follower.task_id} = ${p.task_id} and ${follower.user_id} = ${p.caller}
+      and not ${follower.has_stopped})`
+    return sql`
     with task as materialized (
       select id from tasks task where id = ${p.task_id} and ${allowsTask('task.see', p, task)} for key share
+    ), checked as (
+      select id, ${checkedOutcome(p, { allowed: sql`true`, etag: null, exists: isFollower })} as outcome from task
     ), changed as (
-      insert into task_followers as follower (${columns}) select ${values} from task
+      insert into task_followers as follower (${columns}) select ${values} from checked where outcome = 'done'
       on conflict (task_id, user_id) do update set ${begunAnew} where ${follower.has_stopped} <> excluded.has_stopped
+      returning 1
     )
-    select id::text from task`
-})
+    select ${outcomeOfCreation(p, sql`exists (select from changed)`)} as outcome from checked`
+  },
+)
 
 /** Makes the caller follow or unfollow a task that they can see. Triggers do not make a user who unfollowed a task follow it again. */
 export const setFollower = async (
@@ -50,7 +62,7 @@ export const setFollower = async (
   { taskId, hasStopped }: { readonly taskId: string; readonly hasStopped: boolean },
 ): Promise<Outcome<unknown>> => {
   const [row] = await set(ctx, { task_id: taskId, has_stopped: hasStopped })
-  return found(row)
+  return readOutcome(row)
 }
 
 /** The expansions of a list of followers. */

@@ -3,7 +3,7 @@ import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsTaskTag } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
-import { outcomeOfDeletion, readOutcome } from './engine/outcome.ts'
+import { outcomeOfCreation, outcomeOfDeletion, readOutcome } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -53,7 +53,9 @@ const link = query(
     ), touched as (
       ${touchTasks(sql`select task_id from linked`)} returning task.version
     )
-    select outcome, coalesce((select version from touched), version) as version from link`,
+    select ${outcomeOfCreation(p, sql`exists (select from linked)`)} as outcome,
+      coalesce((select version from touched), version) as version
+    from link`,
 )
 
 /** A link between a task and a tag. */

@@ -416,7 +416,7 @@ export const insertTagsOfTasks = (from: SQL): SQL => {
  * in an archived project is refused here.
  */
 export const outcomeOfTaskWrite = (
-  p: Pick<ContextPlaceholders, 'caller'>,
+  p: Pick<ContextPlaceholders, 'if_none_match' | 'caller'>,
   row: SQL,
   { refusals = sql``, ...checks }: Checks & { readonly ifMatch: SQL },
 ): SQL =>
@@ -505,8 +505,10 @@ export const deletionOutcome = (p: ContextPlaceholders, row: SQL, ifMatch: SQL):
 /** The outcome of adding a tag to a row that the caller can see. Reads `visible_tags`. */
 export const linkOutcome = (p: ContextPlaceholders, row: SQL, tagId: SQL): SQL => {
   const allowed = allowsTaskTag('task_tag.change', p, row)
+  const isLinked = sql`exists (
+    select from task_tags where task_id = ${columnsOf<'tasks'>(row).id} and tag_id = ${tagId})`
   return sql`case when ${tagId} not in (select id from visible_tags) then 'missing'
-    else ${outcomeOfTaskWrite(p, row, { allowed, etag: null, ifMatch: sql`null` })} end`
+    else ${outcomeOfTaskWrite(p, row, { allowed, etag: null, exists: isLinked, ifMatch: sql`null` })} end`
 }
 
 /** The outcome of removing a tag from a row that the caller can see. A tag that it does not have is `missing`. */

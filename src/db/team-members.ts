@@ -6,7 +6,13 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsTeam, allowsTeamMember, allowsUser, type CallerPlaceholders } from './access/permissions.ts'
 import { nameContains } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
+import {
+  checkedOutcome,
+  isCreateOnly,
+  outcomeOfCreation,
+  readChangedRow,
+  readOutcome,
+} from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -80,47 +86,40 @@ const locked = (p: Placeholders<typeof key> & ContextPlaceholders): SQL => sql`
     where own.team_id = (select id from team) and own.user_id = ${p.user_id} for update
   )`
 
-const set = query(
-  'team_members.set',
-  { ...key, role: 'text', must_exist: 'bool' },
-  changedMemberColumns,
-  (p) => {
-    const { columns, values } = insertion<'team_members'>({
-      team_id: p.team_id,
-      user_id: p.user_id,
-      role: p.role,
-    })
-    return sql`
+const set = query('team_members.set', { ...key, role: 'text' }, changedMemberColumns, (p) => {
+  const { columns, values } = insertion<'team_members'>({
+    team_id: p.team_id,
+    user_id: p.user_id,
+    role: p.role,
+  })
+  return sql`
       with ${locked(p)}, checked as (
         select ${checkedOutcome(p, {
           allowed: allowsTeam('team.manage', p, team),
           etag: sql`${ownVersion}::text`,
-          refusals: sql`when ${p.must_exist} and ${ownVersion} is null then 'precondition_failed'`,
         })} as outcome
         from team left join own on true
       ), changed as (
         insert into team_members (${columns}) select ${values} from checked where outcome = 'done'
-        on conflict (team_id, user_id) do update set role = excluded.role returning *
+        on conflict (team_id, user_id) do update set role = excluded.role
+        where not ${isCreateOnly(p)} returning *
       )
-      select outcome, ${teamMemberJson(sql`changed`, [], p)} as json, changed.version,
+      select ${outcomeOfCreation(p, sql`changed.version is not null`)} as outcome, ${teamMemberJson(sql`changed`, [], p)} as json, changed.version,
         not exists (select from own) as is_new
       from checked left join changed on true`
-  },
-)
+})
 
 /** A role to give to a member. */
 interface TeamMemberChange extends TeamMemberKey {
   readonly role: TeamRole
-  /** Whether the user must be a member already. */
-  readonly mustExist: boolean
 }
 
 /** Adds a user to a team, or changes their role in it. Demoting the last manager violates teams_have_manager. */
 export const setTeamMember = async (
   ctx: OpContext,
-  { teamId, userId, role, mustExist }: TeamMemberChange,
+  { teamId, userId, role }: TeamMemberChange,
 ): Promise<Outcome<ChangedMember>> => {
-  const [row] = await set(ctx, { team_id: teamId, user_id: userId, role, must_exist: mustExist })
+  const [row] = await set(ctx, { team_id: teamId, user_id: userId, role })
   return readChangedRow(readOutcome(row))
 }
 

@@ -208,6 +208,7 @@ const lease = query(
         select ${id}, ${outcomeOfTaskWrite(p, target, {
           allowed: sql`may_add`,
           etag: null,
+          exists: sql`true`,
           ifMatch: p.if_match,
           refusals: sql`
             when ${expires_at} <= now() then 'upload_gone'

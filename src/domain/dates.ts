@@ -3,7 +3,13 @@ const dateTime =
 
 /** In milliseconds since the epoch. */
 export const earliestInstant = Date.parse('0001-01-01T00:00:00.000Z')
-const latestInstant = Date.parse('9999-12-31T23:59:59.999Z')
+export const latestInstant = Date.parse('9999-12-31T23:59:59.999Z')
+
+/**
+ * How the query parameters `*_after` and `*_before` compare: a range includes its start and excludes its end. So ranges that follow
+ * each other have no value twice and miss none.
+ */
+export const rangeOperators = { after: '>=', before: '<' } as const
 
 /** Whether text is an RFC 3339 time whose year in UTC is 1 to 9999. */
 export const isInstant = (text: string): boolean => {

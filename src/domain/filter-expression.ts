@@ -7,10 +7,11 @@ import {
   Lexer,
   type ParserMethod,
 } from 'chevrotain'
+import { insteadOfSymbol, insteadOfWord } from './foreign-operators.ts'
 
 /**
- * The syntax of filters: Google's AIP-160 (https://google.aip.dev/160) without functions and composite arguments.
- * `task-condition.ts` resolves the names.
+ * The syntax of filters: Google's AIP-160 (https://google.aip.dev/160) without functions and composite arguments. Operators of other
+ * languages are refused; AIP-160 would search for them. `task-condition.ts` resolves the names, and refuses words without quotes.
  */
 
 /** The syntax tree of a filter. */
@@ -64,21 +65,35 @@ const maxDepth = 20
 const maxTerms = 50
 
 // AIP-160 separates words at dots. No field here has subfields, so a dot is part of a word.
-const text = createToken({ name: 'Text', label: 'a word', pattern: /[^\s()<>=!:,"'\\-][^\s()<>=!:,"\\]*/ })
+// Characters of operators, here and in other languages, are in words only inside quotes.
+const text = createToken({
+  name: 'Text',
+  label: 'a word',
+  pattern: /[^\s()<>=!:~&|^≠≤≥≈¬∧∨＝,;?%`[\]{}“”„«»"\\'‘’/-][^\s()<>=!:~&|^≠≤≥≈¬∧∨＝,;?%`[\]{}“”„«»"\\]*/,
+})
 const quoted = createToken({
   name: 'String',
   label: 'quoted text',
   pattern: /"(?:[^"\\]|\\[^])*"|'(?:[^'\\]|\\[^])*'/y,
   line_breaks: true,
 })
-// The only word that may contain colons. Its value is validated by `readInstant`.
+// The only word that may contain colons. Its value is validated by `readTime`.
 const timestamp = createToken({
   name: 'Timestamp',
   label: 'a time',
   pattern: /\d{4}-\d\d-\d\d[Tt]\d[\d:.]*(?:[Zz]|[+-][\d:]+)?/,
   longer_alt: text,
 })
-const operator = createToken({ name: 'Operator', label: 'an operator', pattern: /[<>!]=|[=<>:]/ })
+const operator = createToken({
+  name: 'Operator',
+  label: 'an operator',
+  pattern: /(?:[<>!]=|[=<>:])(?![=<>!:~&|^≠≤≥≈¬∧∨＝])/,
+})
+const foreignOperator = createToken({
+  name: 'ForeignOperator',
+  label: 'an operator of another language',
+  pattern: /[*$]=|[=<>!:~&|^≠≤≥≈¬∧∨＝]+|[,;?%`[\]{}“”„«»‘’/]/,
+})
 const keyword = (name: string) => createToken({ name, label: name, pattern: name, longer_alt: text })
 const and = keyword('AND')
 const or = keyword('OR')
@@ -88,12 +103,12 @@ const open = createToken({ name: 'Open', label: '(', pattern: '(' })
 const close = createToken({ name: 'Close', label: ')', pattern: ')' })
 const space = createToken({ name: 'Space', pattern: /\s+/, group: Lexer.SKIPPED, line_breaks: true })
 
-const tokens = [space, timestamp, and, or, not, quoted, operator, minus, open, close, text]
+const tokens = [space, timestamp, and, or, not, quoted, operator, foreignOperator, minus, open, close, text]
 
 // Recovery searches for the end of an unclosed string again from each character, which takes quadratic time.
 const lexer = new Lexer(tokens, { positionTracking: 'onlyOffset', recoveryEnabled: false })
 
-const expectedTerm = 'a comparison such as status = todo, a word to search for, or ('
+const expectedTerm = 'a comparison such as status = todo, text to search for in quotes, or ('
 const expectedValue = 'a value: a word, a number, a time or quoted text'
 const valueRules = new Set(['arg', 'value'])
 
@@ -202,9 +217,10 @@ let filterParser: FilterParser | undefined
 export const parseFilter = (source: string): Expression | null => {
   const { tokens, errors } = lexer.tokenize(source)
   const [unreadable] = errors
+  const numbered = numberCharacters(source, tokens)
+  checkOperators(numbered)
   if (unreadable !== undefined) throw unreadableCharacter(source, unreadable.offset)
   if (tokens.length === 0) return null
-  const numbered = numberCharacters(source, tokens)
   checkBounds(numbered)
   const parser = (filterParser ??= new FilterParser())
   parser.input = numbered
@@ -234,6 +250,17 @@ const numberCharacters = (source: string, tokens: readonly IToken[]): IToken[] =
     units = token.startOffset
     return { ...token, startOffset: characters }
   })
+}
+
+/** Refuses the first operator of another language. A word that is compared, or a value, is not an operator. */
+const checkOperators = (tokens: readonly IToken[]): void => {
+  for (const [index, { tokenType, startOffset, image }] of tokens.entries()) {
+    if (tokenType === foreignOperator) throw new FilterError(startOffset, image, insteadOfSymbol(image))
+    const before = tokens[index - (tokens[index - 1]?.tokenType === minus ? 2 : 1)]?.tokenType
+    const isCompared = before === operator || tokens[index + 1]?.tokenType === operator
+    const expected = tokenType === text && !isCompared ? insteadOfWord(image) : null
+    if (expected !== null) throw new FilterError(startOffset, image, expected)
+  }
 }
 
 const words = new Set([text, quoted, timestamp])

@@ -1,15 +1,17 @@
+import { closestMatch } from 'leven'
 import { canonicalTimeOrDay, isDay } from './dates.ts'
+import { meansMissing } from './foreign-operators.ts'
 import { parseSearch } from './search.ts'
 import { priorityRanks, statusRanks } from './task-ranks.ts'
 import { foldSearch } from './text.ts'
-import { dayAt, instantOf } from './time-zones.ts'
+import { dayAfter, dayAt, instantOf, lastInstantOf } from './time-zones.ts'
 import { type Expression, FilterError, type Operator, parseFilter, type Word } from './filter-expression.ts'
 
 /** The type of a field, which determines its operators and values. */
-type FieldType = { readonly type: 'text' | 'date' } | OtherFieldType
+type FieldType = { readonly type: 'text' | 'date' | 'instant' } | OtherFieldType
 
 type OtherFieldType =
-  | { readonly type: 'id' | 'user' | 'instant' | 'day' | 'number' }
+  | { readonly type: 'id' | 'user' | 'day' | 'number' }
   | { readonly type: 'choice' | 'rank'; readonly values: readonly string[] }
 
 /**
@@ -46,9 +48,14 @@ const fields = {
 export type TaskField = keyof typeof fields
 export type TextField = 'title' | 'description'
 export type DateField = 'start' | 'due'
+/** A field that is a time. */
+export type InstantField = {
+  [Field in TaskField]: (typeof fields)[Field]['type'] extends 'instant' ? Field : never
+}[TaskField]
 
 const isTextField = (field: TaskField): field is TextField => fields[field].type === 'text'
 const isDateField = (field: TaskField): field is DateField => fields[field].type === 'date'
+const isInstantField = (field: TaskField): field is InstantField => fields[field].type === 'instant'
 
 export const isIdField = (field: TaskField): boolean => ['id', 'user'].includes(fields[field].type)
 
@@ -144,18 +151,16 @@ const not = (operand: TaskCondition): TaskCondition => ({ kind: 'not', operand }
 
 type ComparisonExpression = Extract<Expression, { kind: 'comparison' }>
 
-const isField = (name: string): name is TaskField => Object.hasOwn(fields, name)
-
 const readComparison = (comparison: ComparisonExpression, context: FilterContext): TaskCondition => {
   const { field: name, operator, value } = comparison
-  const { text: field } = withoutWildcards(name, expectedField)
+  const field = readFieldName(name)
+  if (!value.isQuoted && meansMissing(value.text)) throw unexpected(value, missingValue(comparison, field))
   if (field === 'tags') return readTagged(comparison)
   if (field === 'is_blocked') return readBlocked(comparison)
-  if (!isField(field)) throw unexpected(name, expectedField)
   if (isTextField(field)) return readText(field, comparison)
   if (operator === ':' && isWildcard(value)) return { kind: 'present', field }
-  if (isDateField(field))
-    return dateCondition(field, readOrder(comparison), readInstant(value, context), context)
+  if (isDateField(field) || isInstantField(field))
+    return timeCondition(field, readOrder(comparison), readTime(value, context), context)
   const definition: OtherFieldType = fields[field]
   switch (definition.type) {
     case 'choice':
@@ -166,8 +171,6 @@ const readComparison = (comparison: ComparisonExpression, context: FilterContext
       const own = definition.type === 'user' ? { me: context.userId } : {}
       return { kind: 'id', field, operator: readEquality(comparison), value: readId(value, own) }
     }
-    case 'instant':
-      return { kind: 'instant', field, operator: readOrder(comparison), value: readInstant(value, context) }
     case 'day':
       return { kind: 'day', field, operator: readOrder(comparison), value: readDay(value, context) }
     case 'number':
@@ -186,7 +189,30 @@ const readBlocked = (comparison: ComparisonExpression): TaskCondition => {
   return isBlocked ? { kind: 'blocked' } : not({ kind: 'blocked' })
 }
 
-const expectedField = oneOf([...Object.keys(fields), 'is_blocked', 'tags'])
+type FieldName = TaskField | 'is_blocked' | 'tags'
+
+const isFieldName = (name: string): name is FieldName => fieldNames.includes(name)
+const fieldNames: readonly string[] = [
+  ...Object.keys(fields),
+  ...(['is_blocked', 'tags'] satisfies FieldName[]),
+]
+
+const readFieldName = (word: Word): FieldName => {
+  const { text, hasOpenStart, hasOpenEnd } = word
+  if (isFieldName(text) && !hasOpenStart && !hasOpenEnd) return text
+  const nearest = nearestFieldName(text.toLowerCase())
+  throw unexpected(word, nearest === undefined ? oneOf(fieldNames) : `${nearest}, or ${oneOf(fieldNames)}`)
+}
+
+/** The field that an unknown name probably means. */
+const nearestFieldName = (name: string): string | undefined =>
+  name.length < 3
+    ? undefined
+    : (fieldNames.find((field) => field.startsWith(name)) ??
+      closestMatch(name, fieldNames, { maxDistance: Math.floor(name.length / 3) }))
+
+const missingValue = ({ operator }: ComparisonExpression, field: string): string =>
+  `${operator === '!=' ? '' : 'NOT '}${field}:*, or a value in quotes`
 
 const readTagged = ({ operator, at, value }: ComparisonExpression): TaskCondition => {
   if (operator !== ':') throw new FilterError(at, operator, ':, because a task can have several tags')
@@ -264,10 +290,11 @@ const instantText = (milliseconds: number): string => {
   return Number.isNaN(date.getTime()) ? '' : date.toISOString()
 }
 
-const readInstant = (word: Word, { now, timeZone }: FilterContext): string => {
+/** A time or a day, in canonical form. */
+const readTime = (word: Word, { now }: FilterContext): string => {
   const time = resolveTime(withoutWildcards(word, expectedTime).text, now)
   if (time === null) throw unexpected(word, expectedTime)
-  return instantOf(time, timeZone)
+  return time
 }
 
 /** A day, or a time relative to `now`, which stands for the day that contains it. */
@@ -279,20 +306,30 @@ const readDay = (word: Word, { now, timeZone }: FilterContext): string => {
 }
 
 /**
- * Compares the start or the due date with an instant. An all-day start counts as the first millisecond of its day, an all-day
- * due date as the last one, in the caller's time zone.
+ * Compares a date of a task with a time or a day, in canonical form.
+ *
+ * A day is compared by days, in the caller's time zone: `=` means on that day, `<` before it begins, `<=` before it ends. This is
+ * the same for times and all-day dates, so that the lists of consecutive days have no task twice and miss none.
+ *
+ * For a comparison with a time, an all-day start counts as the first millisecond of its day, an all-day due date as the last one.
  */
-export const dateCondition = (
-  field: DateField,
+export const timeCondition = (
+  field: DateField | InstantField,
   operator: Comparison,
-  value: string,
-  context: Pick<FilterContext, 'timeZone'>,
+  timeOrDay: string,
+  { timeZone }: Pick<FilterContext, 'timeZone'>,
 ): TaskCondition => {
-  const compare = (order: DateCondition['operator']): DateCondition => {
-    // `<=` and `>` divide the dates after the instant, `<` and `>=` before it.
-    const divide = Date.parse(value) + (order === '<=' || order === '>' ? 1 : 0)
-    const day =
-      field === 'due' ? dayAt(divide, context.timeZone) : dayAt(divide - 1, context.timeZone, { days: 1 })
+  if (isInstantField(field) && !isDay(timeOrDay))
+    return { kind: 'instant', field, operator, value: timeOrDay }
+  const compare = (order: DateCondition['operator']): TaskCondition => {
+    const isAfter = order === '<=' || order === '>'
+    const value = (isAfter ? lastInstantOf : instantOf)(timeOrDay, timeZone)
+    if (isInstantField(field)) return { kind: 'instant', field, operator: order, value }
+    if (isDay(timeOrDay))
+      return { kind: 'date', field, operator: order, value, day: isAfter ? dayAfter(timeOrDay) : timeOrDay }
+    // `<=` and `>` divide the dates after the time, `<` and `>=` before it.
+    const divide = Date.parse(value) + (isAfter ? 1 : 0)
+    const day = field === 'due' ? dayAt(divide, timeZone) : dayAt(divide - 1, timeZone, { days: 1 })
     return { kind: 'date', field, operator: order, value, day }
   }
   switch (operator) {
@@ -325,15 +362,22 @@ export const searchFor = (query: string): TaskCondition => {
     : { kind: 'search', words, index, text: part }
 }
 
+/** Reads text to search for. Without quotes, a word could be a part of a comparison that is mistyped or of another language. */
 const readSearch = (word: Word): TaskCondition => {
-  const { text, isQuoted } = withoutWildcards(word, 'a word without *')
-  if (!isQuoted && /^(and|or|not)$/i.test(text)) throw unexpected(word, `${text.toUpperCase()} in upper case`)
-  // A + that is not percent-encoded arrives as a space.
-  if (!isQuoted && /^\+?\d+(\.\d+)?[smhdw]$/.test(text))
-    throw unexpected(word, 'now+7d without spaces; in a URL, encode + as %2B')
+  if (!word.isQuoted) throw unexpected(word, insteadOfBareWord(word))
+  const { text } = withoutWildcards(word, 'a word without *')
   if (text === '') throw unexpected(word, 'a word to search for')
-  const { words, index } = parseSearch(isQuoted ? `"${text.replaceAll('"', ' ')}"` : text)
+  const { words, index } = parseSearch(`"${text.replaceAll('"', ' ')}"`)
   return words === '' ? contains('title', text) : { kind: 'search', words, index, text: foldSearch(text) }
+}
+
+const insteadOfBareWord = ({ text }: Word): string => {
+  // A + that is not percent-encoded arrives as a space.
+  if (/^\+?\d+(\.\d+)?[smhdw]$/.test(text)) return 'now+7d without spaces; in a URL, encode + as %2B'
+  const field = fieldNames.find((name) => name === text.toLowerCase())
+  return field === undefined
+    ? 'a comparison such as status = todo; to search for words, quote them or use q'
+    : `an operator and a value after ${field}; to search for the word, quote it`
 }
 
 const patternOf = ({ text, hasOpenStart, hasOpenEnd }: Word): Pattern => ({ text, hasOpenStart, hasOpenEnd })

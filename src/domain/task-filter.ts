@@ -1,13 +1,13 @@
+import { rangeOperators } from './dates.ts'
 import type { TaskExpansion } from './expansions.ts'
 import { parseSort, type SortBy } from './sort.ts'
 import {
-  dateCondition,
   type FilterContext,
   readTaskCondition,
   searchFor,
   type TaskCondition,
+  timeCondition,
 } from './task-condition.ts'
-import { instantOf } from './time-zones.ts'
 
 /** The query parameters of a task list, named as in the contract, without the paging parameters. */
 export interface TaskListQuery {
@@ -132,7 +132,7 @@ const isInOneOf = (
 const isOverdue = (context: FilterContext): TaskCondition => ({
   kind: 'and',
   operands: [
-    dateCondition('due', '<', context.now.toISOString(), context),
+    timeCondition('due', '<', context.now.toISOString(), context),
     oneOf('status', ['todo', 'in_progress']),
   ],
 })
@@ -151,19 +151,13 @@ const parameterConditions = (query: TaskListQuery, context: FilterContext): read
     const values = query[field]
     return values === undefined ? [] : [oneOf(field, values)]
   })
-  const ranges = (['due', 'created', 'updated', 'completed'] as const).flatMap((name) => {
-    const ends = [
-      { operator: '>', time: query[`${name}_after`] },
-      { operator: '<', time: query[`${name}_before`] },
-    ] as const
-    return ends.flatMap(({ operator, time }): TaskCondition[] => {
-      if (time === undefined) return []
-      const value = instantOf(time, context.timeZone)
-      return name === 'due'
-        ? [dateCondition('due', operator, value, context)]
-        : [{ kind: 'instant', field: `${name}_at`, operator, value }]
-    })
-  })
+  const ranges = (['due', 'created', 'updated', 'completed'] as const).flatMap((name) =>
+    (['after', 'before'] as const).flatMap((end) => {
+      const time = query[`${name}_${end}`]
+      const field = name === 'due' ? 'due' : (`${name}_at` as const)
+      return time === undefined ? [] : [timeCondition(field, rangeOperators[end], time, context)]
+    }),
+  )
   const hasTags: TaskCondition = { kind: 'has_tags' }
   const isBlocked: TaskCondition = { kind: 'blocked' }
   return [

@@ -1,5 +1,5 @@
 import { Temporal } from 'temporal-polyfill'
-import { earliestInstant, isDay } from './dates.ts'
+import { earliestInstant, isDay, latestInstant } from './dates.ts'
 
 /**
  * Time zones of the IANA database, by name, and the calendar days in them. The other functions take only names that
@@ -32,6 +32,19 @@ export const instantOf = (timeOrDay: string, timeZone: string): string => {
   if (!isDay(timeOrDay)) return timeOrDay
   const { epochMilliseconds } = Temporal.PlainDate.from(timeOrDay).toZonedDateTime(timeZone)
   return new Date(Math.max(epochMilliseconds, earliestInstant)).toISOString()
+}
+
+/** The last millisecond of a day. A time is returned unchanged, as by `instantOf`. */
+export const lastInstantOf = (timeOrDay: string, timeZone: string): string => {
+  if (!isDay(timeOrDay)) return timeOrDay
+  const { epochMilliseconds } = Temporal.PlainDate.from(timeOrDay).add({ days: 1 }).toZonedDateTime(timeZone)
+  return new Date(Math.min(epochMilliseconds - 1, latestInstant)).toISOString()
+}
+
+/** The next day; `infinity` after the year 9999. */
+export const dayAfter = (day: string): string => {
+  const next = Temporal.PlainDate.from(day).add({ days: 1 })
+  return next.year > 9999 ? 'infinity' : next.toString()
 }
 
 /** The day at a time in milliseconds, plus `days`; `infinity` or `-infinity` outside of the years 1 to 9999. */

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto'
 import { jsonText } from '../contract/json-text.ts'
-import { created, type Input, quoteETag } from '../contract/operation.ts'
+import { created, quoteETag } from '../contract/operation.ts'
 import type { ChangedMember, MemberRow } from '../db/members.ts'
 import { variantTag } from '../domain/entity-tags.ts'
 
@@ -21,7 +21,3 @@ export const upsertResponse = <T>(path: string, member: ChangedMember) =>
   member.is_new
     ? created<T>(path, etagOf(member), { json: member.json, replayed: false })
     : memberResponse<T>(member)
-
-/** Whether If-Match is `*`, with which a PUT must not create the member (RFC 9110 §13.1.1). */
-export const requiresExisting = (headers: Input<'setProjectMember'>['headers']): boolean =>
-  headers['if-match']?.trim() === '*'

@@ -16,7 +16,7 @@ import {
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectScopes } from '../problems/problems.ts'
-import { memberResponse, requiresExisting, upsertResponse } from './member-responses.ts'
+import { memberResponse, upsertResponse } from './member-responses.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -38,9 +38,9 @@ export const memberHandlers = ({ paging }: Deps) =>
       return memberResponse<ProjectMember>(expectDone(await selectProjectMember(ctx, keyOf(params))))
     },
 
-    async setProjectMember(ctx, { path, params, body, headers }) {
+    async setProjectMember(ctx, { path, params, body }) {
       const key = keyOf(params)
-      const change = { ...key, role: body.role, mustExist: requiresExisting(headers) }
+      const change = { ...key, role: body.role }
       const member = expectDone(await setProjectMember(withVersion(ctx, body.version), change))
       return upsertResponse<ProjectMember>(path, member)
     },
@@ -59,8 +59,8 @@ export const memberHandlers = ({ paging }: Deps) =>
       return memberResponse<ProjectTeam>(expectDone(await selectProjectTeam(ctx, teamKeyOf(params))))
     },
 
-    async setProjectTeam(ctx, { path, params, body, headers }) {
-      const change = { ...teamKeyOf(params), role: body.role, mustExist: requiresExisting(headers) }
+    async setProjectTeam(ctx, { path, params, body }) {
+      const change = { ...teamKeyOf(params), role: body.role }
       const team = expectDone(await setProjectTeam(withVersion(ctx, body.version), change))
       return upsertResponse<ProjectTeam>(path, team)
     },

@@ -8,7 +8,7 @@ import { variantTag } from '../domain/entity-tags.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll, expectScopes } from '../problems/problems.ts'
-import { memberResponse, requiresExisting, upsertResponse } from './member-responses.ts'
+import { memberResponse, upsertResponse } from './member-responses.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -54,8 +54,8 @@ export const teamHandlers = ({ paging }: Deps) =>
       return memberResponse<TeamMember>(expectDone(await selectTeamMember(ctx, keyOf(params))))
     },
 
-    async setTeamMember(ctx, { path, params, body, headers }) {
-      const change = { ...keyOf(params), role: body.role, mustExist: requiresExisting(headers) }
+    async setTeamMember(ctx, { path, params, body }) {
+      const change = { ...keyOf(params), role: body.role }
       const member = expectDone(await setTeamMember(withVersion(ctx, body.version), change))
       return upsertResponse<TeamMember>(path, member)
     },

@@ -6,10 +6,10 @@ import type { DispatchedRequest } from '../contract/dispatch.ts'
 import type { Database } from '../db/engine/client.ts'
 import type { Idempotency, OpContext } from '../db/engine/context.ts'
 import { type AuditedContent, type Client, maxUserAgentLength, type ShownContent } from '../domain/audit.ts'
-import { matchesWeakly, parseETagList, parseHttpDate } from './conditional.ts'
+import { parseETagList, parseHttpDate, strongTags, weakTags } from './conditional.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { withTimeout } from '../concurrency/deadline.ts'
-import { withoutVariant } from '../domain/entity-tags.ts'
+import { meetsPreconditions, type Preconditions, withoutVariant } from '../domain/entity-tags.ts'
 import type { JsonText } from '../contract/json-text.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { networkOf } from '../domain/network.ts'
@@ -116,7 +116,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       const { principal, linkRefusal } = request
       if (linkRefusal !== null) throw linkRefusal
       checkIdempotencyKey(operation, request)
-      const ifMatch = operation.takesIfMatch ? readIfMatch(request.headers['if-match']) : null
+      const conditions = readPreconditions(operation, request)
       if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
       const work = workOf(operation, request, reply)
       let signal: AbortSignal | undefined
@@ -125,7 +125,8 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         principal,
         client: clientOf(request),
         // A write targets the resource, not one of its representations, so only the version counts.
-        ifMatch: ifMatch?.map(withoutVariant) ?? null,
+        ifMatch: conditions.ifMatch?.map(withoutVariant) ?? null,
+        ifNoneMatch: conditions.ifNoneMatch?.map(withoutVariant) ?? null,
         idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
         signal: () => (signal ??= signalOf(reply)),
       }
@@ -152,8 +153,8 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
         ? withTimeout(deps.deadline, responding, () => tooLate(work, request))
         : responding)
 
-      if (operation.takesIfMatch) checkUnchanged(response, ifMatch, request)
-      const notModified = isNotModified(response, request)
+      if (operation.takesIfMatch) checkUnchanged(response, conditions, request)
+      const notModified = isNotModified(response, conditions, request)
       // Before any header is set: a problem must not carry the headers of the file that failed to open.
       const content = notModified ? null : await openContent(response, request)
       const payload = notModified || content !== null ? undefined : payloadOf(response)
@@ -360,27 +361,30 @@ const readETags = (name: string, value: string | undefined) => {
   return list
 }
 
-/** If-Match compares strongly, so weak tags never match (RFC 9110 §13.1.1). */
-const readIfMatch = (value: string | undefined): readonly string[] | null => {
-  const list = readETags('If-Match', value)
-  if (list === null || list === '*') return null
-  return list.filter(({ weak }) => !weak).map(({ opaque }) => opaque.slice(1, -1))
+/** The conditions of the request. A header that the operation does not take has no effect. */
+const readPreconditions = (
+  { takesIfMatch, takesIfNoneMatch }: ContractOperation,
+  { headers }: FastifyRequest,
+): Preconditions => {
+  const ifMatch = takesIfMatch ? readETags('If-Match', headers['if-match']) : null
+  const ifNoneMatch = takesIfNoneMatch ? readETags('If-None-Match', headers['if-none-match']) : null
+  return { ifMatch: ifMatch && strongTags(ifMatch), ifNoneMatch: ifNoneMatch && weakTags(ifNoneMatch) }
 }
 
 /**
  * Checks If-Match and If-Unmodified-Since of a read (RFC 9110 §13.1.1, §13.1.4). The date applies only without If-Match.
- * Writes check If-Match in their SQL statement, by the version alone.
+ * Writes check their conditions in their SQL statement, by the version alone.
  */
 const checkUnchanged = (
   { headers }: PlainResponse,
-  ifMatch: readonly string[] | null,
+  { ifMatch }: Preconditions,
   request: FastifyRequest,
 ): void => {
   if (!isRead(request)) return
-  if (request.headers['if-match'] === undefined) {
+  if (ifMatch === null) {
     const time = timeOf(request.headers['if-unmodified-since'])
     if (time !== null && modifiedAt(headers) > time) throw problems.modifiedSince()
-  } else if (ifMatch !== null && !tagsOf(headers).some((tag) => ifMatch.includes(tag))) {
+  } else if (!meetsPreconditions(tagsOf(headers), { ifMatch, ifNoneMatch: null })) {
     throw problems.preconditionFailed()
   }
 }
@@ -396,10 +400,15 @@ const tagsOf = (headers: PlainResponse['headers']): readonly string[] => {
  * RFC 9110 §13.1.2, §13.1.3: only reads return 304. Tags compare weakly. If-Modified-Since applies only without
  * If-None-Match.
  */
-const isNotModified = ({ headers }: PlainResponse, request: FastifyRequest): boolean => {
+const isNotModified = (
+  { headers }: PlainResponse,
+  { ifNoneMatch }: Preconditions,
+  request: FastifyRequest,
+): boolean => {
   if (!isRead(request)) return false
-  const list = readETags('If-None-Match', request.headers['if-none-match'])
-  if (list !== null) return typeof headers?.etag === 'string' && matchesWeakly(list, headers.etag)
+  // Only the tag of this representation: the version does not cover all parts of it.
+  if (ifNoneMatch !== null)
+    return !meetsPreconditions(tagsOf(headers).slice(0, 1), { ifMatch: null, ifNoneMatch })
   const time = timeOf(request.headers['if-modified-since'])
   return time !== null && modifiedAt(headers) <= time
 }

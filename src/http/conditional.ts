@@ -1,3 +1,5 @@
+import { anyTag } from '../domain/entity-tags.ts'
+
 /** An entity tag (RFC 9110 §8.8.3). `opaque` includes the double quotes. */
 export type RequestedETag = { weak: boolean; opaque: string }
 
@@ -21,6 +23,17 @@ export function parseETagList(header: string): ETagList | null {
   }
   return tags
 }
+
+/** The opaque tags of If-Match, without quotes. They compare strongly, so weak tags never match (RFC 9110 §13.1.1). */
+export const strongTags = (list: ETagList): readonly string[] =>
+  list === '*' ? [anyTag] : opaqueTags(list.filter(({ weak }) => !weak))
+
+/** The opaque tags of If-None-Match, without quotes. They compare weakly (RFC 9110 §13.1.2). */
+export const weakTags = (list: ETagList): readonly string[] => (list === '*' ? [anyTag] : opaqueTags(list))
+
+/** The tag `"*"` is left out: it is not `*`, and no resource has it. */
+const opaqueTags = (list: readonly RequestedETag[]): readonly string[] =>
+  list.map(({ opaque }) => opaque.slice(1, -1)).filter((tag) => tag !== anyTag)
 
 /**
  * Weak comparison, for If-None-Match: weakness is ignored (RFC 9110 §8.8.3.2).

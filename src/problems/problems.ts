@@ -354,7 +354,7 @@ export const problems = {
   preconditionFailed: () =>
     new Problem(
       'precondition_failed',
-      'The resource has changed: If-Match, or version in the body, does not match it. Fetch the resource and retry.',
+      'The resource does not meet If-Match, If-None-Match or version in the body: it has changed, or it exists. Fetch it and retry.',
     ),
   modifiedSince: () =>
     new Problem('precondition_failed', 'The resource is newer than If-Unmodified-Since. Fetch it and retry.'),

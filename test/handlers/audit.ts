@@ -454,11 +454,11 @@ t.test('listAuditEvents', async (t) => {
       [{ user_id: [member.id, admin.id] }, ({ user_id }) => user_id === admin.id || user_id === member.id],
       [{ action: first }, ({ action }) => action === first],
       [{ action: [first, second] }, ({ action }) => action === first || action === second],
-      [{ created_after: middle }, ({ created_at }) => created_at > middle],
+      [{ created_after: middle }, ({ created_at }) => created_at >= middle],
       [{ created_before: middle }, ({ created_at }) => created_at < middle],
       [
         { created_after: early, created_before: middle },
-        ({ created_at }) => created_at > early && created_at < middle,
+        ({ created_at }) => created_at >= early && created_at < middle,
       ],
       [
         { actor_id: member.id, user_id: member.id, action: ['proof.failed', first], created_before: middle },

@@ -191,6 +191,43 @@ t.test('setProjectMember', async (t) => {
     t.equal((await put('*', 'viewer', { version: 2 })).status, 200)
     t.equal((await put('*', 'editor', { version: 2 })).status, 412)
   })
+
+  t.test('412: If-None-Match: * does not change the role of a member', async (t) => {
+    const project = await createProject(ada)
+    const put = (user: Account, list: string) =>
+      service.call('setProjectMember', {
+        token: ada.token,
+        params: paramsOf(project, user),
+        headers: { 'if-none-match': list },
+        body: { role: 'viewer' },
+      })
+    await setMember(ada, project, grace, 'manager')
+    t.match(await put(grace, '*'), { status: 412, body: { code: 'precondition_failed' } })
+    t.equal((await put(ada, '*')).status, 412, 'also if that would violate another rule')
+    t.match((await readMember(ada, project, grace)).member, { role: 'manager', version: 1 })
+    t.equal((await put(edsger, '*')).status, 201)
+    const { etag } = await readMember(ada, project, edsger)
+    t.equal((await put(edsger, etag)).status, 412)
+    t.equal((await put(edsger, '"7"')).status, 200)
+  })
+
+  t.test('201, 412: of two requests that create a member concurrently, one succeeds', async (t) => {
+    for (const [index, role] of (['manager', 'viewer', 'manager', 'viewer'] as const).entries()) {
+      const project = await createProject(ada)
+      const other = index % 2 === 0 ? 'viewer' : 'manager'
+      const create = (one: ProjectRole) =>
+        service.call('setProjectMember', {
+          token: ada.token,
+          params: paramsOf(project, grace),
+          headers: { 'if-none-match': '*' },
+          body: { role: one },
+        })
+      const replies = await Promise.all([create(role), create(other)])
+      t.strictSame(countStatuses(replies), { 201: 1, 412: 1 })
+      const created = replies.find(({ status }) => status === 201)
+      t.match((await readMember(ada, project, grace)).member, created?.body ?? {})
+    }
+  })
 })
 
 t.test('removeProjectMember', async (t) => {

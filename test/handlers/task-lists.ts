@@ -155,7 +155,7 @@ t.test('every filter and order matches a naive implementation', async (t) => {
           `${field}_after`,
           () => {
             const value = pick(instants)
-            return [value, (task: Task) => (task[`${field}_at`] ?? '') > value] as const
+            return [value, (task: Task) => (task[`${field}_at`] ?? '') >= value] as const
           },
         ],
         [

@@ -693,15 +693,6 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       }
     })
 
-    t.test('200: If-None-Match has no effect on writes', async (t) => {
-      const task = await createTask(owner)
-      for (const tags of ['"2"', '*']) {
-        const headers = { 'if-none-match': tags }
-        const { body } = await service.expect(operation, 200, change(task, { title: tags }, { headers }))
-        t.equal(body.title, tags)
-      }
-    })
-
     t.test('400 for invalid fields: the task is unchanged', async (t) => {
       const task = await createTask(owner, { assignee_id: assignee.id })
       const cases = [

@@ -1,5 +1,12 @@
 import t from 'tap'
-import { matchesWeakly, parseETagList, parseHttpDate } from '../../src/http/conditional.ts'
+import { meetsPreconditions, type Preconditions } from '../../src/domain/entity-tags.ts'
+import {
+  matchesWeakly,
+  parseETagList,
+  parseHttpDate,
+  strongTags,
+  weakTags,
+} from '../../src/http/conditional.ts'
 
 const strong = (opaque: string) => ({ weak: false, opaque })
 const weak = (opaque: string) => ({ weak: true, opaque })
@@ -99,4 +106,36 @@ t.test('the three date formats of HTTP are parsed, and no others', async (t) => 
     'Sun, 06 Non 1994 08:49:37 GMT',
   ])
     t.equal(parseHttpDate(text), null, text)
+})
+
+t.test('conditions on the current state of a resource', async (t) => {
+  /** Tags that stand for it; none without an ETag; null if there is no resource. */
+  const states = [['7', '7.manager'], [], null]
+  const cases: readonly (readonly [Partial<Preconditions>, readonly boolean[]])[] = [
+    [{}, [true, true, true]],
+    [{ ifMatch: ['*'] }, [true, true, false]],
+    [{ ifMatch: ['6', '7'] }, [true, false, false]],
+    [{ ifMatch: ['6'] }, [false, false, false]],
+    [{ ifMatch: [] }, [false, false, false]],
+    [{ ifNoneMatch: ['*'] }, [false, false, true]],
+    [{ ifNoneMatch: ['6', '7.manager'] }, [false, true, true]],
+    [{ ifNoneMatch: ['6'] }, [true, true, true]],
+    [{ ifNoneMatch: [] }, [true, true, true]],
+    [{ ifMatch: ['7'], ifNoneMatch: ['*'] }, [false, false, false]],
+    [{ ifMatch: ['7'], ifNoneMatch: ['6'] }, [true, false, false]],
+  ]
+  for (const [conditions, expected] of cases)
+    t.strictSame(
+      states.map((current) =>
+        meetsPreconditions(current, { ifMatch: null, ifNoneMatch: null, ...conditions }),
+      ),
+      expected,
+      JSON.stringify(conditions),
+    )
+})
+
+t.test('the tags of a header: If-Match leaves out weak ones, and "*" is not *', async (t) => {
+  const list = [strong('"a"'), weak('"b"'), strong('"*"')]
+  t.strictSame([strongTags(list), weakTags(list)], [['a'], ['a', 'b']])
+  t.strictSame([strongTags('*'), weakTags('*')], [['*'], ['*']])
 })

@@ -70,7 +70,7 @@ func main() {
 		Name:  "release",
 		Color: nullable.NewNullableWithValue("#d92d20"),
 	})).JSON201
-	success(client.AddTaskTagWithResponse(ctx, task.ID, tag.ID))
+	success(client.AddTaskTagWithResponse(ctx, task.ID, tag.ID, nil))
 	tagged := success(client.GetTaskWithResponse(ctx, task.ID, nil)).JSON200
 	equal("tags", len(tagged.Tags), 1)
 	equal("tag", tagged.Tags[0].ID, tag.ID)
@@ -159,7 +159,7 @@ func main() {
 	equal("subtasks", success(client.GetTaskWithResponse(ctx, plan.ID, nil)).JSON200.SubtaskCount, 1)
 	ok("subtask")
 
-	success(client.AddTaskRelationWithResponse(ctx, plan.ID, taskwright.RelationKindBlockedBy, subtask.ID))
+	success(client.AddTaskRelationWithResponse(ctx, plan.ID, taskwright.RelationKindBlockedBy, subtask.ID, nil))
 	related := success(client.ListTaskRelationsWithResponse(ctx, plan.ID, nil)).JSON200.Items
 	equal("relations", len(related), 1)
 	equal("kind", related[0].Kind, taskwright.RelationKindBlockedBy)
@@ -167,7 +167,7 @@ func main() {
 	equal("is blocked", success(client.GetTaskWithResponse(ctx, plan.ID, nil)).JSON200.IsBlocked, true)
 	ok("relation")
 
-	success(client.FollowTaskWithResponse(ctx, subtask.ID, asColleague))
+	success(client.FollowTaskWithResponse(ctx, subtask.ID, nil, asColleague))
 	followers := map[uuid.UUID]bool{}
 	for _, follower := range success(client.ListTaskFollowersWithResponse(ctx, subtask.ID, nil)).JSON200.Items {
 		followers[follower.UserID] = true
@@ -182,7 +182,7 @@ func main() {
 	equal("reason", notification.Reason, taskwright.NotificationReasonMention)
 	equal("comment", must(notification.CommentID.Get()), comment.ID)
 	mark := taskwright.NotificationPatch{IsRead: new(true)}
-	seen := success(client.UpdateNotificationWithResponse(ctx, notification.ID, mark, asColleague)).JSON200
+	seen := success(client.UpdateNotificationWithResponse(ctx, notification.ID, nil, mark, asColleague)).JSON200
 	equal("is read", seen.ReadAt.IsNull(), false)
 	equal("unread", len(unread()), 0)
 	ok("inbox")

@@ -95,18 +95,18 @@ public final class Main {
     equal("due_at", task.getDueAt(), tomorrow);
     ok("create");
 
-    var patched = tasks.updateTask(task.getId(), new TaskPatch().status(TaskStatus.IN_PROGRESS), null);
+    var patched = tasks.updateTask(task.getId(), new TaskPatch().status(TaskStatus.IN_PROGRESS), null, null);
     equal("status", patched.getStatus(), TaskStatus.IN_PROGRESS);
     equal("due_at", patched.getDueAt(), tomorrow);
     ok("patch");
 
-    var cleared = tasks.updateTask(task.getId(), new TaskPatch().dueAt(null), null);
+    var cleared = tasks.updateTask(task.getId(), new TaskPatch().dueAt(null), null, null);
     equal("due_at", cleared.getDueAt(), null);
     equal("title", cleared.getTitle(), task.getTitle());
     ok("clear");
 
     var tag = new TagsApi(client).createTag(new TagCreate().name("release").color("#d92d20"), null);
-    new TaskTagsApi(client).addTaskTag(task.getId(), tag.getId());
+    new TaskTagsApi(client).addTaskTag(task.getId(), tag.getId(), null);
     var tagged = tasks.getTask(task.getId(), null, null, null);
     equal("tags", tagged.getTags().size(), 1);
     equal("tag", tagged.getTags().get(0).getId(), tag.getId());
@@ -149,7 +149,7 @@ public final class Main {
     var colleague = auth.register(account.username(username + "2").email("2" + email));
     var editor = new ProjectMemberSet().role(ProjectRole.EDITOR);
     var colleagueId = colleague.getUser().getId().toString();
-    var member = new MembersApi(client).setProjectMember(project.getId(), colleagueId, editor, null);
+    var member = new MembersApi(client).setProjectMember(project.getId(), colleagueId, editor, null, null);
     equal("role", member.getRole(), ProjectRole.EDITOR);
     tokens = colleague;
     var shared = tasks.getTask(plan.getId(), null, null, null);
@@ -168,9 +168,9 @@ public final class Main {
     equal("the same comment", read.getData(), comment);
     var commentTag = read.getHeaders().get("etag").get(0);
     var edit = new CommentPatch().body("Is the time right, @%s?".formatted(colleagueName));
-    var edited = comments.updateComment(comment.getId(), edit, commentTag);
+    var edited = comments.updateComment(comment.getId(), edit, commentTag, null);
     equal("version", edited.getVersion(), 2);
-    problem(412, () -> comments.updateComment(comment.getId(), edit, commentTag));
+    problem(412, () -> comments.updateComment(comment.getId(), edit, commentTag, null));
     tokens = colleague;
     var answer = comments.createComment(plan.getId(), new CommentCreate().body("It is."), null);
     tokens = mine;
@@ -189,7 +189,7 @@ public final class Main {
     ok("subtask");
 
     var relations = new RelationsApi(client);
-    relations.addTaskRelation(plan.getId(), RelationKind.BLOCKED_BY, subtask.getId());
+    relations.addTaskRelation(plan.getId(), RelationKind.BLOCKED_BY, subtask.getId(), null);
     var related = relations.listTaskRelations(plan.getId(), null, null, null, null, null, null).getItems();
     equal("relations", related.size(), 1);
     equal("kind", related.get(0).getKind(), RelationKind.BLOCKED_BY);
@@ -199,7 +199,7 @@ public final class Main {
 
     var notifications = new NotificationsApi(client);
     tokens = colleague;
-    notifications.followTask(subtask.getId());
+    notifications.followTask(subtask.getId(), null);
     var following = notifications.listTaskFollowers(subtask.getId(), null, null, null, null, null).getItems();
     var followers = following.stream().map(TaskFollower::getUserId).collect(Collectors.toSet());
     equal("followers", followers, Set.of(mine.getUser().getId(), colleague.getUser().getId()));
@@ -208,7 +208,7 @@ public final class Main {
         eventually("notification", () -> notifications.listNotifications(unread).getItems().stream().findFirst());
     equal("reason", notification.getReason(), NotificationReason.MENTION);
     equal("comment", notification.getCommentId(), comment.getId());
-    var seen = notifications.updateNotification(notification.getId(), new NotificationPatch().isRead(true));
+    var seen = notifications.updateNotification(notification.getId(), new NotificationPatch().isRead(true), null);
     equal("is read", seen.getReadAt() != null, true);
     equal("unread", notifications.listNotifications(unread).getItems(), List.of());
     tokens = mine;
@@ -242,14 +242,14 @@ public final class Main {
     equal("newest", found.get(0).getResourceId(), answer.getId());
     ok("events");
 
-    projects.deleteProject(project.getId(), null);
+    projects.deleteProject(project.getId(), null, null);
     problem(404, () -> tasks.getTask(plan.getId(), null, null, null));
     ok("delete");
 
     var etag = tasks.getTaskWithHttpInfo(task.getId(), null, null, null).getHeaders().get("etag").get(0);
     var rename = new TaskPatch().title("Publish the release notes");
-    tasks.updateTask(task.getId(), rename, etag);
-    var conflict = problem(412, () -> tasks.updateTask(task.getId(), rename, etag));
+    tasks.updateTask(task.getId(), rename, etag, null);
+    var conflict = problem(412, () -> tasks.updateTask(task.getId(), rename, etag, null));
     equal("code", conflict.getCode().getValue(), "precondition_failed");
     ok("conflict");
 

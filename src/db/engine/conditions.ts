@@ -1,3 +1,4 @@
+import { rangeOperators } from '../../domain/dates.ts'
 import { escapeLike } from '../../domain/text.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import { parameter, type ParameterType, type ParameterTypes } from './parameters.ts'
@@ -83,6 +84,13 @@ export const filterOneOf =
   (type: 'text' | 'uuid', column: SQL): Filter<readonly string[]> =>
   (values, bind) =>
     isOneOf(column, type, values, bind)
+
+/** The filters `created_after` and `created_before` of a list. */
+export const createdTimeFilters = (createdAt: SQL) => {
+  const compare = (end: keyof typeof rangeOperators) =>
+    filterBy('instant', (value) => sql`${createdAt} ${sql.raw(rangeOperators[end])} ${value}`)
+  return { created_after: compare('after'), created_before: compare('before') }
+}
 
 type FilterValues<F> = { readonly [Name in keyof F]?: F[Name] extends Filter<infer Value> ? Value : never }
 

@@ -1,4 +1,5 @@
 import type { Client } from '../../domain/audit.ts'
+import { anyTag, type Preconditions } from '../../domain/entity-tags.ts'
 import { type BearerCredential, bearerOf, type Principal, shellPrincipal } from '../../domain/permissions.ts'
 import type { Database } from './client.ts'
 import { newId } from './ids.ts'
@@ -22,12 +23,10 @@ export interface Idempotency {
  * The context of one operation. `principal` is null where no token is required. Handlers, services and queries take it as
  * their first argument.
  */
-export interface OpContext<P extends Principal | null = Principal | null> {
+export interface OpContext<P extends Principal | null = Principal | null> extends Preconditions {
   readonly db: Database
   readonly principal: P
   readonly client: Client
-  /** The ETags in If-Match, without quotes; null accepts any. */
-  readonly ifMatch: readonly string[] | null
   /** Null without an Idempotency-Key. */
   readonly idempotency: Idempotency | null
   /**
@@ -43,6 +42,7 @@ export const shellContext = (db: Database, requestId: string): OpContext<Princip
   principal: shellPrincipal,
   client: { address: '', userAgent: null, requestId },
   ifMatch: null,
+  ifNoneMatch: null,
   idempotency: null,
   signal: () => new AbortController().signal,
 })
@@ -57,8 +57,19 @@ export const withoutKey = <P extends Principal | null>(ctx: OpContext<P>): OpCon
 export const withVersion = <C extends OpContext>(ctx: C, version: number | undefined): C => {
   if (version === undefined) return ctx
   const tag = String(version)
-  return { ...ctx, ifMatch: ctx.ifMatch === null || ctx.ifMatch.includes(tag) ? [tag] : [] }
+  const { ifMatch } = ctx
+  return {
+    ...ctx,
+    ifMatch: ifMatch === null || ifMatch.includes(anyTag) || ifMatch.includes(tag) ? [tag] : [],
+  }
 }
+
+/** The same context without conditions, for a further statement about a resource that has met them. */
+export const withoutConditions = <C extends OpContext>(ctx: C): C => ({
+  ...ctx,
+  ifMatch: null,
+  ifNoneMatch: null,
+})
 
 /** Whether the request may be a retry, which gets the stored response. */
 export const mayBeRepeat = ({ idempotency }: OpContext): boolean => idempotency !== null
@@ -73,6 +84,7 @@ const contextParameters = {
   is_admin: 'bool',
   in_session: 'bool',
   if_match: 'text[]?',
+  if_none_match: 'text[]?',
   idempotency_operation: 'text',
   idempotency_key: 'text?',
   idempotency_fingerprint: 'text',
@@ -109,6 +121,7 @@ const readers: Readers = {
   // The shell has the permissions of a session.
   in_session: ({ principal }) => principal?.credential.kind === 'session' || isShell(principal),
   if_match: ({ ifMatch }) => ifMatch,
+  if_none_match: ({ ifNoneMatch }) => ifNoneMatch,
   idempotency_operation: ({ idempotency }) => idempotency?.operation ?? '',
   idempotency_key: ({ idempotency }) => idempotency?.key ?? null,
   idempotency_fingerprint: ({ idempotency }) => idempotency?.fingerprint ?? '',

@@ -1,3 +1,4 @@
+import { anyTag } from '../../domain/entity-tags.ts'
 import { done, missing, type Outcome, type SimpleRefusal, simpleRefusals } from '../../domain/outcome.ts'
 import type { ContextPlaceholders } from './context.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
@@ -5,8 +6,10 @@ import { type SQL, sql } from '../schema/drizzle.ts'
 /** Checks on a row that is visible to the caller. */
 export interface Checks {
   readonly allowed: SQL
-  /** The row's ETag, without quotes; null if the row has none. A value of null matches no If-Match. */
+  /** The ETag of the resource, without quotes; null if it has none. A value of null: the resource does not exist. */
   readonly etag: SQL | null
+  /** Whether a resource without an ETag exists, if the operation takes If-None-Match. */
+  readonly exists?: SQL
   /** Whether the caller has authenticated recently, where required. */
   readonly authenticated?: SQL
   /** Further refusals, as WHEN branches. */
@@ -21,24 +24,52 @@ export interface Checks {
 export const setActorAndReturnDone = (p: Pick<ContextPlaceholders, 'caller'>): SQL =>
   sql`done_by(${p.caller})`
 
-/** The outcome of the checks, in the contract's order, with the request's If-Match. */
-export const checkedOutcome = (p: Pick<ContextPlaceholders, 'if_match' | 'caller'>, checks: Checks): SQL =>
-  outcomeOfChecks(p, { ...checks, ifMatch: p.if_match })
+/** The outcome of the checks, in the contract's order, with the request's If-Match and If-None-Match. */
+export const checkedOutcome = (
+  p: Pick<ContextPlaceholders, 'if_match' | 'if_none_match' | 'caller'>,
+  checks: Checks,
+): SQL => outcomeOfChecks(p, { ...checks, ifMatch: p.if_match })
+
+/** Whether a resource matches requested tags, as in `meetsPreconditions`. */
+export const matchesTags = (etag: SQL, requested: SQL): SQL =>
+  sql`(${etag} is not null and array[${etag}, ${sql.raw(`'${anyTag}'`)}] && ${requested})`
+
+/** Whether the request has `If-None-Match: *`. */
+export const isCreateOnly = (p: Pick<ContextPlaceholders, 'if_none_match'>): SQL =>
+  sql`coalesce(${sql.raw(`'${anyTag}'`)} = any(${p.if_none_match}), false)`
+
+/** The rule of `meetsPreconditions`, as WHEN branches. */
+const whenConditionsFail = (
+  p: Pick<ContextPlaceholders, 'if_none_match'>,
+  { etag, exists, ifMatch }: Pick<Checks, 'etag' | 'exists'> & { readonly ifMatch: SQL },
+): SQL => {
+  const whenExcluded = (matches: SQL): SQL =>
+    sql`when ${p.if_none_match} is not null and ${matches} then 'precondition_failed'`
+  if (etag !== null)
+    return sql`when ${ifMatch} is not null and not ${matchesTags(etag, ifMatch)} then 'precondition_failed'
+      ${whenExcluded(matchesTags(etag, p.if_none_match))}`
+  if (exists === undefined) return sql``
+  return whenExcluded(sql`${isCreateOnly(p)} and ${exists}`)
+}
 
 /** The same for one item of a batch, with its own If-Match: a text array; null accepts any. */
 export const outcomeOfChecks = (
-  p: Pick<ContextPlaceholders, 'caller'>,
-  { allowed, etag, ifMatch, authenticated = sql`true`, refusals = sql`` }: Checks & { readonly ifMatch: SQL },
+  p: Pick<ContextPlaceholders, 'if_none_match' | 'caller'>,
+  { allowed, authenticated = sql`true`, refusals = sql``, ...conditions }: Checks & { readonly ifMatch: SQL },
 ): SQL => sql`case
   when not (${allowed}) then 'forbidden'
   when not (${authenticated}) then 'reauthentication_required'
-  ${etag === null ? sql`` : sql`when ${ifMatch} is not null and (${etag} = any(${ifMatch})) is not true then 'precondition_failed'`}
+  ${whenConditionsFail(p, conditions)}
   ${refusals}
   else ${setActorAndReturnDone(p)} end`
 
 /** The outcome of a deletion. Missing if its checks passed but another statement has deleted the row meanwhile. */
 export const outcomeOfDeletion = (isGone: SQL): SQL =>
   sql`case when outcome = 'done' and ${isGone} then 'missing' else outcome end`
+
+/** The outcome of a creation. It fails `If-None-Match: *` if another request has created the resource after the checks. */
+export const outcomeOfCreation = (p: Pick<ContextPlaceholders, 'if_none_match'>, isCreated: SQL): SQL =>
+  sql`case when outcome = 'done' and ${isCreateOnly(p)} and not ${isCreated} then 'precondition_failed' else outcome end`
 
 /** Reads the column `outcome`. No row: the resource does not exist or is not visible to the caller. */
 export const readOutcome = <R extends { readonly outcome: string }>(

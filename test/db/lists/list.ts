@@ -87,9 +87,12 @@ t.test('a page in index order reads few rows, although both access branches have
     [{ sort: 'due', overdue: true }, first],
     [{ sort: 'due', due_before: '2026-01-02' }, first],
     [{ sort: '-due', due_before: '2026-01-02' }, countDown(1_439, 1_390)],
-    [{ sort: 'due', due_after: '2026-01-02' }, first.map((minute) => 1_440 + minute)],
+    [{ sort: 'due', due_after: '2026-01-02' }, first.map((minute) => 1_439 + minute)],
     [{ sort: '-due', due_before: '2026-01-01T00:00:30Z' }, []],
     [{ sort: 'due', filter: 'due_at > 2026-01-01T00:00:30Z AND due_at < 2026-01-02' }, first],
+    [{ sort: 'due', filter: 'due = 2026-01-01' }, first],
+    [{ sort: 'due', filter: 'due_at = 2026-01-01' }, first],
+    [{ sort: '-due', filter: 'due <= 2026-01-01' }, countDown(1_439, 1_390)],
   ]
   for (const [query, expected] of dueQueries) {
     const { titles, countRows } = await read(query)

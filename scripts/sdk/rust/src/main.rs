@@ -51,20 +51,20 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     let id = task.id.to_string();
     let to_progress = TaskPatch { status: Some(TaskStatus::InProgress), ..TaskPatch::new() };
-    let patched = tasks_api::update_task(&client, &id, to_progress, None).await?;
+    let patched = tasks_api::update_task(&client, &id, to_progress, None, None).await?;
     equal("status", patched.status, TaskStatus::InProgress);
     equal("due_at", patched.due_at, Some(tomorrow));
     ok("patch");
 
     let no_date = TaskPatch { due_at: Some(None), ..TaskPatch::new() };
-    let cleared = tasks_api::update_task(&client, &id, no_date, None).await?;
+    let cleared = tasks_api::update_task(&client, &id, no_date, None, None).await?;
     equal("due_at", cleared.due_at, None);
     equal("title", &cleared.title, &task.title);
     ok("clear");
 
     let new_tag = TagCreate { color: Some(Some("#d92d20".to_owned())), ..TagCreate::new("release".to_owned()) };
     let tag = tags_api::create_tag(&client, new_tag, None).await?;
-    task_tags_api::add_task_tag(&client, &id, &tag.id.to_string()).await?;
+    task_tags_api::add_task_tag(&client, &id, &tag.id.to_string(), None).await?;
     let tagged = tasks_api::get_task(&client, &id, None, None, None).await?;
     equal("color", tag.color.as_deref(), Some("#d92d20"));
     equal("tags", tagged.tags, vec![tag]);
@@ -118,7 +118,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let colleague = auth_api::register(&client, another).await?;
     let colleague_id = colleague.user.id.to_string();
     let editor = ProjectMemberSet::new(ProjectRole::Editor);
-    let member = members_api::set_project_member(&client, &in_project, &colleague_id, editor, None).await?;
+    let member = members_api::set_project_member(&client, &in_project, &colleague_id, editor, None, None).await?;
     equal("role", member.role, ProjectRole::Editor);
     let colleague_client = Configuration { bearer_access_token: Some(colleague.access_token.clone()), ..client.clone() };
     let shared = tasks_api::get_task(&colleague_client, &plan.id.to_string(), None, None, None).await?;
@@ -136,9 +136,9 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // The client does not return response headers, but the ETag of a resource is its version in quotes.
     let written = format!("\"{}\"", comment.version);
     let edit = CommentPatch { body: Some(format!("Is the time right, @{}?", colleague.user.username)) };
-    let edited = comments_api::update_comment(&client, &comment_id, edit.clone(), Some(&written)).await?;
+    let edited = comments_api::update_comment(&client, &comment_id, edit.clone(), Some(&written), None).await?;
     equal("version", edited.version, 2);
-    problem(412, comments_api::update_comment(&client, &comment_id, edit, Some(&written)).await)?;
+    problem(412, comments_api::update_comment(&client, &comment_id, edit, Some(&written), None).await)?;
     let reply = CommentCreate::new("It is.".to_owned());
     let answer = comments_api::create_comment(&colleague_client, &plan_id, reply, None).await?;
     let first = list_comments(&client, &plan_id, None).await?;
@@ -157,14 +157,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     equal("subtasks", tasks_api::get_task(&client, &plan_id, None, None, None).await?.subtask_count, 1);
     ok("subtask");
 
-    relations_api::add_task_relation(&client, &plan_id, RelationKind::BlockedBy, &subtask_id).await?;
+    relations_api::add_task_relation(&client, &plan_id, RelationKind::BlockedBy, &subtask_id, None).await?;
     let related = relations_api::list_task_relations(&client, &plan_id, None, None, None, None, None, None).await?;
     let kinds: Vec<_> = related.items.iter().map(|relation| (relation.kind, relation.other_task_id)).collect();
     equal("relations", kinds, vec![(RelationKind::BlockedBy, subtask.id)]);
     equal("is blocked", tasks_api::get_task(&client, &plan_id, None, None, None).await?.is_blocked, true);
     ok("relation");
 
-    notifications_api::follow_task(&colleague_client, &subtask_id).await?;
+    notifications_api::follow_task(&colleague_client, &subtask_id, None).await?;
     let following =
         notifications_api::list_task_followers(&client, &subtask_id, None, None, None, None, None).await?;
     let followers: BTreeSet<_> = following.items.iter().map(|follower| follower.user_id).collect();
@@ -181,7 +181,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     equal("comment", inbox.items[0].comment_id, Some(comment.id));
     let mark = NotificationPatch { is_read: Some(true) };
     let notification_id = inbox.items[0].id.to_string();
-    let seen = notifications_api::update_notification(&colleague_client, &notification_id, mark).await?;
+    let seen = notifications_api::update_notification(&colleague_client, &notification_id, mark, None).await?;
     equal("is read", seen.read_at.is_some(), true);
     equal("unread", list_unread(&colleague_client).await?.items.len(), 0);
     ok("inbox");
@@ -224,14 +224,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     equal("events", events, expected);
     ok("events");
 
-    projects_api::delete_project(&client, &in_project, None).await?;
+    projects_api::delete_project(&client, &in_project, None, None).await?;
     problem(404, tasks_api::get_task(&colleague_client, &plan_id, None, None, None).await)?;
     ok("delete");
 
     let version = format!("\"{}\"", tasks_api::get_task(&client, &id, None, None, None).await?.version);
     let rename = TaskPatch { title: Some("Publish the release notes".to_owned()), ..TaskPatch::new() };
-    tasks_api::update_task(&client, &id, rename.clone(), Some(&version)).await?;
-    let conflict = problem(412, tasks_api::update_task(&client, &id, rename, Some(&version)).await)?;
+    tasks_api::update_task(&client, &id, rename.clone(), Some(&version), None).await?;
+    let conflict = problem(412, tasks_api::update_task(&client, &id, rename, Some(&version), None).await)?;
     equal("code", conflict.code.to_string().as_str(), "precondition_failed");
     ok("conflict");
 
