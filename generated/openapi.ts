@@ -1589,7 +1589,7 @@ export interface paths {
         put?: never;
         /**
          * Create a tag
-         * @description Creates a tag of your own or, with `project_id`, a tag that the members of a project share. The name must be unique among your own tags, or among the tags of the project, ignoring case. A tag cannot be changed, only deleted.
+         * @description Creates a tag of your own or, with `project_id`, a tag that the members of a project share. The name must be unique among your own tags, or among the tags of the project, ignoring case but not accents. A tag cannot be changed, only deleted.
          */
         post: operations["createTag"];
         delete?: never;
@@ -5338,11 +5338,11 @@ export interface components {
          *
          *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
          *
-         *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
+         *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
          *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
          *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
          *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
-         *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
+         *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
          *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
          *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
          *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
@@ -6627,11 +6627,11 @@ export interface operations {
                  *
                  *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
                  *
-                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
+                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
                  *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
-                 *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
+                 *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
@@ -6741,11 +6741,11 @@ export interface operations {
                  *
                  *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
                  *
-                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
+                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
                  *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
-                 *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
+                 *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.
@@ -9260,11 +9260,11 @@ export interface operations {
                  *
                  *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
                  *
-                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
+                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
                  *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
-                 *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
+                 *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date (the start of that day in your time zone), `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. In your time zone, an all-day start is the first millisecond of its day, and an all-day due date the last one: `due < now` is true for tasks that are past due.

@@ -74,7 +74,7 @@ export type TaskCondition =
   | { readonly kind: 'tagged_with'; readonly match: 'any' | 'all'; readonly tags: readonly string[] }
   | { readonly kind: 'has_tags' }
   | { readonly kind: 'blocked' }
-  /** Has a tag whose name matches, ignoring case. */
+  /** Has a tag whose name matches the pattern, which is folded. */
   | { readonly kind: 'tagged'; readonly pattern: Pattern }
   | { readonly kind: 'present'; readonly field: TaskField }
   | { readonly kind: 'not_empty'; readonly field: TextField }
@@ -190,22 +190,25 @@ const expectedField = oneOf([...Object.keys(fields), 'is_blocked', 'tags'])
 
 const readTagged = ({ operator, at, value }: ComparisonExpression): TaskCondition => {
   if (operator !== ':') throw new FilterError(at, operator, ':, because a task can have several tags')
-  return { kind: 'tagged', pattern: patternOf(value) }
+  const text = isWildcard(value) ? '' : foldWord(value)
+  return { kind: 'tagged', pattern: { ...patternOf(value), text } }
 }
 
 const readText = (field: TextField, comparison: ComparisonExpression): TaskCondition => {
   const { operator, value } = comparison
   if (operator === ':' && isWildcard(value)) return { kind: 'not_empty', field }
-  if (operator === ':') return contains(field, withoutWildcards(value, 'text without *').text)
+  if (operator === ':')
+    return { kind: 'contains', field, text: foldWord(withoutWildcards(value, 'text without *')) }
   const matches: TaskCondition = { kind: 'matches', field, pattern: patternOf(value) }
   return readEquality(comparison) === '=' ? matches : not(matches)
 }
 
-const contains = (field: TextField, text: string): TaskCondition => ({
-  kind: 'contains',
-  field,
-  text: foldSearch(text),
-})
+/** Folds text to search for. Combining marks alone fold to nothing, which every text would contain. */
+const foldWord = (word: Word): string => {
+  const folded = foldSearch(word.text)
+  if (folded === '') throw unexpected(word, 'a word to search for')
+  return folded
+}
 
 /** Resolves a comparison with an enum to the values that satisfy it. */
 const readChoices = (
@@ -331,9 +334,11 @@ const readSearch = (word: Word): TaskCondition => {
   // A + that is not percent-encoded arrives as a space.
   if (!isQuoted && /^\+?\d+(\.\d+)?[smhdw]$/.test(text))
     throw unexpected(word, 'now+7d without spaces; in a URL, encode + as %2B')
-  if (text === '') throw unexpected(word, 'a word to search for')
+  const folded = foldWord(word)
   const { words, index } = parseSearch(isQuoted ? `"${text.replaceAll('"', ' ')}"` : text)
-  return words === '' ? contains('title', text) : { kind: 'search', words, index, text: foldSearch(text) }
+  return words === ''
+    ? { kind: 'contains', field: 'title', text: folded }
+    : { kind: 'search', words, index, text: folded }
 }
 
 const patternOf = ({ text, hasOpenStart, hasOpenEnd }: Word): Pattern => ({ text, hasOpenStart, hasOpenEnd })
