@@ -1589,7 +1589,7 @@ export interface paths {
         put?: never;
         /**
          * Create a tag
-         * @description Creates a tag of your own or, with `project_id`, a tag that the members of a project share. The name must be unique among your own tags, or among the tags of the project, ignoring case. A tag cannot be changed, only deleted.
+         * @description Creates a tag of your own or, with `project_id`, a tag that the members of a project share. The name must be unique among your own tags, or among the tags of the project, ignoring case but not accents. A tag cannot be changed, only deleted.
          */
         post: operations["createTag"];
         delete?: never;
@@ -5357,11 +5357,11 @@ export interface components {
          *
          *     Unlike in AIP-160, a word without quotes is not searched for. It returns 400, and so do operators of other languages, such as `&&`, `==`, `eq` and `contains`: the error has their position and the right operator. Put a text in quotes if it contains a space or one of `& | ~ ^ , ; ? % [ ] { }`.
          *
-         *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
+         *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
          *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
          *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
          *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
-         *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
+         *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
          *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
          *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
          *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
@@ -6661,11 +6661,11 @@ export interface operations {
                  *
                  *     Unlike in AIP-160, a word without quotes is not searched for. It returns 400, and so do operators of other languages, such as `&&`, `==`, `eq` and `contains`: the error has their position and the right operator. Put a text in quotes if it contains a space or one of `& | ~ ^ , ; ? % [ ] { }`.
                  *
-                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
+                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
                  *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
-                 *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
+                 *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
@@ -6778,11 +6778,11 @@ export interface operations {
                  *
                  *     Unlike in AIP-160, a word without quotes is not searched for. It returns 400, and so do operators of other languages, such as `&&`, `==`, `eq` and `contains`: the error has their position and the right operator. Put a text in quotes if it contains a space or one of `& | ~ ^ , ; ? % [ ] { }`.
                  *
-                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
+                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
                  *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
-                 *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
+                 *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
@@ -9356,11 +9356,11 @@ export interface operations {
                  *
                  *     Unlike in AIP-160, a word without quotes is not searched for. It returns 400, and so do operators of other languages, such as `&&`, `==`, `eq` and `contains`: the error has their position and the right operator. Put a text in quotes if it contains a space or one of `& | ~ ^ , ; ? % [ ] { }`.
                  *
-                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case, in the first 8,192 characters.
+                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
                  *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
-                 *     * `tags`: `:` matches the name of a tag, ignoring case; a `*` at either end is a wildcard.
+                 *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.

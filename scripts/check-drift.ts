@@ -1,7 +1,7 @@
 import { execFileSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
 
-/** Fails if the generated types, migrations, routines or tables of docs/ are out of date. */
+/** Fails if the generated types, migrations, routines, folded characters or tables of docs/ are out of date. */
 
 const snapshot = (): ReadonlyMap<string, string> =>
   new Map(
@@ -9,6 +9,7 @@ const snapshot = (): ReadonlyMap<string, string> =>
       'generated/**/*.ts',
       'src/db/migrations/**/*.{sql,json}',
       'src/db/routines.sql',
+      'src/domain/*.json',
       'docs/**/*.md',
     ]).map((path) => [path, readFileSync(path, 'utf8')]),
   )

@@ -43,7 +43,7 @@ const seed = async (): Promise<void> => {
     'id, title, description, status, priority, owner_id, deleted_at',
     `${id(2)}, 'Task ' || n, '', 'todo', 'none', ${id(1)}, case when n % 2 = 0 then now() end`,
   )
-  await fill('tags', 'id, name, name_folded, owner_id', `${id(3)}, 'tag', 'tag', ${id(1)}`)
+  await fill('tags', 'id, name, canonical_name, owner_id', `${id(3)}, 'tag', 'tag', ${id(1)}`)
   await fill('task_tags', 'task_id, tag_id', `${id(2)}, ${id(3)}`)
   await db.run('analyze task_followers', [], 'once')
   await fill(

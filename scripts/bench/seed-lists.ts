@@ -29,8 +29,8 @@ const fillTables = async (client: postgres.Sql, count: number): Promise<void> =>
       case n when 0 then 'admin' else 'member' end, ''
     from generate_series(0, 1000) n`
   await client`
-    insert into tags (id, name, name_folded, owner_id)
-    select uuid_at(n), 'tag ' || n, 'tag ' || n, uuid_at(0) from generate_series(1, 30) n`
+    insert into tags (id, name, canonical_name, name_folded, owner_id)
+    select uuid_at(n), 'tag ' || n, 'tag ' || n, 'tag ' || n, uuid_at(0) from generate_series(1, 30) n`
   await client`
     insert into tasks (id, title, title_folded, description, search, status, priority, start_at, due_at, due_on,
       completed_at, owner_id, assignee_id, attachment_count, created_at, updated_at)

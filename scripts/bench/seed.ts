@@ -43,8 +43,8 @@ const fillTables = async (sql: Sql, tasks: number, passwordHash: string): Promis
       case when n = 0 then 'admin' else 'member' end, ${passwordHash}
     from generate_series(0, ${users - 1}::int) n`
   await sql`
-    insert into tags (id, name, name_folded, color, owner_id)
-    select ${idOf(sql, 2)}, 'tag ' || n, 'tag ' || n, '#00aa88', users.id
+    insert into tags (id, name, canonical_name, name_folded, color, owner_id)
+    select ${idOf(sql, 2)}, 'tag ' || n, 'tag ' || n, 'tag ' || n, '#00aa88', users.id
     from generate_series(0, ${users * 5 - 1}::int) n join users on users.username = 'user' || n % ${users}::int`
   await sql`
     insert into tasks (id, title, title_folded, description, search, status, priority, due_at, owner_id, created_at)

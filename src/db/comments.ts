@@ -188,8 +188,8 @@ export interface CommentListQuery {
 }
 
 /**
- * The cost of folding an octet, in units of `TextSearch.cost`, of which 40 million take about 50 ms. A microsecond folds 3 octets
- * of accented text, or 7 of ASCII. A column with the folded text would be faster, but double the size of the table.
+ * The cost of folding an octet, in units of `TextSearch.cost`, of which 40 million take about 50 ms. A microsecond folds 4 octets
+ * of accented text, or 70 of ASCII. A column with the folded text would be faster, but double the size of the table.
  */
 const foldingCost = 240
 

@@ -1,6 +1,6 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
-import { foldSearch, foldText } from '../domain/text.ts'
+import { canonicalName, foldSearch } from '../domain/text.ts'
 import { allowsTag, countTasksOfTag, tagBranches } from './access/permissions.ts'
 import type { OpContext } from './engine/context.ts'
 import { type Created, creation, readCreation } from './engine/creation.ts'
@@ -40,14 +40,14 @@ export const selectTag = async (ctx: OpContext, id: string): Promise<Outcome<{ r
 
 const insert = creation(
   'tags.insert',
-  { name: 'text', name_folded: 'text', color: 'text?', project_id: 'uuid?' },
+  { name: 'text', canonical_name: 'text', color: 'text?', project_id: 'uuid?' },
   { outcome: 'text', json: 'text?' },
   (p) => {
     const project = targetProject(p.project_id)
     const { columns, values } = insertion<'tags'>({
       id: p.id,
       name: p.name,
-      name_folded: p.name_folded,
+      canonical_name: p.canonical_name,
       color: p.color,
       owner_id: p.caller,
       project_id: p.project_id,
@@ -77,7 +77,7 @@ export const insertTag = async (
   ctx: OpContext,
   { name, color = null, project_id = null }: NewTag,
 ): Promise<Outcome<Created>> => {
-  const result = await insert(ctx, () => ({ name, name_folded: foldText(name), color, project_id }))
+  const result = await insert(ctx, () => ({ name, canonical_name: canonicalName(name), color, project_id }))
   return readCreation(result, (row) => readItemOutcome(row))
 }
 
@@ -136,7 +136,7 @@ export const selectTags = (
       from: sql`tags item`,
       branches: (caller) => tagBranches(reader.role, caller),
       filters: [
-        ...(q === undefined ? [] : [nameContains(sql`fold_text(item.name)`, foldSearch(q))]),
+        ...(q === undefined ? [] : [nameContains(columnsOf<'tags'>(sql`item`).name_folded, foldSearch(q))]),
         ...(projects === undefined ? [] : [isOfProjects(columnsOf<'tags'>(sql`item`).project_id, projects)]),
       ],
       sortFields: { created_at: createdAt },

@@ -9,7 +9,7 @@ import {
   type TextField,
 } from '../domain/task-condition.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { escapeLike, foldText } from '../domain/text.ts'
+import { escapeLike } from '../domain/text.ts'
 import { isBlocked } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -237,7 +237,7 @@ const holds = (condition: TaskCondition, bind: Bind, reader: Principal): SQL => 
     case 'tagged':
       return sql`exists (
         select from task_tags link join tags tag on tag.id = link.tag_id and ${columnsOf<'tags'>(sql`tag`).deleted_at} is null
-        where link.task_id = item.id and ${matches(sql`tag.name_folded`, foldPattern(condition.pattern), bind)})`
+        where link.task_id = item.id and ${matches(sql`tag.name_folded`, condition.pattern, bind)})`
     case 'present':
       return sql`${column(condition.field)} is not null`
     case 'not_empty':
@@ -324,5 +324,3 @@ const matches = (value: SQL, { text, hasOpenStart, hasOpenEnd }: Pattern, bind: 
   const pattern = `${hasOpenStart ? '%' : ''}${escapeLike(text)}${hasOpenEnd ? '%' : ''}`
   return sql`${value} like ${bind('text', pattern)} escape '\\'`
 }
-
-const foldPattern = (pattern: Pattern): Pattern => ({ ...pattern, text: foldText(pattern.text) })

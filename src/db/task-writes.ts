@@ -361,37 +361,37 @@ export const createNamedTags = (p: ContextPlaceholders, from: SQL): SQL => {
   const { columns, values } = insertion<'tags'>({
     id: sql`id`,
     name: sql`name`,
-    name_folded: sql`name_folded`,
+    canonical_name: sql`canonical_name`,
     owner_id: p.caller,
     project_id: sql`project_id`,
   })
-  const update = assignments<'tags'>({ name_folded: sql`excluded.name_folded` })
+  const update = assignments<'tags'>({ canonical_name: sql`excluded.canonical_name` })
   return sql`
     labels as (
-      select distinct on (project_id, label.name_folded) creation.project_id, label.*
-      from ${from}, jsonb_to_recordset(tag_names) as label (id uuid, name text, name_folded text)
-      order by project_id, label.name_folded
+      select distinct on (project_id, label.canonical_name) creation.project_id, label.*
+      from ${from}, jsonb_to_recordset(tag_names) as label (id uuid, name text, canonical_name text)
+      order by project_id, label.canonical_name
     ), own_tags as (
       select * from tags
       where owner_id = ${p.caller} and project_id is null and deleted_at is null
-        and name_folded in (select name_folded from labels where project_id is null)
+        and canonical_name in (select canonical_name from labels where project_id is null)
       order by id for key share
     ), project_tags as (
       select * from tags
       where deleted_at is null
-        and (project_id, name_folded) in (select project_id, name_folded from labels where project_id is not null)
+        and (project_id, canonical_name) in (select project_id, canonical_name from labels where project_id is not null)
       order by id for key share
     ), new_own_tags as (
       insert into tags (${columns}) select ${values} from labels
-      where project_id is null and name_folded not in (select name_folded from own_tags) order by name_folded
-      on conflict (owner_id, name_folded) where deleted_at is null and project_id is null do update set ${update}
+      where project_id is null and canonical_name not in (select canonical_name from own_tags) order by canonical_name
+      on conflict (owner_id, canonical_name) where deleted_at is null and project_id is null do update set ${update}
       returning *
     ), new_project_tags as (
       insert into tags (${columns}) select ${values} from labels
       where project_id is not null
-        and (project_id, name_folded) not in (select project_id, name_folded from project_tags)
-      order by project_id, name_folded
-      on conflict (project_id, name_folded) where deleted_at is null and project_id is not null do update set ${update}
+        and (project_id, canonical_name) not in (select project_id, canonical_name from project_tags)
+      order by project_id, canonical_name
+      on conflict (project_id, canonical_name) where deleted_at is null and project_id is not null do update set ${update}
       returning *
     ), named_tags as (
       select * from own_tags union all select * from project_tags
@@ -405,9 +405,9 @@ export const insertTagsOfTasks = (from: SQL): SQL => {
   return sql`
     insert into task_tags (${columns}) select creation.id, tag_id from (select * from ${from}) creation, lateral (
       select unnest(tag_ids) union
-      select named.id from jsonb_to_recordset(tag_names) as label (name_folded text)
+      select named.id from jsonb_to_recordset(tag_names) as label (canonical_name text)
         join named_tags named
-          on named.name_folded = label.name_folded and named.project_id is not distinct from creation.project_id
+          on named.canonical_name = label.canonical_name and named.project_id is not distinct from creation.project_id
     ) labels (tag_id)`
 }
 

@@ -1,6 +1,6 @@
 import { replacingOtherKind, type TaskDates } from '../domain/dates.ts'
 import type { TaskExpansion } from '../domain/expansions.ts'
-import { foldText } from '../domain/text.ts'
+import { canonicalName } from '../domain/text.ts'
 import { done, found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { positionAtEnd, positionOfNew } from '../domain/positions.ts'
@@ -125,7 +125,7 @@ const insert = creation(
 )
 
 /** A tag to create, unless the caller, or the project of the task, has one with this name. */
-export const newNamedTag = (name: string) => ({ id: newId(), name, name_folded: foldText(name) })
+export const newNamedTag = (name: string) => ({ id: newId(), name, canonical_name: canonicalName(name) })
 
 /**
  * Creates a task with its tags, all or nothing. The owner is the caller by default. `checkQuota` is not called for a replay.

@@ -81,7 +81,7 @@ export type TaskCondition =
   | { readonly kind: 'tagged_with'; readonly match: 'any' | 'all'; readonly tags: readonly string[] }
   | { readonly kind: 'has_tags' }
   | { readonly kind: 'blocked' }
-  /** Has a tag whose name matches, ignoring case. */
+  /** Has a tag whose name matches the pattern, which is folded. */
   | { readonly kind: 'tagged'; readonly pattern: Pattern }
   | { readonly kind: 'present'; readonly field: TaskField }
   | { readonly kind: 'not_empty'; readonly field: TextField }
@@ -216,22 +216,25 @@ const missingValue = ({ operator }: ComparisonExpression, field: string): string
 
 const readTagged = ({ operator, at, value }: ComparisonExpression): TaskCondition => {
   if (operator !== ':') throw new FilterError(at, operator, ':, because a task can have several tags')
-  return { kind: 'tagged', pattern: patternOf(value) }
+  const text = isWildcard(value) ? '' : foldWord(value)
+  return { kind: 'tagged', pattern: { ...patternOf(value), text } }
 }
 
 const readText = (field: TextField, comparison: ComparisonExpression): TaskCondition => {
   const { operator, value } = comparison
   if (operator === ':' && isWildcard(value)) return { kind: 'not_empty', field }
-  if (operator === ':') return contains(field, withoutWildcards(value, 'text without *').text)
+  if (operator === ':')
+    return { kind: 'contains', field, text: foldWord(withoutWildcards(value, 'text without *')) }
   const matches: TaskCondition = { kind: 'matches', field, pattern: patternOf(value) }
   return readEquality(comparison) === '=' ? matches : not(matches)
 }
 
-const contains = (field: TextField, text: string): TaskCondition => ({
-  kind: 'contains',
-  field,
-  text: foldSearch(text),
-})
+/** Folds text to search for. Combining marks alone fold to nothing, which every text would contain. */
+const foldWord = (word: Word): string => {
+  const folded = foldSearch(word.text)
+  if (folded === '') throw unexpected(word, 'a word to search for')
+  return folded
+}
 
 /** Resolves a comparison with an enum to the values that satisfy it. */
 const readChoices = (
@@ -366,9 +369,11 @@ export const searchFor = (query: string): TaskCondition => {
 const readSearch = (word: Word): TaskCondition => {
   if (!word.isQuoted) throw unexpected(word, insteadOfBareWord(word))
   const { text } = withoutWildcards(word, 'a word without *')
-  if (text === '') throw unexpected(word, 'a word to search for')
+  const folded = foldWord(word)
   const { words, index } = parseSearch(`"${text.replaceAll('"', ' ')}"`)
-  return words === '' ? contains('title', text) : { kind: 'search', words, index, text: foldSearch(text) }
+  return words === ''
+    ? { kind: 'contains', field: 'title', text: folded }
+    : { kind: 'search', words, index, text: folded }
 }
 
 const insteadOfBareWord = ({ text }: Word): string => {

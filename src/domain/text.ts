@@ -1,3 +1,5 @@
+import foldedGroups from './folded-characters.json' with { type: 'json' }
+
 /** Maximum run of combining marks, from the Stream-Safe Text Format (UAX #15, section 13). */
 export const maxMarksInRow = 30
 
@@ -24,7 +26,7 @@ export class TextTooCostly extends Error {
 }
 
 /** The only caller of `String.prototype.normalize` on text of unknown size. */
-const normalize = (text: string, form: 'NFC' | 'NFKC' | 'NFKD'): string => {
+const normalize = (text: string, form: 'NFC' | 'NFKC'): string => {
   if (text.length > maxNormalizedLength || hasTooManyMarks(text)) {
     throw new TextTooCostly('The text is too long, or has too many consecutive combining marks')
   }
@@ -38,24 +40,38 @@ export const toNfc = (text: string): string => normalize(text, 'NFC')
 export const toNfkc = (text: string): string => normalize(text, 'NFKC')
 
 /**
- * Folds case and compatibility forms here rather than in SQL, so that the embedded database and a server compare text alike.
- * The final sigma ς becomes σ: it depends on the end of the word, which a substring search cannot see.
+ * The form in which names of tags are compared for uniqueness: ignores case and compatibility forms, but not accents. Computed
+ * here rather than in SQL, so that the embedded database and a server compare names alike. The final sigma ς becomes σ.
  *
  * @throws TextTooCostly
  */
-export const foldText = (text: string): string => lowerCase(normalize(text, 'NFKC'))
+export const canonicalName = (text: string): string => lowerCase(normalize(text, 'NFKC'))
+
+/** The text that stands for a character in searches and orders. `scripts/generate-folding.ts` writes the table. */
+export const foldedCharacters: ReadonlyMap<string, string> = new Map(
+  Object.entries(foldedGroups).flatMap(([folded, characters]) =>
+    Array.from(characters, (character) => [character, folded] as const),
+  ),
+)
 
 /**
- * Folds text for search: also removes accents. The database's fold_text() does the same.
+ * Folds text for searches and orders: removes case, accents and other differences within a letter, such as of ß and ss. The
+ * database's fold_text() does the same with the same table. Empty for text of combining marks alone.
+ *
+ * The result is not normalized: what is removed between combining marks can leave a long run of them.
  *
  * @throws TextTooCostly
  */
 export const foldSearch = (text: string): string =>
-  lowerCase(
-    normalize(text, 'NFKD')
-      .replaceAll(/[\u0300-\u036f]/g, '')
-      .normalize('NFKC'),
-  )
+  Array.from(
+    normalize(text.replaceAll(halfwidthKana, toFullWidth), 'NFC'),
+    (character) => foldedCharacters.get(character) ?? character,
+  ).join('')
+
+/** Their voicing marks are letters, which NFC does not compose with the kana before them. */
+const halfwidthKana = /[\uff66-\uff9f]/g
+
+export const toFullWidth = (kana: string): string => kana.normalize('NFKC')
 
 const lowerCase = (text: string): string => text.toLowerCase().replaceAll('ς', 'σ')
 

@@ -406,6 +406,7 @@ t.test('q', async (t) => {
       pairs: Array.from({ length: 65_536 }, (_, n) => String.fromCharCode(0x4e00 + (n % 20_000))).join(''),
       'one sign that folds to 18': '\ufdfa'.repeat(65_536),
       'accents apart': 'e\u0323'.repeat(32_768),
+      'marks parted by invisible characters': 'ﾞ' + '\u0363\u00ad\u1dca\u00ad'.repeat(16_000),
       'control characters': '\u0001'.repeat(65_536),
     }
     for (const [title, description] of Object.entries(texts)) {

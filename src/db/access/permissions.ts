@@ -514,7 +514,7 @@ export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly Ac
     sql`coalesce(${columnsOf<'tag_counts'>(row).project_id}, ${sql.raw(`'${nilId}'`)})`
   // A tag with several rows is read from the first. OFFSET keeps the planner from reading all tags for the join.
   const carried = (isOfViewer: SQL): SQL => sql`(
-    select ${tag_id} as id, tag.name, tag.name_folded, tag.color, ${ofTag.owner_id}, ${ofTag.project_id}, ${created_at}, ${ofTag.deleted_at}
+    select ${tag_id} as id, tag.name, tag.canonical_name, tag.name_folded, tag.color, ${ofTag.owner_id}, ${ofTag.project_id}, ${created_at}, ${ofTag.deleted_at}
     from tag_counts counted cross join lateral (select * from tags where tags.id = ${tag_id} offset 0) tag
     where ${isOfViewer} and ${isCountOfReader(caller, sql`counted`)} and not exists (
       select from tag_counts other

@@ -57,9 +57,9 @@ export const searched = (condition: Condition): Condition => ({
   search: { cost: sql`1000::float8` },
 })
 
-/** Whether a folded text contains another. */
+/** Whether a folded text contains another. No text contains an empty one: a combining mark alone folds to nothing. */
 export const contains = (text: SQL, part: string, bind: Bind): SQL =>
-  sql`${text} like ${bind('text', `%${escapeLike(part)}%`)} escape '\\'`
+  part === '' ? sql`false` : sql`${text} like ${bind('text', `%${escapeLike(part)}%`)} escape '\\'`
 
 /** Whether a folded name contains a folded text. The index has bigrams, so it cannot find a single character. */
 export const nameContains = (name: SQL, part: string): Condition =>

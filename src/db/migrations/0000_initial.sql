@@ -212,7 +212,7 @@ CREATE TABLE "project_teams" (
 CREATE TABLE "projects" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"name" text NOT NULL,
-	"name_folded" text DEFAULT '' NOT NULL,
+	"name_folded" text collate "C" DEFAULT '' NOT NULL,
 	"description" text NOT NULL,
 	"color" text,
 	"archived_at" timestamp (3) with time zone,
@@ -279,7 +279,8 @@ CREATE TABLE "tag_counts" (
 CREATE TABLE "tags" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"name" text NOT NULL,
-	"name_folded" text NOT NULL,
+	"canonical_name" text NOT NULL,
+	"name_folded" text collate "C" DEFAULT '' NOT NULL,
 	"color" text,
 	"owner_id" uuid NOT NULL,
 	"project_id" uuid,
@@ -326,8 +327,8 @@ CREATE TABLE "task_tombstones" (
 CREATE TABLE "tasks" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"title" text NOT NULL,
-	"title_folded" text DEFAULT '' NOT NULL,
-	"description_folded" text DEFAULT '' NOT NULL,
+	"title_folded" text collate "C" DEFAULT '' NOT NULL,
+	"description_folded" text collate "C" DEFAULT '' NOT NULL,
 	"search" "tsvector" DEFAULT '' NOT NULL,
 	"description" text NOT NULL,
 	"status" text NOT NULL,
@@ -378,7 +379,7 @@ CREATE TABLE "team_members" (
 CREATE TABLE "teams" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"name" text NOT NULL,
-	"name_folded" text DEFAULT '' NOT NULL,
+	"name_folded" text collate "C" DEFAULT '' NOT NULL,
 	"version" integer DEFAULT 1 NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL
@@ -577,8 +578,8 @@ CREATE INDEX "sessions_expiry" ON "sessions" USING btree ("expires_at");--> stat
 CREATE INDEX "tag_counts_user_newest" ON "tag_counts" USING btree ("user_id","created_at" DESC NULLS LAST,"tag_id" DESC NULLS LAST) WHERE "tag_counts"."user_id" is not null;--> statement-breakpoint
 CREATE INDEX "tag_counts_project_newest" ON "tag_counts" USING btree ("project_id","created_at" DESC NULLS LAST,"tag_id" DESC NULLS LAST) WHERE "tag_counts"."user_id" is null and "tag_counts"."project_id" is not null;--> statement-breakpoint
 CREATE INDEX "tags_deleted" ON "tags" USING btree ("id") WHERE "tags"."deleted_at" is not null;--> statement-breakpoint
-CREATE UNIQUE INDEX "tags_owner_name_unique" ON "tags" USING btree ("owner_id","name_folded") WHERE "tags"."deleted_at" is null and "tags"."project_id" is null;--> statement-breakpoint
-CREATE UNIQUE INDEX "tags_project_name_unique" ON "tags" USING btree ("project_id","name_folded") WHERE "tags"."deleted_at" is null and "tags"."project_id" is not null;--> statement-breakpoint
+CREATE UNIQUE INDEX "tags_owner_name_unique" ON "tags" USING btree ("owner_id","canonical_name") WHERE "tags"."deleted_at" is null and "tags"."project_id" is null;--> statement-breakpoint
+CREATE UNIQUE INDEX "tags_project_name_unique" ON "tags" USING btree ("project_id","canonical_name") WHERE "tags"."deleted_at" is null and "tags"."project_id" is not null;--> statement-breakpoint
 CREATE INDEX "tags_project_newest" ON "tags" USING btree ("project_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "tags_newest" ON "tags" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "tags_owner_newest" ON "tags" USING btree ("owner_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint

@@ -26,6 +26,8 @@ import { dueOrder, isNotNil, listOfTask } from './task-order.ts'
 const xid8 = customType<{ data: string }>({ dataType: () => 'xid8' })
 const tsvector = customType<{ data: string }>({ dataType: () => 'tsvector' })
 const position = customType<{ data: string }>({ dataType: () => 'text collate "C"' })
+/** Text folded by fold_text(). In the order of code points, alike on every database. */
+const folded = customType<{ data: string }>({ dataType: () => 'text collate "C"' })
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
 const instant = (name: string) => timestamp(name, { withTimezone: true, precision: 3 })
 const createdAt = () => instant('created_at').notNull().defaultNow()
@@ -237,8 +239,8 @@ export const projects = pgTable(
   {
     id: uuid('id').primaryKey(),
     name: text('name').notNull(),
-    /** The name without case and accents. A trigger maintains it. */
-    name_folded: text('name_folded').notNull().default(''),
+    /** The name as searches and orders compare it. A trigger maintains it. */
+    name_folded: folded('name_folded').notNull().default(''),
     description: text('description').notNull(),
     color: text('color'),
     archived_at: instant('archived_at'),
@@ -283,8 +285,8 @@ export const teams = pgTable(
   {
     id: uuid('id').primaryKey(),
     name: text('name').notNull(),
-    /** The name without case and accents. A trigger maintains it. */
-    name_folded: text('name_folded').notNull().default(''),
+    /** The name as searches and orders compare it. A trigger maintains it. */
+    name_folded: folded('name_folded').notNull().default(''),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().defaultNow(),
@@ -500,10 +502,10 @@ export const tasks = pgTable(
   {
     id: uuid('id').primaryKey(),
     title: text('title').notNull(),
-    /** The title without case and accents. A trigger maintains this column and the next two. */
-    title_folded: text('title_folded').notNull().default(''),
+    /** The title as searches and orders compare it. A trigger maintains this column and the next two. */
+    title_folded: folded('title_folded').notNull().default(''),
     /** The beginning of the description, likewise. Searches and filters read it. */
-    description_folded: text('description_folded').notNull().default(''),
+    description_folded: folded('description_folded').notNull().default(''),
     /** The words of both, and the pairs of adjacent characters of the title. */
     search: tsvector('search')
       .notNull()
@@ -619,8 +621,10 @@ export const tags = pgTable(
   {
     id: uuid('id').primaryKey(),
     name: text('name').notNull(),
-    /** The name without case and accents, for uniqueness and order. */
-    name_folded: text('name_folded').notNull(),
+    /** The name as uniqueness compares it: accents distinguish tags (`canonicalName`). */
+    canonical_name: text('canonical_name').notNull(),
+    /** The name as searches and orders compare it. A trigger maintains it. */
+    name_folded: folded('name_folded').notNull().default(''),
     color: text('color'),
     owner_id: uuid('owner_id')
       .notNull()
@@ -636,10 +640,10 @@ export const tags = pgTable(
       .on(t.id)
       .where(sql`${t.deleted_at} is not null`),
     uniqueIndex('tags_owner_name_unique')
-      .on(t.owner_id, t.name_folded)
+      .on(t.owner_id, t.canonical_name)
       .where(sql`${t.deleted_at} is null and ${t.project_id} is null`),
     uniqueIndex('tags_project_name_unique')
-      .on(t.project_id, t.name_folded)
+      .on(t.project_id, t.canonical_name)
       .where(sql`${t.deleted_at} is null and ${t.project_id} is not null`),
     index('tags_project_newest').on(t.project_id, t.created_at.desc(), t.id.desc()),
     index('tags_newest').on(t.created_at.desc(), t.id.desc()),

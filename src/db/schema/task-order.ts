@@ -14,8 +14,8 @@ export const priorityRank = (priority: SQL): SQL => rank(priorityRanks, priority
 /** The words of the title among those of a task: a trigger gives them the weight A. */
 export const wordsOfTitle = (search: SQL): SQL => sql`ts_filter(${search}, '{a}')`
 
-/** The first 100 characters of a folded title, so that a cursor stays short. By code points, alike on every database. */
-export const titleOrder = (titleFolded: SQL): SQL => sql`left(${titleFolded}, 100) collate "C"`
+/** The first 100 characters of a folded title, so that a cursor stays short. */
+export const titleOrder = (titleFolded: SQL): SQL => sql`left(${titleFolded}, 100)`
 
 /** Dates of either kind: times, or days. */
 interface Dates {

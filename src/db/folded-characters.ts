@@ -1,0 +1,60 @@
+import { foldedCharacters, toFullWidth } from '../domain/text.ts'
+
+/**
+ * Escapes marks, controls and separators in JSON: they cannot be read in a file, or change how the rest of their line is shown.
+ */
+export const escapeInvisible = (json: string): string =>
+  json.replaceAll(/(?![\n ])[\p{M}\p{C}\p{Z}]/gu, (character) =>
+    Array.from(
+      { length: character.length },
+      (_, unit) => `\\u${character.charCodeAt(unit).toString(16).padStart(4, '0')}`,
+    ).join(''),
+  )
+
+/** Lines of at most `width` characters, unless an item is longer. */
+const wrap = (items: readonly string[], width: number): string => {
+  const lines: string[] = []
+  for (const item of items) {
+    const line = lines.at(-1)
+    if (line !== undefined && line.length + item.length <= width) lines[lines.length - 1] = line + item
+    else lines.push(item)
+  }
+  return lines.join('\n')
+}
+
+/**
+ * Generates the function `fold_text` of routines.sql. The table is a literal in its statement, which a session parses once: as a
+ * variable it would be copied at each call, and a function would be evaluated for each plan.
+ */
+export const foldingRoutine = (): string => {
+  const entries = [...foldedCharacters].toSorted(([a], [b]) => (a < b ? -1 : 1))
+  const members = entries.map(
+    ([character, folded], index) =>
+      `${JSON.stringify(character)}:${JSON.stringify(folded)}${index === entries.length - 1 ? '' : ','}`,
+  )
+  const table = wrap(members.map(escapeInvisible), 120).replaceAll("'", "''")
+  const halfwidth = Array.from({ length: 0xffa0 - 0xff66 }, (_, index) => String.fromCharCode(0xff66 + index))
+  return `
+-- Folds text for searches and orders, as foldSearch() in domain/text.ts does: replaces each character that has an entry in the
+-- table. The value is in NFC; voicing marks of halfwidth kana are composed first. Takes linear time. Once released, a change of
+-- the table has to fold the stored texts again and rebuild users_name_bigrams.
+CREATE OR REPLACE FUNCTION fold_text(value text) RETURNS text LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
+BEGIN
+  -- ASCII
+  IF octet_length(value) = length(value) THEN
+    RETURN lower(value COLLATE "C");
+  END IF;
+  IF value ~ '[ﾞﾟ]' THEN
+    value := normalize(translate(value, '${halfwidth.join('')}',
+      E'${escapeInvisible(halfwidth.map(toFullWidth).join(''))}'), NFC);
+  END IF;
+  RETURN (
+    SELECT string_agg(
+      CASE WHEN octet_length(character) = 1 THEN lower(character COLLATE "C")
+        ELSE coalesce(folded ->> character, character) END, '')
+    FROM string_to_table(value, NULL) character, LATERAL (SELECT '{
+${table}
+}'::jsonb AS folded) characters);
+END $$;
+`
+}

@@ -1,0 +1,322 @@
+import t from 'tap'
+import type { components } from '../generated/openapi.ts'
+import { foldSearch } from '../src/domain/text.ts'
+import { projectActions } from './fixture/projects.ts'
+import { type Call, startService } from './fixture/service.ts'
+import { taskActions } from './fixture/tasks.ts'
+
+/** Searches and orders ignore case, accents and other differences within a letter, alike in all lists and on both databases. */
+
+type Schemas = components['schemas']
+
+const service = await startService(t)
+const { addComment, createTag, createTask } = taskActions(service)
+const { createProject } = projectActions(service)
+const admin = await service.register('admin')
+
+t.test('the service and the database fold every character alike', async (t) => {
+  const characters = Array.from({ length: 0x110000 }, (_, code) => String.fromCodePoint(code)).filter(
+    (character) => character !== '\0' && character.isWellFormed(),
+  )
+  const different: string[] = []
+  for (let start = 0; start < characters.length; start += 2_000) {
+    // In NFC, as all text is stored.
+    const text = characters
+      .slice(start, start + 2_000)
+      .join('|')
+      .normalize('NFC')
+    const [row] = await service.deps.db.run('select fold_text($1::text) as folded', [text])
+    if (row?.folded !== foldSearch(text))
+      different.push((characters[start]?.codePointAt(0) ?? 0).toString(16))
+  }
+  t.strictSame(different, [])
+  for (const text of [
+    '',
+    'ASCII Only',
+    '\u0301',
+    'ｶﾞ',
+    'ﾊﾟñ´',
+    'e\u0301\u0327'.normalize('NFC'),
+    'x\u0363\u00ad\u1dca',
+  ]) {
+    const [row] = await service.deps.db.run('select fold_text($1::text) as folded', [text])
+    t.equal(row?.folded, foldSearch(text), text)
+  }
+})
+
+/** Texts, by what is searched for. */
+const found: readonly (readonly [query: string, text: string])[] = [
+  // German
+  ['STRASSE', 'Straße'],
+  ['straße', 'STRASSE'],
+  ['strasse', 'STRAẞE'],
+  ['muller', 'Müller'],
+  // Polish, Croatian, Czech, Romanian
+  ['lodz', 'Łódź'],
+  ['ŁÓDŹ', 'lodz'],
+  ['dakovo', 'Đakovo'],
+  ['prilis zlutoucky', 'Příliš žluťoučký'],
+  ['iasi', 'Iași'],
+  // Danish, French
+  ['smorrebrod', 'Smørrebrød'],
+  ['aeble', 'Æble'],
+  ['ANGSTROM', 'Ångström'],
+  ['oeuvre', 'Œuvre'],
+  ['garcon', 'Garçon'],
+  // Turkish, with and without a dot
+  ['istanbul', 'İSTANBUL'],
+  ['ISTANBUL', 'İstanbul'],
+  ['isik', 'ışık'],
+  ['IŞIK', 'ışık'],
+  // Icelandic, Maltese, Sami
+  ['thordur', 'Þórður'],
+  ['hal', 'Ħal'],
+  ['eatnan', 'Eatŋan'],
+  // Vietnamese
+  ['tieng viet', 'Tiếng Việt'],
+  ['duong', 'Đường'],
+  // Greek
+  ['οδοσ', 'Οδός'],
+  ['ΟΔΟΣ', 'οδός'],
+  ['αθηνα', 'Αθήνα'],
+  // Cyrillic
+  ['ежик', 'Ёжик'],
+  ['ЁЛКА', 'елка'],
+  ['іжак', 'Їжак'],
+  ['годзик', 'Ґодзик'],
+  // Hebrew points
+  ['שלום', 'שָׁלוֹם'],
+  // Arabic vowel signs, tatweel, and forms of alef, teh and yeh
+  ['محمد', 'مُحَمَّد'],
+  ['سلام', 'ســـلام'],
+  ['احمد', 'أحمد'],
+  ['مدرسه', 'مدرسة'],
+  ['علي', 'على'],
+  // Devanagari nukta
+  ['जरूर', 'ज़रूर'],
+  ['लडका', 'लड़का'],
+  // Hangul, decomposed as on some file systems
+  ['\u1112\u1161\u11ab글', '한글'],
+  ['한글', '\u1112\u1161\u11ab글'],
+  // Kana and widths
+  ['カタカナ', 'かたかな'],
+  ['がき', 'ｶﾞｷ'],
+  ['ＡＢＣ', 'abc'],
+  ['tokyo', 'ＴＯＫＹＯ'],
+  // Ligatures, circled and other digits
+  ['fine', 'ﬁne'],
+  ['step 12', 'Step ①②'],
+  ['3', '٣'],
+  ['m2', 'm²'],
+  // Punctuation of typography, invisible characters
+  ["don't", 'Don’t'],
+  ['2024-2025', '2024–2025'],
+  ['cooperate', 'co\u00adoperate'],
+  ['میخواهم', 'می\u200cخواهم'],
+]
+
+/** Different words, which differ in more than accents. */
+const notFound: readonly (readonly [query: string, text: string])[] = [
+  // The voicing of kana, and small kana
+  ['かき', 'かぎ'],
+  ['がき', 'かき'],
+  ['びよういん', 'びょういん'],
+  // A letter of its own
+  ['иод', 'йод'],
+  // Thai and Devanagari vowels
+  ['นา', 'น้ำ'],
+  ['कल', 'कील'],
+  ['пити', 'питі'],
+]
+
+t.test('lists find texts that differ in case, accents, width or form', async (t) => {
+  const account = await service.register('reader')
+  const { token, id } = account
+  const tasks = new Map<string, Record<'titled' | 'described' | 'tag', string | undefined>>()
+  const discussion = await createTask(account)
+  for (const text of new Set([...found, ...notFound].map(([, one]) => one.normalize('NFC')))) {
+    await addComment(account, discussion.id, text)
+    const { id: titled, tags } = await createTask(account, { title: text, tag_names: [text] })
+    const { id: described } = await createTask(account, { description: `First, then ${text}.` })
+    tasks.set(text, { titled, described, tag: tags[0]?.id })
+  }
+
+  const tasksOf = async (query: NonNullable<Call['query']>) =>
+    new Set((await service.expect('listTasks', 200, { token, query })).body.items.map((task) => task.id))
+  const check = async (query: string, text: string): Promise<Record<string, boolean | undefined>> => {
+    const { titled = '', described = '', tag } = tasks.get(text) ?? {}
+    const quoted = JSON.stringify(query)
+    const limit = 200
+    const searched = await tasksOf({ q: query, limit })
+    const filtered = await tasksOf({ filter: quoted, limit })
+    const comments = await service.expect('listTaskComments', 200, {
+      token,
+      params: { task_id: discussion.id },
+      query: { q: query, limit },
+    })
+    const tags = await service.expect('listTags', 200, { token, query: { q: query, limit } })
+    await service.expect('updateUser', 200, { token, params: { user_id: id }, body: { display_name: text } })
+    const users = await service.expect('listUsers', 200, { token, query: { q: query, limit } })
+    return {
+      'a title by q': searched.has(titled),
+      'a description by q': searched.has(described),
+      'a title by a phrase in filter': filtered.has(titled),
+      'a description by a phrase in filter': filtered.has(described),
+      'a title by filter': (await tasksOf({ filter: `title:${quoted}`, limit })).has(titled),
+      'a description by filter': (await tasksOf({ filter: `description:${quoted}`, limit })).has(described),
+      'a tag of a task by filter': (await tasksOf({ filter: `tags:${quoted}`, limit })).has(titled),
+      'a comment': comments.body.items.some(({ body }) => body === text),
+      'a tag': tags.body.items.some((item) => item.id === tag),
+      'a user': users.body.items.some((user) => user.id === id),
+    }
+  }
+  const all = (isFound: boolean) => (checks: Record<string, boolean | undefined>) =>
+    Object.fromEntries(Object.keys(checks).map((where) => [where, isFound]))
+  for (const [pairs, isFound] of [
+    [found, true],
+    [notFound, false],
+  ] as const) {
+    for (const [query, text] of pairs) {
+      const checks = await check(query, text.normalize('NFC'))
+      t.strictSame(checks, all(isFound)(checks), `${query} ${isFound ? 'finds' : 'does not find'} ${text}`)
+    }
+  }
+})
+
+/** In order. */
+const sorted = [
+  "'n",
+  '12',
+  '⑬',
+  'Æble',
+  'ａnchor',
+  'Ångström',
+  'Đakovo',
+  'duck',
+  'Éclair',
+  'ﬁg',
+  'ısı',
+  'istanbul a',
+  'İstanbul b',
+  'Łódź',
+  'Oder',
+  'Œuvre',
+  'Øre',
+  'Strasse a',
+  'Straße b',
+  'STRASSE C',
+  'strata',
+  'Þing',
+  'thorn',
+  'Zebra',
+  'Žižka',
+  'Άλφα',
+  'βήτα',
+  'Ελα',
+  'Ёж',
+  'жук',
+  'Щука',
+  'שָׁלוֹם',
+  'أحمد',
+  'さかな',
+  'サクラ',
+]
+
+t.test('lists are in alphabetical order, across pages', async (t) => {
+  const account = await service.register('sorter')
+  const { token } = account
+  // Another order than the expected one, and than its reverse.
+  const shuffled = sorted.toSorted((a, b) =>
+    (foldSearch(a).at(-1) ?? '').localeCompare(foldSearch(b).at(-1) ?? ''),
+  )
+  for (const name of shuffled) {
+    await createTask(account, { title: name })
+    await createProject(account, name)
+  }
+  const pagesOf = async (operation: 'listTasks' | 'listProjects', sort: string): Promise<string[]> => {
+    const names: string[] = []
+    for (let cursor: string | null = ''; cursor !== null;) {
+      const query: NonNullable<Call['query']> = { sort, limit: 4, ...(cursor !== '' && { cursor }) }
+      const { body }: { readonly body: Schemas['TaskList'] | Schemas['ProjectList'] } = await service.expect(
+        operation,
+        200,
+        { token, query },
+      )
+      names.push(...body.items.map((item) => ('title' in item ? item.title : item.name)))
+      cursor = body.next_cursor
+    }
+    return names
+  }
+  for (const [operation, field] of [
+    ['listTasks', 'title'],
+    ['listProjects', 'name'],
+  ] as const) {
+    t.strictSame(await pagesOf(operation, field), sorted, operation)
+    t.strictSame(await pagesOf(operation, `-${field}`), sorted.toReversed(), `${operation}, reversed`)
+  }
+
+  const tagged = await createTask(account, { tag_names: ['zebra', 'Łódź', 'Straße', 'lodge', 'Ärger'] })
+  t.strictSame(
+    tagged.tags.map(({ name }) => name),
+    ['Ärger', 'lodge', 'Łódź', 'Straße', 'zebra'],
+  )
+})
+
+t.test('tags whose names differ in accents are different tags, and a search finds both', async (t) => {
+  const account = await service.register('tagger')
+  const { token } = account
+  for (const name of ['resume', 'résumé', 'Straße', 'Strasse']) await createTag(account, name)
+  await service.expect('createTag', 409, { token, body: { name: 'RÉSUMÉ' } })
+  const { id } = await createTask(account, { tag_names: ['résumé'] })
+  const other = await createTask(account, { tag_names: ['resume'] })
+  const { body } = await service.expect('listTasks', 200, { token, query: { filter: 'tags:RESUM*' } })
+  t.strictSame(
+    body.items.map((task) => task.id),
+    [other.id, id],
+  )
+  const { body: tags } = await service.expect('listTags', 200, { token, query: { q: 'strasse' } })
+  t.equal(tags.items.length, 2)
+})
+
+t.test('a search for combining marks or invisible characters alone finds nothing', async (t) => {
+  const account = await service.register('marker')
+  const { token } = account
+  const name = 'e\u0301tude \u0301'
+  const task = await createTask(account, { title: name, description: name, tag_names: [name] })
+  await addComment(account, task.id, name)
+  await createProject(account, name)
+  await service.expect('createTeam', 201, { token: admin.token, body: { name } })
+  const params = { task_id: task.id }
+  for (const q of [
+    '\u0301',
+    '\u0308\u0301',
+    '\u05b8',
+    '\u064b',
+    '\u093c',
+    '\u00ad',
+    '\u200d',
+    '\ufe0f',
+    '"\u0301"',
+  ]) {
+    const query = { q }
+    const lists = [
+      await service.expect('listTasks', 200, { token, query }),
+      await service.expect('listTags', 200, { token, query }),
+      await service.expect('listUsers', 200, { token, query }),
+      await service.expect('listProjects', 200, { token, query }),
+      await service.expect('listTeams', 200, { token: admin.token, query }),
+      await service.expect('listTaskComments', 200, { token, params, query }),
+    ]
+    // A quotation mark is not part of a name.
+    t.strictSame(
+      lists.map(({ body }) => body.items.length),
+      [0, 0, 0, 0, 0, 0],
+      JSON.stringify(q),
+    )
+    if (q.includes('"')) continue
+    for (const filter of [`title:"${q}"`, `description:"${q}"`, `tags:"${q}"`, `tags:"${q}*"`, `"${q}"`]) {
+      const { body } = await service.expect('listTasks', 400, { token, query: { filter } })
+      t.match(body.detail, /a word to search for/, filter)
+    }
+  }
+})
