@@ -93,7 +93,7 @@ export const jobsOf = (deps: JobDeps) => {
   })
   /** A job that reads events. Instances take turns by leases of their own. */
   const reader = (run: Job['run']): Job => ({ interval: times.events, atStart: true, exclusive: false, run })
-  const orphans = (stop: AbortSignal) => ({ before: new Date(Date.now() - times.grace), stop })
+  const orphans = (stop: AbortSignal) => ({ grace: times.grace, stop })
   const removeFiles = (stop: AbortSignal) => removeDeletedFiles(deps, { retryAfter: times.retry, stop })
   return {
     confirm_file_ownership: cleanup(() => confirmFileOwnership(deps)),
