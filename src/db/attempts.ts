@@ -2,6 +2,7 @@ import { deletionInBatches } from './engine/batches.ts'
 import type { OpContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { statement } from './engine/statement.ts'
+import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
@@ -82,5 +83,5 @@ export const insertAttempt = async ({ db }: Pick<OpContext, 'db'>, key: Buffer):
 export const removeOldAttempts = deletionInBatches('attempts.delete_old', {
   parameters: {},
   table: 'attempts',
-  condition: () => sql`last_failed_at < now() - ${memory} and delayed_until <= now()`,
+  condition: () => sql`last_failed_at < ${retentionTime} - ${memory} and delayed_until <= now()`,
 })

@@ -9,6 +9,7 @@ import { type Created, creation } from './engine/creation.ts'
 import { checkedOutcome, outcomeOfDeletion, readOutcome, setActorAndReturnDone } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
+import { retentionTime } from './engine/retention.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { invitationJson, invitationPreviewJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
@@ -283,7 +284,7 @@ export const acceptInvitation = async (
 export const removeExpiredInvitations = deletionInBatches('invitations.delete_expired', {
   parameters: {},
   table: 'invitations',
-  condition: () => sql`expires_at <= now()`,
+  condition: () => sql`expires_at <= ${retentionTime}`,
 })
 
 /** Deletes emails that no longer count towards a limit. */
@@ -291,5 +292,5 @@ export const removeOldInvitationMails = deletionInBatches('invitation_mails.dele
   parameters: {},
   table: 'invitation_mails',
   condition: () =>
-    sql`${columnsOf<'invitation_mails'>(sql`invitation_mails`).created_at} <= now() - interval '1 day'`,
+    sql`${columnsOf<'invitation_mails'>(sql`invitation_mails`).created_at} <= ${retentionTime} - interval '1 day'`,
 })

@@ -2,6 +2,7 @@ import { audit, auditColumn, auditEvent } from './audit.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import type { OpContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
+import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
 import {
@@ -100,6 +101,7 @@ const endReused = query(
     with ended as (
       delete from sessions using refresh_tokens shown
       where shown.hash = ${p.shown_hash} and sessions.id = shown.session_id
+        and (shown.spent_at is not null or shown.expires_at <= ${retentionTime})
       returning sessions.id, sessions.user_id, shown.expires_at > now() and sessions.expires_at > now() as reused
     ), audit as (${audit(
       p,
@@ -118,5 +120,5 @@ export const endReusedSession = async (ctx: OpContext, shownHash: Buffer): Promi
 export const removeSpentRefreshTokens = deletionInBatches('refresh_tokens.delete_spent', {
   parameters: {},
   table: 'refresh_tokens',
-  condition: () => sql`expires_at <= now() and spent_at is not null`,
+  condition: () => sql`expires_at <= ${retentionTime} and spent_at is not null`,
 })

@@ -14,6 +14,7 @@ import { parameter, type Placeholders, type Row } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { sessionJson, userJson } from './read-models.ts'
+import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
@@ -259,6 +260,6 @@ export const deleteSessions = async (ctx: OpContext<Principal>): Promise<void> =
 export const removeExpiredSessions = deletionInBatches('sessions.delete_expired', {
   parameters: {},
   table: 'sessions',
-  condition: () => sql`expires_at <= now()`,
+  condition: () => sql`expires_at <= ${retentionTime}`,
   limit: 100,
 })

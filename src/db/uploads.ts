@@ -16,6 +16,7 @@ import { instantText } from './engine/instant-text.ts'
 import { readOutcome } from './engine/outcome.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
+import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { outcomeOfTaskWrite } from './task-writes.ts'
@@ -325,5 +326,5 @@ export const deleteUpload = async (ctx: OpContext, id: string): Promise<Outcome<
 export const removeExpiredUploads = deletionInBatches('uploads.delete_expired', {
   parameters: {},
   table: 'uploads',
-  condition: () => sql`${uploads.expires_at} <= now()`,
+  condition: () => sql`${uploads.expires_at} <= ${retentionTime}`,
 })

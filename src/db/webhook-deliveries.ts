@@ -29,6 +29,7 @@ import {
 import { eventReader } from './event-readers.ts'
 import { matchesEventTypes } from './events.ts'
 import { eventJson, webhookDeliveryJson } from './read-models.ts'
+import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
@@ -240,7 +241,7 @@ const selectNext = statement(
     const ofTest = sql`json_build_object('webhook_id', ${ofWebhook.id})::text`
     return sql`
     select ${ofDelivery.id}::text, ${ofDelivery.event_id}::text, ${ofDelivery.sequence}, ${ofDelivery.attempts},
-      (extract(epoch from now() - ${ofDelivery.created_at}) * 1000)::bigint as age, ${ofWebhook.url}, ${ofWebhook.secret},
+      (extract(epoch from ${retentionTime} - ${ofDelivery.created_at}) * 1000)::bigint as age, ${ofWebhook.url}, ${ofWebhook.secret},
       case when ${ofWebhook.previous_secret_until} > now() then ${ofWebhook.previous_secret} else '' end as previous_secret,
       ${isTest} or coalesce(${mayDeliver()}, false) as may_deliver,
       case when ${isTest} then ${payloadOf(ofDelivery.event_type, ofDelivery.created_at, ofTest)}
@@ -323,7 +324,7 @@ const record = statement(
     const failingBefore = sql`case when not result.has_succeeded then ${ofWebhook.failing_since} end`
     const isToBeRenewed = sql`${ofWebhook.leased_until} < now() + ${p.lease} / 2 * interval '1 millisecond'`
     const reason = sql`case when result.is_gone then 'gone'
-      when ${hasFailed} and ${failingBefore} < now() - ${maxFailing} then 'failing' end`
+      when ${hasFailed} and ${failingBefore} < ${retentionTime} - ${maxFailing} then 'failing' end`
     return sql`
       with attempt as materialized (
         select * from jsonb_to_recordset(${p.attempts} -> 'rows') attempt (
@@ -414,7 +415,7 @@ export const removeOldDeliveries = deletionInBatches('webhook_deliveries.delete_
   parameters: { days: 'int' },
   table: 'webhook_deliveries',
   condition: (p) =>
-    sql`${columnsOf<'webhook_deliveries'>(sql`webhook_deliveries`).created_at} < now() - make_interval(days => ${p.days})`,
+    sql`${columnsOf<'webhook_deliveries'>(sql`webhook_deliveries`).created_at} < ${retentionTime} - make_interval(days => ${p.days})`,
 })
 
 /** A delivery in the path of a request. */

@@ -7,6 +7,7 @@ import { notifyOfEvents, removeOldNotifications } from '../db/notifications.ts'
 import { removeExpiredOneTimeTokens } from '../db/one-time-tokens.ts'
 import { purgeDeleted } from '../db/purge.ts'
 import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
+import { lookAtClock } from '../db/engine/retention.ts'
 import { removeExpiredSessions } from '../db/sessions.ts'
 import { removeOldTombstones } from '../db/task-changes.ts'
 import { removeOldTrash } from '../db/trash.ts'
@@ -17,6 +18,7 @@ import type { KeyRing } from '../domain/key-ring.ts'
 import type { SendDue } from '../webhooks/sender.ts'
 import { resealSecrets } from './reseal-secrets.ts'
 import type { Job, RunningJobs } from './runner.ts'
+import { reportSkippedTime } from './skipped-time.ts'
 import {
   type FileDeps,
   confirmFileOwnership,
@@ -82,7 +84,10 @@ export const jobsOf = (deps: JobDeps) => {
     interval: times.cleanup,
     atStart: times.cleanupAtStart,
     exclusive: true,
-    run,
+    run: async (stop) => {
+      await lookAtClock(db)
+      await run(stop)
+    },
   })
   /** A job that several instances share; each takes different rows. */
   const completion = (run: Job['run']): Job => ({
@@ -96,6 +101,7 @@ export const jobsOf = (deps: JobDeps) => {
   const orphans = (stop: AbortSignal) => ({ grace: times.grace, stop })
   const removeFiles = (stop: AbortSignal) => removeDeletedFiles(deps, { retryAfter: times.retry, stop })
   return {
+    report_skipped_time: cleanup(() => reportSkippedTime(deps)),
     confirm_file_ownership: cleanup(() => confirmFileOwnership(deps)),
     remove_old_trash: cleanup((stop) => removeOldTrash(db, trashDays, stop)),
     remove_old_tombstones: cleanup((stop) => removeOldTombstones(db, tombstoneDays, stop)),

@@ -1,0 +1,110 @@
+import t, { type Test } from 'tap'
+import { confirmClock } from '../../src/db/engine/retention.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { moveClock } from '../fixture/clock.ts'
+import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
+import { notificationOf } from '../fixture/notifications.ts'
+import { startService } from '../fixture/service.ts'
+import { taskActions } from '../fixture/tasks.ts'
+import { jobTimes } from '../../src/jobs/registry.ts'
+
+/** A clock that is wrong, and one that has been corrected. */
+
+/** A service whose jobs for cleaning up run only when a test runs them, with data of every kind that is deleted some day. */
+const startWithData = async (t: Test) => {
+  const { db } = await openTestDatabase(t)
+  const service = await startService(t, { db, jobTimes: { ...jobTimes, events: 50, cleanupAtStart: false } })
+  const { createTask } = taskActions(service)
+  const jobDeps = jobDepsOf(service)
+  const ada = await service.register('ada')
+  const bob = await service.register('bob')
+  // The readers of events begin with the next event.
+  await runJobs(jobDeps)
+  const kept = await createTask(ada, { title: 'Kept', assignee_id: bob.id })
+  await notificationOf(service, bob, kept.id)
+  const trashed = await createTask(ada, { title: 'Trashed' })
+  await service.expect('deleteTask', 204, { token: ada.token, params: { task_id: trashed.id } })
+  const { email, password } = ada
+  /** The access token of a new session: those before a jump of the clock have expired. */
+  const signIn = async (account: { readonly email: string; readonly password: string }): Promise<string> => {
+    const { body } = await service.expect('login', 200, { body: account })
+    if (!('access_token' in body)) throw new Error('There is no second factor')
+    return body.access_token
+  }
+  /** What has not been deleted. */
+  const left = async () => {
+    const token = await signIn({ email, password })
+    const trash = await service.expect('listTrash', 200, { token })
+    const history = await service.expect('listTaskEvents', 200, { token, params: { task_id: kept.id } })
+    const audit = await service.expect('listAuditEvents', 200, {
+      token,
+      query: { action: 'user.registered' },
+    })
+    const inbox = await service.expect('listNotifications', 200, {
+      token: await signIn({ email: bob.email, password: bob.password }),
+    })
+    return {
+      trash: trash.body.items.length,
+      history: history.body.items.length,
+      audit: audit.body.items.length,
+      inbox: inbox.body.items.length,
+    }
+  }
+  return { db, service, ada, jobDeps, left }
+}
+
+/** Records what a job logs as an error. */
+const recordErrors = (jobDeps: ReturnType<typeof jobDepsOf>) => {
+  const errors: unknown[] = []
+  const log = jobDeps.log.child({})
+  log.error = (line: unknown) => void errors.push(line)
+  return { errors, deps: { ...jobDeps, log } }
+}
+
+t.test('a start with the clock 400 days ahead deletes nothing', async (t) => {
+  const { db, service, ada, jobDeps, left } = await startWithData(t)
+  const { errors, deps } = recordErrors(jobDeps)
+  const before = await left()
+  await moveClock(db, '400 days')
+  await service.expect('refreshToken', 401, { body: { refresh_token: ada.refreshToken } })
+  await runJobs(deps)
+  t.strictSame(await left(), before)
+  t.match(errors, [{ days: 400 }], 'the operator is told')
+
+  await moveClock(db, '-400 days')
+  await runJobs(deps)
+  t.strictSame(await left(), before)
+  t.equal(errors.length, 1, 'a corrected clock needs no confirmation')
+  await service.expect('refreshToken', 200, { body: { refresh_token: ada.refreshToken } })
+
+  await moveClock(db, '20 days')
+  await runJobs(deps)
+  await moveClock(db, '2 days')
+  await runJobs(deps)
+  await moveClock(db, '2 days')
+  await runJobs(deps)
+  await moveClock(db, '20 days')
+  await runJobs(deps)
+  t.strictSame((await left()).trash, before.trash, 'only the time that the service has seen counts')
+})
+
+t.test('once an operator has confirmed the clock, what is older than its retention is deleted', async (t) => {
+  const { db, jobDeps, left } = await startWithData(t)
+  const { errors, deps } = recordErrors(jobDeps)
+  const before = await left()
+  await moveClock(db, '400 days')
+  await runJobs(deps)
+  await confirmClock(db)
+  await runJobs(deps)
+  t.equal(errors.length, 1)
+  t.strictSame(await left(), { ...before, trash: 0, history: 0, audit: 0, inbox: 0 })
+})
+
+t.test('time that the service has seen pass counts for retention', async (t) => {
+  const { db, jobDeps, left } = await startWithData(t)
+  for (let days = 0; days < 31; days += 2) {
+    await moveClock(db, '2 days')
+    await runJobs(jobDeps)
+  }
+  t.equal((await left()).trash, 0)
+})
