@@ -25,7 +25,10 @@ export const attemptParameter = { attempt_key: 'bytes' } as const
 
 type AttemptPlaceholders = Placeholders<typeof attemptParameter>
 
-/** A part of a statement, to be named `counted`, with a row if the attempt may be made now. */
+/**
+ * A part of a statement, to be named `counted`, with a row if the attempt may be made now. A delay that is longer than the longest was
+ * set before the clock was set back.
+ */
 export const countAttempt = (p: AttemptPlaceholders): SQL => {
   const attempt = columnsOf<'attempts'>(sql`attempt`)
   const failures = sql`case when ${attempt.last_failed_at} < now() - ${memory} then 1 else ${attempt.failures} + 1 end`
@@ -46,7 +49,7 @@ export const countAttempt = (p: AttemptPlaceholders): SQL => {
   return sql`
     insert into attempts as attempt (${columns}) values (${values})
     on conflict (key) do update set ${again}
-    where ${attempt.delayed_until} <= now()
+    where ${attempt.delayed_until} <= now() or ${attempt.delayed_until} > now() + ${maxDelay} * interval '1 second'
     returning *`
 }
 

@@ -16,7 +16,7 @@ import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /** How long an invitation can be accepted. */
-const lifetime = sql.raw(`interval '7 days'`)
+export const invitationLifetime = sql.raw(`interval '7 days'`)
 
 const maxMailsPerAddress = sql.raw('5')
 
@@ -67,7 +67,7 @@ const insert = creation(
       hash: p.hash,
       invited_by: p.caller,
       created_at: sql`now()`,
-      expires_at: sql`now() + ${lifetime}`,
+      expires_at: sql`now() + ${invitationLifetime}`,
     }
     const row = insertion<'invitations'>({ ...values, project_id: sql`checked.id`, email: p.email })
     const mail = insertion<'invitation_mails'>({

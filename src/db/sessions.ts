@@ -31,10 +31,10 @@ export interface StartedSession {
 }
 
 /** Lifetime of an unused refresh token. */
-const idleLifetime = sql.raw(`interval '7 days'`)
+export const idleLifetime = sql.raw(`interval '7 days'`)
 
 /** Maximum lifetime of a session, regardless of refreshes. */
-const maxLifetime = sql.raw(`interval '30 days'`)
+export const maxLifetime = sql.raw(`interval '30 days'`)
 
 /** The precision of `last_used_at`: bounds the writes of a credential that is used often. */
 export const lastUsedPrecision = sql.raw(`interval '1 minute'`)

@@ -211,7 +211,7 @@ const lease = query(
           ifMatch: p.if_match,
           refusals: sql`
             when ${expires_at} <= now() then 'upload_gone'
-            when ${leased_until} > now() then 'upload_locked'
+            when ${leased_until} > now() and ${leased_until} <= ${newLeaseEnd} then 'upload_locked'
             when ${resumeOffset(target)} <> ${p.upload_offset} then 'upload_conflict'`,
         })} as outcome
         from target

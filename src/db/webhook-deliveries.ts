@@ -94,13 +94,13 @@ const newDeliveries = (): SQL => {
     // Not now(): of two transactions, the one that began first may add its deliveries second, after those with lower sequences.
     due_at: sql`clock_timestamp()`,
   })
-  // OFFSET keeps the planner from reading all webhooks.
+  // OFFSET keeps the planner from reading all webhooks. A webhook from the future is from before the clock was set back.
   const matched = (events: SQL, isOfEvent: SQL): SQL => sql`
     select ${ofWebhook.id} as webhook_id, ${ofEvent.id} as event_id, ${ofEvent.type} as event_type, ${ofEvent.changed_in},
       ${ofEvent.ordinal}
     from ${events} event cross join lateral (select * from webhooks webhook where ${isOfEvent} offset 0) webhook
       join users owner on owner.id = ${ofWebhook.owner_id}
-    where ${isActive} and ${ofWebhook.created_at} <= ${ofEvent.created_at}
+    where ${isActive} and (${ofWebhook.created_at} <= ${ofEvent.created_at} or ${ofWebhook.created_at} > now())
       and ${matchesEventTypes(ofEvent.type, ofWebhook.event_types)} and ${mayDeliver()}`
   return sql`
     candidates as materialized (

@@ -10,12 +10,13 @@ import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
 import { lookAtClock } from '../db/engine/retention.ts'
 import { removeExpiredSessions } from '../db/sessions.ts'
 import { removeOldTombstones } from '../db/task-changes.ts'
+import { correctTimesAhead } from '../db/times-ahead.ts'
 import { removeOldTrash } from '../db/trash.ts'
 import { removeExpiredUploads } from '../db/uploads.ts'
 import { makeNewDeliveries, removeOldDeliveries } from '../db/webhook-deliveries.ts'
 import { removeExpiredSecrets } from '../db/webhooks.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
-import type { SendDue } from '../webhooks/sender.ts'
+import { type SendDue, webhookLease } from '../webhooks/sender.ts'
 import { resealSecrets } from './reseal-secrets.ts'
 import type { Job, RunningJobs } from './runner.ts'
 import { reportSkippedTime } from './skipped-time.ts'
@@ -38,6 +39,8 @@ export interface JobTimes {
   readonly retry: number
   /** Interval of the jobs that read events. */
   readonly events: number
+  /** Interval of the job that corrects times after the clock was set back. */
+  readonly correction: number
   /** Minimum age of an orphan. A younger file without a row may still get one. */
   readonly grace: number
   /** Lease TTL of exclusive jobs. */
@@ -67,6 +70,7 @@ export const jobTimes: JobTimes = {
   cleanupAtStart: true,
   retry: 60_000,
   events: 500,
+  correction: 10_000,
   grace: 2 * uploadTimeout,
   lease: 30_000,
 }
@@ -101,6 +105,12 @@ export const jobsOf = (deps: JobDeps) => {
   const orphans = (stop: AbortSignal) => ({ grace: times.grace, stop })
   const removeFiles = (stop: AbortSignal) => removeDeletedFiles(deps, { retryAfter: times.retry, stop })
   return {
+    correct_times_ahead: {
+      interval: times.correction,
+      atStart: true,
+      exclusive: false,
+      run: (stop) => correctTimesAhead(db, { webhookLease }, stop),
+    },
     report_skipped_time: cleanup(() => reportSkippedTime(deps)),
     confirm_file_ownership: cleanup(() => confirmFileOwnership(deps)),
     remove_old_trash: cleanup((stop) => removeOldTrash(db, trashDays, stop)),

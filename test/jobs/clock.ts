@@ -1,11 +1,17 @@
 import t, { type Test } from 'tap'
+import { newId } from '../../src/db/engine/ids.ts'
 import { confirmClock } from '../../src/db/engine/retention.ts'
+import { takeLease } from '../../src/db/leases.ts'
+import { makeNewDeliveries } from '../../src/db/webhook-deliveries.ts'
+import { changesToBeKnown } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { moveClock } from '../fixture/clock.ts'
+import { eventually } from '../fixture/eventually.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { notificationOf } from '../fixture/notifications.ts'
 import { startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
+import { startReceiver } from '../fixture/webhooks.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 
 /** A clock that is wrong, and one that has been corrected. */
@@ -107,4 +113,62 @@ t.test('time that the service has seen pass counts for retention', async (t) => 
     await runJobs(jobDeps)
   }
   t.equal((await left()).trash, 0)
+})
+
+const never = new AbortController().signal
+
+t.test('webhooks are not silent after the clock was set back', async (t) => {
+  const { db } = await openTestDatabase(t)
+  const idle = await startService(t, { db, jobTimes: { ...jobTimes, events: 3_600_000 } })
+  const { createTask } = taskActions(idle)
+  const ada = await idle.register('ada')
+  await makeNewDeliveries(db, never)
+  const receiver = await startReceiver(t, (response) => void response.writeHead(204).end())
+  const create = async () => {
+    const body = { url: receiver.url, event_types: ['task.created'] }
+    return (await idle.expect('createWebhook', 201, { token: ada.token, body })).body
+  }
+  await create()
+  const crashed = await create()
+  await createTask(ada, { title: 'Before' })
+  await changesToBeKnown(db)
+  await makeNewDeliveries(db, never)
+  await db.run(`update webhooks set lease_id = $1, leased_until = now() + interval '30 s' where id = $2`, [
+    newId(),
+    crashed.id,
+  ])
+  await moveClock(db, '-1 hour')
+
+  await startService(t, { db, jobTimes: { ...jobTimes, events: 50, correction: 50 } })
+  await eventually('the delivery of before arrives', async () => receiver.received.length === 1)
+  await createTask(ada, { title: 'After' })
+  await eventually('a webhook from the future gets events', async () => receiver.received.length === 2)
+  await eventually('a crashed process does not block a webhook for longer than a lease', async () => {
+    const [row] = await db.run(
+      `select (leased_until <= now() + interval '30 s')::int as is_short from webhooks where id = $1`,
+      [crashed.id],
+    )
+    return row?.is_short === 1
+  })
+})
+
+t.test('a lease does not outlast the clock being set back, and a live holder keeps it', async (t) => {
+  const { db } = await openTestDatabase(t)
+  const lease = { name: 'a_job', holder: newId(), duration: 30_000 }
+  t.ok(await takeLease(db, lease))
+  await moveClock(db, '-1 hour')
+  t.notOk(await takeLease(db, { ...lease, holder: newId() }), 'the holder can renew it')
+  await moveClock(db, '31 seconds')
+  t.ok(await takeLease(db, { ...lease, holder: newId() }))
+})
+
+t.test('nobody is locked out after the clock was set back', async (t) => {
+  const { db } = await openTestDatabase(t)
+  const service = await startService(t, { db })
+  const { email, password } = await service.register('ada')
+  for (let failures = 0; failures < 5; failures += 1)
+    await service.expect('login', 401, { body: { email, password: 'wrong' } })
+  await service.expect('login', 429, { body: { email, password } })
+  await moveClock(db, '-1 hour')
+  await service.expect('login', 200, { body: { email, password } })
 })
