@@ -18,7 +18,7 @@ const reuseGrace = sql.raw(`interval '30 seconds'`)
 
 const rotate = query(
   'refresh_tokens.rotate',
-  { shown_hash: 'bytes', next_hash: 'bytes', issued_at: 'instant' },
+  { shown_hash: 'bytes', next_hash: 'bytes' },
   startedColumns,
   (p) => sql`
     with spent as (
@@ -34,7 +34,7 @@ const rotate = query(
       })}
       from spent where sessions.id = spent.id returning sessions.*
     ), token as (
-      ${insertRefreshToken(p.next_hash, p.issued_at)}
+      ${insertRefreshToken(p.next_hash)}
     ), person as (
       select users.* from users join session on users.id = session.user_id
     )
@@ -82,8 +82,7 @@ export const rotateRefreshToken = async (
 ): Promise<RefreshedSession | null> => {
   const [nextHash] = nextHashes
   if (nextHash === undefined) throw new Error('There is no key for the next refresh token')
-  const next = { next_hash: nextHash, issued_at: new Date().toISOString() }
-  const [rotated] = await rotate(ctx, { shown_hash: shownHash, ...next })
+  const [rotated] = await rotate(ctx, { shown_hash: shownHash, next_hash: nextHash })
   const started = readStarted(rotated)
   if (started !== null) return { ...started, tokenHash: nextHash }
   // A second statement, whose snapshot includes what a concurrent request committed while the first statement waited for it.

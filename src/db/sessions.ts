@@ -43,17 +43,13 @@ const person = sql.raw('person')
 const session = sql.raw('session')
 const token = sql.raw('token')
 
-/**
- * Parameters of a statement that starts a session. `issued_at` is from the clock of this process, which also verifies access tokens,
- * not from the database's.
- */
-export const sessionParameters = { session_id: 'uuid', token_hash: 'bytes', issued_at: 'instant' } as const
+/** Parameters of a statement that starts a session. */
+export const sessionParameters = { session_id: 'uuid', token_hash: 'bytes' } as const
 
 /** Values for `sessionParameters`. */
 export const sessionValues = (tokenHash: Buffer) => ({
   session_id: newId(),
   token_hash: tokenHash,
-  issued_at: new Date().toISOString(),
 })
 
 /** The columns of a statement that starts or refreshes a session. */
@@ -90,12 +86,11 @@ export const readStarted = (row: Row<typeof startedColumns> | undefined): Starte
       }
 
 /** A part of a statement, to be named `token`, that stores a refresh token of the row `session`. */
-export const insertRefreshToken = (hash: SQL, issuedAt: SQL): SQL => {
+export const insertRefreshToken = (hash: SQL): SQL => {
   const { id, expires_at } = columnsOf<'sessions'>(session)
   const { columns, values } = insertion<'refresh_tokens'>({
     hash,
     session_id: id,
-    created_at: issuedAt,
     expires_at: sql`least(now() + ${idleLifetime}, ${expires_at})`,
   })
   return sql`insert into refresh_tokens (${columns}) select ${values} from session returning *`
@@ -118,7 +113,7 @@ export const startSession = (
     session as (
       insert into sessions (${columns}) select ${values} from person returning *
     ), token as (
-      ${insertRefreshToken(p.token_hash, p.issued_at)}
+      ${insertRefreshToken(p.token_hash)}
     ), audit as (${audit(p, sql`${started} from session`)})
     ${selectStarted(auditColumn)}`
 }

@@ -1,6 +1,7 @@
 import { removeOldAttempts } from '../db/attempts.ts'
 import { removeOldAuditEvents } from '../db/audit.ts'
 import { removeOldEvents } from '../db/events.ts'
+import type { DatabaseClock } from '../db/engine/database-clock.ts'
 import { removeExpiredKeys } from '../db/engine/idempotency.ts'
 import { removeExpiredInvitations, removeOldInvitationMails } from '../db/invitations.ts'
 import { notifyOfEvents, removeOldNotifications } from '../db/notifications.ts'
@@ -39,8 +40,8 @@ export interface JobTimes {
   readonly retry: number
   /** Interval of the jobs that read events. */
   readonly events: number
-  /** Interval of the job that corrects times after the clock was set back. */
-  readonly correction: number
+  /** Interval of the jobs that read the clock of the database, and correct times after it was set back. */
+  readonly clock: number
   /** Minimum age of an orphan. A younger file without a row may still get one. */
   readonly grace: number
   /** Lease TTL of exclusive jobs. */
@@ -52,6 +53,7 @@ export interface JobDeps extends FileDeps {
   readonly webhookKeys: KeyRing
   readonly sendWebhooks: SendDue
   readonly sendDigests: Job['run']
+  readonly databaseClock: DatabaseClock
   /** Retention of the audit trail. */
   readonly auditDays: number
   /** Retention of events and notifications. */
@@ -70,7 +72,7 @@ export const jobTimes: JobTimes = {
   cleanupAtStart: true,
   retry: 60_000,
   events: 500,
-  correction: 10_000,
+  clock: 10_000,
   grace: 2 * uploadTimeout,
   lease: 30_000,
 }
@@ -102,15 +104,17 @@ export const jobsOf = (deps: JobDeps) => {
   })
   /** A job that reads events. Instances take turns by leases of their own. */
   const reader = (run: Job['run']): Job => ({ interval: times.events, atStart: true, exclusive: false, run })
+  const clockJob = (run: Job['run']): Job => ({
+    interval: times.clock,
+    atStart: true,
+    exclusive: false,
+    run,
+  })
   const orphans = (stop: AbortSignal) => ({ grace: times.grace, stop })
   const removeFiles = (stop: AbortSignal) => removeDeletedFiles(deps, { retryAfter: times.retry, stop })
   return {
-    correct_times_ahead: {
-      interval: times.correction,
-      atStart: true,
-      exclusive: false,
-      run: (stop) => correctTimesAhead(db, { webhookLease }, stop),
-    },
+    follow_database_clock: clockJob(() => deps.databaseClock.follow(db)),
+    correct_times_ahead: clockJob((stop) => correctTimesAhead(db, { webhookLease }, stop)),
     report_skipped_time: cleanup(() => reportSkippedTime(deps)),
     confirm_file_ownership: cleanup(() => confirmFileOwnership(deps)),
     remove_old_trash: cleanup((stop) => removeOldTrash(db, trashDays, stop)),

@@ -1,4 +1,6 @@
+import { mock } from 'node:test'
 import t, { type Test } from 'tap'
+import type { Database } from '../../src/db/engine/client.ts'
 import { newId } from '../../src/db/engine/ids.ts'
 import { confirmClock } from '../../src/db/engine/retention.ts'
 import { takeLease } from '../../src/db/leases.ts'
@@ -9,7 +11,7 @@ import { moveClock } from '../fixture/clock.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { notificationOf } from '../fixture/notifications.ts'
-import { startService } from '../fixture/service.ts'
+import { fileForm, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 import { startReceiver } from '../fixture/webhooks.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
@@ -139,7 +141,7 @@ t.test('webhooks are not silent after the clock was set back', async (t) => {
   ])
   await moveClock(db, '-1 hour')
 
-  await startService(t, { db, jobTimes: { ...jobTimes, events: 50, correction: 50 } })
+  await startService(t, { db, jobTimes: { ...jobTimes, events: 50, clock: 50 } })
   await eventually('the delivery of before arrives', async () => receiver.received.length === 1)
   await createTask(ada, { title: 'After' })
   await eventually('a webhook from the future gets events', async () => receiver.received.length === 2)
@@ -171,4 +173,36 @@ t.test('nobody is locked out after the clock was set back', async (t) => {
   await service.expect('login', 429, { body: { email, password } })
   await moveClock(db, '-1 hour')
   await service.expect('login', 200, { body: { email, password } })
+})
+
+t.test('instances accept the tokens and links of one whose clock is an hour ahead', async (t) => {
+  const { db } = await openTestDatabase(t)
+  const service = await startService(t, { db })
+  const { email, password, token } = await service.register('ada')
+  t.teardown(() => mock.timers.reset())
+  mock.timers.enable({ apis: ['Date'], now: Date.now() + 3_600_000 })
+  let isFollowing = false
+  const backgroundDb: Database = {
+    ...db,
+    async run(...parameters) {
+      const rows = await db.run(...parameters)
+      isFollowing ||= parameters[0].includes('clock.select')
+      return rows
+    },
+  }
+  const ahead = await startService(t, { db, backgroundDb, storage: service.deps.storage })
+  await eventually('it has read the clock of the database', async () => isFollowing)
+  await ahead.expect('getCurrentUser', 200, { token })
+  const { body } = await ahead.expect('login', 200, { body: { email, password } })
+  t.ok('access_token' in body && body.expires_in >= 899)
+  const tokenOfAhead = 'access_token' in body ? body.access_token : ''
+  await service.expect('getCurrentUser', 200, { token: tokenOfAhead })
+
+  const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'With a file' } })
+  const upload = { token, params: { task_id: task.id }, body: fileForm('content') }
+  const { body: attachment } = await service.expect('addTaskAttachment', 201, upload)
+  const params = { attach_id: attachment.id }
+  const { body: link } = await service.expect('createAttachmentLink', 201, { token, params, body: {} })
+  const { pathname, search } = new URL(link.url, service.url)
+  t.equal((await fetch(`${ahead.url}${pathname}${search}`)).status, 200)
 })
