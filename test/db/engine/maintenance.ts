@@ -1,7 +1,11 @@
+import { mkdir, utimes } from 'node:fs/promises'
+import { join } from 'node:path'
 import t from 'tap'
+import { lockFolder } from '../../../src/db/engine/embedded.ts'
 import { createAnalyzeChanged } from '../../../src/db/engine/maintenance.ts'
 import { recordRuns } from '../../fixture/recorded-runs.ts'
 import { openTestDatabase } from '../../fixture/database.ts'
+import { temporaryFolder } from '../../fixture/process.ts'
 
 /** What the embedded database has to do for itself. */
 
@@ -73,4 +77,14 @@ t.test('words are analyzed by themselves, since each row has many', { skip }, as
   const tables = await analyzed()
   t.equal(tables.filter((name) => name === 'tasks').length, 2)
   t.ok(runs.some(({ text }) => text === 'analyze tasks (search)'))
+})
+
+t.test('a process that was killed before the clock was set back does not keep the folder', async (t) => {
+  const folder = await temporaryFolder(t)
+  const lock = join(folder, 'lock')
+  await mkdir(lock)
+  const inAnHour = new Date(Date.now() + 3_600_000)
+  await utimes(lock, inAnHour, inAnHour)
+  const release = await lockFolder(folder, { info() {}, warn() {} }, (error) => t.fail(error))
+  await release()
 })
