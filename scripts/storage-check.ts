@@ -25,7 +25,8 @@ const deadline = 24 * 3_600_000
 /** The age below which background jobs do not delete unreferenced files. An older file is a problem. */
 const graceSeconds = jobTimes.grace / 1_000
 
-const secondsSince = (time: Date): number => Math.max(0, Math.floor((Date.now() - time.getTime()) / 1_000))
+const secondsBetween = (time: Date, now: Date): number =>
+  Math.max(0, Math.floor((now.getTime() - time.getTime()) / 1_000))
 
 const ageText = (seconds: number): string => {
   if (seconds < 120) return `${seconds} s`
@@ -49,9 +50,10 @@ const checkRows = async (db: Database, storage: Storage): Promise<number> => {
 
 const checkFiles = async (db: Database, storage: Storage): Promise<number> => {
   let [found, problems] = [0, 0]
+  const now = await storage.now()
   for await (const files of filesWithoutRows(db, storage.list())) {
     for (const { key, modifiedAt } of files) {
-      const age = secondsSince(modifiedAt)
+      const age = secondsBetween(modifiedAt, now)
       const isOld = age > graceSeconds
       found += 1
       if (isOld) problems += 1
@@ -64,9 +66,10 @@ const checkFiles = async (db: Database, storage: Storage): Promise<number> => {
 
 const checkUnfinished = async (db: Database, storage: Storage): Promise<number> => {
   let [found, problems] = [0, 0]
+  const now = await storage.now()
   for await (const files of filesWithoutRows(db, storage.listUnfinished())) {
     for (const { key, modifiedAt } of files) {
-      const age = secondsSince(modifiedAt)
+      const age = secondsBetween(modifiedAt, now)
       const isOld = age > graceSeconds
       found += 1
       if (isOld) problems += 1

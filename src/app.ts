@@ -23,6 +23,7 @@ import type { Config } from './config/config.ts'
 import { type Contract, loadContract } from './contract/contract.ts'
 import { auditRead } from './db/audit.ts'
 import type { Database } from './db/engine/client.ts'
+import { createDatabaseClock } from './db/engine/database-clock.ts'
 import type { Standbys } from './db/engine/standbys.ts'
 import { apiTokenHandlers } from './handlers/api-tokens.ts'
 import { attachmentHandlers } from './handlers/attachments.ts'
@@ -274,7 +275,8 @@ export const buildApp = async ({
 
   await app.register(fastifyMultipart, { throwFileSizeLimit: false })
 
-  const accessTokens = await createAccessTokens(app, secrets)
+  const databaseClock = createDatabaseClock()
+  const accessTokens = await createAccessTokens(app, secrets, databaseClock.now)
   const credentials = cacheCredentials(db, { background, log: app.log })
   const attemptKeys = createAttemptKeys(deriveKeys(secrets, 'sign-in').active)
   const secondFactorKeys = deriveKeys(secrets, 'second-factor')
@@ -307,6 +309,7 @@ export const buildApp = async ({
         send: createSend({ rules: addressRules, resolve: resolveWebhookHost }),
       }),
       sendDigests: createSendDigests({ db: background, mailer }),
+      databaseClock,
       auditDays,
       eventDays,
       trashDays,
@@ -321,6 +324,7 @@ export const buildApp = async ({
     credentials,
     log,
     heartbeat: timeLimits.heartbeat,
+    now: databaseClock.now,
     limit: streamLimit,
   })
   app.addHook('preClose', () => streams.close())
@@ -376,7 +380,13 @@ export const buildApp = async ({
     ...attachmentHandlers({
       paging,
       publicUrl,
-      attachments: createAttachments({ storage, linkKeys, attachmentMaxBytes, attachmentQuotaBytes }),
+      attachments: createAttachments({
+        storage,
+        linkKeys,
+        attachmentMaxBytes,
+        attachmentQuotaBytes,
+        now: databaseClock.now,
+      }),
       jobs,
     }),
     ...thumbnailHandlers({ thumbnails: createThumbnails({ storage, thumbnailer }) }),
@@ -426,7 +436,7 @@ export const buildApp = async ({
     limit,
     shares,
     authenticate: createAuthenticate(accessTokens, credentials),
-    authenticateLink: createAuthenticateLink(linkKeys, credentials),
+    authenticateLink: createAuthenticateLink(linkKeys, credentials, databaseClock.now),
     dispatch: createDispatcher(app, base),
     fingerprintKeys: deriveKeys(secrets, 'idempotency'),
     publicUrl,

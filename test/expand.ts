@@ -1,5 +1,7 @@
 import t from 'tap'
 import { accountActions } from './fixture/accounts.ts'
+import { openTestDatabase } from './fixture/database.ts'
+import { recordRuns } from './fixture/recorded-runs.ts'
 import { type Account, startService } from './fixture/service.ts'
 import { pointersOf, type Task, taskActions } from './fixture/tasks.ts'
 
@@ -315,4 +317,26 @@ t.test('parent and subtasks', async (t) => {
       t.equal((await service.expect('replaceTask', 200, request)).body.version, expanded.version)
     }
   })
+})
+
+t.test('the plan for subtasks does not depend on statistics', async (t) => {
+  const { db } = await openTestDatabase(t)
+  const { runs, record } = recordRuns()
+  const filling = await startService(t, { db: record(db), backgroundDb: db })
+  const { id: ownerId, token } = await filling.register('filling')
+  await db.run(
+    `insert into tasks (id, title, description, status, priority, owner_id)
+     select event_id(clock_timestamp(), n), 'A task', '', 'todo', 'none', $1::uuid from generate_series(1, 3000) n`,
+    [ownerId],
+  )
+  const expanded = { token, query: { expand: 'subtasks' } }
+  await filling.expect('listTasks', 200, expanded)
+  const list = runs.find(({ text }) => text.includes('subtask.') && text.includes('numbered'))
+  const plan = await db.run(`explain ${list?.text}`, list?.values ?? [], 'once')
+  const lines = plan.map((row) => String(row['QUERY PLAN']))
+  t.ok(lines.some((line) => line.includes('tasks_parent')))
+  t.notOk(
+    lines.some((line) => line.includes('BitmapAnd')),
+    'no index of all tasks is read',
+  )
 })

@@ -33,7 +33,7 @@ t.test('without a database', async (t) => {
   const db = openDatabase({ kind: 'server', url: 'postgres://nobody@127.0.0.1:1/none' })
   const service = await startService(t, { db })
   t.teardown(() => db.close())
-  const tokens = await createAccessTokens(Fastify(), service.deps.secrets)
+  const tokens = await createAccessTokens(Fastify(), service.deps.secrets, Date.now)
   const issuance = { issuedAt: Date.now(), tokenId: newId(), keyIndex: 0 }
   const token = tokens.issue({ userId: newId(), sessionId: newId() }, issuance)
 

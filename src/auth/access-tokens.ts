@@ -9,7 +9,7 @@ export const accessTokenLifetime = 900
 const issuer = 'taskwright'
 const audience = 'taskwright-api'
 
-/** Tolerated clock skew between instances, in milliseconds. */
+/** Tolerated difference between the clocks of instances, which follow the database's, in milliseconds. */
 const clockTolerance = 30_000
 
 /** Maximum number of verified tokens in the cache, half a kilobyte each. */
@@ -40,6 +40,8 @@ export interface VerifiedClaims extends AccessClaims {
 
 export interface AccessTokens {
   issue(claims: AccessClaims, issuance: Issuance): string
+  /** Seconds for which a token that was issued then is still valid. */
+  lifetimeLeft(issuedAt: number): number
   /** Null if the token is malformed, expired or not issued by this service. */
   verify(token: string): VerifiedClaims | null
 }
@@ -54,6 +56,8 @@ const jwtOptions = (secret: Buffer): FastifyJWTOptions => ({
     allowedAud: audience,
     requiredClaims: ['sub', 'sid', 'iss', 'aud', 'exp', 'iat', 'jti'],
     clockTolerance,
+    // `verify` below checks the expiry, by the clock of the database.
+    ignoreExpiration: true,
   },
 })
 
@@ -64,6 +68,7 @@ const jwtOptions = (secret: Buffer): FastifyJWTOptions => ({
 export const createAccessTokens = async (
   app: FastifyInstance,
   [active, ...earlier]: Secrets,
+  now: () => number,
 ): Promise<AccessTokens> => {
   const activeSigner = await registerJwt(app, active)
   const verifiers = [activeSigner, ...(await Promise.all(earlier.map((secret) => registerJwt(app, secret))))]
@@ -80,11 +85,15 @@ export const createAccessTokens = async (
       const signer = verifiers[keyIndex] ?? activeSigner
       return signer.sign({ sub: userId, sid: sessionId, jti: tokenId, iat: Math.floor(issuedAt / 1_000) })
     },
+    lifetimeLeft(issuedAt) {
+      const age = Math.floor((now() - issuedAt) / 1_000)
+      return Math.min(Math.max(accessTokenLifetime - age, 0), accessTokenLifetime)
+    },
     verify(token) {
       const known = cached.get(token)
-      if (known !== undefined && Date.now() <= known.expiresAt) return known
-      const verified = verifyUncached(token)
-      if (verified !== null) cached.set(token, verified)
+      const verified = known ?? verifyUncached(token)
+      if (verified === null || now() > verified.expiresAt) return null
+      if (known === undefined) cached.set(token, verified)
       return verified
     },
   }

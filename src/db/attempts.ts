@@ -2,6 +2,7 @@ import { deletionInBatches } from './engine/batches.ts'
 import type { OpContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { statement } from './engine/statement.ts'
+import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
@@ -24,7 +25,10 @@ export const attemptParameter = { attempt_key: 'bytes' } as const
 
 type AttemptPlaceholders = Placeholders<typeof attemptParameter>
 
-/** A part of a statement, to be named `counted`, with a row if the attempt may be made now. */
+/**
+ * A part of a statement, to be named `counted`, with a row if the attempt may be made now. A delay that is longer than the longest was
+ * set before the clock was set back.
+ */
 export const countAttempt = (p: AttemptPlaceholders): SQL => {
   const attempt = columnsOf<'attempts'>(sql`attempt`)
   const failures = sql`case when ${attempt.last_failed_at} < now() - ${memory} then 1 else ${attempt.failures} + 1 end`
@@ -45,7 +49,7 @@ export const countAttempt = (p: AttemptPlaceholders): SQL => {
   return sql`
     insert into attempts as attempt (${columns}) values (${values})
     on conflict (key) do update set ${again}
-    where ${attempt.delayed_until} <= now()
+    where ${attempt.delayed_until} <= now() or ${attempt.delayed_until} > now() + ${maxDelay} * interval '1 second'
     returning *`
 }
 
@@ -82,5 +86,5 @@ export const insertAttempt = async ({ db }: Pick<OpContext, 'db'>, key: Buffer):
 export const removeOldAttempts = deletionInBatches('attempts.delete_old', {
   parameters: {},
   table: 'attempts',
-  condition: () => sql`last_failed_at < now() - ${memory} and delayed_until <= now()`,
+  condition: () => sql`last_failed_at < ${retentionTime} - ${memory} and delayed_until <= now()`,
 })

@@ -7,6 +7,7 @@ import { deletionInBatches } from './engine/batches.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { type Query, query } from './engine/statement.ts'
+import { retentionTime } from './engine/retention.ts'
 import { conditionsOf, createdTimeFilters, filterOneOf } from './engine/conditions.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { auditEventJson } from './read-models.ts'
@@ -216,5 +217,5 @@ export const removeOldAuditEvents = deletionInBatches('audit_events.delete_old',
   parameters: { days: 'int' },
   table: 'audit_events',
   condition: (p) =>
-    sql`${columnsOf<'audit_events'>(sql`audit_events`).created_at} < now() - make_interval(days => ${p.days})`,
+    sql`${columnsOf<'audit_events'>(sql`audit_events`).created_at} < ${retentionTime} - make_interval(days => ${p.days})`,
 })

@@ -27,6 +27,7 @@ import {
 } from './lists/list.ts'
 import { eventJson } from './read-models.ts'
 import { hasEvents, restampReaders } from './event-readers.ts'
+import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { isNotNil, listOfTask } from './schema/task-order.ts'
@@ -50,7 +51,7 @@ const removeOldest = countingStatement(
       select place from (
         select event.ctid as place, ${event.created_at} from events event
         order by ${event.changed_in}, ${event.ordinal} limit ${batch}
-      ) oldest where created_at < now() - make_interval(days => ${p.days})))
+      ) oldest where created_at < ${retentionTime} - make_interval(days => ${p.days})))
     returning 1`,
 )
 

@@ -24,7 +24,8 @@ const claim = statement(
     })
     return sql`
       with due as materialized (
-        select ${deletions.storage_key} from file_deletions where ${deletions.due_at} <= now()
+        select ${deletions.storage_key} from file_deletions
+        where ${deletions.due_at} <= now() or ${deletions.due_at} > now() + ${p.retry_after} * interval '1 millisecond'
         order by ${deletions.due_at} limit ${p.limit} for update skip locked
       )
       update file_deletions set ${postponed} from due
@@ -42,7 +43,7 @@ export interface DeletedFile {
 
 /**
  * Claims files from the queue, by due time. Claimed files become due again after `retryAfter` milliseconds, so that neither a
- * failing file nor a crash blocks the queue.
+ * failing file nor a crash blocks the queue. A file with a later due time was claimed before the clock was set back.
  */
 export const claimFileDeletions = async (
   db: Database,

@@ -9,13 +9,14 @@ import { type Created, creation } from './engine/creation.ts'
 import { checkedOutcome, outcomeOfDeletion, readOutcome, setActorAndReturnDone } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
+import { retentionTime } from './engine/retention.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { invitationJson, invitationPreviewJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /** How long an invitation can be accepted. */
-const lifetime = sql.raw(`interval '7 days'`)
+export const invitationLifetime = sql.raw(`interval '7 days'`)
 
 const maxMailsPerMailbox = sql.raw('5')
 
@@ -68,7 +69,7 @@ const insert = creation(
       hash: p.hash,
       invited_by: p.caller,
       created_at: sql`now()`,
-      expires_at: sql`now() + ${lifetime}`,
+      expires_at: sql`now() + ${invitationLifetime}`,
     }
     const row = insertion<'invitations'>({ ...values, project_id: sql`checked.id`, email: p.email })
     const mail = insertion<'invitation_mails'>({
@@ -285,7 +286,7 @@ export const acceptInvitation = async (
 export const removeExpiredInvitations = deletionInBatches('invitations.delete_expired', {
   parameters: {},
   table: 'invitations',
-  condition: () => sql`expires_at <= now()`,
+  condition: () => sql`expires_at <= ${retentionTime}`,
 })
 
 /** Deletes emails that no longer count towards a limit. */
@@ -293,5 +294,5 @@ export const removeOldInvitationMails = deletionInBatches('invitation_mails.dele
   parameters: {},
   table: 'invitation_mails',
   condition: () =>
-    sql`${columnsOf<'invitation_mails'>(sql`invitation_mails`).created_at} <= now() - interval '1 day'`,
+    sql`${columnsOf<'invitation_mails'>(sql`invitation_mails`).created_at} <= ${retentionTime} - interval '1 day'`,
 })

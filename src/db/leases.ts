@@ -1,6 +1,6 @@
 import type { Database } from './engine/client.ts'
 import { statement } from './engine/statement.ts'
-import { assignments, insertion } from './schema/columns.ts'
+import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /** A lease: one instance's exclusive right to a job. */
@@ -16,18 +16,29 @@ const parameters = { name: 'text', holder: 'uuid', duration: 'int' } as const
 
 const expiry = (p: { readonly duration: SQL }): SQL => sql`now() + ${p.duration} * interval '1 millisecond'`
 
-const take = statement('leases.insert', parameters, { name: 'text' }, (p) => {
+const ofLease = columnsOf<'leases'>(sql.raw('leases'))
+
+const take = statement('leases.insert', parameters, { is_taken: 'bool' }, (p) => {
   const { columns, values } = insertion<'leases'>({ name: p.name, holder: p.holder, expires_at: expiry(p) })
-  const taken = assignments<'leases'>({ holder: sql`excluded.holder`, expires_at: sql`excluded.expires_at` })
+  const hasExpired = sql`${ofLease.expires_at} <= now()`
+  const taken = assignments<'leases'>({
+    holder: sql`case when ${hasExpired} then excluded.holder else ${ofLease.holder} end`,
+    expires_at: sql`excluded.expires_at`,
+  })
   return sql`
     insert into leases (${columns}) values (${values})
-    on conflict (name) do update set ${taken} where leases.expires_at <= now()
-    returning name`
+    on conflict (name) do update set ${taken} where ${hasExpired} or ${ofLease.expires_at} > excluded.expires_at
+    returning ${ofLease.holder} = ${p.holder} as is_taken`
 })
 
-/** Takes a free or expired lease. Returns false if the lease has not expired. */
-export const takeLease = async (db: Database, lease: Lease): Promise<boolean> =>
-  (await take(db, lease)).length > 0
+/**
+ * Takes a free or expired lease. Returns false if the lease has not expired. A lease that ends later than a new one would was taken
+ * before the clock was set back: it is shortened to the usual duration, in which a live holder renews it.
+ */
+export const takeLease = async (db: Database, lease: Lease): Promise<boolean> => {
+  const [row] = await take(db, lease)
+  return row?.is_taken === true
+}
 
 const renew = statement(
   'leases.renew',

@@ -161,6 +161,32 @@ const claim = statement(
   },
 )
 
+const correct = statement('notification_settings.correct_times', {}, {}, () => {
+  const { user_id, created_at } = columnsOf<'notifications'>(notification)
+  const { id, time_zone } = columnsOf<'users'>(sql`person`)
+  const latest = sql`now() + case ${ofSettings.mail_digest} when 'hourly' then interval '1 hour' else interval '25 hours' end`
+  const isDueTooLate = sql`${ofSettings.digest_due_at} > ${latest}`
+  const isDigestedAhead = sql`${ofSettings.digested_until} > now()`
+  return sql`
+    with corrected as (
+      update notification_settings settings set ${assignments<'notification_settings'>({
+        digest_due_at: sql`case when ${isDueTooLate} then next_digest_at(${ofSettings.mail_digest}, ${time_zone}) else ${ofSettings.digest_due_at} end`,
+        digested_until: sql`least(${ofSettings.digested_until}, now())`,
+      })} from users person where ${id} = ${ofSettings.user_id} and (${isDueTooLate} or ${isDigestedAhead})
+    )
+    update notifications notification set ${assignments<'notifications'>({ created_at: sql`now()` })}
+    from notification_settings settings
+    where ${isDigestedAhead} and ${user_id} = ${ofSettings.user_id} and ${created_at} > now() and ${created_at} <= ${ofSettings.digested_until}`
+})
+
+/**
+ * Corrects times that are further ahead than the service sets them, after the clock was set back. Notifications of a digest that was
+ * sent are moved with its end, so that the next digest has those that follow, and no others.
+ */
+export const correctDigestTimes = async (db: Database): Promise<void> => {
+  await correct(db, {})
+}
+
 /**
  * Claims the digest that has been due for longest: without lines if there are no notifications, and null if none is due. Digests of
  * disabled users wait. Claiming schedules the user's next digest, so that no other process sends this one too. If the process is

@@ -8,6 +8,7 @@ import { deletionInBatches } from './engine/batches.ts'
 import type { OpContext } from './engine/context.ts'
 import { checkedOutcome, readOutcome } from './engine/outcome.ts'
 import { query } from './engine/statement.ts'
+import { retentionTime } from './engine/retention.ts'
 import { eventReader } from './event-readers.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { notificationJson } from './read-models.ts'
@@ -122,7 +123,7 @@ export const removeOldNotifications = deletionInBatches('notifications.delete_ol
   parameters: { days: 'int' },
   table: 'notifications',
   condition: (p) =>
-    sql`${columnsOf<'notifications'>(sql`notifications`).created_at} < now() - make_interval(days => ${p.days})`,
+    sql`${columnsOf<'notifications'>(sql`notifications`).created_at} < ${retentionTime} - make_interval(days => ${p.days})`,
 })
 
 /** The reason for a notification. */

@@ -1,6 +1,7 @@
 import { deletionInBatches } from './engine/batches.ts'
 import type { OpContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
+import { retentionTime } from './engine/retention.ts'
 import { columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
@@ -56,5 +57,5 @@ export const hasOneTimeToken = async (
 export const removeExpiredOneTimeTokens = deletionInBatches('one_time_tokens.delete_expired', {
   parameters: {},
   table: 'one_time_tokens',
-  condition: () => sql`expires_at <= now() - interval '1 hour'`,
+  condition: () => sql`expires_at <= ${retentionTime} - interval '1 hour'`,
 })

@@ -18,7 +18,7 @@ const recent = sql.raw(`interval '15 minutes'`)
 export const isRecentlyAuthenticated = (
   p: Pick<ContextPlaceholders, 'in_session' | 'audit_session'>,
 ): SQL => sql`(not ${p.in_session} or ${p.audit_session} is null or exists (
-  select from sessions where id = ${p.audit_session} and authenticated_at > now() - ${recent}))`
+  select from sessions where id = ${p.audit_session} and authenticated_at between now() - ${recent} and now() + ${recent}))`
 
 /**
  * A statement that renews the authentication of the caller's session. `proof` are its first parts: `person` has the id of

@@ -2,6 +2,7 @@ import { audit, auditColumn, auditEvent } from './audit.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import type { OpContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
+import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
 import {
@@ -17,7 +18,7 @@ const reuseGrace = sql.raw(`interval '30 seconds'`)
 
 const rotate = query(
   'refresh_tokens.rotate',
-  { shown_hash: 'bytes', next_hash: 'bytes', issued_at: 'instant' },
+  { shown_hash: 'bytes', next_hash: 'bytes' },
   startedColumns,
   (p) => sql`
     with spent as (
@@ -33,7 +34,7 @@ const rotate = query(
       })}
       from spent where sessions.id = spent.id returning sessions.*
     ), token as (
-      ${insertRefreshToken(p.next_hash, p.issued_at)}
+      ${insertRefreshToken(p.next_hash)}
     ), person as (
       select users.* from users join session on users.id = session.user_id
     )
@@ -81,8 +82,7 @@ export const rotateRefreshToken = async (
 ): Promise<RefreshedSession | null> => {
   const [nextHash] = nextHashes
   if (nextHash === undefined) throw new Error('There is no key for the next refresh token')
-  const next = { next_hash: nextHash, issued_at: new Date().toISOString() }
-  const [rotated] = await rotate(ctx, { shown_hash: shownHash, ...next })
+  const [rotated] = await rotate(ctx, { shown_hash: shownHash, next_hash: nextHash })
   const started = readStarted(rotated)
   if (started !== null) return { ...started, tokenHash: nextHash }
   // A second statement, whose snapshot includes what a concurrent request committed while the first statement waited for it.
@@ -100,6 +100,7 @@ const endReused = query(
     with ended as (
       delete from sessions using refresh_tokens shown
       where shown.hash = ${p.shown_hash} and sessions.id = shown.session_id
+        and (shown.spent_at is not null or shown.expires_at <= ${retentionTime})
       returning sessions.id, sessions.user_id, shown.expires_at > now() and sessions.expires_at > now() as reused
     ), audit as (${audit(
       p,
@@ -118,5 +119,5 @@ export const endReusedSession = async (ctx: OpContext, shownHash: Buffer): Promi
 export const removeSpentRefreshTokens = deletionInBatches('refresh_tokens.delete_spent', {
   parameters: {},
   table: 'refresh_tokens',
-  condition: () => sql`expires_at <= now() and spent_at is not null`,
+  condition: () => sql`expires_at <= ${retentionTime} and spent_at is not null`,
 })

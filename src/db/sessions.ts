@@ -14,6 +14,7 @@ import { parameter, type Placeholders, type Row } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { sessionJson, userJson } from './read-models.ts'
+import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
@@ -30,10 +31,10 @@ export interface StartedSession {
 }
 
 /** Lifetime of an unused refresh token. */
-const idleLifetime = sql.raw(`interval '7 days'`)
+export const idleLifetime = sql.raw(`interval '7 days'`)
 
 /** Maximum lifetime of a session, regardless of refreshes. */
-const maxLifetime = sql.raw(`interval '30 days'`)
+export const maxLifetime = sql.raw(`interval '30 days'`)
 
 /** The precision of `last_used_at`: bounds the writes of a credential that is used often. */
 export const lastUsedPrecision = sql.raw(`interval '1 minute'`)
@@ -42,17 +43,13 @@ const person = sql.raw('person')
 const session = sql.raw('session')
 const token = sql.raw('token')
 
-/**
- * Parameters of a statement that starts a session. `issued_at` is from the clock of this process, which also verifies access tokens,
- * not from the database's.
- */
-export const sessionParameters = { session_id: 'uuid', token_hash: 'bytes', issued_at: 'instant' } as const
+/** Parameters of a statement that starts a session. */
+export const sessionParameters = { session_id: 'uuid', token_hash: 'bytes' } as const
 
 /** Values for `sessionParameters`. */
 export const sessionValues = (tokenHash: Buffer) => ({
   session_id: newId(),
   token_hash: tokenHash,
-  issued_at: new Date().toISOString(),
 })
 
 /** The columns of a statement that starts or refreshes a session. */
@@ -89,12 +86,11 @@ export const readStarted = (row: Row<typeof startedColumns> | undefined): Starte
       }
 
 /** A part of a statement, to be named `token`, that stores a refresh token of the row `session`. */
-export const insertRefreshToken = (hash: SQL, issuedAt: SQL): SQL => {
+export const insertRefreshToken = (hash: SQL): SQL => {
   const { id, expires_at } = columnsOf<'sessions'>(session)
   const { columns, values } = insertion<'refresh_tokens'>({
     hash,
     session_id: id,
-    created_at: issuedAt,
     expires_at: sql`least(now() + ${idleLifetime}, ${expires_at})`,
   })
   return sql`insert into refresh_tokens (${columns}) select ${values} from session returning *`
@@ -117,7 +113,7 @@ export const startSession = (
     session as (
       insert into sessions (${columns}) select ${values} from person returning *
     ), token as (
-      ${insertRefreshToken(p.token_hash, p.issued_at)}
+      ${insertRefreshToken(p.token_hash)}
     ), audit as (${audit(p, sql`${started} from session`)})
     ${selectStarted(auditColumn)}`
 }
@@ -259,6 +255,6 @@ export const deleteSessions = async (ctx: OpContext<Principal>): Promise<void> =
 export const removeExpiredSessions = deletionInBatches('sessions.delete_expired', {
   parameters: {},
   table: 'sessions',
-  condition: () => sql`expires_at <= now()`,
+  condition: () => sql`expires_at <= ${retentionTime}`,
   limit: 100,
 })

@@ -19,12 +19,15 @@ export const maxCountedDeliveries = 10_000
 const ageOf = (time: SQL): SQL =>
   sql`greatest(coalesce((extract(epoch from clock_timestamp() - (${time})) * 1000)::bigint, 0), 0)`
 
-/** The next event of a reader. It includes events that an open transaction keeps the reader from. */
+/** Events per reader that are read: more than one, because the times of the first are in the future after the clock was set back. */
+const maxEvents = sql.raw('100')
+
+/** The oldest of the next events of a reader. It includes events that an open transaction keeps the reader from. */
 const unreadSince = (name: string): SQL => sql`
-  select ${event.created_at} from event_readers reader cross join lateral (
+  select min(${event.created_at}) from event_readers reader cross join lateral (
     select * from events event
     where (${event.changed_in}, ${event.ordinal}) > (${reader.changed_in}, ${reader.ordinal})
-    order by ${event.changed_in}, ${event.ordinal} limit 1
+    order by ${event.changed_in}, ${event.ordinal} limit ${maxEvents}
   ) event where ${reader.name} = ${sql.raw(`'${name}'`)}`
 
 /** Maximum number of webhooks whose deliveries are read, those that have waited longest first. */

@@ -7,6 +7,7 @@ import { assignments, columnsOf } from './schema/columns.ts'
 import { restampEvents } from './events.ts'
 import { databaseId, type Identity, parseIdentity } from './identity.ts'
 import { taskJson } from './read-models.ts'
+import { retentionTime } from './engine/retention.ts'
 import { renderedRows } from './engine/rendered-rows.ts'
 import { rowsOfMemberships, unionOfBranches } from './access/branches.ts'
 import { type CallerPlaceholders, changeBranches, seesTask } from './access/permissions.ts'
@@ -353,7 +354,7 @@ const pruning = (name: StatementName, { table, endedIn, createdAt }: TombstoneTa
       with pruned as (
         delete from ${sql.raw(table)} where ctid = any(array(
           select ctid from ${sql.raw(table)}
-          where ${createdAt} < now() - make_interval(days => ${p.days}) limit ${p.limit}))
+          where ${createdAt} < ${retentionTime} - make_interval(days => ${p.days}) limit ${p.limit}))
         returning ${endedIn} as ended_in
       ), noted as (
         insert into change_history as history (pruned_through)

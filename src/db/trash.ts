@@ -8,6 +8,7 @@ import { readOutcome } from './engine/outcome.ts'
 import { query, statement } from './engine/statement.ts'
 import { deletedAt, lastDeletedFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { isBlocked, trashedTaskJson } from './read-models.ts'
+import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
 import { isSamePlace, lockTrees, outcomeOfTaskWrite, taskVersionText } from './task-writes.ts'
@@ -141,7 +142,7 @@ const removeBatch = statement(
   { id: 'text' },
   (p) => sql`
     delete from tasks where id in (
-      select id from tasks where ${ofTask.deleted_at} < now() - make_interval(days => ${p.days})
+      select id from tasks where ${ofTask.deleted_at} < ${retentionTime} - make_interval(days => ${p.days})
       order by ${ofTask.deleted_at} limit ${p.limit} for update skip locked
     ) returning id::text`,
 )
@@ -152,7 +153,7 @@ const purgeProjects = statement(
   {},
   (p) => sql`
     update projects set ${assignments<'projects'>({ purged_at: sql`now()` })}
-    where ${ofProject.deleted_at} < now() - make_interval(days => ${p.days}) and ${ofProject.purged_at} is null`,
+    where ${ofProject.deleted_at} < ${retentionTime} - make_interval(days => ${p.days}) and ${ofProject.purged_at} is null`,
 )
 
 /**

@@ -16,6 +16,7 @@ import { instantText } from './engine/instant-text.ts'
 import { readOutcome } from './engine/outcome.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
+import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { outcomeOfTaskWrite } from './task-writes.ts'
@@ -212,7 +213,7 @@ const lease = query(
           ifMatch: p.if_match,
           refusals: sql`
             when ${expires_at} <= now() then 'upload_gone'
-            when ${leased_until} > now() then 'upload_locked'
+            when ${leased_until} > now() and ${leased_until} <= ${newLeaseEnd} then 'upload_locked'
             when ${resumeOffset(target)} <> ${p.upload_offset} then 'upload_conflict'`,
         })} as outcome
         from target
@@ -327,5 +328,5 @@ export const deleteUpload = async (ctx: OpContext, id: string): Promise<Outcome<
 export const removeExpiredUploads = deletionInBatches('uploads.delete_expired', {
   parameters: {},
   table: 'uploads',
-  condition: () => sql`${uploads.expires_at} <= now()`,
+  condition: () => sql`${uploads.expires_at} <= ${retentionTime}`,
 })

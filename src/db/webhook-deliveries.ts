@@ -29,6 +29,7 @@ import {
 import { eventReader } from './event-readers.ts'
 import { matchesEventTypes } from './events.ts'
 import { eventJson, webhookDeliveryJson } from './read-models.ts'
+import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
@@ -93,13 +94,13 @@ const newDeliveries = (): SQL => {
     // Not now(): of two transactions, the one that began first may add its deliveries second, after those with lower sequences.
     due_at: sql`clock_timestamp()`,
   })
-  // OFFSET keeps the planner from reading all webhooks.
+  // OFFSET keeps the planner from reading all webhooks. A webhook from the future is from before the clock was set back.
   const matched = (events: SQL, isOfEvent: SQL): SQL => sql`
     select ${ofWebhook.id} as webhook_id, ${ofEvent.id} as event_id, ${ofEvent.type} as event_type, ${ofEvent.changed_in},
       ${ofEvent.ordinal}
     from ${events} event cross join lateral (select * from webhooks webhook where ${isOfEvent} offset 0) webhook
       join users owner on owner.id = ${ofWebhook.owner_id}
-    where ${isActive} and ${ofWebhook.created_at} <= ${ofEvent.created_at}
+    where ${isActive} and (${ofWebhook.created_at} <= ${ofEvent.created_at} or ${ofWebhook.created_at} > now())
       and ${matchesEventTypes(ofEvent.type, ofWebhook.event_types)} and ${mayDeliver()}`
   return sql`
     candidates as materialized (
@@ -240,7 +241,7 @@ const selectNext = statement(
     const ofTest = sql`json_build_object('webhook_id', ${ofWebhook.id})::text`
     return sql`
     select ${ofDelivery.id}::text, ${ofDelivery.event_id}::text, ${ofDelivery.sequence}, ${ofDelivery.attempts},
-      (extract(epoch from now() - ${ofDelivery.created_at}) * 1000)::bigint as age, ${ofWebhook.url}, ${ofWebhook.secret},
+      (extract(epoch from ${retentionTime} - ${ofDelivery.created_at}) * 1000)::bigint as age, ${ofWebhook.url}, ${ofWebhook.secret},
       case when ${ofWebhook.previous_secret_until} > now() then ${ofWebhook.previous_secret} else '' end as previous_secret,
       ${isTest} or coalesce(${mayDeliver()}, false) as may_deliver,
       case when ${isTest} then ${payloadOf(ofDelivery.event_type, ofDelivery.created_at, ofTest)}
@@ -323,7 +324,7 @@ const record = statement(
     const failingBefore = sql`case when not result.has_succeeded then ${ofWebhook.failing_since} end`
     const isToBeRenewed = sql`${ofWebhook.leased_until} < now() + ${p.lease} / 2 * interval '1 millisecond'`
     const reason = sql`case when result.is_gone then 'gone'
-      when ${hasFailed} and ${failingBefore} < now() - ${maxFailing} then 'failing' end`
+      when ${hasFailed} and ${failingBefore} < ${retentionTime} - ${maxFailing} then 'failing' end`
     return sql`
       with attempt as materialized (
         select * from jsonb_to_recordset(${p.attempts} -> 'rows') attempt (
@@ -414,7 +415,7 @@ export const removeOldDeliveries = deletionInBatches('webhook_deliveries.delete_
   parameters: { days: 'int' },
   table: 'webhook_deliveries',
   condition: (p) =>
-    sql`${columnsOf<'webhook_deliveries'>(sql`webhook_deliveries`).created_at} < now() - make_interval(days => ${p.days})`,
+    sql`${columnsOf<'webhook_deliveries'>(sql`webhook_deliveries`).created_at} < ${retentionTime} - make_interval(days => ${p.days})`,
 })
 
 /** A delivery in the path of a request. */

@@ -11,6 +11,7 @@ import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { isOwnedWebhook, maxWebhooks } from './quotas.ts'
 import { webhookJson } from './read-models.ts'
+import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
@@ -319,7 +320,7 @@ const removePreviousSecrets = countingStatement(
       previous_secret_until: sql`null`,
     })}
     where id in (
-      select id from webhooks where ${columnsOf<'webhooks'>(sql`webhooks`).previous_secret_until} < now()
+      select id from webhooks where ${columnsOf<'webhooks'>(sql`webhooks`).previous_secret_until} < ${retentionTime}
       limit 500 for update skip locked) returning 1`,
 )
 

@@ -53,11 +53,11 @@ export type AuthenticateLink = (attachmentId: string, token: string) => Promise<
 
 /** Forged and revoked links get the same problem as missing attachments. Only a genuine link reveals that it has expired. */
 export const createAuthenticateLink =
-  (keys: KeyRing, credentials: Credentials): AuthenticateLink =>
+  (keys: KeyRing, credentials: Credentials, now: () => number): AuthenticateLink =>
   async (attachmentId, token) => {
     const link = readLinkToken(keys, attachmentId, token)
     if (link === null) throw problems.notFound()
-    if (link.expiresAt <= Date.now()) throw problems.linkExpired(new Date(link.expiresAt).toISOString())
+    if (link.expiresAt <= now()) throw problems.linkExpired(new Date(link.expiresAt).toISOString())
     const { userId, createdWith, disposition } = link
     const creator = await (createdWith.kind === 'session'
       ? credentials.ofSession(createdWith.id, userId)

@@ -1,22 +1,26 @@
 import { removeOldAttempts } from '../db/attempts.ts'
 import { removeOldAuditEvents } from '../db/audit.ts'
 import { removeOldEvents } from '../db/events.ts'
+import type { DatabaseClock } from '../db/engine/database-clock.ts'
 import { removeExpiredKeys } from '../db/engine/idempotency.ts'
 import { removeExpiredInvitations, removeOldInvitationMails } from '../db/invitations.ts'
 import { notifyOfEvents, removeOldNotifications } from '../db/notifications.ts'
 import { removeExpiredOneTimeTokens } from '../db/one-time-tokens.ts'
 import { purgeDeleted } from '../db/purge.ts'
 import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
+import { lookAtClock } from '../db/engine/retention.ts'
 import { removeExpiredSessions } from '../db/sessions.ts'
 import { removeOldTombstones } from '../db/task-changes.ts'
+import { correctTimesAhead } from '../db/times-ahead.ts'
 import { removeOldTrash } from '../db/trash.ts'
 import { removeExpiredUploads } from '../db/uploads.ts'
 import { makeNewDeliveries, removeOldDeliveries } from '../db/webhook-deliveries.ts'
 import { removeExpiredSecrets } from '../db/webhooks.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
-import type { SendDue } from '../webhooks/sender.ts'
+import { type SendDue, webhookLease } from '../webhooks/sender.ts'
 import { resealSecrets } from './reseal-secrets.ts'
 import type { Job, RunningJobs } from './runner.ts'
+import { reportSkippedTime } from './skipped-time.ts'
 import {
   type FileDeps,
   confirmFileOwnership,
@@ -36,6 +40,8 @@ export interface JobTimes {
   readonly retry: number
   /** Interval of the jobs that read events. */
   readonly events: number
+  /** Interval of the jobs that read the clock of the database, and correct times after it was set back. */
+  readonly clock: number
   /** Minimum age of an orphan. A younger file without a row may still get one. */
   readonly grace: number
   /** Lease TTL of exclusive jobs. */
@@ -47,6 +53,7 @@ export interface JobDeps extends FileDeps {
   readonly webhookKeys: KeyRing
   readonly sendWebhooks: SendDue
   readonly sendDigests: Job['run']
+  readonly databaseClock: DatabaseClock
   /** Retention of the audit trail. */
   readonly auditDays: number
   /** Retention of events and notifications. */
@@ -65,6 +72,7 @@ export const jobTimes: JobTimes = {
   cleanupAtStart: true,
   retry: 60_000,
   events: 500,
+  clock: 10_000,
   grace: 2 * uploadTimeout,
   lease: 30_000,
 }
@@ -82,7 +90,10 @@ export const jobsOf = (deps: JobDeps) => {
     interval: times.cleanup,
     atStart: times.cleanupAtStart,
     exclusive: true,
-    run,
+    run: async (stop) => {
+      await lookAtClock(db)
+      await run(stop)
+    },
   })
   /** A job that several instances share; each takes different rows. */
   const completion = (run: Job['run']): Job => ({
@@ -93,9 +104,18 @@ export const jobsOf = (deps: JobDeps) => {
   })
   /** A job that reads events. Instances take turns by leases of their own. */
   const reader = (run: Job['run']): Job => ({ interval: times.events, atStart: true, exclusive: false, run })
-  const orphans = (stop: AbortSignal) => ({ before: new Date(Date.now() - times.grace), stop })
+  const clockJob = (run: Job['run']): Job => ({
+    interval: times.clock,
+    atStart: true,
+    exclusive: false,
+    run,
+  })
+  const orphans = (stop: AbortSignal) => ({ grace: times.grace, stop })
   const removeFiles = (stop: AbortSignal) => removeDeletedFiles(deps, { retryAfter: times.retry, stop })
   return {
+    follow_database_clock: clockJob(() => deps.databaseClock.follow(db)),
+    correct_times_ahead: clockJob((stop) => correctTimesAhead(db, { webhookLease }, stop)),
+    report_skipped_time: cleanup(() => reportSkippedTime(deps)),
     confirm_file_ownership: cleanup(() => confirmFileOwnership(deps)),
     remove_old_trash: cleanup((stop) => removeOldTrash(db, trashDays, stop)),
     remove_old_tombstones: cleanup((stop) => removeOldTombstones(db, tombstoneDays, stop)),

@@ -53,8 +53,8 @@ export const removeDeletedFiles = async (
 }
 
 interface OrphanOptions {
-  /** Files from this time on are kept, because they may still get a row. */
-  readonly before: Date
+  /** Minimum age in milliseconds: a younger file may still get a row. */
+  readonly grace: number
   readonly stop: AbortSignal
 }
 
@@ -71,9 +71,11 @@ export const removeUnfinishedOrphans = async (deps: FileDeps, options: OrphanOpt
 const removeListed = async (
   deps: FileDeps,
   listed: AsyncIterable<ListedFile>,
-  { before, isUnfinished, stop }: OrphanOptions & { readonly isUnfinished: boolean },
+  { grace, isUnfinished, stop }: OrphanOptions & { readonly isUnfinished: boolean },
 ): Promise<void> => {
   if (!(await ownsFiles(deps))) return
+  // By the clock that has set the times of the files: the clock of this process can be ahead of it.
+  const before = new Date((await deps.storage.now()).getTime() - grace)
   for await (const files of filesWithoutRows(deps.db, listed)) {
     const old = files.filter(({ modifiedAt }) => modifiedAt < before)
     await removeFiles(

@@ -24,6 +24,7 @@ export const instrumentStorage = (storage: Storage, instrument: Instrument): Sto
   list: () => instrumentIteration(instrument, 'list', storage.list()),
   missing: (...parameters) => instrument('missing', () => storage.missing(...parameters)),
   listUnfinished: () => instrumentIteration(instrument, 'listUnfinished', storage.listUnfinished()),
+  now: () => instrument('now', () => storage.now()),
   readOwner: () => instrument('readOwner', () => storage.readOwner()),
   writeOwner: (...parameters) => instrument('writeOwner', () => storage.writeOwner(...parameters)),
   check: () => instrument('check', () => storage.check()),

@@ -25,6 +25,8 @@ interface Deps {
   readonly attachmentMaxBytes: number
   /** Maximum total size of a user's attachments in bytes; null for no limit. */
   readonly attachmentQuotaBytes: number | null
+  /** The current time, in milliseconds since the epoch. */
+  readonly now: () => number
 }
 
 /** A new attachment and the digest of its file. */
@@ -67,6 +69,7 @@ export const createAttachments = ({
   linkKeys,
   attachmentMaxBytes,
   attachmentQuotaBytes,
+  now,
 }: Deps): Attachments => {
   /** Removes a file. If that fails, a background job removes it later. */
   const discard = async ({ key }: StoredFile): Promise<void> => {
@@ -117,7 +120,7 @@ export const createAttachments = ({
 
     async createLink(ctx, { attachmentId, disposition, expiresIn }) {
       const file = expectDone(await selectAttachmentFile(ctx, attachmentId))
-      const expiresAt = (Math.floor(Date.now() / 1_000) + expiresIn) * 1_000
+      const expiresAt = (Math.floor(now() / 1_000) + expiresIn) * 1_000
       const { userId } = ctx.principal
       const createdWith = linkCredential(ctx.principal)
       const token = issueLinkToken(linkKeys, { attachmentId, disposition, expiresAt, userId, createdWith })

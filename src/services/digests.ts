@@ -1,5 +1,5 @@
 import type { Database } from '../db/engine/client.ts'
-import { claimDigest } from '../db/notification-settings.ts'
+import { claimDigest, correctDigestTimes } from '../db/notification-settings.ts'
 import type { Mailer } from '../mail/mailer.ts'
 
 interface Deps {
@@ -15,6 +15,7 @@ export const createSendDigests =
   ({ db, mailer }: Deps) =>
   async (stop: AbortSignal): Promise<void> => {
     if (!mailer.delivers) return
+    await correctDigestTimes(db)
     while (!stop.aborted) {
       const digest = await claimDigest(db)
       if (digest === null) break

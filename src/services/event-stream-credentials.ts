@@ -23,24 +23,24 @@ export const watchCredentials = (
   streams: OpenStreams,
   db: Database,
 ): StreamCredentials => {
-  let checkedAt = 0
+  let checkedAt = -Infinity
 
   credentials.onChange((change) => {
     // A changed session or API token has ended. A changed user may still exist.
-    if (change === null) checkedAt = 0
+    if (change === null) checkedAt = -Infinity
     else if (change.kind === 'user')
-      endRevoked([...streams.ofUser(change.userId)], streams, db).catch(() => (checkedAt = 0))
+      endRevoked([...streams.ofUser(change.userId)], streams, db).catch(() => (checkedAt = -Infinity))
     else for (const stream of streams.all) if (hasEnded(stream, change)) streams.end(stream)
   })
 
   return {
     async check() {
-      if (Date.now() < checkedAt + checkInterval) return
+      if (performance.now() < checkedAt + checkInterval) return
       await endRevoked([...streams.all], streams, db)
-      checkedAt = Date.now()
+      checkedAt = performance.now()
     },
     restart() {
-      checkedAt = Date.now()
+      checkedAt = performance.now()
     },
   }
 }

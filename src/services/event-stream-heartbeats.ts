@@ -15,14 +15,17 @@ const slots = 15
 export const nextSlot = ({ all }: OpenStreams): number => all.size % slots
 
 /** Heartbeats of the open streams. Each stream gets one per `interval`, in milliseconds. */
-export const createHeartbeats = (streams: OpenStreams, interval: number): Heartbeats => {
+export const createHeartbeats = (
+  streams: OpenStreams,
+  { interval, now }: { readonly interval: number; readonly now: () => number },
+): Heartbeats => {
   let turn = 0
   let timer: NodeJS.Timeout | undefined
   return {
     start(reader) {
       timer = setInterval(() => {
         turn = (turn + 1) % slots
-        sendHeartbeats(streams, turn, reader)
+        sendHeartbeats(streams, { slot: turn, now: now() }, reader)
       }, interval / slots)
       timer.unref()
     },
@@ -33,8 +36,11 @@ export const createHeartbeats = (streams: OpenStreams, interval: number): Heartb
 }
 
 /** Ends streams whose token has expired, and sends heartbeats to the streams of a slot. */
-const sendHeartbeats = (streams: OpenStreams, slot: number, reader: EventReader): void => {
-  const now = Date.now()
+const sendHeartbeats = (
+  streams: OpenStreams,
+  { slot, now }: { readonly slot: number; readonly now: number },
+  reader: EventReader,
+): void => {
   const reached = reader.position()
   const upToDate = Buffer.from(heartbeat(encodeEventPosition(reached)))
   for (const stream of streams.all) {

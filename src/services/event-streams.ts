@@ -40,6 +40,8 @@ interface StreamDeps {
   readonly log: FastifyBaseLogger
   /** Milliseconds between two heartbeats of a stream. */
   readonly heartbeat: number
+  /** The current time, in milliseconds since the epoch. */
+  readonly now: () => number
   /** Maximum number of open streams of this process. */
   readonly limit: number
 }
@@ -59,6 +61,7 @@ export const createEventStreams = ({
   credentials,
   log,
   heartbeat: interval,
+  now,
   limit,
 }: StreamDeps): EventStreams => {
   let reader: EventReader | null = null
@@ -70,7 +73,7 @@ export const createEventStreams = ({
     stopped = reader?.stop() ?? stopped
     reader = null
   })
-  const heartbeats = createHeartbeats(streams, interval)
+  const heartbeats = createHeartbeats(streams, { interval, now })
   const streamCredentials = watchCredentials(credentials, streams, db)
   const catchUp = createCatchUp(() => reader)
 

@@ -1,4 +1,4 @@
-import { type AccessTokens, accessTokenLifetime } from '../auth/access-tokens.ts'
+import type { AccessTokens } from '../auth/access-tokens.ts'
 import { sha256 } from '../auth/sha256.ts'
 import type { StartedSession } from '../db/sessions.ts'
 
@@ -25,10 +25,9 @@ export const issueTokens = (
   { refreshToken, keyIndex = 0 }: Refresh,
 ): IssuedTokens => {
   const tokenId = sha256(`jti ${refreshToken}`).toString('base64url')
-  const age = Math.floor((Date.now() - issuedAt) / 1_000)
   return {
     accessToken: accessTokens.issue({ userId, sessionId }, { issuedAt, tokenId, keyIndex }),
-    expiresIn: Math.min(Math.max(accessTokenLifetime - age, 0), accessTokenLifetime),
+    expiresIn: accessTokens.lifetimeLeft(issuedAt),
     refreshToken,
     refreshExpiresIn,
     userId,

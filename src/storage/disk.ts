@@ -1,3 +1,4 @@
+import type { Stats } from 'node:fs'
 import { constants, open, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
@@ -62,6 +63,8 @@ export async function diskStorage(
 
     listUnfinished: () => listUnfinished(disk),
 
+    now: () => withProbe(incoming, ({ mtime }) => mtime),
+
     readOwner: () => onDisk(() => readIfPresent(join(root, ownerName))),
 
     async writeOwner(owner) {
@@ -78,24 +81,27 @@ export async function diskStorage(
 
     async check() {
       await checkSpace(0)
-      const probe = join(incoming, newKey())
-      try {
-        await onDisk(() => writeProbe(probe))
-      } finally {
-        await discard(probe)
-      }
+      await withProbe(incoming, () => undefined)
     },
 
     async close() {},
   }
 }
 
-/** Writes one byte: an empty file could be created even on a full disk. */
-async function writeProbe(path: string): Promise<void> {
-  const handle = await open(path, 'wx', fileMode)
+/** Writes a file to a folder and removes it. Of one byte: an empty file could be created even on a full disk. */
+async function withProbe<T>(folder: string, use: (written: Stats) => T): Promise<T> {
+  const probe = join(folder, newKey())
   try {
-    await handle.writeFile('.')
+    return await onDisk(async () => {
+      const handle = await open(probe, 'wx', fileMode)
+      try {
+        await handle.writeFile('.')
+        return use(await handle.stat())
+      } finally {
+        await handle.close()
+      }
+    })
   } finally {
-    await handle.close()
+    await discard(probe)
   }
 }

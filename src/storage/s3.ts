@@ -4,8 +4,8 @@ import type { S3Location } from '../config/values.ts'
 import { newKey, ownerName } from './keys.ts'
 import { ask, defaultLimits, openS3, type S3Limits } from './s3/client.ts'
 import { listFiles, listUnfinished, missingKeys } from './s3/listing.ts'
-import { objectOf, ownerObject } from './s3/names.ts'
-import { putObject, readObject, removeObject } from './s3/objects.ts'
+import { clockObject, objectOf, ownerObject } from './s3/names.ts'
+import { modificationTime, putObject, readObject, removeObject } from './s3/objects.ts'
 import { appendTo, completeFile, removeUnfinished } from './s3/resumable-files.ts'
 import { storeFile } from './s3/whole-files.ts'
 import { destroy, handleEarlyErrors } from './source.ts'
@@ -52,6 +52,11 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
     missing: (keys) => missingKeys(s3, keys),
 
     listUnfinished: () => listUnfinished(s3),
+
+    async now() {
+      await putObject(s3, clockObject(s3), Buffer.from('.'))
+      return modificationTime(s3, clockObject(s3))
+    },
 
     async readOwner() {
       try {

@@ -120,6 +120,14 @@ export type Storage = {
   listUnfinished(): AsyncIterable<ListedFile>
 
   /**
+   * The current time of the clock that sets `modifiedAt`, which can differ from the clock of this process.
+   *
+   * @throws StorageFull when there is no space left
+   * @throws StorageUnavailable on any other failure of the backend
+   */
+  now(): Promise<Date>
+
+  /**
    * The owner record, which identifies the installation that the files belong to; null if there is none.
    *
    * @throws StorageUnavailable when the backend fails

@@ -34,6 +34,9 @@ const maxUnstored = 500
 /** Milliseconds between two checks for due deliveries while requests are running. */
 const interval = 500
 
+/** Milliseconds for which a process leases a webhook. */
+export const webhookLease = maxSendTime * 3
+
 export interface SenderDeps {
   readonly db: Database
   readonly log: FastifyBaseLogger
@@ -47,7 +50,7 @@ export type SendDue = (stop: AbortSignal) => Promise<void>
 
 /** Serves several webhooks concurrently, each with one delivery at a time. */
 export const createSendDue = ({ db, log, keys, mailer, send }: SenderDeps): SendDue => {
-  const lease = { id: newId(), duration: maxSendTime * 3 }
+  const lease = { id: newId(), duration: webhookLease }
 
   const attempt = async (
     delivery: DueDelivery,

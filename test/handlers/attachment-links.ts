@@ -83,8 +83,10 @@ const withoutId = (body: unknown) => ({ ...(body as Schemas['Problem']), request
 
 /** Moves the clock of the service and of the test forward. */
 const passTime = (t: Test, seconds: number): void => {
-  const now = Date.now.bind(Date)
-  t.intercept(Date, 'now', { value: () => now() + seconds * 1_000 })
+  for (const clock of [Date, performance]) {
+    const now = clock.now.bind(clock)
+    t.intercept(clock, 'now', { value: () => now() + seconds * 1_000 })
+  }
 }
 
 t.test('createAttachmentLink', async (t) => {

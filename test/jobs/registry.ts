@@ -55,6 +55,34 @@ t.test('files left behind by a crash are removed, and no others', async (t) => {
   t.same(again.body, thumbnail)
 })
 
+t.test('a file is as old as the clock of the storage says, not that of the process', async (t) => {
+  const behind = 3 * uploadTimeout
+  const byClockOfStorage = async function* (files: ReturnType<Storage['list']>) {
+    for await (const { key, modifiedAt } of files)
+      yield { key, modifiedAt: new Date(modifiedAt.getTime() - behind) }
+  }
+  const young = await storage.put(Readable.from([Buffer.from('young')]), { maxBytes: 10 })
+  const orphan = await storage.put(Readable.from([Buffer.from('orphan')]), { maxBytes: 10 })
+  await age(pathOf(orphan.key))
+  const halfDone = join(folder, 'incoming', newKey())
+  await writeFile(halfDone, 'half a file')
+  await runJobs({
+    ...jobDeps,
+    storage: {
+      ...storage,
+      now: async () => new Date((await storage.now()).getTime() - behind),
+      list: () => byClockOfStorage(storage.list()),
+      listUnfinished: () => byClockOfStorage(storage.listUnfinished()),
+    },
+  })
+  const left = await stored()
+  t.ok(left.includes(young.key))
+  t.ok(left.includes(basename(halfDone)))
+  t.notOk(left.includes(orphan.key))
+  await storage.remove(young.key)
+  await rm(halfDone)
+})
+
 t.test('a file that was not removed is removed by the next run', async (t) => {
   const { body: task } = await service.expect('createTask', 201, { token, body: { title: 'to be deleted' } })
   const before = await stored()

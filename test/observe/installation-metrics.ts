@@ -161,6 +161,14 @@ t.test('lags are the age of the oldest waiting item', async (t) => {
     t.ok((valueOf(before, `taskwright_outbox_lag_seconds{reader="${reader}"}`) ?? 0) >= 0.02, reader)
   t.equal(valueOf(before, 'taskwright_webhook_lag_seconds'), 0)
 
+  // An event from before the clock was set back, and one from after.
+  await db.run(`update events set created_at = now() + interval '1 hour'`, [])
+  await insertTasks(db, owner, 1)
+  await pause(20)
+  const setBack = await scrape()
+  for (const reader of ['notifications', 'webhooks'])
+    t.ok((valueOf(setBack, `taskwright_outbox_lag_seconds{reader="${reader}"}`) ?? 0) >= 0.02, reader)
+
   await read()
   for (const table of ['webhook_deliveries', 'webhooks'])
     await db.run(`update ${table} set due_at = now() - interval '90 seconds'`, [])
@@ -169,7 +177,7 @@ t.test('lags are the age of the oldest waiting item', async (t) => {
     t.equal(valueOf(after, `taskwright_outbox_lag_seconds{reader="${reader}"}`), 0, reader)
   const lag = valueOf(after, 'taskwright_webhook_lag_seconds') ?? 0
   t.ok(lag >= 90 && lag < 150, `${lag} s`)
-  t.equal(valueOf(after, 'taskwright_webhook_deliveries_pending'), 1)
+  t.equal(valueOf(after, 'taskwright_webhook_deliveries_pending'), 2)
 
   await db.run(`update webhook_deliveries set due_at = now() - interval '1 ms'`, [])
   const lagWhileServed = valueOf(await scrape(), 'taskwright_webhook_lag_seconds') ?? Infinity

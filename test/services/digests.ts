@@ -3,6 +3,7 @@ import { createSendDigests } from '../../src/services/digests.ts'
 import { jobsOf, jobTimes } from '../../src/jobs/registry.ts'
 import { noMailer } from '../../src/mail/mailer.ts'
 import { openTestDatabase } from '../fixture/database.ts'
+import { moveClock } from '../fixture/clock.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { jobDepsOf } from '../fixture/jobs.ts'
 import { notificationOf } from '../fixture/notifications.ts'
@@ -115,6 +116,17 @@ t.test('a digest lists notifications since the last one, newest first', async (t
   t.equal((await titlesAfterDue(reader)).length, 1, 'no notification is sent twice')
   await assign(reader, 'Third')
   t.strictSame((await titlesAfterDue(reader)).slice(1), [['Third']])
+})
+
+t.test('after the clock was set back, a digest has what is new, once', async (t) => {
+  const reader = await newReader()
+  await assign(reader, 'Sent')
+  t.strictSame(await titlesAfterDue(reader), [['Sent']])
+  await moveClock(db, '-1 hour')
+  await run()
+  t.ok((await dueOf(reader)).in <= hour, 'the next one is not late')
+  await assign(reader, 'New')
+  t.strictSame(await titlesAfterDue(reader), [['Sent'], ['New']])
 })
 
 t.test('due times of digests', async (t) => {

@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdir, mkdtemp, rm, statfs } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, stat, statfs } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -172,15 +172,35 @@ export async function lockFolder(
   log: EmbeddedOptions['log'],
   onCompromised: (error: Error) => void,
 ): Promise<() => Promise<void>> {
-  const options = { lockfilePath: join(dataDir, 'lock'), stale: lockStale, update: lockUpdate, onCompromised }
-  const retries = { retries: lockStale / lockPoll + 2, factor: 1, minTimeout: lockPoll, maxTimeout: lockPoll }
+  const lockfilePath = join(dataDir, 'lock')
+  const options = { lockfilePath, stale: lockStale, update: lockUpdate, onCompromised }
+  const lockWhenStale = async (): Promise<() => Promise<void>> => {
+    let seen: number | null = null
+    let seenAt = 0
+    for (let polls = 0; ; polls += 1) {
+      const modified = await stat(lockfilePath).then(
+        ({ mtimeMs }) => mtimeMs,
+        () => null,
+      )
+      if (modified !== seen) [seen, seenAt] = [modified, performance.now()]
+      // The library compares the time of the lock with the clock. If the clock was set back, that time is in the future.
+      else if (performance.now() - seenAt >= lockStale)
+        await rm(lockfilePath, { recursive: true, force: true })
+      try {
+        return await lockfile.lock(dataDir, options)
+      } catch (error) {
+        if (!hasCode(error, 'ELOCKED') || polls > lockStale / lockPoll + 2) throw error
+      }
+      await pause(lockPoll)
+    }
+  }
   try {
     const release = await lockfile.lock(dataDir, options).catch((error: unknown) => {
       if (!hasCode(error, 'ELOCKED')) throw error
       log.info(
         `DATA_DIR ${dataDir} is locked; waiting for the other process to stop, or for its lock to expire if it was killed`,
       )
-      return lockfile.lock(dataDir, { ...options, retries })
+      return lockWhenStale()
     })
     return () => release().catch(ignoreReleased)
   } catch (error) {

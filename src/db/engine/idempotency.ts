@@ -1,5 +1,6 @@
 import { columnsOf, insertion } from '../schema/columns.ts'
 import { deletionInBatches } from './batches.ts'
+import { retentionTime } from './retention.ts'
 import type { ContextPlaceholders, OpContext } from './context.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import { statement } from './statement.ts'
@@ -65,5 +66,5 @@ export const findStoredResponse = async ({ db, idempotency }: OpContext): Promis
 export const removeExpiredKeys = deletionInBatches('idempotency_keys.delete_expired', {
   parameters: {},
   table: 'idempotency_keys',
-  condition: () => sql`${created_at} <= now() - ${lifetime}`,
+  condition: () => sql`${created_at} <= ${retentionTime} - ${lifetime}`,
 })

@@ -237,6 +237,13 @@ CREATE TABLE "refresh_tokens" (
 	"spent_at" timestamp (3) with time zone
 );
 --> statement-breakpoint
+CREATE TABLE "retention" (
+	"singleton" boolean PRIMARY KEY DEFAULT true NOT NULL,
+	"seen_at" timestamp (3) with time zone NOT NULL,
+	"behind" interval NOT NULL,
+	CONSTRAINT "retention_is_one" CHECK ("retention"."singleton")
+);
+--> statement-breakpoint
 CREATE TABLE "second_factors" (
 	"user_id" uuid PRIMARY KEY NOT NULL,
 	"secret" "bytea" NOT NULL,

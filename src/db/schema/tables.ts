@@ -12,6 +12,7 @@ import {
   foreignKey,
   index,
   integer,
+  interval,
   jsonb,
   pgTable,
   primaryKey,
@@ -1095,6 +1096,19 @@ export const leases = pgTable('leases', {
   /** Renewed by a live holder. */
   expires_at: instant('expires_at').notNull(),
 })
+
+/** The time by which old rows are deleted (retention.ts). At most one row. */
+export const retention = pgTable(
+  'retention',
+  {
+    singleton: boolean('singleton').primaryKey().default(true),
+    /** When the service last looked at the clock. */
+    seen_at: instant('seen_at').notNull(),
+    /** The time that the clock has skipped, as far as no operator has confirmed it. */
+    behind: interval('behind').notNull(),
+  },
+  (t) => [check('retention_is_one', sql`${t.singleton}`)],
+)
 
 /** Viewers who no longer see a task (`task_viewers`). Maintained by triggers. No foreign keys, because rows outlive both. */
 export const taskTombstones = pgTable(

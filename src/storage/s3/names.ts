@@ -7,8 +7,9 @@ import type { S3 } from './client.ts'
  *     <key>                  a complete file
  *     incoming/<key>/<end>   a tail: the bytes of an unfinished file that do not fill a part; `end` is the offset after them
  *     owner.json             the owner record
+ *     clock                  written to learn the time of the server's clock
  *
- * `incoming` and `owner.json` cannot be keys.
+ * `incoming`, `owner.json` and `clock` cannot be keys.
  */
 
 /** The name of an object, as the commands of the SDK take it. */
@@ -25,6 +26,11 @@ export const objectOf = ({ bucket, prefix }: S3, key: string): ObjectName => ({
 export const ownerObject = ({ bucket, prefix }: S3): ObjectName => ({
   Bucket: bucket,
   Key: `${prefix}${ownerName}`,
+})
+
+export const clockObject = ({ bucket, prefix }: S3): ObjectName => ({
+  Bucket: bucket,
+  Key: `${prefix}clock`,
 })
 
 /** The beginning of the names of all tails. */

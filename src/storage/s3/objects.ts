@@ -58,6 +58,15 @@ export const sizeOf = async ({ client, limits }: S3, object: ObjectName): Promis
   }
 }
 
+/** When an object was stored, by the server's clock. */
+export const modificationTime = async ({ client, limits }: S3, object: ObjectName): Promise<Date> => {
+  const head = new HeadObjectCommand(object)
+  const { LastModified } = await ask(limits.answer, (options) => client.send(head, options))
+  if (LastModified === undefined)
+    throw new StorageUnavailable({ cause: new Error('The response has no Last-Modified') })
+  return LastModified
+}
+
 /** Removing a missing object succeeds. */
 export const removeObject = ({ client, limits }: S3, object: ObjectName): Promise<unknown> =>
   ask(limits.answer, (options) => client.send(new DeleteObjectCommand(object), options))

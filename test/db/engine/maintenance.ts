@@ -1,17 +1,23 @@
+import { mkdir, utimes } from 'node:fs/promises'
+import { join } from 'node:path'
 import t from 'tap'
-import { analyzeChanged } from '../../../src/db/engine/maintenance.ts'
+import { lockFolder } from '../../../src/db/engine/embedded.ts'
+import { createAnalyzeChanged } from '../../../src/db/engine/maintenance.ts'
 import { recordRuns } from '../../fixture/recorded-runs.ts'
 import { openTestDatabase } from '../../fixture/database.ts'
+import { temporaryFolder } from '../../fixture/process.ts'
 
 /** What the embedded database has to do for itself. */
 
 const { db, options } = await openTestDatabase(t)
 const { runs, record } = recordRuns()
+const analyzeChanged = createAnalyzeChanged(record(db))
 
+/** The tables that are analyzed now. */
 const analyzed = async (): Promise<readonly string[]> => {
   runs.length = 0
-  await analyzeChanged(record(db))
-  return runs.map(({ text }) => text).filter((text) => text.startsWith('analyze '))
+  await analyzeChanged()
+  return runs.flatMap(({ text }) => /^analyze (\w+) \(/.exec(text)?.[1] ?? [])
 }
 
 const insertDepartures = (count: number) =>
@@ -34,18 +40,51 @@ const untilCounted = async (count: number): Promise<void> => {
 
 const skip = options.kind === 'server' && 'a server has autovacuum'
 
-t.test('a table with many new rows is analyzed, and not again after a few more', { skip }, async (t) => {
-  await db.run('vacuum (analyze)', [], 'maintenance')
+const countedRows = async (table: string): Promise<number> => {
+  const [row] = await db.run(`select reltuples::int as rows from pg_class where relname = $1`, [table])
+  return Number(row?.['rows'])
+}
+
+t.test('statistics follow the growth of a table, however large it is', { skip }, async (t) => {
+  await analyzed()
   t.strictSame(await analyzed(), [])
   await insertDepartures(100)
   await untilCounted(100)
-  t.strictSame(await analyzed(), ['analyze membership_tombstones'])
-  const [row] = await db.run(
-    `select reltuples::int as rows from pg_class where relname = 'membership_tombstones'`,
-    [],
-  )
-  t.equal(Number(row?.['rows']), 100)
+  t.strictSame(await analyzed(), ['membership_tombstones'])
+  t.equal(await countedRows('membership_tombstones'), 100)
   await insertDepartures(20)
-  await untilCounted(20)
-  t.strictSame(await analyzed(), [])
+  await untilCounted(120)
+  t.strictSame(await analyzed(), [], 'not after a few more rows')
+  for (const rows of [10_000, 20_000]) {
+    await insertDepartures(rows - (await countedRows('membership_tombstones')))
+    await untilCounted(rows)
+    t.strictSame(await analyzed(), ['membership_tombstones'])
+    t.ok(Math.abs((await countedRows('membership_tombstones')) - rows) < rows / 20)
+  }
+})
+
+t.test('words are analyzed by themselves, since each row has many', { skip }, async (t) => {
+  const userId = '00000000-0000-7000-8000-000000000001'
+  await db.run(
+    `insert into users (id, username, email, display_name, role, password_hash) values ($1, 'ada', 'ada', 'ada', 'member', '')`,
+    [userId],
+  )
+  await db.run(
+    `insert into tasks (id, title, description, status, priority, owner_id)
+     select gen_random_uuid(), 'A task', '', 'todo', 'none', $1 from generate_series(1, 100)`,
+    [userId],
+  )
+  const tables = await analyzed()
+  t.equal(tables.filter((name) => name === 'tasks').length, 2)
+  t.ok(runs.some(({ text }) => text === 'analyze tasks (search)'))
+})
+
+t.test('a process that was killed before the clock was set back does not keep the folder', async (t) => {
+  const folder = await temporaryFolder(t)
+  const lock = join(folder, 'lock')
+  await mkdir(lock)
+  const inAnHour = new Date(Date.now() + 3_600_000)
+  await utimes(lock, inAnHour, inAnHour)
+  const release = await lockFolder(folder, { info() {}, warn() {} }, (error) => t.fail(error))
+  await release()
 })

@@ -1,0 +1,33 @@
+import type { Database } from './client.ts'
+import { sql } from '../schema/drizzle.ts'
+import { statement } from './statement.ts'
+
+/**
+ * The clock of the database, which all instances share. Tokens and links that one instance issues are verified by others, whose own
+ * clocks can differ by more than is tolerated.
+ */
+export interface DatabaseClock {
+  /** Milliseconds since the epoch. Until the first `follow`, by the clock of this process. */
+  readonly now: () => number
+  /** Reads the clock of the database. Until the next call, time passes as in this process. */
+  readonly follow: (db: Database) => Promise<void>
+}
+
+const select = statement(
+  'clock.select',
+  {},
+  { now: 'int8' },
+  () => sql`select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now`,
+)
+
+export const createDatabaseClock = (): DatabaseClock => {
+  let atStart = Date.now() - performance.now()
+  return {
+    now: () => atStart + performance.now(),
+    async follow(db) {
+      const [row] = await select(db, {})
+      // Behind by the time of the answer, but never ahead: nothing expires early.
+      if (row !== undefined) atStart = row.now - performance.now()
+    },
+  }
+}
