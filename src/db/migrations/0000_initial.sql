@@ -467,12 +467,14 @@ CREATE TABLE "webhooks" (
 	"failing_since" timestamp (3) with time zone,
 	"last_sequence" bigint DEFAULT 0 NOT NULL,
 	"due_at" timestamp (3) with time zone,
+	"queue" text DEFAULT 'unproven' NOT NULL,
 	"lease_id" uuid,
 	"leased_until" timestamp (3) with time zone,
 	"version" integer DEFAULT 1 NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"deleted_at" timestamp (3) with time zone,
+	CONSTRAINT "webhooks_queue_known" CHECK ("webhooks"."queue" in ('prompt', 'unproven', 'slow')),
 	CONSTRAINT "webhooks_previous_secret_ends" CHECK (("webhooks"."previous_secret" is null) = ("webhooks"."previous_secret_until" is null))
 );
 --> statement-breakpoint

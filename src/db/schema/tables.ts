@@ -935,6 +935,8 @@ export const webhooks = pgTable(
     last_sequence: bigint('last_sequence', { mode: 'number' }).notNull().default(0),
     /** When the next attempt is due; null if no delivery is pending. */
     due_at: instant('due_at'),
+    /** Where it waits for its turn (`domain/webhook-queues.ts`). */
+    queue: text('queue').notNull().default('unproven'),
     /** The lease of the process that is sending. */
     lease_id: uuid('lease_id'),
     leased_until: instant('leased_until'),
@@ -957,6 +959,7 @@ export const webhooks = pgTable(
     index('webhooks_deleted')
       .on(t.id)
       .where(sql`${t.deleted_at} is not null`),
+    check('webhooks_queue_known', sql`${t.queue} in ('prompt', 'unproven', 'slow')`),
     check(
       'webhooks_previous_secret_ends',
       sql`(${t.previous_secret} is null) = (${t.previous_secret_until} is null)`,
