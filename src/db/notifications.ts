@@ -81,6 +81,7 @@ const markRead = query(
     with unread as materialized (
       select ${id} from notifications notification
       where ${user_id} = ${p.caller} and ${read_at} is null and ${created_at} <= ${p.until}
+        and ${allowsNotification('notification.change', p, notification)}
       order by ${created_at}, ${id} limit ${limit} + 1 for no key update
     ), marked as (
       update notifications notification set ${assignments<'notifications'>({ read_at: sql`now()` })}
@@ -96,7 +97,7 @@ export interface MarkedNotifications {
   readonly has_more: boolean
 }
 
-/** Marks the caller's notifications up to a time as read, the oldest first. */
+/** Marks the caller's notifications up to a time as read, the oldest first; not those about tasks that they no longer see. */
 export const markNotificationsRead = async (
   ctx: OpContext<Principal>,
   until: string,

@@ -425,6 +425,39 @@ t.test('markNotificationsRead', async (t) => {
     t.same((await inboxOf(ada)).filter(({ read_at }) => read_at !== null).length, 0, 'not of other users')
   })
 
+  t.test(
+    '200: not those about tasks that the caller no longer sees, which do not count as unread',
+    async (t) => {
+      const account = await register('leaver')
+      const { token } = account
+      const project = await createProject(ada)
+      await setMember(ada, project, account, 'editor')
+      const fields = { project_id: project.id, assignee_id: account.id }
+      const [left, trashed] = [
+        await createTask(ada, fields),
+        await createTask(ada, { assignee_id: account.id }),
+      ]
+      const { id } = await createTask(ada, { assignee_id: account.id })
+      const { created_at: until } = await notificationOf(service, account, id)
+      await change(left.id, { assignee_id: null })
+      const params = { project_id: project.id, user_id: account.id }
+      await service.expect('removeProjectMember', 204, { token: ada.token, params })
+      const deleted = { token: ada.token, params: { task_id: trashed.id } }
+      await service.expect('deleteTask', 204, deleted)
+      const unread = async () => {
+        const query = { unread: true, include_total: true }
+        return (await service.expect('listNotifications', 200, { token, query })).body.total
+      }
+      t.equal(await unread(), 1)
+      const { body } = await service.expect('markNotificationsRead', 200, { token, body: { until } })
+      t.strictSame(body, { marked_count: 1, has_more: false })
+      t.equal(await unread(), 0)
+      await service.expect('restoreTask', 200, deleted)
+      await setMember(ada, project, account, 'viewer')
+      t.equal(await unread(), 2, 'unread when they are visible again')
+    },
+  )
+
   t.test('200: at most 5,000 per request, oldest first', async (t) => {
     const { account, notifications } = await newInbox('hoarder', 0)
     const { token } = account
