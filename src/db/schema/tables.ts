@@ -880,6 +880,33 @@ export const notifications = pgTable(
   ],
 )
 
+/**
+ * Notifications that are made when their task is restored: it was in the trash, or in a project in the trash, when its event was read.
+ * They are deleted with the task.
+ */
+export const heldNotifications = pgTable(
+  'held_notifications',
+  {
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    reason: text('reason').notNull(),
+    event_id: uuid('event_id').notNull(),
+    actor_id: uuid('actor_id'),
+    task_id: uuid('task_id')
+      .notNull()
+      .references(() => tasks.id, { onDelete: 'cascade' }),
+    comment_id: uuid('comment_id').references(() => comments.id, { onDelete: 'cascade' }),
+  },
+  (t) => [
+    primaryKey({ columns: [t.user_id, t.event_id] }),
+    index('held_notifications_task').on(t.task_id),
+    index('held_notifications_comment')
+      .on(t.comment_id)
+      .where(sql`${t.comment_id} is not null`),
+  ],
+)
+
 /** Notification settings. A user without a row has the defaults. */
 export const notificationSettings = pgTable(
   'notification_settings',
