@@ -11,7 +11,7 @@ import { query } from './engine/statement.ts'
 import { eventReader } from './event-readers.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { notificationJson } from './read-models.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
+import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /** Notifications of users about tasks that they follow, are assigned to or are mentioned in. */
@@ -186,7 +186,7 @@ const heldColumns = {
   actor_id: recipient.actor_id,
   task_id: recipient.task_id,
   comment_id: recipient.comment_id,
-}
+} satisfies ColumnValues<'held_notifications'>
 
 const kept = insertion<'held_notifications'>(heldColumns)
 
