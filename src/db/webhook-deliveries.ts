@@ -146,7 +146,12 @@ const lease = {
 
 const leaseEnd = (p: { readonly lease: SQL }): SQL => sql`now() + ${p.lease} * interval '1 millisecond'`
 
-const isDue = sql`${ofWebhook.due_at} <= now() and ${isActive} and coalesce(${ofWebhook.leased_until} <= now(), true)`
+/** How long a webhook rests after a request that failed or took long, so that quick failures do not keep the database busy. */
+const rest = sql.raw(`interval '1 second'`)
+
+const restedSince = sql`case ${ofWebhook.queue} when 'prompt' then now() else now() - ${rest} end`
+
+const isDue = sql`${ofWebhook.due_at} <= now() and ${isActive} and coalesce(${ofWebhook.leased_until} <= ${restedSince}, true)`
 
 /** The free slots of each queue, by its name. */
 const slots = { slots: 'json' } as const

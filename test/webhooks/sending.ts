@@ -540,7 +540,7 @@ t.test('receivers that all begin to stall do not delay others', async (t) => {
   t.equal(stalling.most(), 1)
 })
 
-t.test('receivers that fail do not delay others', async (t) => {
+t.test('receivers that fail do not delay others, and are tried once a second', async (t) => {
   const [owners, other] = [await newAccounts(3), await newAccount()]
   const failing = await startReceiver(t, (response) => void response.writeHead(500).end())
   const healthy = await startReceiver(t)
@@ -552,9 +552,18 @@ t.test('receivers that fail do not delay others', async (t) => {
     t.teardown(() => disable(owner, webhooks))
     await createEach(owner, [healthy.url])
   }
+  const once = await newAccount()
+  const [webhook] = await createEach(once, [failing.url])
+  if (webhook === undefined) throw new Error('There is no webhook')
+  t.teardown(() => disable(once, [webhook]))
   await createEach(other, [healthy.url])
   for (const owner of [...owners, other]) await createTasks(owner, 20)
   await healthy.expect(80)
+  await createTasks(once, 3)
+  const tried = await settled(once, webhook, 3, isTried)
+  const times = tried.map(({ attempted_at: at }) => Date.parse(at ?? '')).toSorted((a, b) => a - b)
+  for (const [index, time] of times.entries())
+    if (index > 0) t.ok(time - (times[index - 1] ?? 0) >= 999, 'a second after the one before')
 })
 
 t.test('a webhook that cannot be served does not delay others', async (t) => {
