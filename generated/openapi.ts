@@ -1339,7 +1339,7 @@ export interface paths {
         put?: never;
         /**
          * Mark notifications as read
-         * @description Marks all your unread notifications up to a given time as read. Send the `created_at` of the newest notification that you have shown, so that later ones stay unread. A request marks at most 5,000 notifications, oldest first; repeat it while `has_more` is true.
+         * @description Marks all your unread notifications up to a given time as read, except those about tasks that you cannot see. Send the `created_at` of the newest notification that you have shown, so that later ones stay unread. A request marks at most 5,000 notifications, oldest first; repeat it while `has_more` is true.
          */
         post: operations["markNotificationsRead"];
         delete?: never;

@@ -13,6 +13,7 @@ import { type SQL, sql } from './schema/drizzle.ts'
 
 const event = columnsOf<'events'>(sql.raw('event'))
 const reader = columnsOf<'event_readers'>(sql.raw('reader'))
+const known = columnsOf<'event_readers'>(sql.raw('known'))
 const last = columnsOf<'events'>(sql.raw('last'))
 
 const isUnread = sql`(${event.changed_in}, ${event.ordinal}) > (${reader.changed_in}, ${reader.ordinal}) and ${event.changed_in} < ${horizon}`
@@ -53,9 +54,12 @@ export const eventReader = ({ name, reader: readerName, limit, isOfInterest, mak
     {},
     () => sql`insert into event_readers (${columns}) values (${values}) on conflict do nothing`,
   )
+  // The statement must see all results of earlier events. If the position has moved between its snapshot and its lock, it does not.
+  const isCurrent = sql`(${reader.changed_in}, ${reader.ordinal}) = (
+    select ${known.changed_in}, ${known.ordinal} from event_readers known where ${known.name} = ${sql.raw(`'${readerName}'`)})`
   const batch = sql`
     reader as materialized (
-      select * from event_readers reader where ${ofReader} and ${hasEvents(isUnread)} for update skip locked
+      select * from event_readers reader where ${ofReader} and ${isCurrent} and ${hasEvents(isUnread)} for update skip locked
     ), batch as materialized (
       select event.* from reader cross join lateral (
         select * from events event where ${isUnread}

@@ -3,6 +3,7 @@ import type { NotificationExpansion } from '../domain/expansions.ts'
 import { done, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
+import { isListLive } from './access/access-relations.ts'
 import { allowsNotification, isSeenBy } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import type { OpContext } from './engine/context.ts'
@@ -12,7 +13,7 @@ import { retentionTime } from './engine/retention.ts'
 import { eventReader } from './event-readers.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { notificationJson } from './read-models.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
+import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /** Notifications of users about tasks that they follow, are assigned to or are mentioned in. */
@@ -94,6 +95,7 @@ const markRead = query(
     with unread as materialized (
       select ${id} from notifications notification
       where ${user_id} = ${p.caller} and ${read_at} is null and ${created_at} <= ${p.until}
+        and ${allowsNotification('notification.change', p, notification)}
       order by ${created_at}, ${id} limit ${limit} + 1 for no key update
     ), marked as (
       update notifications notification set ${assignments<'notifications'>({ read_at: sql`now()` })}
@@ -109,7 +111,7 @@ export interface MarkedNotifications {
   readonly has_more: boolean
 }
 
-/** Marks the caller's notifications up to a time as read, the oldest first. */
+/** Marks the caller's notifications up to a time as read, the oldest first; not those about tasks that they no longer see. */
 export const markNotificationsRead = async (
   ctx: OpContext<Principal>,
   until: string,
@@ -139,7 +141,6 @@ export const isNotificationReason = (text: string | null): text is NotificationR
 const event = columnsOf<'events'>(sql.raw('event'))
 const comment = columnsOf<'comments'>(sql.raw('comment'))
 const follower = columnsOf<'task_followers'>(sql.raw('follower'))
-const earlier = columnsOf<'notifications'>(sql.raw('earlier'))
 const recipient = columnsOf<'notifications'>(sql.raw('recipient'))
 
 const isOfType = (...types: readonly string[]): SQL =>
@@ -159,12 +160,18 @@ const followers = sql`join task_followers follower on ${follower.task_id} = ${ev
 const comments = sql`join comments comment on ${comment.id} = ${event.resource_id}`
 
 // Editing a comment notifies only users whom it did not mention before.
+const wasMentioned = (table: 'notifications' | 'held_notifications'): SQL => {
+  const earlier = columnsOf<'notifications' | 'held_notifications'>(sql`earlier`)
+  return sql`exists (
+    select from ${sql.raw(table)} earlier
+    where ${earlier.comment_id} = ${comment.id} and ${earlier.user_id} = person and ${earlier.reason} = 'mention')`
+}
+
 const mentioned = sql`
   select distinct on (comment_id, user_id) * from (
     ${recipientsOf('mention', sql`person`, comment.id, sql`${comments} cross join lateral unnest(${comment.mentions}) person`)}
-    where ${isOfType('comment.created', 'comment.updated')} and not exists (
-      select from notifications earlier
-      where ${earlier.comment_id} = ${comment.id} and ${earlier.user_id} = person and ${earlier.reason} = 'mention')
+    where ${isOfType('comment.created', 'comment.updated')}
+      and not ${wasMentioned('notifications')} and not ${wasMentioned('held_notifications')}
   ) mentioned order by comment_id, user_id, changed_in, ordinal`
 
 const isAssignment = sql`(${isOfType('task.created', 'task.updated')} and ${event.after} ->> 'assignee_id' is not null)`
@@ -182,36 +189,78 @@ const completed = sql`${recipientsOf('completion', follower.user_id, none, follo
 /** Events per statement: about 20 ms with ten followers each. */
 const batchSize = 100
 
-const inserted = insertion<'notifications'>({
-  id: sql`event_id(clock_timestamp(), recipient.ordinal)`,
+/** Whether neither the row `task` nor its project is in the trash. */
+const isLive = sql`(${columnsOf<'tasks'>(sql.raw('task')).deleted_at} is null and ${isListLive(sql.raw('task'))})`
+
+const heldColumns = {
   user_id: recipient.user_id,
   reason: recipient.reason,
   event_id: recipient.event_id,
   actor_id: recipient.actor_id,
   task_id: recipient.task_id,
   comment_id: recipient.comment_id,
+} satisfies ColumnValues<'held_notifications'>
+
+const kept = insertion<'held_notifications'>(heldColumns)
+
+const inserted = insertion<'notifications'>({
+  id: sql`event_id(clock_timestamp(), recipient.ordinal)`,
+  ...heldColumns,
   // The time while the reader's row is locked, so that later notifications have later times.
   created_at: sql`clock_timestamp()`,
 })
 
-/** Makes notifications of the events since the last run, for users who can see the tasks now. */
+const isRestoration = isOfType('task.restored', 'project.restored')
+
+/** The held notifications `held` of the tasks and projects that the events of the batch restore, unless they are in the trash again. */
+const heldOfRestored = (): SQL => {
+  const task = columnsOf<'tasks'>(sql`task`)
+  const held = columnsOf<'held_notifications'>(sql`held`)
+  const ofTasks = sql`held_notifications held join tasks task on ${task.id} = ${held.task_id} and ${isLive}`
+  return sql`
+    select held.*, ${event.ordinal} from batch event join ${ofTasks} on ${held.task_id} = ${event.task_id}
+    where ${isOfType('task.restored')}
+    union
+    select held.*, ${event.ordinal} from batch event join ${ofTasks} on ${task.project_id} = ${event.project_id}
+    where ${isOfType('project.restored')}`
+}
+
+/**
+ * Makes notifications of the events since the last run, for users who can see the tasks now. Those of tasks in the trash are held, and
+ * made when the task is restored, with the time at which they become visible.
+ */
 export const notifyOfEvents = eventReader({
   name: 'notifications.insert',
   reader: 'notifications',
   limit: batchSize,
-  isOfInterest: sql`(${isOfType('comment.created', 'comment.updated')} or ${isAssignment} or ${isCompletion})`,
+  isOfInterest: sql`(${isOfType('comment.created', 'comment.updated')} or ${isAssignment} or ${isCompletion} or ${isRestoration})`,
   make: sql`
-    recipients as (
-      select distinct on (event_id, user_id) * from (
-        (${mentioned}) union all ${assigned} union all ${commented} union all ${completed}
-      ) reasons order by event_id, user_id, rank
+    recipients as materialized (
+      select recipient.* from (
+        select distinct on (event_id, user_id) * from (
+          (${mentioned}) union all ${assigned} union all ${commented} union all ${completed}
+        ) reasons order by event_id, user_id, rank
+      ) recipient where recipient.user_id is distinct from recipient.actor_id
+    ), held as (
+      insert into held_notifications (${kept.columns}) select ${kept.values}
+      from recipients recipient join tasks task on task.id = recipient.task_id
+        join users person on person.id = recipient.user_id
+      where not ${isLive}
+      on conflict do nothing
+    ), restored as materialized (${heldOfRestored()}), released as (
+      delete from held_notifications held using restored
+      where (held.user_id, held.event_id) = (restored.user_id, restored.event_id)
     ), made as (
       insert into notifications (${inserted.columns}) select ${inserted.values} from (
-        select recipient.* from recipients recipient
+        select recipient.* from (
+          select user_id, reason, event_id, actor_id, task_id, comment_id, changed_in, ordinal from recipients
+          union all
+          select distinct on (user_id, event_id) user_id, reason, event_id, actor_id, task_id, comment_id, null, ordinal from restored
+        ) recipient
           join users person on person.id = recipient.user_id and ${columnsOf<'users'>(sql`person`).deleted_at} is null
           join tasks task on task.id = recipient.task_id
-        where recipient.user_id is distinct from recipient.actor_id and ${isSeenBy(sql`person`, sql`task`)}
-        order by recipient.changed_in, recipient.ordinal, recipient.user_id
+        where ${isSeenBy(sql`person`, sql`task`)}
+        order by recipient.changed_in nulls first, recipient.ordinal, recipient.event_id, recipient.user_id
       ) recipient
       on conflict (user_id, event_id) do nothing
     )`,

@@ -69,7 +69,7 @@ const makeDeliveriesDue = statement(
     select count(*) as made_due from made_due`,
 )
 
-// A live sender renews the shortened lease, so that no other sends the same deliveries.
+// A turn of a sender is shorter than the shortened lease, so that no other sends the same deliveries.
 const shortenWebhookLeases = statement(
   'webhooks.shorten_leases',
   { lease: 'int' },

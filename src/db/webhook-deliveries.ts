@@ -1,5 +1,6 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { isWebhookQueue, type PerQueue, type WebhookQueue } from '../domain/webhook-queues.ts'
 import { onlyBranch } from './access/branches.ts'
 import {
   allowsEvent,
@@ -135,7 +136,7 @@ export const makeNewDeliveries = eventReader({
   make: newDeliveries(),
 })
 
-/** Maximum number of webhooks of one user that all processes together serve at a time. */
+/** Maximum number of webhooks of one user in one queue that all processes together serve at a time. */
 const maxBusy = sql.raw('4')
 
 const lease = {
@@ -146,36 +147,56 @@ const lease = {
 
 const leaseEnd = (p: { readonly lease: SQL }): SQL => sql`now() + ${p.lease} * interval '1 millisecond'`
 
-const isDue = sql`${ofWebhook.due_at} <= now() and ${isActive} and coalesce(${ofWebhook.leased_until} <= now(), true)`
+/** How long a webhook rests after a request that failed or took long, so that quick failures do not keep the database busy. */
+const rest = sql.raw(`interval '1 second'`)
+
+const restedSince = sql`case ${ofWebhook.queue} when 'prompt' then now() else now() - ${rest} end`
+
+const isDue = sql`${ofWebhook.due_at} <= now() and ${isActive} and coalesce(${ofWebhook.leased_until} <= ${restedSince}, true)`
+
+/** The free slots of each queue, by its name. */
+const slots = { slots: 'json' } as const
+
+/** The free slots of the row's queue. */
+const slotsOfQueue = (p: { readonly slots: SQL }, queue: SQL): SQL => sql`(${p.slots} ->> ${queue})::int`
 
 // Usually nothing is due, and this check takes a tenth of the time of a claim.
 const check = statement(
   'webhooks.check_due',
-  {},
+  slots,
   { is_due: 'bool' },
-  () => sql`select exists (select from webhooks webhook where ${isDue}) as is_due`,
+  (p) => sql`
+    select exists (
+      select from webhooks webhook where ${isDue} and ${slotsOfQueue(p, ofWebhook.queue)} > 0) as is_due`,
 )
 
-// Webhooks that have waited longest come first, so that the backlog of one does not delay others.
-const claim = statement('webhooks.claim', { ...lease, limit: 'int' }, { id: 'text' }, (p) => {
+// In each queue, users who are served least come first, and then webhooks that have waited longest. So neither the backlog of a
+// webhook nor the number of a user's webhooks delays others.
+const claim = statement('webhooks.claim', { ...lease, ...slots }, { id: 'text', queue: 'text' }, (p) => {
   const served = sql`${ofWebhook.leased_until} nulls first, ${ofWebhook.due_at}`
   const busy = columnsOf<'webhooks'>(sql`busy`)
+  const shared = columnsOf<'webhooks'>(sql`shared`)
+  const ordered = columnsOf<'webhooks'>(sql`ordered`)
   return sql`
     with due as (
-      select id, place_of_all from (
-        select ${ofWebhook.id}, ${ofWebhook.owner_id}, row_number() over (order by ${served}) as place_of_all,
-          row_number() over (partition by ${ofWebhook.owner_id} order by ${served}) as place
-        from webhooks webhook where ${isDue}
-      ) ordered
-      where place <= ${maxBusy} - (
-        select count(*) from webhooks busy where ${busy.owner_id} = ordered.owner_id and ${busy.leased_until} > now())
-      order by place_of_all limit ${p.limit}
+      select ${ordered.id} from (
+        select *, row_number() over (
+          partition by ${shared.queue} order by share, ${shared.leased_until} nulls first, ${shared.due_at}) as place
+        from (
+          select ${ofWebhook.id}, ${ofWebhook.queue}, ${ofWebhook.leased_until}, ${ofWebhook.due_at},
+            row_number() over (partition by ${ofWebhook.queue}, ${ofWebhook.owner_id} order by ${served}) + (
+              select count(*) from webhooks busy
+              where ${busy.owner_id} = ${ofWebhook.owner_id} and ${busy.queue} = ${ofWebhook.queue}
+                and ${busy.leased_until} > now()) as share
+          from webhooks webhook where ${isDue} and ${slotsOfQueue(p, ofWebhook.queue)} > 0
+        ) shared where share <= ${maxBusy}
+      ) ordered where place <= ${slotsOfQueue(p, ordered.queue)}
     ), locked as (
       select ${ofWebhook.id} from webhooks webhook where ${ofWebhook.id} in (select id from due) and ${isDue}
       for no key update skip locked
     )
     update webhooks webhook set ${assignments<'webhooks'>({ lease_id: p.lease_id, leased_until: leaseEnd(p) })}
-    from locked where ${ofWebhook.id} = locked.id returning ${ofWebhook.id}::text`
+    from locked where ${ofWebhook.id} = locked.id returning ${ofWebhook.id}::text, ${ofWebhook.queue}`
 })
 
 /** The id of a sending process, and the duration of its leases in milliseconds. */
@@ -184,16 +205,36 @@ export interface SenderLease {
   readonly duration: number
 }
 
-/** Leases up to `limit` webhooks with due deliveries. Returns their ids. */
+/** A webhook that this process has leased, and the queue that it waited in. */
+export interface ClaimedWebhook {
+  readonly id: string
+  readonly queue: WebhookQueue
+}
+
+/** Leases webhooks with due deliveries, of each queue up to the number of its free slots. */
 export const claimWebhooks = async (
   db: Database,
   { id, duration }: SenderLease,
-  limit: number,
-): Promise<readonly string[]> => {
-  const [due] = await check(db, {})
+  free: PerQueue,
+): Promise<readonly ClaimedWebhook[]> => {
+  const [due] = await check(db, { slots: free })
   if (due?.is_due !== true) return []
-  const claimed = await claim(db, { lease_id: id, lease: duration, limit })
-  return claimed.map((row) => row.id)
+  const claimed = await claim(db, { lease_id: id, lease: duration, slots: free })
+  return claimed.flatMap(({ id, queue }) => (isWebhookQueue(queue) ? [{ id, queue }] : []))
+}
+
+const move = statement(
+  'webhooks.move_to_slow',
+  { id: 'uuid', lease_id: 'uuid' },
+  {},
+  (p) => sql`
+    update webhooks webhook set ${assignments<'webhooks'>({ queue: sql`'slow'` })}
+    where ${ofWebhook.id} = ${p.id} and ${ofWebhook.lease_id} = ${p.lease_id}`,
+)
+
+/** Moves a webhook that this process has claimed to the queue `slow`. */
+export const moveToSlow = async (db: Database, id: string, { id: leaseId }: SenderLease): Promise<void> => {
+  await move(db, { id, lease_id: leaseId })
 }
 
 const release = statement(
@@ -303,7 +344,7 @@ const maxFailing = sql.raw(`interval '3 days'`)
 
 const record = statement(
   'webhook_deliveries.record',
-  { ...lease, webhook_id: 'uuid', attempts: 'json' },
+  { lease_id: 'uuid', webhook_id: 'uuid', queue: 'text?', attempts: 'json' },
   { disabled_reason: 'text?', email: 'text', url: 'text' },
   (p) => {
     const attempt = (value: SQL, before: SQL): SQL =>
@@ -322,7 +363,6 @@ const record = statement(
     }
     const hasFailed = sql`result.has_failed`
     const failingBefore = sql`case when not result.has_succeeded then ${ofWebhook.failing_since} end`
-    const isToBeRenewed = sql`${ofWebhook.leased_until} < now() + ${p.lease} / 2 * interval '1 millisecond'`
     const reason = sql`case when result.is_gone then 'gone'
       when ${hasFailed} and ${failingBefore} < ${retentionTime} - ${maxFailing} then 'failing' end`
     return sql`
@@ -343,10 +383,10 @@ const record = statement(
           failing_since: sql`case when ${hasFailed} then coalesce(${failingBefore}, now()) else ${failingBefore} end`,
           is_enabled: sql`${ofWebhook.is_enabled} and ${reason} is null`,
           disabled_reason: sql`coalesce(${reason}, ${ofWebhook.disabled_reason})`,
-          leased_until: leaseEnd(p),
+          queue: sql`coalesce(${p.queue}, ${ofWebhook.queue})`,
         })} from result
         where ${ofWebhook.id} = ${p.webhook_id} and ${ofWebhook.lease_id} = ${p.lease_id}
-          and (${hasFailed} or ${ofWebhook.failing_since} is not null or ${isToBeRenewed})
+          and (${hasFailed} or ${ofWebhook.failing_since} is not null or ${ofWebhook.queue} <> ${p.queue})
         returning webhook.*
       )
       select case when not ${ofWebhook.is_enabled} then ${ofWebhook.disabled_reason} end as disabled_reason,
@@ -377,21 +417,27 @@ export interface DisabledWebhook {
   readonly email: string
 }
 
+/** Attempts on a webhook, of which only the last may have failed, and its queue after them: null if no request was sent. */
+export interface Attempts {
+  readonly webhookId: string
+  readonly attempts: readonly Attempt[]
+  readonly queue: WebhookQueue | null
+}
+
 /**
- * Stores attempts, of which only the last may have failed, and renews the lease when half of it is over. Returns the webhook if this
- * disabled it. Successes do not write the webhook, whose row may be locked by a statement that makes deliveries.
+ * Stores attempts. Returns the webhook if this disabled it. Successes of a prompt receiver do not write the webhook, whose row may be
+ * locked by a statement that makes deliveries.
  */
 export const recordAttempts = async (
   db: Database,
-  webhookId: string,
-  attempts: readonly Attempt[],
-  { id: leaseId, duration }: SenderLease,
+  { webhookId, attempts, queue }: Attempts,
+  { id: leaseId }: SenderLease,
 ): Promise<DisabledWebhook | null> => {
   const now = performance.now()
   const [row] = await record(db, {
     webhook_id: webhookId,
     lease_id: leaseId,
-    lease: duration,
+    queue,
     // Wrapped in an object, since the driver sends an array as a PostgreSQL array.
     attempts: {
       rows: attempts.map((attempt) => ({

@@ -1,35 +1,40 @@
 import type { FastifyBaseLogger } from 'fastify'
 import { setTimeout as pause } from 'node:timers/promises'
 import type { Database } from '../db/engine/client.ts'
+import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { newId } from '../db/engine/ids.ts'
 import {
   type Attempt,
+  type Attempts,
+  type ClaimedWebhook,
   claimWebhooks,
   type DueDelivery,
+  moveToSlow,
   recordAttempts,
   releaseWebhook,
   selectNextDeliveries,
 } from '../db/webhook-deliveries.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
+import { type PerQueue, promptTime, queueAfter, type WebhookQueue } from '../domain/webhook-queues.ts'
 import { delayAfter, maxDeliveryAge } from '../domain/webhook-retries.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { signaturesOf } from './secrets.ts'
 import { type Connections, maxSendTime, openConnections, type Send, SendFailed } from './send.ts'
 
-/** Number of webhooks that a process serves at a time. */
-const slots = 16
+/**
+ * Number of webhooks of each queue that a process serves at a time. A request that turns out to be slow leaves its slot for `slow`
+ * even if that is full: of 48 such requests per `promptTime`, at most 480 run at a time.
+ */
+const slots: PerQueue = { prompt: 16, unproven: 32, slow: 32 }
 
-/** Number of deliveries to a webhook before other webhooks get their turn. */
-const turn = 100
-
-/** Number of deliveries per selection, and of attempts per insertion. */
-const batch = 20
+/** Number of deliveries in a webhook's turn, which are selected and stored together. */
+const turns: PerQueue = { prompt: 20, unproven: 1, slow: 1 }
 
 /**
- * Milliseconds after which attempts are stored and deliveries are selected again. If the process is killed, requests of this
- * period are repeated. A selection also checks the owner's access, so this bounds the age of that check.
+ * Milliseconds after which no further request of a turn is sent. If the process is killed, requests of this period are repeated. A
+ * selection also checks the owner's access, so this bounds the age of that check.
  */
-const maxUnstored = 500
+const turnTime = 500
 
 /** Milliseconds between two checks for due deliveries while requests are running. */
 const interval = 500
@@ -47,6 +52,12 @@ export interface SenderDeps {
 
 /** Sends all deliveries that are due. */
 export type SendDue = (stop: AbortSignal) => Promise<void>
+
+/** A slot of the queue that a webhook has been claimed from, until it is left for `slow`. */
+interface Slot {
+  readonly queue: WebhookQueue
+  readonly leave: () => void
+}
 
 /** Serves several webhooks concurrently, each with one delivery at a time. */
 export const createSendDue = ({ db, log, keys, mailer, send }: SenderDeps): SendDue => {
@@ -87,75 +98,134 @@ export const createSendDue = ({ db, log, keys, mailer, send }: SenderDeps): Send
     }
   }
 
+  /** Makes an attempt. If it takes long, the webhook leaves its slot in the meantime. */
+  const attemptInSlot = async (
+    delivery: DueDelivery,
+    slot: Slot,
+    connections: Connections,
+    stop: AbortSignal,
+  ): Promise<Outcome> => {
+    if (slot.queue === 'slow') return attempt(delivery, connections, stop)
+    let moving = Promise.resolve()
+    const timer = setTimeout(() => {
+      slot.leave()
+      // The queue is stored again with the attempt.
+      moving = moveToSlow(db, delivery.webhookId, lease).catch(() => undefined)
+    }, promptTime)
+    try {
+      return await attempt(delivery, connections, stop)
+    } finally {
+      clearTimeout(timer)
+      await moving
+    }
+  }
+
   /**
-   * Sends due deliveries one after the other, until the first failure, which may disable the webhook. The first delivery is sent
-   * even if its selection took longer than `maxUnstored`, so that a slow database delays deliveries but never stops them.
+   * Sends due deliveries one after the other, until the first that fails, which may disable the webhook, or takes long. The first
+   * delivery is sent even if its selection took longer than `turnTime`, so that a slow database delays deliveries but never stops
+   * them.
    */
   const sendSome = async (
     webhookId: string,
+    slot: Slot,
     connections: Connections,
     stop: AbortSignal,
-  ): Promise<readonly Attempt[]> => {
-    const end = performance.now() + maxUnstored
+  ): Promise<Attempts> => {
+    const end = performance.now() + turnTime
     const attempts: Attempt[] = []
+    let queue: WebhookQueue | null = null
+    const due = await selectNextDeliveries(db, webhookId, lease, turns[slot.queue])
     try {
-      for (const delivery of await selectNextDeliveries(db, webhookId, lease, batch)) {
+      for (const delivery of due) {
         if (stop.aborted || (attempts.length > 0 && performance.now() >= end)) break
-        const outcome = await attempt(delivery, connections, stop)
+        const outcome = await attemptInSlot(delivery, slot, connections, stop)
         attempts.push({ ...outcome, deliveryId: delivery.id, endedAt: performance.now() })
-        if (outcome.status === 'pending' || outcome.status === 'failed') break
+        if (outcome.status === 'withheld') continue
+        queue = queueAfter(outcome.status === 'delivered', outcome.duration)
+        if (queue !== 'prompt') break
       }
     } catch (error) {
-      // Earlier attempts are stored first; the next call fails with the same error.
+      // Earlier attempts are stored first; the next turn fails with the same error.
       if (attempts.length === 0) throw error
     }
-    return attempts
+    return { webhookId, attempts, queue }
   }
 
-  const serve = async (webhookId: string, stop: AbortSignal): Promise<void> => {
+  const takeTurn = async (
+    webhookId: string,
+    slot: Slot,
+    connections: Connections,
+    stop: AbortSignal,
+  ): Promise<void> => {
+    const sent = await sendSome(webhookId, slot, connections, stop)
+    if (sent.attempts.length === 0) return
+    const disabled = await recordAttempts(db, sent, lease)
+    if (disabled === null) return
+    log.info({ webhook: webhookId }, 'Webhook disabled: its receiver has failed for three days or is gone')
+    mailer.sendWebhookDisabled({ to: disabled.email, url: disabled.url })
+  }
+
+  const serve = async (webhookId: string, slot: Slot, stop: AbortSignal): Promise<void> => {
     const connections = openConnections()
     try {
-      for (let sent = 0; sent < turn && !stop.aborted;) {
-        const attempts = await sendSome(webhookId, connections, stop)
-        if (attempts.length === 0) break
-        sent += attempts.length
-        const disabled = await recordAttempts(db, webhookId, attempts, lease)
-        if (disabled !== null) {
-          log.info(
-            { webhook: webhookId },
-            'Webhook disabled: its receiver has failed for three days or is gone',
-          )
-          mailer.sendWebhookDisabled({ to: disabled.email, url: disabled.url })
-        }
-      }
+      await takeTurn(webhookId, slot, connections, stop)
+    } catch (error) {
+      // The webhook is then retried when its lease has expired: a cause that persists would otherwise keep the database busy.
+      if (!stop.aborted && !(error instanceof DatabaseUnavailable)) throw error
     } finally {
       connections.close()
-      await releaseWebhook(db, webhookId, lease)
     }
+    await releaseWebhook(db, webhookId, lease)
   }
 
   return async (stop) => {
     const running = new Set<Promise<void>>()
-    const failures: unknown[] = []
-    const start = (webhookId: string): void => {
-      const serving = serve(webhookId, stop)
-        .catch((error: unknown) => void failures.push(error))
-        .finally(() => running.delete(serving))
+    const taken = { prompt: 0, unproven: 0, slow: 0 }
+    let wake = (): void => undefined
+    const start = ({ id, queue }: ClaimedWebhook): void => {
+      let held = queue
+      taken[held] += 1
+      const leave = (): void => {
+        taken[held] -= 1
+        wake()
+      }
+      const moveToSlowSlot = (): void => {
+        leave()
+        held = 'slow'
+        taken[held] += 1
+      }
+      const serving = serve(id, { queue, leave: moveToSlowSlot }, stop)
+        .catch((error: unknown) => {
+          if (!(error instanceof DatabaseUnavailable))
+            log.warn({ err: error, webhook: id }, 'A webhook could not be served and will be retried')
+        })
+        .finally(() => {
+          running.delete(serving)
+          leave()
+        })
       running.add(serving)
+    }
+    const claim = async (): Promise<void> => {
+      const free = {
+        prompt: slots.prompt - taken.prompt,
+        unproven: slots.unproven - taken.unproven,
+        slow: slots.slow - taken.slow,
+      }
+      const claimed = await claimWebhooks(db, lease, free)
+      claimed.forEach(start)
     }
     try {
       for (;;) {
-        const claimed =
-          stop.aborted || failures.length > 0 ? [] : await claimWebhooks(db, lease, slots - running.size)
-        claimed.forEach(start)
+        const { promise: woken, resolve } = Promise.withResolvers<void>()
+        wake = resolve
+        // Slow requests must not keep others waiting after an outage: while any is running, the claim is repeated.
+        if (!stop.aborted) await (running.size === 0 ? claim() : claim().catch(() => undefined))
         if (running.size === 0) break
-        const isFull = running.size >= slots
-        await Promise.race([...running, ...(isFull ? [] : [pause(interval, undefined, { ref: false })])])
+        await Promise.race([woken, pause(interval, undefined, { ref: false })])
       }
     } finally {
       await Promise.allSettled(running)
     }
-    if (failures.length > 0 && !stop.aborted) throw failures[0]
   }
 }
 

@@ -103,7 +103,12 @@ t.test('claiming webhooks reads those that are due', async (t) => {
   const limit = 16
   // For each due webhook, the other ones of its owner are counted. Claimed webhooks are found, locked and changed.
   const max = due * (1 + perOwner) + 5 * limit
-  await tryRows(t, { webhooks: max, webhook_deliveries: 0 }, (db) => claimWebhooks(db, lease, limit), release)
+  await tryRows(
+    t,
+    { webhooks: max, webhook_deliveries: 0 },
+    (db) => claimWebhooks(db, lease, { prompt: limit, unproven: limit, slow: limit }),
+    release,
+  )
   await release()
 })
 

@@ -1,7 +1,11 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
+import { notifyOfEvents } from '../../src/db/notifications.ts'
+import { claimDigest } from '../../src/db/notification-settings.ts'
+import { changesToBeKnown } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { accountActions } from '../fixture/accounts.ts'
+import { jobDepsOf } from '../fixture/jobs.ts'
 import { notificationOf } from '../fixture/notifications.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
@@ -377,6 +381,138 @@ t.test('listNotifications', async (t) => {
   })
 })
 
+/** A service that makes notifications only when `read` is called, with a project of Ada that Bob and Eve see. */
+const openPaused = async (t: Test) => {
+  const { db } = await openTestDatabase(t)
+  const paused = await startService(t, {
+    db,
+    jobTimes: { ...jobTimes, cleanupAtStart: false, events: 2 ** 30 },
+  })
+  const people = [await paused.register('admin'), await paused.register('ada'), await paused.register('eve')]
+  const [, ada = admin, eve = admin] = people
+  const project = await projectActions(paused).createProject(ada)
+  await projectActions(paused).setMember(ada, project, eve, 'editor')
+  const read = async (): Promise<void> => {
+    await changesToBeKnown(db)
+    await notifyOfEvents(db, new AbortController().signal)
+  }
+  await read()
+  return {
+    paused,
+    ada,
+    eve,
+    project: { token: ada.token, params: { project_id: project.id } },
+    read,
+    /** A task of the project with a comment that mentions Eve and an assignment to her. */
+    newTask: async () => {
+      const task = await taskActions(paused).createTask(ada, { project_id: project.id })
+      const of = { token: ada.token, params: { task_id: task.id } }
+      await paused.expect('createComment', 201, { ...of, body: { body: 'Ask @eve.' } })
+      await paused.expect('updateTask', 200, { ...of, body: { assignee_id: eve.id } })
+      return of
+    },
+    inbox: async () =>
+      (await paused.expect('listNotifications', 200, { token: eve.token, query: { limit: 200 } })).body.items,
+  }
+}
+
+t.test('notifications about tasks in the trash', async (t) => {
+  const reasons = ['assignment', 'mention']
+  const reasonsIn = (items: readonly Notification[]) => items.map(({ reason }) => reason).toSorted()
+
+  t.test('are made once when the task is restored', async (t) => {
+    const { paused, read, newTask, inbox } = await openPaused(t)
+    const task = await newTask()
+    await paused.expect('deleteTask', 204, task)
+    await read()
+    t.same(await inbox(), [])
+    const { body } = await paused.expect('restoreTask', 200, task)
+    await read()
+    const found = await inbox()
+    t.same(reasonsIn(found), reasons)
+    for (const { created_at } of found)
+      t.ok(created_at >= body.updated_at, 'with the time of the restoration')
+    await paused.expect('deleteTask', 204, task)
+    await read()
+    await paused.expect('restoreTask', 200, task)
+    await read()
+    t.strictSame(await inbox(), found, 'once')
+  })
+
+  t.test('are made when the project is restored, and the task itself is not in the trash', async (t) => {
+    const { paused, project, read, newTask, inbox } = await openPaused(t)
+    const [task, trashed] = [await newTask(), await newTask()]
+    await paused.expect('deleteTask', 204, trashed)
+    await paused.expect('deleteProject', 204, project)
+    await read()
+    await paused.expect('restoreProject', 200, project)
+    await read()
+    const found = await inbox()
+    t.same(reasonsIn(found), reasons)
+    t.ok(found.every(({ task_id }) => task_id === task.params.task_id))
+    await paused.expect('restoreTask', 200, trashed)
+    await read()
+    t.same(reasonsIn(await inbox()), [...reasons, ...reasons].toSorted())
+  })
+
+  t.test('are made when task and project were restored and deleted before they were read', async (t) => {
+    const { paused, project, read, newTask, inbox } = await openPaused(t)
+    const task = await newTask()
+    await paused.expect('deleteTask', 204, task)
+    await paused.expect('restoreTask', 200, task)
+    await paused.expect('deleteProject', 204, project)
+    await read()
+    await paused.expect('restoreProject', 200, project)
+    await paused.expect('deleteTask', 204, task)
+    await read()
+    t.same(await inbox(), [])
+    await paused.expect('restoreTask', 200, task)
+    await read()
+    t.same(reasonsIn(await inbox()), reasons)
+  })
+
+  t.test('are not made of purged tasks, nor for users who no longer see them', async (t) => {
+    const { paused, ada, eve, project, read, newTask, inbox } = await openPaused(t)
+    const [purged, hidden, shown] = [await newTask(), await newTask(), await newTask()]
+    for (const task of [purged, hidden, shown]) await paused.expect('deleteTask', 204, task)
+    await read()
+    await paused.expect('deleteTrashedTask', 204, purged)
+    await paused.expect('restoreTask', 200, hidden)
+    const update = { ...hidden, body: { assignee_id: null } }
+    await paused.expect('updateTask', 200, update)
+    const params = { ...project.params, user_id: eve.id }
+    await paused.expect('removeProjectMember', 204, { token: ada.token, params })
+    await read()
+    await paused.expect('restoreTask', 200, shown)
+    await read()
+    const found = await inbox()
+    t.same(reasonsIn(found), reasons, 'as an assignee')
+    t.ok(found.every(({ task_id }) => task_id === shown.params.task_id))
+  })
+
+  t.test('are in the next digest after the task is restored', async (t) => {
+    const { paused, eve, read, newTask } = await openPaused(t)
+    const settings = { token: eve.token, body: { mail_digest: 'hourly' } }
+    await paused.expect('updateNotificationSettings', 200, settings)
+    const deps = jobDepsOf(paused)
+    const digest = async () => {
+      await deps.db.run(
+        `update notification_settings set digest_due_at = now() - interval '1 ms' where user_id = $1`,
+        [eve.id],
+      )
+      return claimDigest(deps.db)
+    }
+    const task = await newTask()
+    await paused.expect('deleteTask', 204, task)
+    await read()
+    t.match(await digest(), { count: 0 })
+    await paused.expect('restoreTask', 200, task)
+    await read()
+    t.match(await digest(), { count: 2 })
+    t.match(await digest(), { count: 0 })
+  })
+})
+
 t.test('updateNotification', async (t) => {
   const { account, notifications } = await newInbox('marker', 0)
   const { token } = account
@@ -424,6 +560,39 @@ t.test('markNotificationsRead', async (t) => {
     t.strictSame(again.body, { marked_count: 0, has_more: false })
     t.same((await inboxOf(ada)).filter(({ read_at }) => read_at !== null).length, 0, 'not of other users')
   })
+
+  t.test(
+    '200: not those about tasks that the caller no longer sees, which do not count as unread',
+    async (t) => {
+      const account = await register('leaver')
+      const { token } = account
+      const project = await createProject(ada)
+      await setMember(ada, project, account, 'editor')
+      const fields = { project_id: project.id, assignee_id: account.id }
+      const [left, trashed] = [
+        await createTask(ada, fields),
+        await createTask(ada, { assignee_id: account.id }),
+      ]
+      const { id } = await createTask(ada, { assignee_id: account.id })
+      const { created_at: until } = await notificationOf(service, account, id)
+      await change(left.id, { assignee_id: null })
+      const params = { project_id: project.id, user_id: account.id }
+      await service.expect('removeProjectMember', 204, { token: ada.token, params })
+      const deleted = { token: ada.token, params: { task_id: trashed.id } }
+      await service.expect('deleteTask', 204, deleted)
+      const unread = async () => {
+        const query = { unread: true, include_total: true }
+        return (await service.expect('listNotifications', 200, { token, query })).body.total
+      }
+      t.equal(await unread(), 1)
+      const { body } = await service.expect('markNotificationsRead', 200, { token, body: { until } })
+      t.strictSame(body, { marked_count: 1, has_more: false })
+      t.equal(await unread(), 0)
+      await service.expect('restoreTask', 200, deleted)
+      await setMember(ada, project, account, 'viewer')
+      t.equal(await unread(), 2, 'unread when they are visible again')
+    },
+  )
 
   t.test('200: at most 5,000 per request, oldest first', async (t) => {
     const { account, notifications } = await newInbox('hoarder', 0)

@@ -1,5 +1,5 @@
 import { setTimeout as pause } from 'node:timers/promises'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { openTestDatabase } from '../fixture/database.ts'
@@ -7,7 +7,13 @@ import { eventually } from '../fixture/eventually.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
-import { type Behaviour, expectedSignature, type Received, startReceiver } from '../fixture/webhooks.ts'
+import {
+  type Behaviour,
+  expectedSignature,
+  type Received,
+  type Receiver,
+  startReceiver,
+} from '../fixture/webhooks.ts'
 
 type CreatedWebhook = components['schemas']['CreatedWebhook']
 type Delivery = components['schemas']['WebhookDelivery']
@@ -410,32 +416,198 @@ t.test('both secrets sign during a rotation', async (t) => {
   t.equal(once.headers['webhook-signature'], expectedSignature(rotated.secret, once))
 })
 
-t.test('a slow receiver does not delay other users; a user has four requests at a time', async (t) => {
-  const [slow, fast] = [await newAccount(), await newAccount()]
-  const held: (() => void)[] = []
-  let open = 0
-  let max = 0
-  const stalling = await startReceiver(t, (response) => {
-    max = Math.max(max, (open += 1))
-    held.push(() => {
-      open -= 1
-      response.writeHead(204).end()
-    })
+/** What receivers do to occupy a request for as long as they can. */
+const stalls: readonly Behaviour[] = [
+  // No response.
+  () => undefined,
+  // A body of a byte per second.
+  (response) => {
+    response.writeHead(200)
+    const timer = setInterval(() => response.write('x'), 1_000)
+    response.once('close', () => clearInterval(timer))
+  },
+  // A response before the time limit.
+  async (response) => {
+    await pause(6_000, undefined, { ref: false })
+    response.writeHead(204).end()
+  },
+  // Nothing after switching to another protocol.
+  (response) =>
+    void response.socket?.write(
+      'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n',
+    ),
+]
+
+/** Starts a receiver that stalls in all of these ways. `urls` has a URL for each, and `most` counts the concurrent requests of a URL. */
+const startStalling = async (t: Test, isStalling = (): boolean => true) => {
+  const open = new Map<string, number>()
+  let most = 0
+  const receiver: Receiver = await startReceiver(t, (response, index) => {
+    if (!isStalling()) return void response.writeHead(204).end()
+    const url = receiver.received[index]?.url ?? ''
+    const count = (open.get(url) ?? 0) + 1
+    open.set(url, count)
+    most = Math.max(most, count)
+    response.once('close', () => open.set(url, (open.get(url) ?? 0) - 1))
+    return stalls[Number(url.at(-1))]?.(response, index)
   })
-  const quick = await startReceiver(t)
-  for (let index = 0; index < 6; index += 1)
-    await create(slow, stalling.url, { event_types: ['task.created'] })
-  await create(fast, quick.url, { event_types: ['task.created'] })
-  await createTask(slow, { title: 'One' })
-  await createTask(slow, { title: 'Two' })
-  await stalling.expect(4)
-  await createTask(fast, { title: 'Quick' })
-  await quick.expect(1)
-  t.equal(stalling.received.length, 4, 'four requests at a time')
-  t.equal(new Set(idsOf(stalling.received)).size, 1, 'the first event of four webhooks')
+  const urls = (name: string, count: number): readonly string[] =>
+    Array.from({ length: count }, (_, index) => `${receiver.url}?${name}-${index}-${index % stalls.length}`)
+  return { received: receiver.received, urls, most: () => most, expect: receiver.expect }
+}
+
+const createEach = (account: Account, urls: readonly string[]) =>
+  Promise.all(urls.map((url) => create(account, url, { event_types: ['task.created'] })))
+
+const createTasks = async (account: Account, count: number): Promise<void> => {
+  for (let index = 0; index < count; index += 1) await createTask(account, { title: `Task ${index}` })
+}
+
+const newAccounts = async (count: number): Promise<readonly Account[]> => {
+  const found: Account[] = []
+  while (found.length < count) found.push(await newAccount())
+  return found
+}
+
+/** Disables webhooks, so that they do not disturb other tests. */
+const disable = async (account: Account, webhooks: readonly { readonly id: string }[]): Promise<void> => {
+  for (const { id } of webhooks)
+    await service.expect('updateWebhook', 200, {
+      token: account.token,
+      params: { webhook_id: id },
+      body: { is_enabled: false },
+    })
+}
+
+t.test('dozens of stalling receivers do not delay other users', async (t) => {
+  const [owners, other] = [await newAccounts(10), await newAccount()]
+  const stalling = await startStalling(t)
+  const healthy = await startReceiver(t)
+  for (const owner of owners) {
+    const webhooks = await createEach(owner, stalling.urls(owner.id, 8))
+    t.teardown(() => disable(owner, webhooks))
+  }
+  await createEach(other, [healthy.url])
+  for (const owner of owners) await createTasks(owner, 4)
+  await stalling.expect(32)
+  for (let count = 1; count <= 5; count += 1) {
+    await createTasks(other, 1)
+    await healthy.expect(count)
+  }
+  // A webhook that is created meanwhile has not proven itself, but need not wait for those that stall.
+  const [late] = await newAccounts(1)
+  const latecomer = await startReceiver(t)
+  if (late !== undefined) await createEach(late, [latecomer.url])
+  if (late !== undefined) await createTasks(late, 1)
+  await latecomer.expect(1)
+  t.equal(stalling.most(), 1, 'a failing webhook has one request at a time')
+})
+
+t.test("dozens of stalling receivers do not delay their owner's other webhooks", async (t) => {
+  const owner = await newAccount()
+  const stalling = await startStalling(t)
+  const healthy = await startReceiver(t)
+  const failing = await createEach(owner, stalling.urls(owner.id, 16))
+  t.teardown(() => disable(owner, failing))
+  await createEach(
+    owner,
+    Array.from({ length: 10 }, (_, index) => `${healthy.url}?${index}`),
+  )
+  await createTasks(owner, 10)
+  await healthy.expect(100)
+  t.equal(stalling.most(), 1)
+})
+
+t.test('receivers that all begin to stall do not delay others', async (t) => {
+  const [owners, other] = [await newAccounts(5), await newAccount()]
+  let isStalling = false
+  const stalling = await startStalling(t, () => isStalling)
+  const healthy = await startReceiver(t)
+  for (const owner of owners) {
+    const webhooks = await createEach(owner, stalling.urls(owner.id, 8))
+    t.teardown(() => disable(owner, webhooks))
+    await createEach(owner, [`${healthy.url}?${owner.id}`])
+  }
+  await createEach(other, [healthy.url])
+  for (const owner of [...owners, other]) await createTasks(owner, 2)
+  await stalling.expect(owners.length * 8 * 2)
+  await healthy.expect((owners.length + 1) * 2)
+  isStalling = true
+  for (const owner of owners) await createTasks(owner, 4)
+  await stalling.expect(owners.length * 8 * 2 + 20)
+  await createTasks(other, 4)
+  await healthy.expect((owners.length + 1) * 6)
+  t.equal(stalling.most(), 1)
+})
+
+t.test('receivers that fail do not delay others, and are tried once a second', async (t) => {
+  const [owners, other] = [await newAccounts(3), await newAccount()]
+  const failing = await startReceiver(t, (response) => void response.writeHead(500).end())
+  const healthy = await startReceiver(t)
+  for (const owner of owners) {
+    const webhooks = await createEach(
+      owner,
+      Array.from({ length: 8 }, () => failing.url),
+    )
+    t.teardown(() => disable(owner, webhooks))
+    await createEach(owner, [healthy.url])
+  }
+  const once = await newAccount()
+  const [webhook] = await createEach(once, [failing.url])
+  if (webhook === undefined) throw new Error('There is no webhook')
+  t.teardown(() => disable(once, [webhook]))
+  await createEach(other, [healthy.url])
+  for (const owner of [...owners, other]) await createTasks(owner, 20)
+  await healthy.expect(80)
+  await createTasks(once, 3)
+  const tried = await settled(once, webhook, 3, isTried)
+  const times = tried.map(({ attempted_at: at }) => Date.parse(at ?? '')).toSorted((a, b) => a - b)
+  for (const [index, time] of times.entries())
+    if (index > 0) t.ok(time - (times[index - 1] ?? 0) >= 999, 'a second after the one before')
+})
+
+t.test('a webhook that cannot be served does not delay others', async (t) => {
+  const [broken, other] = [await newAccount(), await newAccount()]
+  const stalling = await startStalling(t)
+  const healthy = await startReceiver(t)
+  const [stalled] = await createEach(broken, stalling.urls('stalls', 1))
+  const [unsigned] = await createEach(broken, [healthy.url])
+  await db.run(`update webhooks set secret = '' where id = $1`, [unsigned?.id])
+  await createEach(other, [healthy.url])
+  await createTasks(broken, 1)
+  await stalling.expect(1)
+  for (let count = 1; count <= 5; count += 1) {
+    await createTasks(other, 1)
+    await healthy.expect(count)
+  }
+  const [delivery] = await deliveriesOf(broken, stalled ?? { id: '' })
+  t.equal(delivery?.attempts, 0, 'before the stalled request ends')
+})
+
+t.test('a user has four requests to prompt receivers at a time', async (t) => {
+  const owner = await newAccount()
+  const held: (() => void)[] = []
+  let isHolding = false
+  let max = 0
+  const receiver = await startReceiver(t, (response) => {
+    const answer = (): void => void response.writeHead(204).end()
+    if (isHolding) max = Math.max(max, held.push(answer))
+    else answer()
+  })
+  const webhooks = await createEach(
+    owner,
+    Array.from({ length: 6 }, () => receiver.url),
+  )
+  await createTask(owner, { title: 'One' })
+  for (const webhook of webhooks) await settled(owner, webhook, 1)
+  isHolding = true
+  await createTask(owner, { title: 'Two' })
+  await createTask(owner, { title: 'Three' })
+  await receiver.expect(6 + 4)
+  t.equal(new Set(idsOf(receiver.received.slice(6))).size, 1, 'the same event of four webhooks')
   await eventually('all requests have arrived', async () => {
-    for (const release of held.splice(0)) release()
-    return stalling.received.length === 12
+    for (const answer of held.splice(0)) answer()
+    return receiver.received.length === 18
   })
   t.equal(max, 4)
 })

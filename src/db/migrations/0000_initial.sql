@@ -91,6 +91,16 @@ CREATE TABLE "file_deletions" (
 	"due_at" timestamp with time zone DEFAULT now() NOT NULL
 );
 --> statement-breakpoint
+CREATE TABLE "held_notifications" (
+	"user_id" uuid NOT NULL,
+	"reason" text NOT NULL,
+	"event_id" uuid NOT NULL,
+	"actor_id" uuid,
+	"task_id" uuid NOT NULL,
+	"comment_id" uuid,
+	CONSTRAINT "held_notifications_user_id_event_id_pk" PRIMARY KEY("user_id","event_id")
+);
+--> statement-breakpoint
 CREATE TABLE "idempotency_keys" (
 	"principal_id" uuid NOT NULL,
 	"operation" text NOT NULL,
@@ -475,12 +485,14 @@ CREATE TABLE "webhooks" (
 	"failing_since" timestamp (3) with time zone,
 	"last_sequence" bigint DEFAULT 0 NOT NULL,
 	"due_at" timestamp (3) with time zone,
+	"queue" text DEFAULT 'unproven' NOT NULL,
 	"lease_id" uuid,
 	"leased_until" timestamp (3) with time zone,
 	"version" integer DEFAULT 1 NOT NULL,
 	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"deleted_at" timestamp (3) with time zone,
+	CONSTRAINT "webhooks_queue_known" CHECK ("webhooks"."queue" in ('prompt', 'unproven', 'slow')),
 	CONSTRAINT "webhooks_previous_secret_ends" CHECK (("webhooks"."previous_secret" is null) = ("webhooks"."previous_secret_until" is null))
 );
 --> statement-breakpoint
@@ -489,6 +501,9 @@ ALTER TABLE "attachments" ADD CONSTRAINT "attachments_task_id_tasks_id_fk" FOREI
 ALTER TABLE "attachments" ADD CONSTRAINT "attachments_uploaded_by_users_id_fk" FOREIGN KEY ("uploaded_by") REFERENCES "public"."users"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "comments" ADD CONSTRAINT "comments_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "comments" ADD CONSTRAINT "comments_author_id_users_id_fk" FOREIGN KEY ("author_id") REFERENCES "public"."users"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "held_notifications" ADD CONSTRAINT "held_notifications_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "held_notifications" ADD CONSTRAINT "held_notifications_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "held_notifications" ADD CONSTRAINT "held_notifications_comment_id_comments_id_fk" FOREIGN KEY ("comment_id") REFERENCES "public"."comments"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "idempotency_keys" ADD CONSTRAINT "idempotency_keys_principal_id_users_id_fk" FOREIGN KEY ("principal_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "invitations" ADD CONSTRAINT "invitations_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "invitations" ADD CONSTRAINT "invitations_invited_by_users_id_fk" FOREIGN KEY ("invited_by") REFERENCES "public"."users"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
@@ -549,6 +564,8 @@ CREATE INDEX "events_list" ON "events" USING btree (coalesce("project_id", "owne
 CREATE INDEX "events_assignee" ON "events" USING btree ("assignee_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "events"."assignee_id" is not null;--> statement-breakpoint
 CREATE INDEX "events_newest" ON "events" USING btree ("created_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "events"."id" <> '00000000-0000-0000-0000-000000000000'::uuid;--> statement-breakpoint
 CREATE INDEX "file_deletions_due" ON "file_deletions" USING btree ("due_at");--> statement-breakpoint
+CREATE INDEX "held_notifications_task" ON "held_notifications" USING btree ("task_id");--> statement-breakpoint
+CREATE INDEX "held_notifications_comment" ON "held_notifications" USING btree ("comment_id") WHERE "held_notifications"."comment_id" is not null;--> statement-breakpoint
 CREATE INDEX "idempotency_keys_age" ON "idempotency_keys" USING btree ("created_at");--> statement-breakpoint
 CREATE INDEX "invitation_mails_inviter" ON "invitation_mails" USING btree ("invited_by","created_at");--> statement-breakpoint
 CREATE INDEX "invitation_mails_mailbox" ON "invitation_mails" USING btree ("mailbox","created_at");--> statement-breakpoint

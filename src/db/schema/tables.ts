@@ -886,6 +886,33 @@ export const notifications = pgTable(
   ],
 )
 
+/**
+ * Notifications that are made when their task is restored: it was in the trash, or in a project in the trash, when its event was read.
+ * They are deleted with the task.
+ */
+export const heldNotifications = pgTable(
+  'held_notifications',
+  {
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    reason: text('reason').notNull(),
+    event_id: uuid('event_id').notNull(),
+    actor_id: uuid('actor_id'),
+    task_id: uuid('task_id')
+      .notNull()
+      .references(() => tasks.id, { onDelete: 'cascade' }),
+    comment_id: uuid('comment_id').references(() => comments.id, { onDelete: 'cascade' }),
+  },
+  (t) => [
+    primaryKey({ columns: [t.user_id, t.event_id] }),
+    index('held_notifications_task').on(t.task_id),
+    index('held_notifications_comment')
+      .on(t.comment_id)
+      .where(sql`${t.comment_id} is not null`),
+  ],
+)
+
 /** Notification settings. A user without a row has the defaults. */
 export const notificationSettings = pgTable(
   'notification_settings',
@@ -941,6 +968,8 @@ export const webhooks = pgTable(
     last_sequence: bigint('last_sequence', { mode: 'number' }).notNull().default(0),
     /** When the next attempt is due; null if no delivery is pending. */
     due_at: instant('due_at'),
+    /** Where it waits for its turn (`domain/webhook-queues.ts`). */
+    queue: text('queue').notNull().default('unproven'),
     /** The lease of the process that is sending. */
     lease_id: uuid('lease_id'),
     leased_until: instant('leased_until'),
@@ -963,6 +992,7 @@ export const webhooks = pgTable(
     index('webhooks_deleted')
       .on(t.id)
       .where(sql`${t.deleted_at} is not null`),
+    check('webhooks_queue_known', sql`${t.queue} in ('prompt', 'unproven', 'slow')`),
     check(
       'webhooks_previous_secret_ends',
       sql`(${t.previous_secret} is null) = (${t.previous_secret_until} is null)`,
