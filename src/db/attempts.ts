@@ -2,7 +2,7 @@ import { deletionInBatches } from './engine/batches.ts'
 import type { OpContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { statement } from './engine/statement.ts'
-import { retentionTime } from './engine/retention.ts'
+import { minStepBack, retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
@@ -49,7 +49,7 @@ export const countAttempt = (p: AttemptPlaceholders): SQL => {
   return sql`
     insert into attempts as attempt (${columns}) values (${values})
     on conflict (key) do update set ${again}
-    where ${attempt.delayed_until} <= now() or ${attempt.delayed_until} > now() + ${maxDelay} * interval '1 second'
+    where ${attempt.delayed_until} <= now() or ${attempt.delayed_until} > now() + ${maxDelay} * interval '1 second' + ${minStepBack}
     returning *`
 }
 

@@ -1,5 +1,6 @@
 import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
+import { minStepBack } from './engine/retention.ts'
 import { query, statement } from './engine/statement.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
@@ -25,7 +26,7 @@ const claim = statement(
     return sql`
       with due as materialized (
         select ${deletions.storage_key} from file_deletions
-        where ${deletions.due_at} <= now() or ${deletions.due_at} > now() + ${p.retry_after} * interval '1 millisecond'
+        where ${deletions.due_at} <= now() or ${deletions.due_at} > now() + ${p.retry_after} * interval '1 millisecond' + ${minStepBack}
         order by ${deletions.due_at} limit ${p.limit} for update skip locked
       )
       update file_deletions set ${postponed} from due

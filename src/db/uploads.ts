@@ -16,7 +16,7 @@ import { instantText } from './engine/instant-text.ts'
 import { readOutcome } from './engine/outcome.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import { retentionTime } from './engine/retention.ts'
+import { minStepBack, retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { outcomeOfTaskWrite } from './task-writes.ts'
@@ -213,7 +213,7 @@ const lease = query(
           ifMatch: p.if_match,
           refusals: sql`
             when ${expires_at} <= now() then 'upload_gone'
-            when ${leased_until} > now() and ${leased_until} <= ${newLeaseEnd} then 'upload_locked'
+            when ${leased_until} > now() and ${leased_until} <= ${newLeaseEnd} + ${minStepBack} then 'upload_locked'
             when ${resumeOffset(target)} <> ${p.upload_offset} then 'upload_conflict'`,
         })} as outcome
         from target

@@ -14,8 +14,11 @@ const ofRetention = columnsOf<'retention'>(sql.raw('retention'))
 /** A longer time since the last look must be confirmed. Long enough for a service that is stopped over a weekend. */
 const maxSkipped = sql.raw(`interval '3 days'`)
 
-/** Smaller steps back are corrections of a running clock, and the start times of concurrent transactions. */
-const minStepBack = sql.raw(`interval '1 minute'`)
+/**
+ * Smaller steps back are corrections of a running clock, and the start times of concurrent transactions: `now()` of a statement that
+ * waited for a row can be before the time that the row got meanwhile.
+ */
+export const minStepBack = sql.raw(`interval '1 minute'`)
 
 /** Twice the interval of the jobs that delete. Bounds what they delete if the clock jumps after they have looked at it. */
 const maxUnseen = sql.raw(`interval '2 hours'`)
