@@ -136,7 +136,10 @@ export const makeNewDeliveries = eventReader({
   make: newDeliveries(),
 })
 
-/** Maximum number of webhooks of one user in one queue that all processes together serve at a time. */
+/**
+ * Maximum number of webhooks of one user in one queue that all processes together claim at a time. Webhooks that move to `slow` while
+ * a request runs can exceed it.
+ */
 const maxBusy = sql.raw('4')
 
 const lease = {
@@ -170,8 +173,8 @@ const check = statement(
       select from webhooks webhook where ${isDue} and ${slotsOfQueue(p, ofWebhook.queue)} > 0) as is_due`,
 )
 
-// In each queue, users who are served least come first, and then webhooks that have waited longest. So neither the backlog of a
-// webhook nor the number of a user's webhooks delays others.
+// In each queue, users who are served least come first, and then the webhooks that were served least recently: a release sets
+// `leased_until` to its time. This limits how much the backlog of a webhook, and the number of a user's webhooks, delay others.
 const claim = statement('webhooks.claim', { ...lease, ...slots }, { id: 'text', queue: 'text' }, (p) => {
   const served = sql`${ofWebhook.leased_until} nulls first, ${ofWebhook.due_at}`
   const busy = columnsOf<'webhooks'>(sql`busy`)

@@ -4,9 +4,10 @@ import { assignments, columnsOf, insertion } from '../schema/columns.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 
 /**
- * The time by which old rows are deleted. It passes only while the service sees it pass: when the clock has moved on by days since
- * the service last looked, the clock may be wrong, and rows that are deleted do not come back when it is corrected. Retention then
- * stays behind by that time, until the clock goes back or an operator confirms it.
+ * The clock that retention periods are measured against: the clock of the database, less a jump that nobody has confirmed. When it has
+ * moved on by more than `maxSkipped` since the service last looked, it may be wrong, and rows that are deleted do not come back when it
+ * is corrected. Retention then stays behind by that time, until the clock goes back or an operator confirms it. The first look at a
+ * new database has nothing to compare with.
  */
 
 const ofRetention = columnsOf<'retention'>(sql.raw('retention'))
