@@ -52,7 +52,7 @@ const whenConditionsFail = (
   return whenExcluded(sql`${isCreateOnly(p)} and ${exists}`)
 }
 
-/** The same for one item of a batch, with its own If-Match: a text array; null accepts any. */
+/** Like `checkedOutcome`, for one item of a batch with its own If-Match: a text array; null accepts any. */
 export const outcomeOfChecks = (
   p: Pick<ContextPlaceholders, 'if_none_match' | 'caller'>,
   { allowed, authenticated = sql`true`, refusals = sql``, ...conditions }: Checks & { readonly ifMatch: SQL },
@@ -67,7 +67,7 @@ export const outcomeOfChecks = (
 export const outcomeOfDeletion = (isGone: SQL): SQL =>
   sql`case when outcome = 'done' and ${isGone} then 'missing' else outcome end`
 
-/** The outcome of a creation. It fails `If-None-Match: *` if another request has created the resource after the checks. */
+/** The outcome of a creation. It fails `If-None-Match: *` if another request has created the resource since the snapshot of the statement. */
 export const outcomeOfCreation = (p: Pick<ContextPlaceholders, 'if_none_match'>, isCreated: SQL): SQL =>
   sql`case when outcome = 'done' and ${isCreateOnly(p)} and not ${isCreated} then 'precondition_failed' else outcome end`
 
