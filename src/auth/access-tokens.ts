@@ -40,8 +40,6 @@ export interface VerifiedClaims extends AccessClaims {
 
 export interface AccessTokens {
   issue(claims: AccessClaims, issuance: Issuance): string
-  /** Seconds for which a token that was issued then is still valid. */
-  lifetimeLeft(issuedAt: number): number
   /** Null if the token is malformed, expired or not issued by this service. */
   verify(token: string): VerifiedClaims | null
 }
@@ -84,10 +82,6 @@ export const createAccessTokens = async (
     issue({ userId, sessionId }, { issuedAt, tokenId, keyIndex }) {
       const signer = verifiers[keyIndex] ?? activeSigner
       return signer.sign({ sub: userId, sid: sessionId, jti: tokenId, iat: Math.floor(issuedAt / 1_000) })
-    },
-    lifetimeLeft(issuedAt) {
-      const age = Math.floor((now() - issuedAt) / 1_000)
-      return Math.min(Math.max(accessTokenLifetime - age, 0), accessTokenLifetime)
     },
     verify(token) {
       const known = cached.get(token)

@@ -28,6 +28,8 @@ export interface StartedSession {
   readonly refreshExpiresIn: number
   /** When its current tokens were issued, in milliseconds since the epoch. */
   readonly issuedAt: number
+  /** Seconds since then. The database says it: an instance only estimates the database's clock. */
+  readonly age: number
 }
 
 /** Lifetime of an unused refresh token. */
@@ -59,6 +61,7 @@ export const startedColumns = {
   user_json: 'text',
   expires_in: 'int',
   issued_at: 'int8',
+  age: 'int',
 } as const
 
 /** The end of a statement with `person`, `session` and `token`. Instants have milliseconds, so `now()` is rounded to them. */
@@ -69,6 +72,7 @@ export const selectStarted = (...more: readonly SQL[]): SQL => {
     sql`${userJson(person, { caller: columnsOf<'users'>(person).id, is_admin: sql`false`, in_session: sql`true` })} as user_json`,
     sql`floor(extract(epoch from ${columnsOf<'refresh_tokens'>(token).expires_at} - now()::timestamptz(3)))::int as expires_in`,
     sql`(extract(epoch from ${columnsOf<'refresh_tokens'>(token).created_at}) * 1000)::bigint as issued_at`,
+    sql`greatest(floor(extract(epoch from now()::timestamptz(3) - ${columnsOf<'refresh_tokens'>(token).created_at})), 0)::int as age`,
     ...more,
   ]
   return sql`select ${sql.join([...columns], sql`, `)} from person, session, token`
@@ -83,6 +87,7 @@ export const readStarted = (row: Row<typeof startedColumns> | undefined): Starte
         userJson: row.user_json,
         refreshExpiresIn: row.expires_in,
         issuedAt: row.issued_at,
+        age: row.age,
       }
 
 /** A part of a statement, to be named `token`, that stores a refresh token of the row `session`. */

@@ -1,4 +1,4 @@
-import type { AccessTokens } from '../auth/access-tokens.ts'
+import { accessTokenLifetime, type AccessTokens } from '../auth/access-tokens.ts'
 import { sha256 } from '../auth/sha256.ts'
 import type { StartedSession } from '../db/sessions.ts'
 
@@ -21,13 +21,13 @@ interface Refresh {
 /** Issues the access token for a refresh token. Deterministic: a repeated refresh returns the same access token. */
 export const issueTokens = (
   accessTokens: AccessTokens,
-  { userId, sessionId, userJson, refreshExpiresIn, issuedAt }: StartedSession,
+  { userId, sessionId, userJson, refreshExpiresIn, issuedAt, age }: StartedSession,
   { refreshToken, keyIndex = 0 }: Refresh,
 ): IssuedTokens => {
   const tokenId = sha256(`jti ${refreshToken}`).toString('base64url')
   return {
     accessToken: accessTokens.issue({ userId, sessionId }, { issuedAt, tokenId, keyIndex }),
-    expiresIn: accessTokens.lifetimeLeft(issuedAt),
+    expiresIn: Math.max(accessTokenLifetime - age, 0),
     refreshToken,
     refreshExpiresIn,
     userId,
