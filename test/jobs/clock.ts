@@ -154,6 +154,98 @@ t.test('webhooks are not silent after the clock was set back', async (t) => {
   })
 })
 
+/** A service without readers of events, in which a user who signs in has a webhook that fails. */
+const startFailing = async (t: Test, prepare: (deps: ReturnType<typeof jobDepsOf>) => Promise<void>) => {
+  const { db } = await openTestDatabase(t)
+  const idle = await startService(t, { db, jobTimes: { ...jobTimes, events: 3_600_000 } })
+  const jobDeps = jobDepsOf(idle)
+  await makeNewDeliveries(db, never)
+  await prepare(jobDeps)
+  const { token } = await idle.register('ada')
+  const receiver = await startReceiver(t, (response) => void response.writeHead(500).end())
+  const { body: webhook } = await idle.expect('createWebhook', 201, {
+    token,
+    body: { url: receiver.url, event_types: ['task.created'] },
+  })
+  await idle.expect('createTask', 201, { token, body: { title: 'Not delivered' } })
+  await changesToBeKnown(db)
+  await makeNewDeliveries(db, never)
+  await db.run('update webhooks set failing_since = now()', [])
+  return { db, idle, jobDeps, webhookId: webhook.id }
+}
+
+const clocksThatWereWrong = {
+  'was set back': async ({ db }: ReturnType<typeof jobDepsOf>) => moveClock(db, '-400 days'),
+  'jumped ahead': async () => undefined,
+} as const
+
+for (const [what, moveBack] of Object.entries(clocksThatWereWrong))
+  t.test(`a delivery and a failing webhook have three days, also if the clock ${what}`, async (t) => {
+    const { db, jobDeps, webhookId } = await startFailing(t, async (deps) => {
+      await runJobs(deps)
+      await moveClock(deps.db, '400 days')
+      await runJobs(deps)
+    })
+    await moveBack(jobDeps)
+    await runJobs(jobDeps)
+    for (const hours of ['37 hours', '36 hours']) {
+      await moveClock(db, hours)
+      await runJobs(jobDeps)
+    }
+    await startService(t, { db, jobTimes: { ...jobTimes, events: 50 }, storage: jobDeps.storage })
+    await eventually('the webhook is disabled, and the delivery has failed', async () => {
+      const [row] = await db.run(
+        `select disabled_reason, status from webhooks webhook join webhook_deliveries on webhook_id = webhook.id
+        where webhook.id = $1`,
+        [webhookId],
+      )
+      return row?.disabled_reason === 'failing' && row.status === 'failed'
+    })
+  })
+
+t.test('what expires is not valid for longer after the clock was set back', async (t) => {
+  const { db } = await openTestDatabase(t)
+  const service = await startService(t, { db, jobTimes: { ...jobTimes, events: 50 } })
+  const jobDeps = jobDepsOf(service)
+  await runJobs(jobDeps)
+  const admin = await service.register('admin')
+  const ada = await service.register('ada')
+  const receiver = await startReceiver(t)
+  const { token } = admin
+  const { body: webhook } = await service.expect('createWebhook', 201, {
+    token,
+    body: { url: receiver.url, event_types: ['task.created'] },
+  })
+  const params = { webhook_id: webhook.id }
+  await service.expect('rotateWebhookSecret', 200, { token, params })
+  await service.expect('testWebhook', 201, { token, params })
+  await receiver.expect(1)
+  await service.expect('forgotPassword', 202, { body: { email: ada.email } })
+  const [mail] = service.mails
+  t.ok(mail)
+  const refresh = { body: { refresh_token: ada.refreshToken } }
+  await service.expect('refreshToken', 200, refresh)
+
+  await moveClock(db, '-1 day')
+  await runJobs(jobDeps)
+  await moveClock(db, '31 minutes')
+  await service.expect('resetPassword', 401, {
+    body: { token: mail?.token, new_password: 'a password of the attacker' },
+  })
+  await service.expect('refreshToken', 401, refresh)
+  await moveClock(db, '24 hours')
+  const { body: session } = await service.expect('login', 200, {
+    body: { email: admin.email, password: admin.password },
+  })
+  if (!('access_token' in session)) throw new Error('There is no second factor')
+  await service.expect('testWebhook', 201, { token: session.access_token, params })
+  await receiver.expect(2)
+  const signatures = receiver.received.map(
+    ({ headers }) => String(headers['webhook-signature']).split(' ').length,
+  )
+  t.strictSame(signatures, [2, 1])
+})
+
 t.test('a lease does not outlast the clock being set back, and a live holder keeps it', async (t) => {
   const { db } = await openTestDatabase(t)
   const lease = { name: 'a_job', holder: newId(), duration: 30_000 }
