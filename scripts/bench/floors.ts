@@ -1,7 +1,7 @@
 import { verify } from 'argon2'
 import Fastify from 'fastify'
 import type { AddressInfo } from 'node:net'
-import { maxConnections } from '../../src/db/engine/client.ts'
+import { maxConnections } from '../../src/db/engine/pool.ts'
 import { createClient } from '../../src/db/engine/connection.ts'
 
 /**

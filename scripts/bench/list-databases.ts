@@ -10,6 +10,7 @@ export const openWithoutTimeout = (connection: ServerConnection): Database => {
   return {
     run: (text, values, mode) =>
       client.unsafe<Record<string, unknown>[]>(text, values as never[], { prepare: mode !== 'once' }),
+    transaction: () => Promise.reject(new Error('The benchmark has no transactions')),
     listen: () => undefined,
     pending: () => 0,
     close: () => client.end(),

@@ -19,6 +19,8 @@ export interface FairQueue {
   readonly run: <T>(work: Work, task: () => Promise<T>) => Promise<T>
   /** Number of running and waiting tasks. */
   readonly pending: () => number
+  /** Number of waiting tasks. */
+  readonly waiting: () => number
 }
 
 interface Waiting {
@@ -169,5 +171,6 @@ export const fairQueue = ({
       }
     },
     pending: () => running + waiting,
+    waiting: () => waiting,
   }
 }

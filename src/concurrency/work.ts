@@ -8,6 +8,8 @@ export interface Work {
   readonly isAbandoned: () => boolean
   /** Texts of the statements that were sent, without those that were certainly rolled back. */
   readonly sent: string[]
+  /** Whether the work is within a transaction, where only that may run statements. */
+  readonly isInTransaction?: boolean
 }
 
 const storage = new AsyncLocalStorage<Work>()

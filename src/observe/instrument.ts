@@ -1,15 +1,19 @@
 import type { PasswordHasher } from '../auth/passwords.ts'
 import type { Database } from '../db/engine/client.ts'
+import { wrapRuns } from '../db/engine/wrap-runs.ts'
 import type { Storage } from '../storage/storage.ts'
 
 /** Runs `work` and observes its duration and outcome. */
 export type Instrument = <T>(name: string, work: () => Promise<T>) => Promise<T>
 
 /** Observes statements. The name of a statement is its text, which contains no values. */
-export const instrumentDatabase = (db: Database, instrument: Instrument): Database => ({
-  ...db,
-  run: (...parameters) => instrument(parameters[0], () => db.run(...parameters)),
-})
+export const instrumentDatabase = (db: Database, instrument: Instrument): Database =>
+  wrapRuns(
+    db,
+    (run) =>
+      (...parameters) =>
+        instrument(parameters[0], () => run(...parameters)),
+  )
 
 /** Observes storage operations, by name. */
 export const instrumentStorage = (storage: Storage, instrument: Instrument): Storage => ({

@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
-import { type Database, openDatabase, type StatementMode } from '../../src/db/engine/client.ts'
+import { type Database, openDatabase } from '../../src/db/engine/client.ts'
+import type { StatementMode } from '../../src/db/engine/session.ts'
 import {
   hasEventsAfter,
   selectEventsForCaller,

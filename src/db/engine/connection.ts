@@ -1,5 +1,6 @@
+import type { Duplex } from 'node:stream'
 import postgres from 'postgres'
-import { rateLimitedSockets } from './sockets.ts'
+import { type Address, rateLimitedSockets } from './sockets.ts'
 
 /** The address of the embedded database: a Unix socket, or a TCP port on systems without them. */
 export type EmbeddedConnection = (
@@ -34,7 +35,7 @@ export const standbysAt = (url: string): readonly ServerConnection[] => {
 
 /** The driver's types omit `socket`. */
 type DriverOptions = postgres.Options<Record<string, postgres.PostgresType>> & {
-  readonly socket?: ReturnType<typeof rateLimitedSockets>
+  readonly socket?: (address: Address) => Promise<Duplex>
 }
 
 /** Seconds to connect and complete the startup handshake. */
@@ -50,6 +51,9 @@ const common = {
   onnotice: () => {},
   // By default the driver waits up to 20 seconds before it reconnects, and statements wait with it.
   backoff: () => 0,
+  // By default the driver ends a connection after 30 to 60 minutes, even within a transaction; and each new connection would leave
+  // the prepared statements of the previous one in the single session of the embedded database.
+  max_lifetime: null,
 } as const
 
 /** Options for postgres.js, with times in seconds. A server's URL is a separate argument of the driver. */
@@ -80,7 +84,6 @@ function serverOptions({ waitsForStandbys = false }: ServerConnection): DriverOp
   }
 }
 
-// Never idle out: each new connection would leave the previous one's prepared statements in the single session.
 function embeddedOptions(connection: EmbeddedConnection): DriverOptions {
   const { kind: _, restart: __, ...address } = connection
   return {
@@ -91,6 +94,5 @@ function embeddedOptions(connection: EmbeddedConnection): DriverOptions {
     ssl: false,
     connect_timeout: connectSeconds,
     idle_timeout: 0,
-    max_lifetime: null,
   }
 }

@@ -5,6 +5,7 @@ import type { Database } from './client.ts'
 import { newId } from './ids.ts'
 import { mapRecord, type ParameterTypes, type Placeholders, placeholdersFor } from './parameters.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
+import type { Last, Runner } from './transaction.ts'
 
 /** The Idempotency-Key of a creation, and a fingerprint of its request: a different request must not use the same key. */
 export interface Idempotency {
@@ -20,20 +21,54 @@ export interface Idempotency {
 }
 
 /**
- * The context of one operation. `principal` is null where no token is required. Handlers, services and queries take it as
- * their first argument.
+ * What the statements of an operation take from it: an operation, or its transaction. `principal` is null where no token is required.
  */
-export interface OpContext<P extends Principal | null = Principal | null> extends Preconditions {
-  readonly db: Database
+export interface StatementContext<P extends Principal | null = Principal | null> extends Preconditions {
+  readonly db: Runner
   readonly principal: P
   readonly client: Client
   /** Null without an Idempotency-Key. */
   readonly idempotency: Idempotency | null
+}
+
+/** The context of a transaction. Nothing but the database may be awaited before it ends. */
+export interface TransactionContext<
+  P extends Principal | null = Principal | null,
+> extends StatementContext<P> {
+  /** Calls `task` when the transaction has been committed. */
+  readonly afterCommit: (task: () => void) => void
+}
+
+/** The context of one operation. Handlers, services and queries take it as their first argument. */
+export interface OpContext<P extends Principal | null = Principal | null> extends StatementContext<P> {
+  readonly db: Database
   /**
    * The signal that is aborted when the request ends: the response was sent, or the client disconnected. A function, because few
    * handlers need it: copies of the context do not create it.
    */
   readonly signal: () => AbortSignal
+}
+
+/**
+ * Runs `work` as a transaction, in which nothing but the database may be awaited.
+ *
+ * @throws as `Database.transaction`
+ */
+export const transaction = async <P extends Principal | null, T>(
+  ctx: OpContext<P>,
+  work: (tx: TransactionContext<P>) => Promise<T | Last<T>>,
+): Promise<T> => {
+  const { db, principal } = ctx
+  let committed: (() => void)[] = []
+  const result = await db.transaction((statements) => {
+    // The tasks of an attempt that is repeated are dropped.
+    committed = []
+    const afterCommit = (task: () => void): void => void committed.push(task)
+    const audited = (events: string): void => afterCommit(() => db.audited?.(events))
+    return work({ ...ctx, db: { ...statements, audited }, afterCommit })
+  }, principal?.userId ?? null)
+  for (const task of committed) task()
+  return result
 }
 
 /** The context of a command on the machine of the service. `requestId` identifies the command in the audit trail. */
@@ -112,7 +147,9 @@ export const contextPlaceholders: ContextPlaceholders = mapRecord<ContextParamet
 type ContextParameter = keyof typeof contextParameters
 
 type Readers = {
-  readonly [Name in ContextParameter]: (ctx: OpContext) => ParameterTypes[(typeof contextParameters)[Name]]
+  readonly [Name in ContextParameter]: (
+    ctx: StatementContext,
+  ) => ParameterTypes[(typeof contextParameters)[Name]]
 }
 
 const readers: Readers = {
@@ -142,11 +179,14 @@ const readers: Readers = {
 
 const isShell = (principal: Principal | null): boolean => principal?.credential.kind === 'shell'
 
-const bearerOfContext = ({ principal }: OpContext): BearerCredential | null =>
+const bearerOfContext = ({ principal }: StatementContext): BearerCredential | null =>
   principal && bearerOf(principal.credential)
 
 const isContextParameter = (name: string): name is ContextParameter => Object.hasOwn(readers, name)
 
 /** Values for the context parameters among `names`. */
-export const contextValues = (ctx: OpContext, names: readonly string[]): Readonly<Record<string, unknown>> =>
+export const contextValues = (
+  ctx: StatementContext,
+  names: readonly string[],
+): Readonly<Record<string, unknown>> =>
   Object.fromEntries(names.filter(isContextParameter).map((name) => [name, readers[name](ctx)]))

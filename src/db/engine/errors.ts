@@ -8,6 +8,13 @@ export class DatabaseUnavailable extends Error {
   }
 }
 
+/** A statement was not answered in time. */
+export class NoAnswer extends DatabaseUnavailable {
+  constructor(milliseconds: number) {
+    super({ cause: new Error(`no answer in ${milliseconds} ms`) })
+  }
+}
+
 /** The database is read-only: it is a standby, it is configured so, or its disk is full. */
 export class WritesRefused extends DatabaseUnavailable {}
 
@@ -66,9 +73,15 @@ const readOnlyStates = ['25006', '55000'] as const
 export const isReadOnly = (error: unknown): boolean =>
   readOnlyStates.some((state) => state === sqlState(error))
 
+/** Whether an earlier statement of the transaction failed. */
+export const isAborted = (error: unknown): boolean => sqlState(error) === '25P02'
+
 /** Whether the statement was certainly rolled back: true for errors that do not end the session. */
 export const isRolledBack = (error: unknown): boolean =>
   error instanceof Error && 'severity' in error && error.severity === 'ERROR'
+
+/** Whether the database did not answer, for whatever reason. */
+export const isUnavailable = (error: unknown): boolean => translateError(error) instanceof DatabaseUnavailable
 
 /**
  * Maps driver errors to the errors above. Any other error is a bug and returned unchanged; it is logged and never shown to
@@ -78,7 +91,7 @@ export const translateError = (error: unknown): unknown => {
   const constraint = constraintOf(error)
   if (constraint !== null) return new ConstraintViolation(constraint, { cause: error })
   if (writeRefusals.has(sqlState(error))) return new WritesRefused({ cause: error })
-  if (isUnavailable(sqlState(error))) return new DatabaseUnavailable({ cause: error })
+  if (unavailable.test(sqlState(error))) return new DatabaseUnavailable({ cause: error })
   return error
 }
 
@@ -90,8 +103,6 @@ const writeRefusals: ReadonlySet<string> = new Set([...readOnlyStates, '53100'])
 // operator has set. Others: driver, system.
 const unavailable =
   /^(08|28|3D|53|57|58|25006|25P0[34]|55P03)|^(CONNECTION_\w+|CONNECT_TIMEOUT|E(CONN(REFUSED|RESET|ABORTED)|PIPE|NOENT|TIMEDOUT|(HOST|NET)UNREACH|NOTFOUND|AI_AGAIN|MFILE|NFILE))$/
-
-const isUnavailable = (code: string): boolean => unavailable.test(code)
 
 const sqlState = (error: unknown): string =>
   error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : ''

@@ -4,7 +4,7 @@ import { Duplex } from 'node:stream'
 import { setTimeout as pause } from 'node:timers/promises'
 
 /** The driver options with the server's address. */
-interface Address {
+export interface Address {
   readonly host: readonly string[]
   readonly port: readonly number[]
   /** A Unix socket. */

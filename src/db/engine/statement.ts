@@ -1,5 +1,11 @@
-import type { Database, StatementMode } from './client.ts'
-import { type ContextPlaceholders, contextPlaceholders, contextValues, type OpContext } from './context.ts'
+import type { StatementMode } from './session.ts'
+import type { Runner } from './transaction.ts'
+import {
+  type ContextPlaceholders,
+  contextPlaceholders,
+  contextValues,
+  type StatementContext,
+} from './context.ts'
 import { PgDialect, type SQL } from '../schema/drizzle.ts'
 import {
   type Columns,
@@ -14,7 +20,7 @@ import {
 
 /** A prepared statement: takes named values and returns typed rows. */
 export type Statement<P extends Parameters, C extends Columns> = (
-  db: Database,
+  db: Runner,
   values: Values<P>,
 ) => Promise<Row<C>[]>
 
@@ -49,7 +55,7 @@ export const statement = <P extends Parameters, C extends Columns>(
 
 /** A statement that takes values from the context in addition to its own. */
 export type Query<P extends Parameters, C extends Columns> = (
-  ctx: OpContext,
+  ctx: StatementContext,
   values: Values<P>,
 ) => Promise<Row<C>[]>
 
@@ -100,7 +106,7 @@ const nameOf = (param: unknown): string => {
  * the statement recorded; they are reported after the commit. A connection keeps its prepared statements until it closes.
  */
 export const runCompiled = async <C extends Columns>(
-  db: Database,
+  db: Runner,
   { text, names }: Compiled,
   columns: C,
   values: Readonly<Record<string, unknown>>,

@@ -75,17 +75,22 @@ export const untilMigrated = (
     () => Promise.reject(new SchemaPending()),
   )
   ready.catch(() => undefined)
-  return {
-    refusing: {
-      ...db,
-      run: (...parameters) => (isMigrated ? db.run(...parameters) : Promise.reject(new SchemaPending())),
-    },
-    waiting: {
-      ...db,
-      async run(...parameters) {
-        await Promise.race([ready, stopped])
-        return db.run(...parameters)
-      },
-    },
+  const refuseBefore = async (): Promise<void> => {
+    if (!isMigrated) throw new SchemaPending()
   }
+  const waitBefore = (): Promise<void> => Promise.race([ready, stopped])
+  return { refusing: after(refuseBefore, db), waiting: after(waitBefore, db) }
 }
+
+/** The database, with `check` before each statement or transaction. */
+const after = (check: () => Promise<void>, db: Database): Database => ({
+  ...db,
+  async run(...parameters) {
+    await check()
+    return db.run(...parameters)
+  },
+  async transaction(...parameters) {
+    await check()
+    return db.transaction(...parameters)
+  },
+})

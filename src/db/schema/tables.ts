@@ -1,27 +1,23 @@
-// Only drizzle-kit reads this file.
-// oxlint-disable no-restricted-imports
-import { sql } from 'drizzle-orm'
 import {
   bigint,
   bigserial,
   boolean,
   check,
   customType,
-  date,
   type ExtraConfigColumn,
   foreignKey,
   index,
   integer,
   interval,
-  jsonb,
   pgTable,
   primaryKey,
+  sql,
   text,
   timestamp,
   unique,
   uniqueIndex,
   uuid,
-} from 'drizzle-orm/pg-core'
+} from './drizzle.ts'
 import { dueOrder, isNotNil, listOfTask } from './task-order.ts'
 
 const xid8 = customType<{ data: string }>({ dataType: () => 'xid8' })
@@ -30,8 +26,20 @@ const position = customType<{ data: string }>({ dataType: () => 'text collate "C
 /** Text folded by fold_text(). In the order of code points, alike on every database. */
 const folded = customType<{ data: string }>({ dataType: () => 'text collate "C"' })
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
-const instant = (name: string) => timestamp(name, { withTimezone: true, precision: 3 })
-const createdAt = () => instant('created_at').notNull().defaultNow()
+/** RFC 3339 in UTC with milliseconds, as the contract writes it. The driver parses times to a Date. */
+const instant = customType<{ data: string; driverData: Date | string }>({
+  dataType: () => 'timestamp (3) with time zone',
+  fromDriver: (value) => new Date(value).toISOString(),
+})
+/** `YYYY-MM-DD`. The driver parses dates to the start of the day in UTC. */
+const day = customType<{ data: string; driverData: Date | string }>({
+  dataType: () => 'date',
+  fromDriver: (value) => new Date(value).toISOString().slice(0, 10),
+})
+/** Sent as it is: the driver serializes it. */
+const json = customType<{ data: Readonly<Record<string, unknown>> }>({ dataType: () => 'jsonb' })
+const now = sql`now()`
+const createdAt = () => instant('created_at').notNull().default(now)
 
 export const users = pgTable(
   'users',
@@ -55,7 +63,7 @@ export const users = pgTable(
     task_quota: integer('task_quota'),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
-    updated_at: instant('updated_at').notNull().defaultNow(),
+    updated_at: instant('updated_at').notNull().default(now),
     /** Set when the user is deleted, which hides the row from every reader. A job removes it after its dependent rows. */
     deleted_at: instant('deleted_at'),
   },
@@ -84,9 +92,9 @@ export const sessions = pgTable(
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
     created_at: createdAt(),
-    last_used_at: instant('last_used_at').notNull().defaultNow(),
+    last_used_at: instant('last_used_at').notNull().default(now),
     /** Last authentication with a password or a second factor. A refresh does not count. */
-    authenticated_at: instant('authenticated_at').notNull().defaultNow(),
+    authenticated_at: instant('authenticated_at').notNull().default(now),
     expires_at: instant('expires_at').notNull(),
     /** The client of the last sign-in or refresh. */
     user_agent: text('user_agent'),
@@ -247,7 +255,7 @@ export const projects = pgTable(
     archived_at: instant('archived_at'),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
-    updated_at: instant('updated_at').notNull().defaultNow(),
+    updated_at: instant('updated_at').notNull().default(now),
     /** When it was moved to the trash; otherwise null. Its tasks are not changed, but hidden. */
     deleted_at: instant('deleted_at'),
     /** When it was deleted permanently, which hides it from the trash as well. A job removes it after its tasks. */
@@ -290,7 +298,7 @@ export const teams = pgTable(
     name_folded: folded('name_folded').notNull().default(''),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
-    updated_at: instant('updated_at').notNull().defaultNow(),
+    updated_at: instant('updated_at').notNull().default(now),
   },
   (t) => [index('teams_newest').on(t.created_at.desc(), t.id.desc())],
 )
@@ -464,7 +472,7 @@ export const sections = pgTable(
     position: position('position').notNull(),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
-    updated_at: instant('updated_at').notNull().defaultNow(),
+    updated_at: instant('updated_at').notNull().default(now),
   },
   (t) => [
     index('sections_project').on(t.project_id, t.position.desc(), t.id.desc()),
@@ -516,9 +524,9 @@ export const tasks = pgTable(
     priority: text('priority').notNull(),
     start_at: instant('start_at'),
     /** An all-day start: a day without a time zone. */
-    start_on: date('start_on', { mode: 'string' }),
+    start_on: day('start_on'),
     due_at: instant('due_at'),
-    due_on: date('due_on', { mode: 'string' }),
+    due_on: day('due_on'),
     completed_at: instant('completed_at'),
     owner_id: uuid('owner_id')
       .notNull()
@@ -550,7 +558,7 @@ export const tasks = pgTable(
     blocker_count: integer('blocker_count').notNull().default(0),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
-    updated_at: instant('updated_at').notNull().defaultNow(),
+    updated_at: instant('updated_at').notNull().default(now),
     /** When it was moved to the trash; otherwise null. */
     deleted_at: instant('deleted_at'),
     /** The transaction of the last change. Maintained by a trigger. */
@@ -811,8 +819,8 @@ export const events = pgTable(
     /** The comment, attachment, tag, other task or member. Null for the task or project itself. */
     resource_id: uuid('resource_id'),
     /** The changed fields with their values before and after, in the format of the contract. */
-    before: jsonb('before').notNull(),
-    after: jsonb('after').notNull(),
+    before: json('before').notNull(),
+    after: json('after').notNull(),
     created_at: instant('created_at').notNull(),
   },
   (t) => [
@@ -924,7 +932,7 @@ export const notificationSettings = pgTable(
     /** When the next digest is due (`next_digest_at`); null if digests are off. */
     digest_due_at: instant('digest_due_at'),
     /** Notifications up to this time are not in the next digest. */
-    digested_until: instant('digested_until').notNull().defaultNow(),
+    digested_until: instant('digested_until').notNull().default(now),
     version: integer('version').notNull(),
   },
   (t) => [
@@ -975,7 +983,7 @@ export const webhooks = pgTable(
     leased_until: instant('leased_until'),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
-    updated_at: instant('updated_at').notNull().defaultNow(),
+    updated_at: instant('updated_at').notNull().default(now),
     /** Set when the webhook is deleted, which hides the row from every reader. A job removes it after its deliveries. */
     deleted_at: instant('deleted_at'),
   },
@@ -1019,7 +1027,7 @@ export const webhookDeliveries = pgTable(
     status: text('status').notNull().default('pending'),
     attempts: integer('attempts').notNull().default(0),
     /** When the next attempt is due. */
-    due_at: instant('due_at').notNull().defaultNow(),
+    due_at: instant('due_at').notNull().default(now),
     /** The results of the last attempt. */
     attempted_at: instant('attempted_at'),
     duration_ms: integer('duration_ms'),

@@ -1,0 +1,187 @@
+import { channel } from 'node:diagnostics_channel'
+import { withTimeout } from '../../concurrency/deadline.ts'
+import { runAs, type Work } from '../../concurrency/work.ts'
+import {
+  DatabaseUnavailable,
+  isAborted,
+  isRolledBack,
+  isUnavailable,
+  NoAnswer,
+  OutcomeUnknown,
+  translateError,
+} from './errors.ts'
+import type { Answer, ResultRow, Session, StatementMode } from './session.ts'
+
+/** What statements run on: a database, or a transaction. */
+export interface Runner {
+  /**
+   * Runs one statement.
+   *
+   * @throws ConstraintViolation when it violates a constraint
+   * @throws DatabaseUnavailable when the database cannot be reached or does not respond in time
+   */
+  readonly run: (
+    text: string,
+    values: readonly unknown[],
+    mode?: StatementMode,
+  ) => Promise<readonly ResultRow[]>
+  /** Called with committed audit events, as a JSON array. */
+  readonly audited?: (events: string) => void
+}
+
+/** A result that is known when the last statement of a transaction has been answered. */
+export interface Last<T> {
+  readonly last: Promise<T>
+}
+
+/**
+ * Marks the last statement of a transaction, which is sent together with the commit: the view of what was written, or a response
+ * that is stored. Its result must not decide whether to commit.
+ */
+export const last = <T>(result: Promise<T>): Last<T> => ({ last: result })
+
+const isLast = <T>(result: T | Last<T>): result is Last<T> =>
+  typeof result === 'object' && result !== null && 'last' in result && result.last instanceof Promise
+
+/**
+ * Has a message for each transaction that awaits something other than the database, which blocks others meanwhile: for two turns of
+ * the event loop, all of its statements were answered.
+ */
+export const idleTransactions = channel('taskwright.transaction.idle')
+
+/** Milliseconds after which a server ends the session of a transaction without statements, as of a process that hangs. */
+const idleTimeout = 5_000
+
+const commitText = 'commit'
+
+interface Options {
+  readonly work: Work
+  /** Milliseconds for all statements together. */
+  readonly limit: number
+  /** The user in whose name triggers record events; null for none. */
+  readonly actor: string | null
+  /** Called with the driver's error of a statement that failed. */
+  readonly failed: (error: unknown) => Promise<void>
+}
+
+/**
+ * Runs `body` as a transaction of a session that nothing else uses meanwhile. It is committed when `body` resolves, and rolled back
+ * when `body` rejects or a statement fails.
+ *
+ * @throws OutcomeUnknown when the commit was sent but not answered
+ * @throws the error of `body`, or of the first statement that failed; nothing was done
+ */
+export const runTransaction = async <T>(
+  session: Session,
+  { work, limit, actor, failed }: Options,
+  body: (transaction: Runner) => Promise<T | Last<T>>,
+): Promise<T> => {
+  const due = performance.now() + limit
+  let state: 'open' | 'committing' | 'ended' = 'open'
+  let firstError: Error | null = null
+  let sent = 0
+  let answered = 0
+
+  const expectUsable = (): void => {
+    // Its client was told that nothing was done.
+    if (work.isAbandoned()) throw new DatabaseUnavailable({ cause: new Error('its request has ended') })
+  }
+
+  const answerOf = async (answer: Promise<Answer>): Promise<Answer> => {
+    try {
+      return await withTimeout(due - performance.now(), answer, () => new NoAnswer(limit))
+    } catch (error) {
+      if (firstError === null) await failed(error)
+      firstError ??= asError(error)
+      throw error
+    }
+  }
+
+  const reportIdle = (): void => {
+    if (!idleTransactions.hasSubscribers || answered < sent) return
+    const before = sent
+    setImmediate(() =>
+      setImmediate(() => {
+        if (state === 'open' && sent === before)
+          idleTransactions.publish('A transaction awaits something other than the database')
+      }),
+    )
+  }
+
+  const send = async (text: string, values: readonly unknown[], mode: StatementMode): Promise<Answer> => {
+    sent += 1
+    try {
+      return await answerOf(session.send(text, values, mode).answer)
+    } finally {
+      answered += 1
+      reportIdle()
+    }
+  }
+
+  const commit = async (): Promise<void> => {
+    work.sent.push(commitText)
+    const { answer, wasSent } = session.send(commitText, [], 'prepared')
+    try {
+      const { command } = await answerOf(answer)
+      // The commit of a transaction with a failed statement rolls it back.
+      if (command === 'COMMIT') return
+    } catch (error) {
+      if (wasSent() && !isRolledBack(error))
+        throw isUnavailable(error) ? new OutcomeUnknown({ cause: error }) : error
+    }
+    work.sent.splice(work.sent.indexOf(commitText), 1)
+    throw firstError ?? new Error('The transaction was rolled back')
+  }
+
+  const rollBack = async (): Promise<void> => {
+    if (session.isLost()) return
+    await withTimeout(
+      due - performance.now(),
+      session.send('rollback', [], 'prepared').answer,
+      () => new NoAnswer(limit),
+    ).catch(() => session.end(0))
+  }
+
+  const run: Runner['run'] = async (text, values, mode = 'prepared') => {
+    if (state !== 'open') throw new Error('The transaction has ended')
+    expectUsable()
+    try {
+      const { rows } = await send(text, values, mode)
+      return rows
+    } catch (error) {
+      throw translateError(error)
+    }
+  }
+
+  const settings = [`idle_in_transaction_session_timeout = ${idleTimeout}`]
+  if (actor !== null) settings.push(`taskwright.actor = '${actor}'`)
+  // Not awaited: the first statement of `body` is sent with it. The statements after it fail with it.
+  send(['begin', ...settings.map((setting) => `set local ${setting}`)].join('; '), [], 'once').catch(
+    () => undefined,
+  )
+  try {
+    const result = await runAs({ ...work, isInTransaction: true }, () => body({ run }))
+    expectUsable()
+    state = 'committing'
+    const committed = commit()
+    if (!isLast(result)) {
+      await committed
+      return result
+    }
+    const [, value] = await Promise.all([committed, result.last])
+    return value
+  } catch (error) {
+    if (state === 'open') await rollBack()
+    // A later statement only says that the transaction is aborted, or the session lost.
+    throw translateError(
+      firstError !== null &&
+        (isAborted(error) || (error instanceof DatabaseUnavailable && !(error instanceof OutcomeUnknown)))
+        ? firstError
+        : error,
+    )
+  } finally {
+    state = 'ended'
+  }
+}
+
+const asError = (error: unknown): Error => (error instanceof Error ? error : new Error(String(error)))
