@@ -82,6 +82,11 @@ t.test('504 if the outcome of a write is unknown', async (t) => {
         work.sent.push('insert into tasks')
         throw new OutcomeUnknown()
       },
+      transaction: async (...parameters) => {
+        if (!isLost) return db.transaction(...parameters)
+        currentWork().sent.push('commit')
+        throw new OutcomeUnknown()
+      },
     }),
   })
   const { requestTo } = await prepareOperations(service, await service.register('admin'))

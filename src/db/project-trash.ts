@@ -1,20 +1,24 @@
-import { found, missing, type Outcome } from '../domain/outcome.ts'
-import { listReader, type Principal } from '../domain/permissions.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
+import {
+  type Authorized,
+  listReader,
+  type Principal,
+  type Relation,
+  relationsToProject,
+} from '../domain/permissions.ts'
 import { allowsProject, trashedProjectBranches } from './access/permissions.ts'
-import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { ConstraintViolation } from './engine/errors.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
-import type { Placeholders } from './engine/parameters.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { deletedAt, lastDeletedFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
-import { projectColumns, type ProjectRow, rereadProject } from './projects.ts'
+import { lockToClose, projectColumns, type ProjectRow, touched } from './projects.ts'
 import { trashedProjectJson, trashedProjectVariant } from './read-models.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { columnsOf } from './schema/columns.ts'
+import { eq, type SQL, sql } from './schema/drizzle.ts'
+import { projectMembers, projects } from './schema/tables.ts'
 import type { TrashFilter } from './trash.ts'
 
 const project = sql.raw('project')
-const target = sql.raw('target')
 
 /** A page of the projects in the trash that the caller may restore, most recently deleted first. */
 export const selectTrashedProjects = (
@@ -54,73 +58,81 @@ export const selectTrashedProject = async (ctx: OpContext, id: string): Promise<
   return found(row)
 }
 
-type TrashPermission = 'project_trash.restore' | 'project_trash.delete'
-
-/** The common table expressions `target`, the locked row, and `checked`, the outcome. */
-const checkedTarget = (
-  p: Placeholders<{ id: 'uuid' }> & ContextPlaceholders,
-  permission: TrashPermission,
-): SQL => sql`
-  target as (
-    select * from projects project where id = ${p.id} and ${allowsProject('project_trash.see', p, project)} for update
-  ), checked as (
-    select id, ${checkedOutcome(p, {
-      allowed: allowsProject(permission, p, target),
-      etag: sql`${columnsOf<'projects'>(target).version}::text`,
-    })} as outcome from target
-  )`
-
-const restore = query('trashed_projects.restore', { id: 'uuid' }, { outcome: 'text' }, (p) => {
-  const manager = insertion<'project_members'>({
-    project_id: sql`id`,
-    user_id: p.caller,
-    role: sql`'manager'`,
-  })
-  return sql`
-    with ${checkedTarget(p, 'project_trash.restore')}, managed as (
-      insert into project_members (${manager.columns}) select ${manager.values} from checked
-      where outcome = 'done' and not exists (
-        select from project_grants granted join users person on person.id = granted.user_id
-        where granted.project_id = checked.id and granted.role = 'manager' and ${columnsOf<'users'>(sql`person`).deleted_at} is null)
-      on conflict (project_id, user_id) do update set role = excluded.role
-    ), restored as (
-      update projects set ${assignments<'projects'>({ deleted_at: sql`null` })} from checked
-      where projects.id = checked.id and checked.outcome = 'done'
-    )
-    select outcome from checked`
-})
-
-/** Restores a project, unless its only manager is deleted while the statement waits for its lock: it is then `missing`. */
-const restoreUnlessLeft = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
-  try {
-    const [row] = await restore(ctx, { id })
-    return readOutcome(row)
-  } catch (error) {
-    if (error instanceof ConstraintViolation && error.constraint === 'projects_have_manager') return missing
-    throw error
-  }
+/** What restoring or deleting a project in the trash depends on. */
+export interface TrashedProjectFacts {
+  readonly id: string
+  readonly version: number
+  /** Whether a user who still exists manages it. */
+  readonly hasManager: boolean
+  /** What the caller is to it. */
+  readonly relations: readonly Relation[]
 }
 
-/** Restores a project from the trash; triggers restore the access of its members. If it has no manager, the caller becomes one. */
-export const restoreProject = async (ctx: OpContext, id: string): Promise<Outcome<ProjectRow>> => {
-  const result = await restoreUnlessLeft(ctx, id)
-  return result.outcome === 'done' ? rereadProject(ctx, id) : result
-}
-
-const remove = query(
-  'trashed_projects.delete',
+// The memberships of a project in the trash have ended; its managers are found by their grants.
+const selectFacts = query(
+  'trashed_projects.select_facts',
   { id: 'uuid' },
-  { outcome: 'text' },
-  (p) => sql`
-    with ${checkedTarget(p, 'project_trash.delete')}, purged as (
-      update projects set ${assignments<'projects'>({ purged_at: sql`now()` })} from checked
-      where projects.id = checked.id and checked.outcome = 'done'
-    )
-    select outcome from checked`,
+  { version: 'int', is_manager: 'bool', has_manager: 'bool' },
+  (p) => {
+    const { id, version, deleted_at, purged_at } = columnsOf<'projects'>(project)
+    const isGrantedTo = (condition: SQL): SQL => sql`exists (
+      select from project_grants granted join users person on person.id = granted.user_id
+      where granted.project_id = ${id} and granted.role = 'manager' and ${condition})`
+    return sql`
+      select ${version}, ${isGrantedTo(sql`granted.user_id = ${p.caller}`)} as is_manager,
+        ${isGrantedTo(sql`${columnsOf<'users'>(sql`person`).deleted_at} is null`)} as has_manager
+      from projects project where ${id} = ${p.id} and ${deleted_at} is not null and ${purged_at} is null`
+  },
 )
 
-/** Deletes a project in the trash permanently. It disappears immediately; its content is deleted in batches (`purge.ts`). */
-export const deleteTrashedProject = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, { id })
-  return readOutcome(row)
+/** Locks a project, and reads it under the lock if it is in the trash. */
+export const lockTrashedProject = async (
+  tx: TransactionContext<Principal>,
+  id: string,
+): Promise<TrashedProjectFacts | null> => {
+  const [, [row]] = await Promise.all([lockToClose(tx.db, { id }), selectFacts(tx, { id })])
+  if (row === undefined) return null
+  const relations = relationsToProject(tx.principal, row.is_manager ? 'manager' : null)
+  return { id, version: row.version, hasManager: row.has_manager, relations }
+}
+
+const makeManager = builtStatement('project_members.make_manager', { id: 'uuid', user_id: 'uuid' }, (db, p) =>
+  db
+    .insert(projectMembers)
+    .values({ project_id: p.id, user_id: p.user_id, role: 'manager' })
+    .onConflictDoUpdate({
+      target: [projectMembers.project_id, projectMembers.user_id],
+      set: { role: 'manager' },
+    }),
+)
+
+const restore = builtStatement('trashed_projects.restore', { id: 'uuid' }, (db, p) =>
+  db
+    .update(projects)
+    .set({ deleted_at: null, ...touched })
+    .where(eq(projects.id, p.id)),
+)
+
+/** Restores a project; triggers restore the access of its members. If it has no manager, the caller becomes one. */
+export const takeFromTrash = async (
+  { db, principal }: TransactionContext<Principal>,
+  { id, hasManager }: Authorized<'project_trash.restore', TrashedProjectFacts>,
+): Promise<void> => {
+  if (!hasManager) await makeManager(db, { id, user_id: principal.userId })
+  await restore(db, { id })
+}
+
+const purge = builtStatement('trashed_projects.purge', { id: 'uuid' }, (db, p) =>
+  db
+    .update(projects)
+    .set({ purged_at: sql`now()` })
+    .where(eq(projects.id, p.id)),
+)
+
+/** Deletes a project permanently. It disappears immediately; its content is deleted in batches (`purge.ts`). */
+export const purgeProject = async (
+  { db }: TransactionContext,
+  { id }: Authorized<'project_trash.delete', TrashedProjectFacts>,
+): Promise<void> => {
+  await purge(db, { id })
 }

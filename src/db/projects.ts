@@ -1,12 +1,17 @@
 import { found, type Outcome } from '../domain/outcome.ts'
-import { listReader, type Principal } from '../domain/permissions.ts'
+import {
+  type Authorized,
+  listReader,
+  type Principal,
+  type Relation,
+  relationsToProject,
+} from '../domain/permissions.ts'
 import { parseSort } from '../domain/sort.ts'
 import { foldSearch } from '../domain/text.ts'
 import { allowsProject, projectBranches, seesProject } from './access/permissions.ts'
 import { nameContains } from './engine/conditions.ts'
-import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { type Created, creation, expectCreated } from './engine/creation.ts'
-import { checkedOutcome, setActorAndReturnDone, readChangedRow, readOutcome } from './engine/outcome.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { ContextPlaceholders, OpContext, TransactionContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -19,8 +24,9 @@ import {
 } from './lists/list.ts'
 import type { SortField } from './lists/keyset.ts'
 import { projectJson, projectVariant } from './read-models.ts'
-import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { columnsOf } from './schema/columns.ts'
+import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
+import { memberships, projectMembers, projects } from './schema/tables.ts'
 
 /** A project as JSON text, its version, and the variant of its entity tag. */
 export interface ProjectRow {
@@ -60,154 +66,157 @@ export const selectProject = async (ctx: OpContext, id: string): Promise<Outcome
   return found(row)
 }
 
-/** A project that the caller has just changed, whether or not they can still see it. */
-export const rereadProject = async (ctx: OpContext, id: string): Promise<Outcome<ProjectRow>> => {
-  const [row] = await reread(ctx, { id })
-  return found(row)
+/** A project that the transaction has changed, whether or not the caller can still see it. */
+export const viewProject = async (tx: TransactionContext, id: string): Promise<ProjectRow> => {
+  const [row] = await reread(tx, { id })
+  if (row === undefined) throw new Error('The changed project is gone')
+  return row
 }
 
 /** Whether the caller can see a project. */
 export const isProjectVisible = visibilityCheck('projects.check', seesProject)
 
-/** The fields of a new project that depend on other rows: the creator is the manager and only member, and there are no tasks. */
-const ofCreator = { role: sql`'manager'`, member_count: sql`1`, open_task_count: sql`0` }
-
-/** The variant of a new project. */
+/** The variant of a new project: the creator is the manager and only member, and there are no tasks. */
 export const newProjectVariant = 'manager-1-0'
 
-const insert = creation(
+const insert = builtStatement(
   'projects.insert',
-  { name: 'text', description: 'text', color: 'text?' },
-  { json: 'text' },
-  (p) => {
-    const { columns, values } = insertion<'projects'>({
-      id: p.id,
-      name: p.name,
-      description: p.description,
-      color: p.color,
-    })
-    const member = insertion<'project_members'>({
-      project_id: sql`id`,
-      user_id: p.caller,
-      role: sql`'manager'`,
-    })
-    return {
-      parts: sql`
-        project as (insert into projects (${columns}) select ${values} where ${setActorAndReturnDone(p)} = 'done' returning *),
-        member as (insert into project_members (${member.columns}) select ${member.values} from project),
-        created as (select id, ${projectJson(project, p, ofCreator)} as json from project)`,
-      select: sql`select json from created`,
-    }
-  },
+  { id: 'uuid', name: 'text', description: 'text', color: 'text?' },
+  (db, p) =>
+    db.insert(projects).values({ id: p.id, name: p.name, description: p.description, color: p.color }),
 )
 
-/** Creates a project, which the caller manages. */
-export const insertProject = (
-  ctx: OpContext<Principal>,
+/** Inserts a project. */
+export const insertProject = async (
+  { db }: TransactionContext,
+  id: string,
   { name, description, color = null }: NewProject,
-): Promise<Created> => insert(ctx, () => ({ name, description, color })).then(expectCreated)
+): Promise<void> => {
+  await insert(db, { id, name, description, color })
+}
+
+const insertMember = builtStatement(
+  'project_members.insert_manager',
+  { id: 'uuid', user_id: 'uuid' },
+  (db, p) => db.insert(projectMembers).values({ project_id: p.id, user_id: p.user_id, role: 'manager' }),
+)
+
+/** Makes the caller the manager of a new project. */
+export const insertManager = async (
+  { db, principal }: TransactionContext<Principal>,
+  id: string,
+): Promise<void> => {
+  await insertMember(db, { id, user_id: principal.userId })
+}
 
 /** A merge patch: absent fields are not changed. */
 export type ProjectPatch = Partial<NewProject>
 
-const target = sql.raw('target')
-
-const changedColumns = { outcome: 'text', json: 'text?', version: 'int?', variant: 'text' } as const
-
-interface Change {
-  readonly values: ColumnValues<'projects'>
-  /** Further refusals, as WHEN branches on the row `target`. */
-  readonly refusals?: SQL
+/** What a change of a project depends on. */
+export interface ProjectFacts {
+  readonly id: string
+  readonly name: string
+  readonly description: string
+  readonly color: string | null
+  readonly archived_at: string | null
+  readonly version: number
+  /** What the caller is to it. */
+  readonly relations: readonly Relation[]
 }
 
-/** A statement that changes a project which the caller manages. */
-const changeOf = (
-  p: Placeholders<{ id: 'uuid' }> & ContextPlaceholders,
-  { values, refusals = sql`` }: Change,
-): SQL => {
-  const { id, version } = columnsOf<'projects'>(target)
-  const changed = sql.raw('changed')
-  const outcome = checkedOutcome(p, {
-    allowed: allowsProject('project.manage', p, target),
-    etag: sql`${version}::text`,
-    refusals,
-  })
-  return sql`
-    with target as (
-      select * from projects project where ${columnsOf<'projects'>(project).id} = ${p.id}
-        and ${allowsProject('project.see', p, project)} for no key update
-    ), checked as (
-      select ${id}, ${outcome} as outcome from target
-    ), changed as (
-      update projects project set ${assignments<'projects'>(values)} from checked
-      where project.id = checked.id and checked.outcome = 'done' returning project.*
-    )
-    select outcome, ${projectJson(changed, p)} as json, changed.version, ${projectVariant(changed, p)} as variant
-    from checked left join changed on true`
-}
+const lockToChange = builtStatement('projects.lock_to_change', { id: 'uuid' }, (db, p) =>
+  db.select({ id: projects.id }).from(projects).where(eq(projects.id, p.id)).for('no key update'),
+)
 
-const update = query('projects.update', { id: 'uuid', patch: 'json' }, changedColumns, (p) => {
-  const present = columnsOf<'projects'>(project)
-  const patched = (field: keyof ProjectPatch): SQL => {
-    const name = sql.raw(`'${field}'`)
-    return sql`case when ${p.patch} ? ${name} then ${p.patch} ->> ${name} else ${present[field]} end`
-  }
-  return changeOf(p, {
-    values: { name: patched('name'), description: patched('description'), color: patched('color') },
-    refusals: sql`when ${columnsOf<'projects'>(target).archived_at} is not null then 'project_archived'`,
-  })
-})
+/** Locks a project against writers of its tasks as well. */
+export const lockToClose = builtStatement('projects.lock_to_close', { id: 'uuid' }, (db, p) =>
+  db.select({ id: projects.id }).from(projects).where(eq(projects.id, p.id)).for('update'),
+)
 
-const archive = query('projects.archive', { id: 'uuid', archives: 'bool' }, changedColumns, (p) => {
-  const { archived_at } = columnsOf<'projects'>(project)
-  return changeOf(p, {
-    values: { archived_at: sql`case when ${p.archives} then coalesce(${archived_at}, now()) end` },
-  })
-})
+const selectFacts = builtStatement('projects.select_facts', { id: 'uuid', caller: 'uuid' }, (db, p) =>
+  db
+    .select({
+      id: projects.id,
+      name: projects.name,
+      description: projects.description,
+      color: projects.color,
+      archived_at: projects.archived_at,
+      version: projects.version,
+      role: memberships.role,
+    })
+    .from(projects)
+    .leftJoin(memberships, and(eq(memberships.project_id, projects.id), eq(memberships.user_id, p.caller)))
+    .where(and(eq(projects.id, p.id), isNull(projects.deleted_at))),
+)
 
-/** Changes a project that is not archived. */
-export const updateProject = async (
-  ctx: OpContext,
+/**
+ * Locks a project, and reads it under the lock, unless it is in the trash. `close`, to archive it or move it to the trash, waits for
+ * writers of its tasks, and they for it.
+ */
+export const lockProject = async (
+  { db, principal }: TransactionContext<Principal>,
   id: string,
+  purpose: 'change' | 'close',
+): Promise<ProjectFacts | null> => {
+  const lock = purpose === 'change' ? lockToChange : lockToClose
+  const [, [row]] = await Promise.all([lock(db, { id }), selectFacts(db, { id, caller: principal.userId })])
+  if (row === undefined) return null
+  const { role, ...project } = row
+  return { ...project, relations: relationsToProject(principal, role) }
+}
+
+/** A project that the caller was found to manage. */
+export type ManagedProject = Authorized<'project.manage', ProjectFacts>
+
+/** A change that clients see has a new version and time. */
+export const touched = { version: sql`${projects.version} + 1`, updated_at: sql`clock_timestamp()` }
+
+const update = builtStatement(
+  'projects.update',
+  { id: 'uuid', name: 'text', description: 'text', color: 'text?' },
+  (db, p) =>
+    db
+      .update(projects)
+      .set({ name: p.name, description: p.description, color: p.color, ...touched })
+      .where(eq(projects.id, p.id)),
+)
+
+/** Changes fields of a project. */
+export const updateFields = async (
+  { db }: TransactionContext,
+  { id, ...present }: ManagedProject,
   patch: ProjectPatch,
-): Promise<Outcome<ProjectRow>> => {
-  const [row] = await update(ctx, { id, patch })
-  return readChangedRow(readOutcome(row))
+): Promise<void> => {
+  const { name, description, color } = { ...present, ...patch }
+  await update(db, { id, name, description, color })
 }
 
-/** Archives or unarchives a project. Idempotent. */
-export const setProjectArchived = async (
-  ctx: OpContext,
-  id: string,
-  archives: boolean,
-): Promise<Outcome<ProjectRow>> => {
-  const [row] = await archive(ctx, { id, archives })
-  return readChangedRow(readOutcome(row))
+const archive = builtStatement('projects.archive', { id: 'uuid', is_archived: 'bool' }, (db, p) =>
+  db
+    .update(projects)
+    .set({ archived_at: sql`case when ${p.is_archived} then now() end`, ...touched })
+    .where(eq(projects.id, p.id)),
+)
+
+/** Archives or unarchives a project. */
+export const setArchived = async (
+  { db }: TransactionContext,
+  { id }: ManagedProject,
+  isArchived: boolean,
+): Promise<void> => {
+  await archive(db, { id, is_archived: isArchived })
 }
 
-const trash = query(
-  'projects.trash',
-  { id: 'uuid' },
-  { outcome: 'text' },
-  (p) => sql`
-    with target as (
-      select * from projects project where id = ${p.id} and ${allowsProject('project.see', p, project)} for update
-    ), checked as (
-      select id, ${checkedOutcome(p, {
-        allowed: allowsProject('project.manage', p, target),
-        etag: sql`${columnsOf<'projects'>(target).version}::text`,
-      })} as outcome from target
-    ), trashed as (
-      update projects set ${assignments<'projects'>({ deleted_at: sql`now()` })} from checked
-      where projects.id = checked.id and checked.outcome = 'done'
-    )
-    select outcome from checked`,
+const trash = builtStatement('projects.trash', { id: 'uuid' }, (db, p) =>
+  db
+    .update(projects)
+    .set({ deleted_at: sql`now()`, ...touched })
+    .where(eq(projects.id, p.id)),
 )
 
 /** Moves a project with its content to the trash; triggers end the access of its members. */
-export const deleteProject = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
-  const [row] = await trash(ctx, { id })
-  return readOutcome(row)
+export const moveToTrash = async ({ db }: TransactionContext, { id }: ManagedProject): Promise<void> => {
+  await trash(db, { id })
 }
 
 /** Filters and order of a list of projects. */

@@ -881,10 +881,6 @@ CREATE OR REPLACE TRIGGER users_touch BEFORE UPDATE ON users FOR EACH ROW
     IS DISTINCT FROM (NEW.username, NEW.email, NEW.display_name, NEW.role, NEW.time_zone, NEW.is_disabled, NEW.attachment_quota_bytes, NEW.task_quota))
   EXECUTE FUNCTION touch();
 
-CREATE OR REPLACE TRIGGER projects_touch BEFORE UPDATE ON projects FOR EACH ROW
-  WHEN ((OLD.name, OLD.description, OLD.color, OLD.archived_at, OLD.deleted_at)
-    IS DISTINCT FROM (NEW.name, NEW.description, NEW.color, NEW.archived_at, NEW.deleted_at)) EXECUTE FUNCTION touch();
-
 CREATE OR REPLACE TRIGGER teams_touch BEFORE UPDATE ON teams FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
 
@@ -1894,39 +1890,6 @@ END $$;
 
 CREATE OR REPLACE TRIGGER comments_deleted AFTER DELETE ON comments
   REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION record_removed_comments();
-
-CREATE OR REPLACE FUNCTION record_project() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-  kind text := 'project.updated';
-  old_values jsonb := '{}';
-  new_values jsonb := jsonb_build_object('name', NEW.name, 'description', NEW.description, 'color', NEW.color);
-BEGIN
-  IF TG_OP = 'INSERT' THEN
-    kind := 'project.created';
-    new_values := jsonb_strip_nulls(new_values);
-  ELSIF (OLD.deleted_at IS NULL) <> (NEW.deleted_at IS NULL) THEN
-    kind := CASE WHEN NEW.deleted_at IS NULL THEN 'project.restored' ELSE 'project.deleted' END;
-    new_values := '{}';
-  ELSIF (OLD.archived_at IS NULL) <> (NEW.archived_at IS NULL) THEN
-    kind := CASE WHEN NEW.archived_at IS NULL THEN 'project.unarchived' ELSE 'project.archived' END;
-    new_values := '{}';
-  ELSE
-    SELECT jsonb_object_agg(old_value.key, old_value.value), jsonb_object_agg(new_value.key, new_value.value)
-    INTO old_values, new_values
-    FROM jsonb_each(jsonb_build_object('name', OLD.name, 'description', OLD.description, 'color', OLD.color)) old_value
-      JOIN jsonb_each(new_values) new_value ON new_value.key = old_value.key AND new_value.value <> old_value.value;
-  END IF;
-  PERFORM record_event(kind, NULL, NEW.id, NULL, NULL, NULL, old_values, new_values);
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER projects_created AFTER INSERT ON projects FOR EACH ROW EXECUTE FUNCTION record_project();
-
--- Projects that are deleted with their last member's account have no viewers, so they are not recorded.
-CREATE OR REPLACE TRIGGER projects_recorded AFTER UPDATE ON projects FOR EACH ROW
-  WHEN ((OLD.name, OLD.description, OLD.color, OLD.archived_at IS NULL, OLD.deleted_at IS NULL)
-    IS DISTINCT FROM (NEW.name, NEW.description, NEW.color, NEW.archived_at IS NULL, NEW.deleted_at IS NULL)
-    AND NEW.purged_at IS NULL) EXECUTE FUNCTION record_project();
 
 -- Moving a project to the trash or restoring it ends or renews memberships; this is one event of the project.
 CREATE OR REPLACE FUNCTION record_membership() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -1,5 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import { nilId } from './nil-id.ts'
+import { type ProjectRole, projectRoles } from './project-roles.ts'
 import { includesScope, type RequiredScope, type Scope } from './scopes.ts'
 
 /**
@@ -162,6 +163,27 @@ export const isInSession = (principal: Principal): principal is SessionPrincipal
 
 export const isPermission = (name: unknown): name is Permission =>
   typeof name === 'string' && Object.hasOwn(permissions, name)
+
+/** What a principal can be to a resource: the values of `permissions`. */
+export type Relation = (typeof permissions)[Permission][number]
+
+/** Whether one of the relations grants the permission. */
+export const grants = (permission: Permission, relations: readonly Relation[]): boolean =>
+  permissions[permission].some((relation) => relations.includes(relation))
+
+/** The relations of a principal to a project in which they have a role; null for none. A role includes those before it. */
+export const relationsToProject = (
+  { role: ofPrincipal }: Principal,
+  role: ProjectRole | null,
+): readonly Relation[] => {
+  const included = role === null ? [] : projectRoles.slice(0, projectRoles.indexOf(role) + 1)
+  return ofPrincipal === 'admin' ? [...included, 'admin'] : included
+}
+
+declare const authorized: unique symbol
+
+/** A resource on which the caller was found to have the permission. A function that writes takes only that. */
+export type Authorized<P extends Permission, Resource> = Resource & { readonly [authorized]: P }
 
 const administrators = new Set<string>(['admin', 'admin_in_session', 'another_admin'])
 

@@ -2,22 +2,14 @@ import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
 import { withVersion } from '../db/engine/context.ts'
-import {
-  deleteProject,
-  insertProject,
-  newProjectVariant,
-  type ProjectRow,
-  selectProject,
-  selectProjects,
-  setProjectArchived,
-  updateProject,
-} from '../db/projects.ts'
+import { newProjectVariant, type ProjectRow, selectProject, selectProjects } from '../db/projects.ts'
 import { selectTasks } from '../db/task-list.ts'
 import { variantTag } from '../domain/entity-tags.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import { taskList } from '../domain/task-filter.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll, expectScopes, problems } from '../problems/problems.ts'
+import { createProject, deleteProject, setProjectArchived, updateProject } from '../services/projects.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -35,7 +27,7 @@ export const projectHandlers = ({ paging }: Deps) =>
     },
 
     async createProject(ctx, { body }) {
-      const project = await insertProject(ctx, body)
+      const project = await createProject(ctx, body)
       const etag = projectETag({ version: 1, variant: newProjectVariant })
       return created<Project>(`/projects/${project.id}`, etag, project)
     },
@@ -46,26 +38,24 @@ export const projectHandlers = ({ paging }: Deps) =>
 
     async replaceProject(ctx, { params, body: { version, ...fields } }) {
       const replacement = { color: null, ...fields }
-      return projectResponse(
-        expectDone(await updateProject(withVersion(ctx, version), params.project_id, replacement)),
-      )
+      return projectResponse(await updateProject(withVersion(ctx, version), params.project_id, replacement))
     },
 
     async updateProject(ctx, { params, body }) {
-      return projectResponse(expectDone(await updateProject(ctx, params.project_id, body)))
+      return projectResponse(await updateProject(ctx, params.project_id, body))
     },
 
     async deleteProject(ctx, { params }) {
-      expectDone(await deleteProject(ctx, params.project_id))
+      await deleteProject(ctx, params.project_id)
       return { status: 204 }
     },
 
     async archiveProject(ctx, { params }) {
-      return projectResponse(expectDone(await setProjectArchived(ctx, params.project_id, true)))
+      return projectResponse(await setProjectArchived(ctx, params.project_id, true))
     },
 
     async unarchiveProject(ctx, { params }) {
-      return projectResponse(expectDone(await setProjectArchived(ctx, params.project_id, false)))
+      return projectResponse(await setProjectArchived(ctx, params.project_id, false))
     },
 
     async listProjectTasks(ctx, { path, params, query }) {

@@ -1,16 +1,12 @@
 import type { components } from '../../generated/openapi.ts'
 import { deleteTrashedTask, restoreTask, selectTrash, selectTrashedTask } from '../db/trash.ts'
-import {
-  deleteTrashedProject,
-  restoreProject,
-  selectTrashedProject,
-  selectTrashedProjects,
-} from '../db/project-trash.ts'
+import { selectTrashedProject, selectTrashedProjects } from '../db/project-trash.ts'
 import { jsonText } from '../contract/json-text.ts'
 import type { Handlers } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll } from '../problems/problems.ts'
 import { projectResponse, projectETag } from './projects.ts'
+import { deleteTrashedProject, restoreProject } from '../services/projects.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import { taskResponse, taskETag } from './task-responses.ts'
 
@@ -65,11 +61,11 @@ export const trashHandlers = ({ paging, jobs }: Deps) =>
     },
 
     async restoreProject(ctx, { params }) {
-      return projectResponse(expectDone(await restoreProject(ctx, params.project_id)))
+      return projectResponse(await restoreProject(ctx, params.project_id))
     },
 
     async deleteTrashedProject(ctx, { params }) {
-      expectDone(await deleteTrashedProject(ctx, params.project_id))
+      await deleteTrashedProject(ctx, params.project_id)
       jobs.wake('purge_deleted_rows')
       return { status: 204 }
     },

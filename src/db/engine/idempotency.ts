@@ -1,7 +1,10 @@
-import { columnsOf, insertion } from '../schema/columns.ts'
+import type { Principal } from '../../domain/permissions.ts'
+import { assignments, columnsOf, insertion } from '../schema/columns.ts'
 import { deletionInBatches } from './batches.ts'
 import { retentionTime } from './retention.ts'
-import type { ContextPlaceholders, OpContext } from './context.ts'
+import { type ContextPlaceholders, type OpContext, transaction, type TransactionContext } from './context.ts'
+import { newId } from './ids.ts'
+import { last } from './transaction.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import { statement } from './statement.ts'
 
@@ -60,6 +63,91 @@ export const findStoredResponse = async ({ db, idempotency }: OpContext): Promis
   if (stored === undefined) return null
   if (!isFingerprint(stored.fingerprint)) throw new IdempotencyKeyReused()
   return { id: stored.resource_id, json: stored.body, replayed: true }
+}
+
+const lockKey = statement(
+  'idempotency_keys.lock',
+  { principal_id: 'uuid', operation: 'text', key: 'text' },
+  {},
+  (p) => sql`
+    select pg_advisory_xact_lock(hashtextextended(${p.principal_id}::text || ' ' || ${p.operation} || ' ' || ${p.key}, 0))::text as locked`,
+)
+
+const store = statement(
+  'idempotency_keys.store',
+  {
+    principal_id: 'uuid',
+    operation: 'text',
+    key: 'text',
+    fingerprint: 'text',
+    resource_id: 'uuid',
+    body: 'text',
+  },
+  {},
+  (p) => {
+    const { columns, values } = insertion<'idempotency_keys'>({
+      principal_id: p.principal_id,
+      operation: p.operation,
+      key: p.key,
+      fingerprint: p.fingerprint,
+      resource_id: p.resource_id,
+      body: p.body,
+    })
+    const replaced = assignments<'idempotency_keys'>({
+      fingerprint: sql`excluded.fingerprint`,
+      resource_id: sql`excluded.resource_id`,
+      body: sql`excluded.body`,
+      created_at: sql`excluded.created_at`,
+    })
+    // Only a response that has expired is replaced.
+    return sql`
+      insert into idempotency_keys (${columns}) values (${values})
+      on conflict (principal_id, operation, key) do update set ${replaced}`
+  },
+)
+
+const lookUp = statement(
+  'idempotency_keys.look_up',
+  { principal_id: 'uuid', operation: 'text', key: 'text' },
+  { fingerprint: 'text', resource_id: 'text', body: 'text' },
+  (p) => sql`
+    select fingerprint, resource_id::text, body from idempotency_keys
+    where principal_id = ${p.principal_id} and operation = ${p.operation} and key = ${p.key}
+      and ${created_at} > now() - ${lifetime}`,
+)
+
+/** A resource that `idempotent` has created, or the stored response to the request that did. */
+export interface CreatedOnce {
+  readonly id: string
+  readonly json: string
+  readonly replayed: boolean
+}
+
+/**
+ * Runs `work`, which creates a resource, as a transaction, once per Idempotency-Key: its response is stored with it. A repeated
+ * request gets that response, and a concurrent one waits for it. `id` is that of the new resource.
+ *
+ * @throws IdempotencyKeyReused when the key was used with a different request
+ */
+export const idempotent = <P extends Principal>(
+  ctx: OpContext<P>,
+  work: (tx: TransactionContext<P>, id: string) => Promise<{ readonly json: string }>,
+): Promise<CreatedOnce> => {
+  const { idempotency } = ctx
+  const id = newId()
+  return transaction<P, CreatedOnce>(ctx, async (tx) => {
+    if (idempotency === null) return { id, json: (await work(tx, id)).json, replayed: false }
+    const { principalId, operation, key, fingerprint, isFingerprint } = idempotency
+    const named = { principal_id: principalId, operation, key }
+    const [, [stored]] = await Promise.all([lockKey(tx.db, named), lookUp(tx.db, named)])
+    if (stored !== undefined) {
+      if (!isFingerprint(stored.fingerprint)) throw new IdempotencyKeyReused()
+      return { id: stored.resource_id, json: stored.body, replayed: true }
+    }
+    const { json } = await work(tx, id)
+    const stores = store(tx.db, { ...named, fingerprint, resource_id: id, body: json })
+    return last(stores.then(() => ({ id, json, replayed: false })))
+  })
 }
 
 /** Deletes stored responses that have expired. */

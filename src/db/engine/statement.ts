@@ -24,7 +24,7 @@ export type Statement<P extends Parameters, C extends Columns> = (
   values: Values<P>,
 ) => Promise<Row<C>[]>
 
-const dialect = new PgDialect()
+export const dialect = new PgDialect()
 
 /** A statement's text, and the names of its parameters in order, starting with $1. */
 export interface Compiled {
@@ -77,9 +77,14 @@ export const query = <P extends Parameters, C extends Columns>(
 }
 
 const compileNamed = (name: StatementName, text: SQL): Compiled => {
+  claimName(name)
+  return compile(name, text)
+}
+
+/** @throws Error when another statement has the name */
+export const claimName = (name: StatementName): void => {
   if (knownNames.has(name)) throw new Error(`Two statements are called ${name}`)
   knownNames.add(name)
-  return compile(name, text)
 }
 
 /**
@@ -121,11 +126,14 @@ export const runCompiled = async <C extends Columns>(
 
 /** Parameter values in the order of `names`. */
 const encode = (names: readonly string[], values: Readonly<Record<string, unknown>>): unknown[] =>
-  names.map((name) => {
-    const value = values[name]
-    if (value === undefined) throw new TypeError(`The statement's parameter ${name} is undefined`)
-    return Array.isArray(value) ? arrayLiteral(value) : value
-  })
+  names.map((name) => parameterValue(values, name))
+
+/** A parameter as the driver takes it. */
+export const parameterValue = (values: Readonly<Record<string, unknown>>, name: string): unknown => {
+  const value = values[name]
+  if (value === undefined) throw new TypeError(`The statement's parameter ${name} is undefined`)
+  return Array.isArray(value) ? arrayLiteral(value) : value
+}
 
 /** PostgreSQL's text format of an array: with `fetch_types: false` the driver cannot encode arrays itself. */
 const arrayLiteral = (items: readonly unknown[]): string =>

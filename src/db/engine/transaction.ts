@@ -40,7 +40,7 @@ export interface Last<T> {
  */
 export const last = <T>(result: Promise<T>): Last<T> => ({ last: result })
 
-const isLast = <T>(result: T | Last<T>): result is Last<T> =>
+export const isLast = <T>(result: T | Last<T>): result is Last<T> =>
   typeof result === 'object' && result !== null && 'last' in result && result.last instanceof Promise
 
 /**

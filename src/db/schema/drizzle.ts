@@ -3,11 +3,12 @@ import type * as Migrator from 'drizzle-orm/migrator'
 import type * as Core from 'drizzle-orm/pg-core'
 import { createRequire } from 'node:module'
 
-export type { SQL } from 'drizzle-orm'
+export type { Query, SQL } from 'drizzle-orm'
 export type { MigrationMeta } from 'drizzle-orm/migrator'
 export type {
   ExtraConfigColumn,
-  PgPreparedQuery,
+  PgPreparedQuery as PreparedQuery,
+  PgQueryResultHKT,
   PreparedQueryConfig,
   SelectedFieldsOrdered,
 } from 'drizzle-orm/pg-core'
@@ -19,24 +20,7 @@ export type {
  */
 const require = createRequire(import.meta.url ?? __filename)
 
-export const {
-  and,
-  Column,
-  desc,
-  eq,
-  exists,
-  fillPlaceholders,
-  gt,
-  inArray,
-  is,
-  isNotNull,
-  isNull,
-  lt,
-  ne,
-  not,
-  or,
-  sql,
-} = require('drizzle-orm') as typeof Orm
+export const { and, Column, eq, is, isNull, Placeholder, sql } = require('drizzle-orm') as typeof Orm
 export const {
   bigint,
   bigserial,
@@ -49,6 +33,7 @@ export const {
   interval,
   PgDatabase,
   PgDialect,
+  PgPreparedQuery,
   PgSession,
   pgTable,
   primaryKey,

@@ -1,3 +1,4 @@
+import type { ProjectRole } from '../../domain/project-roles.ts'
 import {
   bigint,
   bigserial,
@@ -337,7 +338,7 @@ export const projectMembers = pgTable(
     user_id: uuid('user_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
-    role: text('role').notNull(),
+    role: text('role').$type<ProjectRole>().notNull(),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
   },
@@ -382,7 +383,7 @@ export const memberships = pgTable(
     user_id: uuid('user_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
-    role: text('role').notNull(),
+    role: text('role').$type<ProjectRole>().notNull(),
     /** The transaction in which access began. The change feed delivers the tasks of the project again at it. */
     joined_in: xid8('joined_in')
       .notNull()

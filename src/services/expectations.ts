@@ -1,0 +1,54 @@
+import { meetsPreconditions, type Preconditions } from '../domain/entity-tags.ts'
+import { type Authorized, grants, type Permission, type Relation } from '../domain/permissions.ts'
+import { problems } from '../problems/problems.ts'
+
+/**
+ * The checks of a write on facts that were read under a lock, in the order that the contract promises: seen, may, match, and then
+ * what the state of the resource allows.
+ */
+
+/** A resource, and what the caller is to it. */
+interface Related {
+  readonly relations: readonly Relation[]
+}
+
+/**
+ * The resource, if the caller can see it.
+ *
+ * @throws Problem 404
+ */
+export const expectSeen = <R extends Related>(permission: Permission, resource: R | null): R => {
+  if (resource === null || !grants(permission, resource.relations)) throw problems.notFound()
+  return resource
+}
+
+/**
+ * The resource, if the caller has the permission.
+ *
+ * @throws Problem 403
+ */
+export const expectMay = <P extends Permission, R extends Related>(
+  permission: P,
+  resource: R,
+): Authorized<P, R> => {
+  if (!grants(permission, resource.relations)) throw problems.forbidden()
+  return resource as Authorized<P, R>
+}
+
+/**
+ * Requires that the resource meets If-Match and If-None-Match.
+ *
+ * @throws Problem 412
+ */
+export const expectMatch = (conditions: Preconditions, { version }: { readonly version: number }): void => {
+  if (!meetsPreconditions([String(version)], conditions)) throw problems.preconditionFailed()
+}
+
+/**
+ * Requires that a project is not archived.
+ *
+ * @throws Problem 409
+ */
+export const expectActive = ({ archived_at }: { readonly archived_at: string | null }): void => {
+  if (archived_at !== null) throw problems.projectArchived()
+}

@@ -1,0 +1,126 @@
+import { changedFields } from '../domain/changes.ts'
+import type { Authorized, Principal } from '../domain/permissions.ts'
+import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
+import { type CreatedOnce, idempotent } from '../db/engine/idempotency.ts'
+import { last } from '../db/engine/transaction.ts'
+import {
+  insertManager,
+  insertProject,
+  lockProject,
+  type ManagedProject,
+  moveToTrash,
+  type NewProject,
+  type ProjectPatch,
+  type ProjectRow,
+  setArchived,
+  updateFields,
+  viewProject,
+} from '../db/projects.ts'
+import {
+  lockTrashedProject,
+  purgeProject,
+  takeFromTrash,
+  type TrashedProjectFacts,
+} from '../db/project-trash.ts'
+import { recordProjectEvent } from '../db/record-event.ts'
+import { expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
+
+const fields = ['name', 'description', 'color'] as const
+
+/** Creates a project, which the caller manages. */
+export const createProject = (ctx: OpContext<Principal>, project: NewProject): Promise<CreatedOnce> =>
+  idempotent(ctx, async (tx, id) => {
+    const { color, ...required } = project
+    const after = color == null ? required : { ...required, color }
+    await Promise.all([
+      insertProject(tx, id, project),
+      recordProjectEvent(tx, 'project.created', id, { before: {}, after }),
+      insertManager(tx, id),
+    ])
+    return viewProject(tx, id)
+  })
+
+/**
+ * A project that the caller manages, locked.
+ *
+ * @throws Problem 404, 403, 412
+ */
+const manage = async (
+  tx: TransactionContext<Principal>,
+  id: string,
+  purpose: 'change' | 'close',
+): Promise<ManagedProject> => {
+  const project = expectSeen('project.see', await lockProject(tx, id, purpose))
+  const managed = expectMay('project.manage', project)
+  expectMatch(tx, project)
+  return managed
+}
+
+/** Changes a project that is not archived. */
+export const updateProject = (
+  ctx: OpContext<Principal>,
+  id: string,
+  patch: ProjectPatch,
+): Promise<ProjectRow> =>
+  transaction(ctx, async (tx) => {
+    const project = await manage(tx, id, 'change')
+    expectActive(project)
+    const changes = changedFields(fields, project, patch)
+    if (changes !== null) {
+      await updateFields(tx, project, patch)
+      await recordProjectEvent(tx, 'project.updated', id, changes)
+    }
+    return last(viewProject(tx, id))
+  })
+
+/** Archives or unarchives a project. Idempotent. */
+export const setProjectArchived = (
+  ctx: OpContext<Principal>,
+  id: string,
+  isArchived: boolean,
+): Promise<ProjectRow> =>
+  transaction(ctx, async (tx) => {
+    const project = await manage(tx, id, 'close')
+    if (isArchived !== (project.archived_at !== null)) {
+      await setArchived(tx, project, isArchived)
+      await recordProjectEvent(tx, isArchived ? 'project.archived' : 'project.unarchived', id)
+    }
+    return last(viewProject(tx, id))
+  })
+
+/** Moves a project with its content to the trash, which ends the access of its members. */
+export const deleteProject = (ctx: OpContext<Principal>, id: string): Promise<void> =>
+  transaction(ctx, async (tx) => {
+    const project = await manage(tx, id, 'close')
+    await moveToTrash(tx, project)
+    await recordProjectEvent(tx, 'project.deleted', id)
+  })
+
+/**
+ * A project in the trash on which the caller has the permission, locked.
+ *
+ * @throws Problem 404, 403, 412
+ */
+const openTrashed = async <P extends 'project_trash.restore' | 'project_trash.delete'>(
+  tx: TransactionContext<Principal>,
+  id: string,
+  permission: P,
+): Promise<Authorized<P, TrashedProjectFacts>> => {
+  const project = expectSeen('project_trash.see', await lockTrashedProject(tx, id))
+  const opened = expectMay(permission, project)
+  expectMatch(tx, project)
+  return opened
+}
+
+/** Restores a project with its content. If nobody manages it any more, the caller does. */
+export const restoreProject = (ctx: OpContext<Principal>, id: string): Promise<ProjectRow> =>
+  transaction(ctx, async (tx) => {
+    const project = await openTrashed(tx, id, 'project_trash.restore')
+    await takeFromTrash(tx, project)
+    await recordProjectEvent(tx, 'project.restored', id)
+    return last(viewProject(tx, id))
+  })
+
+/** Deletes a project in the trash permanently. */
+export const deleteTrashedProject = (ctx: OpContext<Principal>, id: string): Promise<void> =>
+  transaction(ctx, async (tx) => purgeProject(tx, await openTrashed(tx, id, 'project_trash.delete')))
