@@ -1,10 +1,10 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { OperationId } from '../src/contract/contract.ts'
 import { createClient } from '../src/db/engine/connection.ts'
 import { eventually } from './fixture/eventually.ts'
 import { openTestDatabase } from './fixture/database.ts'
 import { projectActions } from './fixture/projects.ts'
-import { startService } from './fixture/service.ts'
+import { type Call, startService } from './fixture/service.ts'
 
 /**
  * Writes that wait for a row while what they depend on changes. They answer as if they had come after the change. Only a server has
@@ -15,69 +15,162 @@ const { db, options } = await openTestDatabase(t)
 const skip = options.kind === 'embedded' && 'the embedded database has one session'
 const service = await startService(t, { db })
 const admin = await service.register('admin')
-const manager = await service.register('manager')
+const caller = await service.register('caller')
 const { createProject, setMember } = projectActions(service)
 
-/** What happens to the project while a write of the manager waits, and the status of the write. */
+/** The ids of what a write and a change refer to. */
+type Ids = Readonly<Record<'project' | 'task' | 'comment' | 'elsewhere', string>>
+
+/** What happens while a write waits. */
+interface Change {
+  /** The row that is held: of the project, or of the task. */
+  readonly holds: 'project' | 'task'
+  readonly sql: (ids: Ids) => string
+}
+
+const ofCaller = ({ project }: Ids) => `project_id = '${project}' and user_id = '${caller.id}'`
+
 const changes = {
-  'the manager becomes a viewer': {
-    sql: (project: string) =>
-      `update project_members set role = 'viewer' where project_id = '${project}' and user_id = '${manager.id}'`,
-    status: 403,
+  'the caller becomes a viewer': {
+    holds: 'project',
+    sql: (ids) => `update project_members set role = 'viewer' where ${ofCaller(ids)}`,
   },
-  'the manager is removed': {
-    sql: (project: string) =>
-      `delete from project_members where project_id = '${project}' and user_id = '${manager.id}'`,
-    status: 404,
+  'the caller is removed': {
+    holds: 'project',
+    sql: (ids) => `delete from project_members where ${ofCaller(ids)}`,
   },
   'the project is moved to the trash': {
-    sql: (project: string) => `update projects set deleted_at = now() where id = '${project}'`,
-    status: 404,
-  },
-  'the project is changed': {
-    sql: (project: string) => `update projects set version = version + 1 where id = '${project}'`,
-    status: 412,
+    holds: 'project',
+    sql: ({ project }) => `update projects set deleted_at = now() where id = '${project}'`,
   },
   'the project is archived': {
-    sql: (project: string) => `update projects set archived_at = now() where id = '${project}'`,
-    status: 409,
+    holds: 'project',
+    sql: ({ project }) => `update projects set archived_at = now() where id = '${project}'`,
   },
+  'the project is changed': {
+    holds: 'project',
+    sql: ({ project }) => `update projects set version = version + 1 where id = '${project}'`,
+  },
+  'the task is moved to the trash': {
+    holds: 'task',
+    sql: ({ task }) => `update tasks set deleted_at = now() where id = '${task}'`,
+  },
+  'the task is moved out of sight': {
+    holds: 'task',
+    sql: ({ task, elsewhere }) => `update tasks set project_id = '${elsewhere}' where id = '${task}'`,
+  },
+  'the comment is deleted': {
+    holds: 'task',
+    sql: ({ comment }) => `delete from comments where id = '${comment}'`,
+  },
+} satisfies Readonly<Record<string, Change>>
+
+type Outcomes = { readonly [What in keyof typeof changes]?: number }
+
+interface Write {
+  readonly request: (ids: Ids) => Omit<Call, 'token'>
+  /** The status of the write after each change. */
+  readonly outcomes: Outcomes
+}
+
+const ofProject = {
+  'the caller becomes a viewer': 403,
+  'the caller is removed': 404,
+  'the project is moved to the trash': 404,
+  'the project is changed': 412,
 } as const
 
-const writes: readonly (readonly [OperationId, object])[] = [
-  ['updateProject', { body: { name: 'Changed' } }],
-  ['replaceProject', { body: { name: 'Replaced', description: '' } }],
-  ['archiveProject', {}],
-  ['unarchiveProject', {}],
-  ['deleteProject', {}],
-]
+const ofTask = {
+  'the caller becomes a viewer': 403,
+  'the caller is removed': 404,
+  'the project is moved to the trash': 404,
+  'the project is archived': 409,
+  'the task is moved to the trash': 404,
+  'the task is moved out of sight': 404,
+} as const
 
-for (const [operation, request] of writes)
-  for (const [what, { sql, status }] of Object.entries(changes)) {
-    const isRefused = status !== 409 || 'body' in request
-    if (!isRefused) continue
-    t.test(`${operation} waits while ${what}: ${status}`, { skip }, async (t) => {
-      const project = await createProject(admin)
-      await setMember(admin, project, manager, 'manager')
-      const holder = createClient(options, { connection: { application_name: 'holder' } })
-      t.teardown(() => holder.end())
-      await holder.unsafe('begin')
-      await holder.unsafe(`select from projects where id = '${project.id}' for update`)
-      const waiting = service.call(operation, {
-        ...request,
-        token: manager.token,
-        params: { project_id: project.id },
-        headers: status === 412 ? { 'if-match': '"1"' } : {},
-      })
-      await eventually('the write waits', async () => {
-        const [row] = await db.run(
-          `select count(*)::int as waiting from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-          [],
-        )
-        return row?.waiting === 1
-      })
-      await holder.unsafe(sql(project.id))
-      await holder.unsafe('commit')
-      t.equal((await waiting).status, status)
-    })
-  }
+const project = ({ project: id }: Ids, body?: object): Omit<Call, 'token'> => ({
+  params: { project_id: id },
+  headers: { 'if-match': '"1"' },
+  ...(body && { body }),
+})
+
+const writes: { readonly [Operation in OperationId]?: Write } = {
+  updateProject: {
+    request: (ids) => project(ids, { name: 'Changed' }),
+    outcomes: { ...ofProject, 'the project is archived': 409 },
+  },
+  replaceProject: {
+    request: ({ project: id }) => ({
+      params: { project_id: id },
+      body: { name: 'Replaced', description: '' },
+    }),
+    outcomes: { ...ofProject, 'the project is changed': 200, 'the project is archived': 409 },
+  },
+  archiveProject: { request: project, outcomes: ofProject },
+  unarchiveProject: { request: project, outcomes: ofProject },
+  deleteProject: { request: project, outcomes: ofProject },
+  createComment: {
+    request: ({ task }) => ({ params: { task_id: task }, body: { body: 'A comment' } }),
+    outcomes: ofTask,
+  },
+  updateComment: {
+    request: ({ comment }) => ({ params: { comment_id: comment }, body: { body: 'Changed' } }),
+    // The author may change it in any role.
+    outcomes: { ...ofTask, 'the caller becomes a viewer': 200, 'the comment is deleted': 404 },
+  },
+  deleteComment: {
+    request: ({ comment }) => ({ params: { comment_id: comment } }),
+    outcomes: { ...ofTask, 'the caller becomes a viewer': 204, 'the comment is deleted': 404 },
+  },
+}
+
+/** A project that the caller manages, with a task and their comment, and a project that they cannot see. */
+const prepare = async (): Promise<Ids> => {
+  const [{ id }, elsewhere] = [await createProject(admin), await createProject(admin)]
+  await setMember(admin, { id }, caller, 'manager')
+  const { body: task } = await service.expect('createTask', 201, {
+    token: admin.token,
+    body: { title: 'A task', project_id: id },
+  })
+  const { body: comment } = await service.expect('createComment', 201, {
+    token: caller.token,
+    params: { task_id: task.id },
+    body: { body: 'A comment' },
+  })
+  return { project: id, task: task.id, comment: comment.id, elsewhere: elsewhere.id }
+}
+
+/** Runs `change` in another session while `write` waits for the row that it holds. Returns the status of the write. */
+const raceFor = async (
+  t: Test,
+  write: () => Promise<number>,
+  { holds, sql }: Change,
+  ids: Ids,
+): Promise<number> => {
+  const holder = createClient(options, { connection: { application_name: 'holder' } })
+  t.teardown(() => holder.end())
+  await holder.unsafe('begin')
+  await holder.unsafe(`select from ${holds}s where id = '${ids[holds]}' for update`)
+  const status = write()
+  await eventually('the write waits', async () => {
+    const [row] = await db.run(
+      `select count(*)::int as waiting from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      [],
+    )
+    return row?.waiting === 1
+  })
+  await holder.unsafe(sql(ids))
+  await holder.unsafe('commit')
+  return status
+}
+
+for (const [operation, { request, outcomes }] of Object.entries(writes))
+  t.test(`${operation} waits`, { skip }, async (t) => {
+    for (const [what, status] of Object.entries(outcomes)) {
+      const ids = await prepare()
+      const write = async () =>
+        (await service.call(operation as OperationId, { token: caller.token, ...request(ids) })).status
+      t.equal(await raceFor(t, write, changes[what as keyof typeof changes], ids), status, what)
+    }
+  })

@@ -1,29 +1,23 @@
 import type { CommentExpansion } from '../domain/expansions.ts'
 import { maxMentions, mentionedUsernames } from '../domain/mentions.ts'
 import { found, type Outcome } from '../domain/outcome.ts'
-import type { Principal } from '../domain/permissions.ts'
+import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
 import { parseSort, type SortBy } from '../domain/sort.ts'
 import { foldSearch } from '../domain/text.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsComment, isSeenBy } from './access/permissions.ts'
 import { bindValues, type Condition, contains } from './engine/conditions.ts'
-import type { OpContext } from './engine/context.ts'
-import { creation, readCreation } from './engine/creation.ts'
-import { outcomeOfDeletion, readChangedRow, readOutcome } from './engine/outcome.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
 import { commentJson } from './read-models.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { columnsOf } from './schema/columns.ts'
+import { eq, sql } from './schema/drizzle.ts'
+import { comments } from './schema/tables.ts'
 import { isTaskVisible } from './task-pages.ts'
-import {
-  type AddedToTask,
-  addedToTask,
-  outcomeOfTaskWrite,
-  readAddition,
-  versionAfterTrigger,
-} from './task-writes.ts'
+import { lockTask, type TaskFacts } from './task-facts.ts'
 
 /** A comment as JSON text, and its version. */
 export interface CommentRow {
@@ -33,7 +27,6 @@ export interface CommentRow {
 
 const comment = sql.raw('comment')
 const task = sql.raw('task')
-const target = sql.raw('target')
 const columns = columnsOf<'comments'>(comment)
 const tasks = columnsOf<'tasks'>(task)
 
@@ -53,130 +46,150 @@ export const selectComment = async (ctx: OpContext, id: string): Promise<Outcome
   return found(row)
 }
 
-/** The ids of the users with these usernames who see the row `row` of tasks. */
-const mentionsOf = (usernames: SQL, row: SQL): SQL => {
-  const person = sql.raw('person')
-  const { id, username, deleted_at } = columnsOf<'users'>(person)
-  return sql`array(
-    select ${id} from users person
-    where ${username} = any(${usernames}) and ${deleted_at} is null and ${isSeenBy(person, row)}
-    order by ${id} limit ${sql.raw(String(maxMentions))})`
-}
-
-const insert = creation(
-  'comments.insert',
-  { task_id: 'uuid', body: 'text', usernames: 'text[]' },
-  { outcome: 'text', json: 'text?' },
+const selectMentioned = query(
+  'comments.select_mentioned',
+  { task_id: 'uuid', usernames: 'text[]' },
+  { id: 'text' },
   (p) => {
-    const outcome = outcomeOfTaskWrite(p, target, {
-      allowed: allowsComment('comment.add', p, comment, target),
-      etag: null,
-      ifMatch: p.if_match,
-    })
-    const added = insertion<'comments'>({
-      id: p.id,
-      task_id: p.task_id,
-      author_id: p.caller,
-      body: p.body,
-      mentions: mentionsOf(p.usernames, target),
-    })
-    return {
-      parts: sql`
-        target as (
-          select * from tasks task
-          where ${tasks.id} = ${p.task_id} and ${allowsComment('comment.see', p, comment, task)}
-          for no key update
-        ), checked as (
-          select ${outcome} as outcome, ${versionAfterTrigger(target)} as task_version from target
-        ), added as (
-          insert into comments (${added.columns}) select ${added.values} from checked, target
-          where outcome = 'done' returning *
-        ), created as (
-          select id, ${addedToTask(commentJson(sql`added`, [], p))} as json from added, checked
-        )`,
-      select: sql`select outcome, json from checked left join created on true`,
-    }
-  },
-)
-
-/** Adds a comment to a task, and returns the new version of the task. */
-export const insertComment = async (
-  ctx: OpContext<Principal>,
-  { taskId, body }: { readonly taskId: string; readonly body: string },
-): Promise<Outcome<AddedToTask>> => {
-  const result = await insert(ctx, () => ({ task_id: taskId, body, usernames: mentionedUsernames(body) }))
-  return readAddition(readCreation(result, readOutcome))
-}
-
-const change = query(
-  'comments.update',
-  { id: 'uuid', body: 'text?', usernames: 'text[]' },
-  { outcome: 'text', json: 'text?', version: 'int?' },
-  (p) => {
-    const outcome = outcomeOfTaskWrite(p, task, {
-      allowed: allowsComment('comment.change', p, comment, task),
-      etag: sql`${columns.version}::text`,
-      ifMatch: p.if_match,
-    })
-    const { body } = columnsOf<'comments'>(sql`comments`)
-    // The mentions of unchanged text are kept, even of users who no longer see the task.
-    const changed = assignments<'comments'>({
-      body: sql`coalesce(${p.body}, ${body})`,
-      mentions: sql`case when ${p.body} <> ${body} then target.mentioned else comments.mentions end`,
-    })
+    const person = sql.raw('person')
+    const { id, username, deleted_at } = columnsOf<'users'>(person)
     return sql`
-      with target as (
-        select ${columns.id}, ${outcome} as outcome, ${mentionsOf(p.usernames, task)} as mentioned
-        from comments comment join tasks task on ${tasks.id} = ${columns.task_id}
-        where ${columns.id} = ${p.id} and ${allowsComment('comment.see', p, comment, task)}
-        for no key update of comment
-      ), changed as (
-        update comments set ${changed} from target
-        where comments.id = target.id and target.outcome = 'done' returning comments.*
-      )
-      select outcome, ${commentJson(sql`changed`, [], p)} as json, changed.version
-      from target left join changed on true`
+      select ${id}::text from tasks task, users person
+      where ${tasks.id} = ${p.task_id} and ${username} = any(${p.usernames}) and ${deleted_at} is null
+        and ${isSeenBy(person, task)}
+      order by ${id} limit ${sql.raw(String(maxMentions))}`
   },
 )
 
-/** Changes the text of a comment. Does nothing if the text is unchanged. */
-export const updateComment = async (
-  ctx: OpContext<Principal>,
-  id: string,
-  { body }: { readonly body?: string },
-): Promise<Outcome<CommentRow>> => {
-  const [row] = await change(ctx, { id, body: body ?? null, usernames: mentionedUsernames(body ?? '') })
-  return readChangedRow(readOutcome(row))
+/** The ids of the users whom a text mentions and who see the task. */
+export const findMentioned = async (
+  tx: TransactionContext,
+  taskId: string,
+  body: string,
+): Promise<readonly string[]> => {
+  const usernames = mentionedUsernames(body)
+  if (usernames.length === 0) return []
+  const rows = await selectMentioned(tx, { task_id: taskId, usernames })
+  return rows.map(({ id }) => id)
 }
 
-// The task is locked before the comment, in the order of the task's deletion.
-const remove = query('comments.delete', { id: 'uuid' }, { outcome: 'text', task_version: 'int' }, (p) => {
-  const outcome = outcomeOfTaskWrite(p, task, {
-    allowed: allowsComment('comment.delete', p, comment, task),
-    etag: sql`${columns.version}::text`,
-    ifMatch: p.if_match,
-  })
-  return sql`
-    with target as (
-      select ${columns.id}, ${versionAfterTrigger(task)} as task_version, ${outcome} as outcome
-      from comments comment join tasks task on ${tasks.id} = ${columns.task_id}
-      where ${columns.id} = ${p.id} and ${allowsComment('comment.see', p, comment, task)}
-      for no key update of task, comment
-    ), removed as (
-      delete from comments using target
-      where comments.id = target.id and target.outcome = 'done' returning comments.id
-    )
-    select ${outcomeOfDeletion(sql`removed.id is null`)} as outcome, task_version
-    from target left join removed on true`
-})
+const insert = builtStatement(
+  'comments.insert',
+  { id: 'uuid', task_id: 'uuid', author_id: 'uuid', body: 'text', mentions: 'uuid[]' },
+  (db, p) =>
+    db
+      .insert(comments)
+      .values({ id: p.id, task_id: p.task_id, author_id: p.author_id, body: p.body, mentions: p.mentions }),
+)
 
-/** Deletes a comment, and returns the new version of its task. */
-export const deleteComment = async (
-  ctx: OpContext,
+/** The text of a comment, and the users whom it mentions. */
+interface CommentText {
+  readonly body: string
+  readonly mentions: readonly string[]
+}
+
+/** Inserts a comment by the caller. */
+export const insertComment = async (
+  { db, principal }: TransactionContext<Principal>,
   id: string,
-): Promise<Outcome<{ readonly task_version: number }>> => {
-  const [row] = await remove(ctx, { id })
-  return readOutcome(row)
+  task: Authorized<'comment.add', TaskFacts>,
+  text: CommentText,
+): Promise<void> => {
+  await insert(db, { id, task_id: task.id, author_id: principal.userId, ...text })
+}
+
+/** What a change of a comment depends on. */
+export interface CommentFacts {
+  readonly id: string
+  readonly task_id: string
+  readonly body: string
+  readonly version: number
+  /** When the project of its task was archived. */
+  readonly archived_at: string | null
+  /** What the caller is to it and to its task. */
+  readonly relations: readonly Relation[]
+}
+
+const selectTaskId = builtStatement('comments.select_task_id', { id: 'uuid' }, (db, p) =>
+  db.select({ task_id: comments.task_id }).from(comments).where(eq(comments.id, p.id)),
+)
+
+const lock = builtStatement('comments.lock', { id: 'uuid' }, (db, p) =>
+  db.select({ id: comments.id }).from(comments).where(eq(comments.id, p.id)).for('update'),
+)
+
+const selectFacts = builtStatement('comments.select_facts', { id: 'uuid' }, (db, p) =>
+  db
+    .select({ author_id: comments.author_id, body: comments.body, version: comments.version })
+    .from(comments)
+    .where(eq(comments.id, p.id)),
+)
+
+/** Locks a comment and, before it, its task, and reads both under the locks, unless the task is in the trash. */
+export const lockComment = async (
+  tx: TransactionContext<Principal>,
+  id: string,
+): Promise<CommentFacts | null> => {
+  // A comment stays with its task.
+  const [place] = await selectTaskId(tx.db, { id })
+  if (place === undefined) return null
+  const [task, , [row]] = await Promise.all([
+    lockTask(tx, place.task_id),
+    lock(tx.db, { id }),
+    selectFacts(tx.db, { id }),
+  ])
+  if (task === null || row === undefined) return null
+  const { author_id, ...comment } = row
+  const own: readonly Relation[] = author_id === tx.principal.userId ? ['author'] : []
+  return { ...comment, ...place, id, archived_at: task.archived_at, relations: [...task.relations, ...own] }
+}
+
+const update = builtStatement('comments.update', { id: 'uuid', body: 'text', mentions: 'uuid[]' }, (db, p) =>
+  db
+    .update(comments)
+    .set({
+      body: p.body,
+      mentions: p.mentions,
+      version: sql`${comments.version} + 1`,
+      edited_at: sql`greatest(clock_timestamp(), ${comments.created_at})`,
+    })
+    .where(eq(comments.id, p.id)),
+)
+
+/** Changes the text of a comment. */
+export const changeText = async (
+  { db }: TransactionContext,
+  { id }: Authorized<'comment.change', CommentFacts>,
+  text: CommentText,
+): Promise<void> => {
+  await update(db, { id, ...text })
+}
+
+const remove = builtStatement('comments.delete', { id: 'uuid' }, (db, p) =>
+  db.delete(comments).where(eq(comments.id, p.id)),
+)
+
+/** Deletes the row of a comment. */
+export const removeComment = async (
+  { db }: TransactionContext,
+  { id }: Authorized<'comment.delete', CommentFacts>,
+): Promise<void> => {
+  await remove(db, { id })
+}
+
+const reread = query(
+  'comments.reread',
+  { id: 'uuid' },
+  { json: 'text', version: 'int' },
+  (p) => sql`
+    select ${commentJson(comment, [], p)} as json, ${columns.version} from comments comment where ${columns.id} = ${p.id}`,
+)
+
+/** A comment that the transaction has written. */
+export const viewComment = async (tx: TransactionContext, id: string): Promise<CommentRow> => {
+  const [row] = await reread(tx, { id })
+  if (row === undefined) throw new Error('The written comment is gone')
+  return row
 }
 
 /** Filters and order of a list of comments. */

@@ -136,7 +136,7 @@ const userSteps = [
     'comments.purge_author',
     parameters,
     (p) => sql`
-      update comments set author_id = null
+      update comments set author_id = null, version = version + 1
       where ${batchOf('comments', sql`author_id = ${p.id}`, purgeBatch)} returning 1`,
   ),
   deletionOfDeliveries('webhook_deliveries.purge_user', (p) => sql`${ofWebhook.owner_id} = ${p.id}`),

@@ -1,7 +1,9 @@
 import type { FieldChanges } from '../domain/changes.ts'
 import type { TransactionContext } from './engine/context.ts'
+import { builtStatement } from './engine/built-statement.ts'
 import { statement } from './engine/statement.ts'
-import { sql } from './schema/drizzle.ts'
+import { and, eq, sql } from './schema/drizzle.ts'
+import { events } from './schema/tables.ts'
 
 const record = statement(
   'events.record',
@@ -22,4 +24,43 @@ export const recordProjectEvent = async (
   { before, after } = nothing,
 ): Promise<void> => {
   await record(db, { type, project_id: projectId, before, after })
+}
+
+const recordOfTask = statement(
+  'events.record_of_task',
+  { type: 'text', task_id: 'uuid', resource_id: 'uuid', before: 'json', after: 'json' },
+  {},
+  (p) =>
+    sql`select record_event_of_task(${p.type}, ${p.task_id}, ${p.resource_id}, ${p.before}, ${p.after})::text as recorded`,
+)
+
+/** What an event of a task is about: a comment, an attachment, a tag or another task. */
+interface TaskResource {
+  readonly taskId: string
+  readonly resourceId: string
+}
+
+/** Records an event of something that belongs to a task. */
+export const recordEventOfTask = async (
+  { db }: TransactionContext,
+  type: `${string}.${string}`,
+  { taskId, resourceId }: TaskResource,
+  { before, after } = nothing,
+): Promise<void> => {
+  await recordOfTask(db, { type, task_id: taskId, resource_id: resourceId, before, after })
+}
+
+const forget = builtStatement('events.forget_values', { task_id: 'uuid', resource_id: 'uuid' }, (db, p) =>
+  db
+    .update(events)
+    .set({ before: {}, after: {} })
+    .where(and(eq(events.task_id, p.task_id), eq(events.resource_id, p.resource_id))),
+)
+
+/** Removes the values of a deleted resource from the history of its task. */
+export const forgetEventValues = async (
+  { db }: TransactionContext,
+  { taskId, resourceId }: TaskResource,
+): Promise<void> => {
+  await forget(db, { task_id: taskId, resource_id: resourceId })
 }

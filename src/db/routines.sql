@@ -1556,36 +1556,6 @@ END $$;
 CREATE OR REPLACE TRIGGER uploads_removed AFTER DELETE ON uploads FOR EACH ROW
   WHEN (OLD.attachment_id IS NULL) EXECUTE FUNCTION queue_upload_deletion();
 
--- Comments ----------------------------------------------------------------------------------------------------------
-
--- Once per statement, because deleting a task can delete any number of comments.
-CREATE OR REPLACE FUNCTION count_comments() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  UPDATE tasks SET comment_count = comment_count + CASE TG_OP WHEN 'INSERT' THEN change.comments ELSE -change.comments END
-  FROM (SELECT task_id, count(*) AS comments FROM changed GROUP BY task_id) change
-  WHERE id = change.task_id;
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER comments_added AFTER INSERT ON comments
-  REFERENCING NEW TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_comments();
-
-CREATE OR REPLACE TRIGGER comments_removed AFTER DELETE ON comments
-  REFERENCING OLD TABLE AS changed FOR EACH STATEMENT EXECUTE FUNCTION count_comments();
-
--- Deleting the author also changes a comment.
-CREATE OR REPLACE FUNCTION touch_comment() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  NEW.version := OLD.version + 1;
-  IF NEW.body <> OLD.body THEN
-    NEW.edited_at := greatest(clock_timestamp(), NEW.created_at);
-  END IF;
-  RETURN NEW;
-END $$;
-
-CREATE OR REPLACE TRIGGER comments_touch BEFORE UPDATE ON comments FOR EACH ROW
-  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch_comment();
-
 -- Email digests -----------------------------------------------------------------------------------------------------
 
 -- When the next digest is due: in an hour, or when it is next 08:00 in the time zone; null if digests are off.
@@ -1745,15 +1715,6 @@ CREATE OR REPLACE TRIGGER tasks_given_followed AFTER UPDATE OF owner_id, assigne
   WHEN ((OLD.owner_id, OLD.assignee_id) IS DISTINCT FROM (NEW.owner_id, NEW.assignee_id))
   EXECUTE FUNCTION follow_assigned_task();
 
-CREATE OR REPLACE FUNCTION follow_commented_task() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO task_followers (task_id, user_id) VALUES (NEW.task_id, NEW.author_id) ON CONFLICT DO NOTHING;
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER comments_followed AFTER INSERT ON comments FOR EACH ROW
-  WHEN (NEW.author_id IS NOT NULL) EXECUTE FUNCTION follow_commented_task();
-
 -- Events ------------------------------------------------------------------------------------------------------------
 -- Each change of a task, its tags, attachments, relations or comments, of a project or of its members writes a row to `events`. The
 -- statement sets the actor first (`done_by`); changes by jobs and cascades have no actor.
@@ -1861,35 +1822,6 @@ END $$;
 
 CREATE OR REPLACE TRIGGER task_relations_recorded AFTER INSERT OR DELETE ON task_relations
   FOR EACH ROW EXECUTE FUNCTION record_relation();
-
-CREATE OR REPLACE FUNCTION record_comment() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  IF TG_OP = 'INSERT' THEN
-    PERFORM record_event_of_task('comment.created', NEW.task_id, NEW.id, '{}', jsonb_build_object('body', NEW.body));
-  ELSE
-    PERFORM record_event_of_task(
-      'comment.updated', NEW.task_id, NEW.id, jsonb_build_object('body', OLD.body), jsonb_build_object('body', NEW.body));
-  END IF;
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER comments_created AFTER INSERT ON comments FOR EACH ROW EXECUTE FUNCTION record_comment();
-
-CREATE OR REPLACE TRIGGER comments_edited AFTER UPDATE OF body ON comments FOR EACH ROW
-  WHEN (OLD.body <> NEW.body) EXECUTE FUNCTION record_comment();
-
--- Removes the text of a deleted comment from the history of its task. For a deleted task, clear_task_event_values does.
-CREATE OR REPLACE FUNCTION record_removed_comments() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  UPDATE events SET before = '{}', after = '{}'
-  FROM removed JOIN tasks task ON task.id = removed.task_id
-  WHERE events.task_id = removed.task_id AND resource_id = removed.id;
-  PERFORM record_event_of_task('comment.deleted', task_id, id, '{}', '{}') FROM removed;
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER comments_deleted AFTER DELETE ON comments
-  REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION record_removed_comments();
 
 -- Moving a project to the trash or restoring it ends or renews memberships; this is one event of the project.
 CREATE OR REPLACE FUNCTION record_membership() RETURNS trigger LANGUAGE plpgsql AS $$

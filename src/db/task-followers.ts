@@ -3,7 +3,8 @@ import type { Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsTask, isSeenBy, seesTask } from './access/permissions.ts'
-import type { OpContext } from './engine/context.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { checkedOutcome, outcomeOfCreation, readOutcome } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
@@ -18,6 +19,7 @@ import {
 import { followerJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
+import { taskFollowers } from './schema/tables.ts'
 import { isTaskVisible } from './task-pages.ts'
 
 /** Followers of tasks. Triggers make authors, owners and assignees followers (routines.sql). */
@@ -63,6 +65,18 @@ export const setFollower = async (
 ): Promise<Outcome<unknown>> => {
   const [row] = await set(ctx, { task_id: taskId, has_stopped: hasStopped })
   return readOutcome(row)
+}
+
+const follow = builtStatement('task_followers.follow', { task_id: 'uuid', user_id: 'uuid' }, (db, p) =>
+  db.insert(taskFollowers).values({ task_id: p.task_id, user_id: p.user_id }).onConflictDoNothing(),
+)
+
+/** Makes the caller follow a task on which they act, unless they have unfollowed it. */
+export const followTask = async (
+  { db, principal }: TransactionContext<Principal>,
+  taskId: string,
+): Promise<void> => {
+  await follow(db, { task_id: taskId, user_id: principal.userId })
 }
 
 /** The expansions of a list of followers. */

@@ -623,16 +623,22 @@ export interface AddedToTask extends Created {
 export const addedToTask = (json: SQL): SQL =>
   sql`json_build_object('task_version', task_version, 'added', ${json})::text`
 
-/** The result of adding something to a task, whose response `addedToTask` stores. */
-export const readAddition = (creation: Outcome<Created>): Outcome<AddedToTask> => {
-  if (creation.outcome !== 'done') return creation
-  const { json, ...created } = creation.value
+/** The same text as `addedToTask`. */
+export const additionText = ({ json, taskVersion }: Pick<AddedToTask, 'json' | 'taskVersion'>): string =>
+  JSON.stringify({ task_version: taskVersion, added: json })
+
+/** The result of adding something to a task, whose response has that text. */
+export const parseAddition = ({ json, ...created }: Created): AddedToTask => {
   const { added, task_version: taskVersion } = JSON.parse(json) as {
     readonly added: string
     readonly task_version: number
   }
-  return done({ ...created, json: added, taskVersion })
+  return { ...created, json: added, taskVersion }
 }
+
+/** The result of adding something to a task, whose response `addedToTask` stores. */
+export const readAddition = (creation: Outcome<Created>): Outcome<AddedToTask> =>
+  creation.outcome === 'done' ? done(parseAddition(creation.value)) : creation
 
 /** The columns of the statements above that contain an item's outcome. */
 interface ItemRow {

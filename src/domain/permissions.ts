@@ -180,6 +180,31 @@ export const relationsToProject = (
   return ofPrincipal === 'admin' ? [...included, 'admin'] : included
 }
 
+/** What decides who a principal is to a task. */
+export interface TaskAccess {
+  readonly owner_id: string
+  readonly assignee_id: string | null
+  readonly project_id: string | null
+  /** The principal's role in the task's project; null for none. */
+  readonly role: ProjectRole | null
+  /** Whether its project is not in the trash; for a personal task, whether its owner was not deleted. */
+  readonly isListLive: boolean
+}
+
+/** The relations of a principal to a task. In a project, owning a task gives no access. */
+export const relationsToTask = (principal: Principal, task: TaskAccess): readonly Relation[] => {
+  const { userId } = principal
+  const relations: Relation[] = []
+  if (task.project_id === null && task.owner_id === userId) relations.push('owner')
+  if (task.assignee_id === userId && task.isListLive) relations.push('assignee')
+  relations.push(
+    ...relationsToProject(principal, task.role).filter((one) => one !== 'admin' || task.isListLive),
+  )
+  if (grants('task.see', relations)) relations.push('sees_task')
+  if (grants('task.change', relations)) relations.push('changes_task')
+  return relations
+}
+
 declare const authorized: unique symbol
 
 /** A resource on which the caller was found to have the permission. A function that writes takes only that. */

@@ -1,17 +1,11 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import {
-  type CommentRow,
-  deleteComment,
-  insertComment,
-  selectComment,
-  selectTaskComments,
-  updateComment,
-} from '../db/comments.ts'
+import { type CommentRow, selectComment, selectTaskComments } from '../db/comments.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectScopes } from '../problems/problems.ts'
+import { createComment, deleteComment, updateComment } from '../services/comments.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -29,7 +23,7 @@ export const commentHandlers = ({ paging }: Deps) =>
     },
 
     async createComment(ctx, { params, body }) {
-      const comment = expectDone(await insertComment(ctx, { taskId: params.task_id, body: body.body }))
+      const comment = await createComment(ctx, params.task_id, body.body)
       const { taskVersion } = comment
       return { ...created<Comment>(`/comments/${comment.id}`, quoteETag(1), comment), taskVersion }
     },
@@ -39,12 +33,11 @@ export const commentHandlers = ({ paging }: Deps) =>
     },
 
     async updateComment(ctx, { params, body }) {
-      return commentResponse(expectDone(await updateComment(ctx, params.comment_id, body)))
+      return commentResponse(await updateComment(ctx, params.comment_id, body))
     },
 
     async deleteComment(ctx, { params }) {
-      const { task_version: taskVersion } = expectDone(await deleteComment(ctx, params.comment_id))
-      return { status: 204, taskVersion }
+      return { status: 204, taskVersion: await deleteComment(ctx, params.comment_id) }
     },
   }) satisfies Partial<Handlers>
 

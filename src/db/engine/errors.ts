@@ -56,6 +56,13 @@ export class ConstraintViolation extends Error {
   }
 }
 
+/** Something that the transaction relies on has changed before it was locked. The transaction is repeated. */
+export class SerializationFailure extends Error {
+  override readonly name = 'SerializationFailure'
+  /** The SQLSTATE of the same failure in the database. */
+  readonly code = '40001'
+}
+
 /** Whether a retry of the same statement may succeed: serialization failure (40001) or deadlock (40P01). */
 export const isTransient = (error: unknown): boolean => ['40001', '40P01'].includes(sqlState(error))
 

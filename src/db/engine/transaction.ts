@@ -171,7 +171,9 @@ export const runTransaction = async <T>(
     const [, value] = await Promise.all([committed, result.last])
     return value
   } catch (error) {
-    if (state === 'open') await rollBack()
+    const isToRollBack = state === 'open'
+    state = 'ended'
+    if (isToRollBack) await rollBack()
     // A later statement only says that the transaction is aborted, or the session lost.
     throw translateError(
       firstError !== null &&

@@ -1,0 +1,96 @@
+import { type Principal, type Relation, relationsToTask } from '../domain/permissions.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { TransactionContext } from './engine/context.ts'
+import { SerializationFailure } from './engine/errors.ts'
+import { and, eq, isNull, sql } from './schema/drizzle.ts'
+import { memberships, projects, tasks, users } from './schema/tables.ts'
+
+/** What a write to what belongs to a task depends on. */
+export interface TaskFacts {
+  readonly id: string
+  readonly version: number
+  /** When its project was archived. */
+  readonly archived_at: string | null
+  /** What the caller is to it. */
+  readonly relations: readonly Relation[]
+}
+
+// Against the project's end: archiving it or moving it to the trash waits for the write, and the write for it.
+const lockProject = builtStatement('tasks.lock_project', { id: 'uuid' }, (db, p) =>
+  db
+    .select({ id: projects.id })
+    .from(projects)
+    .where(sql`${projects.id} = (select project_id from tasks where id = ${p.id})`)
+    .for('key share'),
+)
+
+const lock = builtStatement('tasks.lock', { id: 'uuid' }, (db, p) =>
+  db.select({ id: tasks.id }).from(tasks).where(eq(tasks.id, p.id)).for('no key update'),
+)
+
+const selectFacts = builtStatement('tasks.select_facts', { id: 'uuid', caller: 'uuid' }, (db, p) =>
+  db
+    .select({
+      id: tasks.id,
+      version: tasks.version,
+      owner_id: tasks.owner_id,
+      assignee_id: tasks.assignee_id,
+      project_id: tasks.project_id,
+      archived_at: projects.archived_at,
+      project_deleted_at: projects.deleted_at,
+      owner_deleted_at: users.deleted_at,
+      role: memberships.role,
+    })
+    .from(tasks)
+    .innerJoin(users, eq(users.id, tasks.owner_id))
+    .leftJoin(projects, eq(projects.id, tasks.project_id))
+    .leftJoin(
+      memberships,
+      and(eq(memberships.project_id, tasks.project_id), eq(memberships.user_id, p.caller)),
+    )
+    .where(and(eq(tasks.id, p.id), isNull(tasks.deleted_at))),
+)
+
+/**
+ * Locks a task and, before it, its project, and reads the task under the locks, unless it is in the trash.
+ *
+ * @throws SerializationFailure when the task was moved while its project was locked; the transaction is repeated
+ */
+export const lockTask = async (
+  { db, principal }: TransactionContext<Principal>,
+  id: string,
+): Promise<TaskFacts | null> => {
+  const [[locked], , [row]] = await Promise.all([
+    lockProject(db, { id }),
+    lock(db, { id }),
+    selectFacts(db, { id, caller: principal.userId }),
+  ])
+  if (row === undefined) return null
+  if (row.project_id !== null && row.project_id !== locked?.id) throw new SerializationFailure()
+  const isListLive = (row.project_id === null ? row.owner_deleted_at : row.project_deleted_at) === null
+  return {
+    id,
+    version: row.version,
+    archived_at: row.archived_at,
+    relations: relationsToTask(principal, { ...row, isListLive }),
+  }
+}
+
+const count = builtStatement('tasks.count_comments', { id: 'uuid', change: 'int' }, (db, p) =>
+  db
+    .update(tasks)
+    .set({ comment_count: sql`${tasks.comment_count} + ${p.change}` })
+    .where(eq(tasks.id, p.id))
+    .returning({ version: tasks.version }),
+)
+
+/** Counts a new or a deleted comment. Returns the version that the task has then. */
+export const countComment = async (
+  { db }: TransactionContext,
+  id: string,
+  change: 1 | -1,
+): Promise<number> => {
+  const [row] = await count(db, { id, change })
+  if (row === undefined) throw new Error('The locked task is gone')
+  return row.version
+}

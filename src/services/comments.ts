@@ -1,0 +1,81 @@
+import type { Principal } from '../domain/permissions.ts'
+import {
+  changeText,
+  type CommentRow,
+  findMentioned,
+  insertComment,
+  lockComment,
+  removeComment,
+  viewComment,
+} from '../db/comments.ts'
+import { type OpContext, transaction } from '../db/engine/context.ts'
+import { idempotent } from '../db/engine/idempotency.ts'
+import { last } from '../db/engine/transaction.ts'
+import { forgetEventValues, recordEventOfTask } from '../db/record-event.ts'
+import { countComment, lockTask } from '../db/task-facts.ts'
+import { followTask } from '../db/task-followers.ts'
+import { type AddedToTask, additionText, parseAddition } from '../db/task-writes.ts'
+import { expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
+
+/** Adds a comment to a task, which its author then follows. */
+export const createComment = async (
+  ctx: OpContext<Principal>,
+  taskId: string,
+  body: string,
+): Promise<AddedToTask> =>
+  parseAddition(
+    await idempotent(ctx, async (tx, id) => {
+      const seen = expectSeen('comment.see', await lockTask(tx, taskId))
+      const task = expectMay('comment.add', seen)
+      expectActive(task)
+      const mentions = await findMentioned(tx, taskId, body)
+      const [, , , taskVersion, { json }] = await Promise.all([
+        insertComment(tx, id, task, { body, mentions }),
+        recordEventOfTask(tx, 'comment.created', { taskId, resourceId: id }, { before: {}, after: { body } }),
+        followTask(tx, taskId),
+        countComment(tx, taskId, 1),
+        viewComment(tx, id),
+      ])
+      return { json: additionText({ json, taskVersion }) }
+    }),
+  )
+
+/** Changes the text of a comment. The mentions of unchanged text are kept, even of users who no longer see the task. */
+export const updateComment = (
+  ctx: OpContext<Principal>,
+  id: string,
+  { body }: { readonly body?: string },
+): Promise<CommentRow> =>
+  transaction(ctx, async (tx) => {
+    const seen = expectSeen('comment.see', await lockComment(tx, id))
+    const comment = expectMay('comment.change', seen)
+    expectMatch(tx, comment)
+    expectActive(comment)
+    if (body !== undefined && body !== comment.body) {
+      const { task_id: taskId, body: before } = comment
+      const mentions = await findMentioned(tx, taskId, body)
+      const changes = { before: { body: before }, after: { body } }
+      await Promise.all([
+        changeText(tx, comment, { body, mentions }),
+        recordEventOfTask(tx, 'comment.updated', { taskId, resourceId: id }, changes),
+      ])
+    }
+    return last(viewComment(tx, id))
+  })
+
+/** Deletes a comment, and its text from the history of its task. Returns the version that the task has then. */
+export const deleteComment = (ctx: OpContext<Principal>, id: string): Promise<number> =>
+  transaction(ctx, async (tx) => {
+    const seen = expectSeen('comment.see', await lockComment(tx, id))
+    const comment = expectMay('comment.delete', seen)
+    expectMatch(tx, comment)
+    expectActive(comment)
+    const resource = { taskId: comment.task_id, resourceId: id }
+    const [, , , taskVersion] = await Promise.all([
+      removeComment(tx, comment),
+      forgetEventValues(tx, resource),
+      recordEventOfTask(tx, 'comment.deleted', resource),
+      countComment(tx, comment.task_id, -1),
+    ])
+    return taskVersion
+  })
