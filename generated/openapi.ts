@@ -9514,7 +9514,7 @@ export interface operations {
         };
         responses: {
             200: components["responses"]["ProjectMemberRead"];
-            /** @description The user is now a member. If they had access through a team, the status is 200. */
+            /** @description The user now has a role of their own. */
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];

@@ -7,7 +7,13 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsProject, allowsProjectMember, allowsUser, seesProject } from './access/permissions.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { checkedOutcome, mayOverwriteNewRow, readChangedRow, readOutcome } from './engine/outcome.ts'
+import {
+  checkedOutcome,
+  isCreateOnly,
+  outcomeOfCreation,
+  readChangedRow,
+  readOutcome,
+} from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -101,16 +107,15 @@ const set = query('project_members.set', { ...key, role: 'text' }, changedMember
       ), changed as (
         insert into project_members (${columns}) select ${values} from checked where outcome = 'done'
         on conflict (project_id, user_id) do update set role = excluded.role
-        where exists (select from own) or ${mayOverwriteNewRow(p)} returning *
+        where not ${isCreateOnly(p)} returning *
       ), member as (
         select changed.user_id, changed.role as direct_role, changed.version,
           (select role from (select changed.role union all ${ofTeams}) roles order by role_rank(role) desc limit 1) as role,
           coalesce((select created_at from access), ${columnsOf<'project_members'>(sql`changed`).created_at}) as created_at
         from changed
       )
-      select case when outcome = 'done' and member.version is null then 'precondition_failed' else outcome end as outcome,
-        ${projectMemberJson(sql`member`, [], p)} as json, member.version,
-        not exists (select from own) and not exists (select from access) as is_new
+      select ${outcomeOfCreation(p, sql`member.version is not null`)} as outcome, ${projectMemberJson(sql`member`, [], p)} as json, member.version,
+        not exists (select from own) as is_new
       from checked left join member on true`
 })
 

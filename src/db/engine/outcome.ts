@@ -71,13 +71,6 @@ export const outcomeOfDeletion = (isGone: SQL): SQL =>
 export const outcomeOfCreation = (p: Pick<ContextPlaceholders, 'if_none_match'>, isCreated: SQL): SQL =>
   sql`case when outcome = 'done' and ${isCreateOnly(p)} and not ${isCreated} then 'precondition_failed' else outcome end`
 
-/**
- * Whether a replacement may overwrite a row that another request has created since the snapshot of the statement: its conditions were
- * checked against a resource without that row.
- */
-export const mayOverwriteNewRow = (p: Pick<ContextPlaceholders, 'if_match' | 'if_none_match'>): SQL =>
-  sql`(not ${isCreateOnly(p)} and (${p.if_match} is null or ${sql.raw(`'${anyTag}'`)} = any(${p.if_match})))`
-
 /** Reads the column `outcome`. No row: the resource does not exist or is not visible to the caller. */
 export const readOutcome = <R extends { readonly outcome: string }>(
   row: R | null | undefined,
