@@ -2527,7 +2527,7 @@ export interface components {
         Username: string;
         /**
          * Format: email
-         * @description An email address such as `ada@example.com`, without a display name, comments, quotes or a route. Addresses are stored and compared in canonical form.
+         * @description An email address such as `ada@example.com`, without a display name, comments, quotes or a route. Addresses are stored, compared and returned in canonical form, which is ASCII. The domain can also be sent in letters, such as `münchen.example`.
          */
         EmailAddress: string;
         /** @description The name of a user as shown to others. */
@@ -2586,7 +2586,7 @@ export interface components {
             display_name: string;
             /**
              * Format: email
-             * @description In canonical form. Null unless you are this user or an administrator.
+             * @description In canonical form, which is ASCII. Null unless you are this user or an administrator.
              */
             email: string | null;
             role: components["schemas"]["UserRole"];
@@ -3845,7 +3845,7 @@ export interface components {
             project_id: string;
             /**
              * Format: email
-             * @description In canonical form.
+             * @description In canonical form, which is ASCII.
              */
             email: string;
             role: components["schemas"]["ProjectRole"];
