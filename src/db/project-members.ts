@@ -9,10 +9,10 @@ import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import {
   checkedOutcome,
-  isCreateOnly,
-  outcomeOfCreation,
+  outcomeOfUpsert,
   readChangedRow,
   readOutcome,
+  stillMeetsConditions,
 } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
@@ -41,6 +41,7 @@ const key = { project_id: 'uuid', user_id: 'uuid' } as const
 const project = sql.raw('project')
 const own = sql.raw('own')
 const ownVersion = columnsOf<'project_members'>(own).version
+const storedEtag = sql`${columnsOf<'project_members'>(sql`stored`).version}::text`
 
 /** The members of a project: rows of `memberships`, with the user's own role in addition. */
 const membersOf = (projectId: SQL): SQL => sql`(
@@ -105,16 +106,16 @@ const set = query('project_members.set', { ...key, role: 'text' }, changedMember
         })} as outcome
         from project left join own on true
       ), changed as (
-        insert into project_members (${columns}) select ${values} from checked where outcome = 'done'
+        insert into project_members as stored (${columns}) select ${values} from checked where outcome = 'done'
         on conflict (project_id, user_id) do update set role = excluded.role
-        where not ${isCreateOnly(p)} returning *
+        where ${stillMeetsConditions(p, storedEtag)} returning *
       ), member as (
         select changed.user_id, changed.role as direct_role, changed.version,
           (select role from (select changed.role union all ${ofTeams}) roles order by role_rank(role) desc limit 1) as role,
           coalesce((select created_at from access), ${columnsOf<'project_members'>(sql`changed`).created_at}) as created_at
         from changed
       )
-      select ${outcomeOfCreation(p, sql`member.version is not null`)} as outcome, ${projectMemberJson(sql`member`, [], p)} as json, member.version,
+      select ${outcomeOfUpsert(sql`member.version is not null`)} as outcome, ${projectMemberJson(sql`member`, [], p)} as json, member.version,
         not exists (select from own) as is_new
       from checked left join member on true`
 })

@@ -1,10 +1,14 @@
 import t from 'tap'
+import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
 import { changesToBeKnown } from '../fixture/changes.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { type Account, type Call, startService } from '../fixture/service.ts'
+import { type Account, type Call, type Reply, startService } from '../fixture/service.ts'
 import { countStatuses, pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
 
-const service = await startService(t)
+const { db, options } = await openTestDatabase(t)
+const service = await startService(t, { db })
 const { createProject, setMember, createTeam, setTeamMember, setProjectTeam } = projectActions(service)
 const { createTask } = taskActions(service)
 const admin = await service.register('admin')
@@ -513,3 +517,84 @@ t.test('deleting an account', async (t) => {
     )
   })
 })
+
+/**
+ * Sends requests so that each has begun before any of them changes something. On the embedded database, whose only connection
+ * never waits for a lock, they run one after the other.
+ */
+const sendTogether = async (
+  table: 'projects' | 'teams',
+  { id }: Identified,
+  send: readonly (() => Promise<Reply>)[],
+): Promise<Reply[]> => {
+  if (process.env.DATABASE_URL === undefined) return Promise.all(send.map((one) => one()))
+  const sql = createSqlClient(options, { max: 2 })
+  const allWait = async () => {
+    const waiting = await sql`
+      select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
+    return waiting.length === send.length
+  }
+  try {
+    const { replies } = await sql.begin(async (transaction) => {
+      await transaction`select from ${transaction(table)} where id = ${id} for update`
+      const begun = send.map((one) => one())
+      await eventually('all wait for the lock', allWait)
+      return { replies: begun }
+    })
+    return await Promise.all(replies)
+  } finally {
+    await sql.end()
+  }
+}
+
+t.test(
+  'of two concurrent PUTs with the same condition, which the first one ends, the second one fails',
+  async (t) => {
+    const memberThroughTeam = async () => {
+      const { project } = await sharedByTeam()
+      return {
+        table: 'projects',
+        locked: project,
+        params: { project_id: project.id, user_id: grace.id },
+      } as const
+    }
+    const newMember = async () => {
+      const project = await createProject(ada)
+      return {
+        table: 'projects',
+        locked: project,
+        params: { project_id: project.id, user_id: grace.id },
+      } as const
+    }
+    const newTeam = async () => {
+      const [project, team] = [await createProject(ada), await createTeam(ada)]
+      return { table: 'projects', locked: project, params: inProject(project, team) } as const
+    }
+    const newTeamMember = async () => {
+      const team = await createTeam(ada)
+      return { table: 'teams', locked: team, params: inTeam(team, grace) } as const
+    }
+    const roles = ['viewer', 'manager']
+    for (const [put, get, prepare, allRoles, condition, value, status] of [
+      ['setProjectMember', 'getProjectMember', memberThroughTeam, roles, 'if-match', '"0"', 201],
+      ['setProjectMember', 'getProjectMember', memberThroughTeam, roles, 'if-none-match', '"1"', 201],
+      ['setProjectMember', 'getProjectMember', newMember, roles, 'if-none-match', '*', 201],
+      ['setProjectMember', 'getProjectMember', newMember, roles, 'if-none-match', '"1"', 201],
+      ['setProjectTeam', 'getProjectTeam', newTeam, roles, 'if-none-match', '*', 201],
+      ['setProjectTeam', 'getProjectTeam', newTeam, roles, 'if-none-match', '"1"', 201],
+      ['setTeamMember', 'getTeamMember', newTeamMember, ['member', 'manager'], 'if-none-match', '*', 201],
+      ['setTeamMember', 'getTeamMember', newTeamMember, ['member', 'manager'], 'if-none-match', '"1"', 201],
+    ] as const) {
+      const name = `${put} by ${prepare.name}, ${condition}: ${value}`
+      const { table, locked, params } = await prepare()
+      const { token } = ada
+      const send = allRoles.map(
+        (role) => () => service.call(put, { token, params, headers: { [condition]: value }, body: { role } }),
+      )
+      const replies = await sendTogether(table, locked, send)
+      t.strictSame(countStatuses(replies), { [status]: 1, 412: 1 }, name)
+      const written = replies.find((reply) => reply.status === status)
+      t.strictSame((await service.call(get, { token, params })).body, written?.body, name)
+    }
+  },
+)
