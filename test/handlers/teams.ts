@@ -389,18 +389,50 @@ t.test('setProjectTeam', async (t) => {
     const member = { token: grace.token, params: { project_id: project.id, user_id: grace.id } }
     const { body } = await service.expect('getProjectMember', 200, member)
     t.match(body, { role: 'editor', direct_role: null, version: 0 })
-    await service.expect('removeProjectMember', 404, member)
+    await service.expect('removeProjectMember', 409, member)
   })
 
   t.test('a direct role is added with If-Match "0"', async (t) => {
     const { project } = await sharedByTeam()
     const params = { project_id: project.id, user_id: grace.id }
     const request = { token: ada.token, params, headers: { 'if-match': '"0"' }, body: { role: 'viewer' } }
-    const { body } = await service.expect('setProjectMember', 201, request)
+    const { body } = await service.expect('setProjectMember', 200, request)
     t.match(body, { role: 'editor', direct_role: 'viewer', version: 1 })
     const read = { token: ada.token, params }
     t.strictSame((await service.expect('getProjectMember', 200, read)).body, body)
     await service.expect('setProjectMember', 412, request)
+  })
+
+  t.test('a user with access through a team is a member without a role of their own', async (t) => {
+    const { project, team } = await sharedByTeam()
+    const request = { token: ada.token, params: { project_id: project.id, user_id: grace.id } }
+    const put = (headers: Record<string, string>) =>
+      service.call('setProjectMember', { ...request, headers, body: { role: 'viewer' } })
+    const remove = (headers: Record<string, string> = {}) =>
+      service.call('removeProjectMember', { ...request, headers })
+    const isFailed = { status: 412, body: { code: 'precondition_failed' } }
+    const isThroughTeam = { status: 409, body: { code: 'access_through_team' } }
+
+    t.match(await put({ 'if-none-match': '*' }), isFailed)
+    t.match(await put({ 'if-match': '"1"' }), isFailed)
+    t.match(await remove({ 'if-match': '"1"' }), isFailed)
+    t.match(await remove({ 'if-none-match': '*' }), isFailed)
+    t.match(await remove({ 'if-match': '"0"' }), isThroughTeam)
+    t.match(await remove(), isThroughTeam)
+    t.match(await service.call('removeProjectMember', { ...request, token: grace.token }), isThroughTeam)
+    await service.expect('removeProjectMember', 403, {
+      token: grace.token,
+      params: { ...request.params, user_id: ada.id },
+    })
+    const { body } = await service.expect('getProjectMember', 200, request)
+    t.match(body, { role: 'editor', direct_role: null, version: 0 })
+
+    t.match(await put({ 'if-match': '*' }), { status: 200, body: { direct_role: 'viewer', version: 1 } })
+    t.equal((await remove({ 'if-match': '"1"' })).status, 204)
+    t.strictSame((await service.expect('getProjectMember', 200, request)).body, body)
+    await service.expect('removeProjectTeam', 204, { token: ada.token, params: inProject(project, team) })
+    t.equal((await remove()).status, 404)
+    t.equal((await put({})).status, 201)
   })
 
   t.test('400 for an unknown role, 403 for editors, 404 for strangers, 412 for another version', async () => {
@@ -576,8 +608,8 @@ t.test(
     }
     const roles = ['viewer', 'manager']
     for (const [put, get, prepare, allRoles, condition, value, status] of [
-      ['setProjectMember', 'getProjectMember', memberThroughTeam, roles, 'if-match', '"0"', 201],
-      ['setProjectMember', 'getProjectMember', memberThroughTeam, roles, 'if-none-match', '"1"', 201],
+      ['setProjectMember', 'getProjectMember', memberThroughTeam, roles, 'if-match', '"0"', 200],
+      ['setProjectMember', 'getProjectMember', memberThroughTeam, roles, 'if-none-match', '"1"', 200],
       ['setProjectMember', 'getProjectMember', newMember, roles, 'if-none-match', '*', 201],
       ['setProjectMember', 'getProjectMember', newMember, roles, 'if-none-match', '"1"', 201],
       ['setProjectTeam', 'getProjectTeam', newTeam, roles, 'if-none-match', '*', 201],
@@ -598,3 +630,17 @@ t.test(
     }
   },
 )
+
+t.test('of two concurrent removals of a member, the second one finds no role of their own', async (t) => {
+  const removeTwice = async (project: Identified) => {
+    const request = { token: ada.token, params: { project_id: project.id, user_id: grace.id } }
+    const remove = () => service.call('removeProjectMember', request)
+    return countStatuses(await sendTogether('projects', project, [remove, remove]))
+  }
+  const project = await createProject(ada)
+  await setMember(ada, project, grace, 'editor')
+  t.strictSame(await removeTwice(project), { 204: 1, 404: 1 })
+  const shared = await sharedByTeam()
+  await setMember(ada, shared.project, grace, 'manager')
+  t.strictSame(await removeTwice(shared.project), { 204: 1, 409: 1 })
+})
