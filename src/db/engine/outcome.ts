@@ -71,6 +71,21 @@ export const outcomeOfDeletion = (isGone: SQL): SQL =>
 export const outcomeOfCreation = (p: Pick<ContextPlaceholders, 'if_none_match'>, isCreated: SQL): SQL =>
   sql`case when outcome = 'done' and ${isCreateOnly(p)} and not ${isCreated} then 'precondition_failed' else outcome end`
 
+/**
+ * The condition under which an upsert changes a row that exists: `on conflict … do update … where`. Checks the request's If-Match
+ * and If-None-Match again, because another request may have inserted the row since the snapshot of the statement, which could not
+ * lock what it did not see.
+ */
+export const stillMeetsConditions = (
+  p: Pick<ContextPlaceholders, 'if_match' | 'if_none_match'>,
+  storedEtag: SQL,
+): SQL => sql`(${p.if_match} is null or ${matchesTags(storedEtag, p.if_match)})
+  and (${p.if_none_match} is null or not ${matchesTags(storedEtag, p.if_none_match)})`
+
+/** The outcome of an upsert with `stillMeetsConditions`, which writes nothing if the conditions fail then. */
+export const outcomeOfUpsert = (isWritten: SQL): SQL =>
+  sql`case when outcome = 'done' and not ${isWritten} then 'precondition_failed' else outcome end`
+
 /** Reads the column `outcome`. No row: the resource does not exist or is not visible to the caller. */
 export const readOutcome = <R extends { readonly outcome: string }>(
   row: R | null | undefined,
