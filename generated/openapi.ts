@@ -1819,13 +1819,13 @@ export interface paths {
         get: operations["getProjectMember"];
         /**
          * Set a project member
-         * @description Adds a user to the project with a role of their own, or changes that role. A role that the user has through a team is not affected, and the highest role counts. The last manager of a project cannot get a lower role (409 `last_manager`). Available to managers of the project and administrators.
+         * @description Adds a user to the project with a role of their own, or changes that role. A role that the user has through a team is not affected, and the highest role counts. A user who has access through a team is a member already, with version 0: a first role of their own is a change (200), and `If-None-Match: *` returns 412. The last manager of a project cannot get a lower role (409 `last_manager`). Available to managers of the project and administrators.
          */
         put: operations["setProjectMember"];
         post?: never;
         /**
          * Remove a project member
-         * @description Removes the user's own role. Access ends immediately, unless the user also has access through a team. Returns 404 if the user has access only through a team: remove the team from the project, or the user from the team. The last manager cannot be removed (409 `last_manager`). Tasks assigned to the user stay assigned, and the user can still see them. Available to managers of the project, administrators and the members themselves.
+         * @description Removes the user's own role. Access ends immediately, unless the user also has access through a team. Returns 409 `access_through_team` if the user has no role of their own, but access through a team: remove the team from the project, or the user from the team. Returns 404 if the user has no access. The last manager cannot be removed (409 `last_manager`). Tasks assigned to the user stay assigned, and the user can still see them. Available to managers of the project, administrators and the members themselves.
          */
         delete: operations["removeProjectMember"];
         options?: never;
@@ -2527,7 +2527,7 @@ export interface components {
         Username: string;
         /**
          * Format: email
-         * @description An email address such as `ada@example.com`, without a display name, comments, quotes or a route. Addresses are stored and compared in canonical form.
+         * @description An email address such as `ada@example.com`, without a display name, comments, quotes or a route. Addresses are stored, compared and returned in canonical form, which is ASCII. The domain can also be sent in letters, such as `münchen.example`.
          */
         EmailAddress: string;
         /** @description The name of a user as shown to others. */
@@ -2586,7 +2586,7 @@ export interface components {
             display_name: string;
             /**
              * Format: email
-             * @description In canonical form. Null unless you are this user or an administrator.
+             * @description In canonical form, which is ASCII. Null unless you are this user or an administrator.
              */
             email: string | null;
             role: components["schemas"]["UserRole"];
@@ -3845,7 +3845,7 @@ export interface components {
             project_id: string;
             /**
              * Format: email
-             * @description In canonical form.
+             * @description In canonical form, which is ASCII.
              */
             email: string;
             role: components["schemas"]["ProjectRole"];
@@ -4269,7 +4269,7 @@ export interface components {
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "last_manager" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
         /** @description A single error. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
@@ -4771,6 +4771,17 @@ export interface components {
         };
         /** @description The change would leave the project or team without a manager. */
         LastManager: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The project would have no manager, or the user has access only through a team. */
+        MemberRemovalConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
@@ -9514,7 +9525,7 @@ export interface operations {
         };
         responses: {
             200: components["responses"]["ProjectMemberRead"];
-            /** @description The user is now a member. If they had access through a team, the status is 200. */
+            /** @description The user had no access to the project, and now has a role of their own. */
             201: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -9570,7 +9581,7 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["LastManager"];
+            409: components["responses"]["MemberRemovalConflict"];
             412: components["responses"]["PreconditionFailed"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];

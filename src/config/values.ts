@@ -150,7 +150,9 @@ export function parseMetricsToken(text: string): Parsed<string> {
 /** The email address of an account, in canonical form. */
 export function parseAccountEmail(text: string): Parsed<string> {
   const email = hasTooManyMarks(text) ? null : canonicalEmail(text)
-  return email !== null && email.length <= 254 ? { value: email } : { fault: 'must be an email address' }
+  return email !== null && email.length <= 254
+    ? { value: email }
+    : { fault: 'must be an email address, with only ASCII characters before the @' }
 }
 
 /** A password, validated like the schema NewPassword of the contract. */

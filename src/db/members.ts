@@ -6,7 +6,7 @@ export interface MemberRow {
   readonly version: number
 }
 
-/** A member after a change, and whether they had no role of their own before. */
+/** A member after a change, and whether they were no member before. */
 export interface ChangedMember extends MemberRow {
   readonly is_new: boolean
 }

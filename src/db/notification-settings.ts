@@ -4,7 +4,7 @@ import type { Principal } from '../domain/permissions.ts'
 import { allowsNotification } from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
-import { checkedOutcome, matchesTags, readOutcome } from './engine/outcome.ts'
+import { checkedOutcome, outcomeOfUpsert, readOutcome, stillMeetsConditions } from './engine/outcome.ts'
 import { query, statement } from './engine/statement.ts'
 import { isNotificationReason, type NotificationReason } from './notifications.ts'
 import { notificationSettingsJson } from './read-models.ts'
@@ -68,7 +68,6 @@ const update = query(
       digest_due_at: sql`case when ${replaced} = ${ofSettings.mail_digest} then ${ofSettings.digest_due_at} else ${dueAt(replaced)} end`,
       digested_until: sql`case when ${ofSettings.mail_digest} = 'off' then now() else ${ofSettings.digested_until} end`,
     })
-    // The version is compared again, because a concurrent request may have inserted the row: a missing row cannot be locked.
     return sql`
       with checked as (
         select ${checkedOutcome(p, { allowed: sql`true`, etag: sql`${version}::text` })} as outcome,
@@ -77,11 +76,10 @@ const update = query(
       ), settings as (
         insert into notification_settings as settings (${columns}) select ${values} from checked where outcome = 'done'
         on conflict (user_id) do update set ${changes}
-          where (${p.if_match} is null or ${matchesTags(storedTag, p.if_match)})
-            and (${p.if_none_match} is null or not ${matchesTags(storedTag, p.if_none_match)})
+          where ${stillMeetsConditions(p, storedTag)}
         returning *
       )
-      select case when outcome = 'done' and ${ofSettings.user_id} is null then 'precondition_failed' else outcome end as outcome,
+      select ${outcomeOfUpsert(sql`${ofSettings.user_id} is not null`)} as outcome,
         ${notificationSettingsJson(settings)} as json, ${version} as version
       from checked left join settings on true`
   },

@@ -7,7 +7,13 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsProject, allowsProjectMember, allowsUser, seesProject } from './access/permissions.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { checkedOutcome, mayOverwriteNewRow, readChangedRow, readOutcome } from './engine/outcome.ts'
+import {
+  checkedOutcome,
+  outcomeOfUpsert,
+  readChangedRow,
+  readOutcome,
+  stillMeetsConditions,
+} from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -35,6 +41,9 @@ const key = { project_id: 'uuid', user_id: 'uuid' } as const
 const project = sql.raw('project')
 const own = sql.raw('own')
 const ownVersion = columnsOf<'project_members'>(own).version
+const storedEtag = sql`${columnsOf<'project_members'>(sql`stored`).version}::text`
+/** The version of a member: 0 with access only through a team; null without access. */
+const memberVersion = sql`coalesce(${ownVersion}, (select 0 from access))`
 
 /** The members of a project: rows of `memberships`, with the user's own role in addition. */
 const membersOf = (projectId: SQL): SQL => sql`(
@@ -63,8 +72,9 @@ export const selectProjectMember = async (
 }
 
 /**
- * The user, the project and the user's own role, locked in the order of deleteUser: a user before projects. The project is
- * locked as the triggers of memberships lock it, before a foreign key shares the lock.
+ * The user, the project, the user's own role and their access, locked in the order of deleteUser: a user before projects. The
+ * project is locked as the triggers of memberships lock it, before a foreign key shares the lock. The lock on the access skips
+ * access that ended while the statement waited.
  */
 const locked = (p: Placeholders<typeof key> & ContextPlaceholders): SQL => sql`
   person as materialized (
@@ -77,6 +87,9 @@ const locked = (p: Placeholders<typeof key> & ContextPlaceholders): SQL => sql`
   ), own as materialized (
     select * from project_members own
     where own.project_id = (select id from project) and own.user_id = ${p.user_id} for update
+  ), access as materialized (
+    select created_at from memberships
+    where project_id = (select id from project) and user_id = ${p.user_id} for key share
   )`
 
 const set = query('project_members.set', { ...key, role: 'text' }, changedMemberColumns, (p) => {
@@ -89,27 +102,23 @@ const set = query('project_members.set', { ...key, role: 'text' }, changedMember
       select team.role from project_teams team join team_members member on member.team_id = team.team_id
       where team.project_id = ${p.project_id} and member.user_id = ${p.user_id}`
   return sql`
-      with ${locked(p)}, access as materialized (
-        select created_at from memberships
-        where project_id = (select id from project) and user_id = ${p.user_id}
-      ), checked as (
+      with ${locked(p)}, checked as (
         select ${checkedOutcome(p, {
           allowed: allowsProject('project.manage', p, project),
-          etag: sql`coalesce(${ownVersion}, (select 0 from access))::text`,
+          etag: sql`${memberVersion}::text`,
         })} as outcome
         from project left join own on true
       ), changed as (
-        insert into project_members (${columns}) select ${values} from checked where outcome = 'done'
+        insert into project_members as stored (${columns}) select ${values} from checked where outcome = 'done'
         on conflict (project_id, user_id) do update set role = excluded.role
-        where exists (select from own) or ${mayOverwriteNewRow(p)} returning *
+        where ${stillMeetsConditions(p, storedEtag)} returning *
       ), member as (
         select changed.user_id, changed.role as direct_role, changed.version,
           (select role from (select changed.role union all ${ofTeams}) roles order by role_rank(role) desc limit 1) as role,
           coalesce((select created_at from access), ${columnsOf<'project_members'>(sql`changed`).created_at}) as created_at
         from changed
       )
-      select case when outcome = 'done' and member.version is null then 'precondition_failed' else outcome end as outcome,
-        ${projectMemberJson(sql`member`, [], p)} as json, member.version,
+      select ${outcomeOfUpsert(sql`member.version is not null`)} as outcome, ${projectMemberJson(sql`member`, [], p)} as json, member.version,
         not exists (select from own) and not exists (select from access) as is_new
       from checked left join member on true`
 })
@@ -136,9 +145,10 @@ const remove = query(
     with ${locked(p)}, checked as (
       select ${checkedOutcome(p, {
         allowed: allowsProjectMember('project_member.remove', p, project, p.user_id),
-        etag: sql`${ownVersion}::text`,
+        etag: sql`${memberVersion}::text`,
+        refusals: sql`when ${ownVersion} is null then 'access_through_team'`,
       })} as outcome
-      from project join own on true
+      from project left join own on true where ${memberVersion} is not null
     ), deleted as (
       delete from project_members member using checked
       where member.project_id = ${p.project_id} and member.user_id = ${p.user_id} and checked.outcome = 'done'
@@ -146,7 +156,10 @@ const remove = query(
     select outcome from checked`,
 )
 
-/** Removes a member's own role; `missing` if there is none. Removing the last manager violates projects_have_manager. */
+/**
+ * Removes a member's own role; `access_through_team` if they have none. Removing the last manager violates
+ * projects_have_manager.
+ */
 export const deleteProjectMember = async (
   ctx: OpContext,
   { projectId, userId }: ProjectMemberKey,

@@ -6,10 +6,10 @@ import { allowsProject, allowsTeam, seesProject } from './access/permissions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import {
   checkedOutcome,
-  isCreateOnly,
-  outcomeOfCreation,
+  outcomeOfUpsert,
   readChangedRow,
   readOutcome,
+  stillMeetsConditions,
 } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
@@ -38,6 +38,7 @@ const project = sql.raw('project')
 const team = sql.raw('team')
 const current = sql.raw('current')
 const currentVersion = columnsOf<'project_teams'>(current).version
+const storedEtag = sql`${columnsOf<'project_teams'>(sql`stored`).version}::text`
 
 /** The teams of a project, with their names. */
 const teamsOf = (projectId: SQL): SQL => sql`(
@@ -100,11 +101,11 @@ const set = query('project_teams.set', { ...key, role: 'text' }, changedMemberCo
         })} as outcome
         from project left join current on true
       ), changed as (
-        insert into project_teams (${columns}) select ${values} from checked where outcome = 'done'
+        insert into project_teams as stored (${columns}) select ${values} from checked where outcome = 'done'
         on conflict (project_id, team_id) do update set role = excluded.role
-        where not ${isCreateOnly(p)} returning *
+        where ${stillMeetsConditions(p, storedEtag)} returning *
       )
-      select ${outcomeOfCreation(p, sql`changed.version is not null`)} as outcome, ${projectTeamJson(sql`changed`, sql`(select name from team)`)} as json, changed.version,
+      select ${outcomeOfUpsert(sql`changed.version is not null`)} as outcome, ${projectTeamJson(sql`changed`, sql`(select name from team)`)} as json, changed.version,
         not exists (select from current) as is_new
       from checked left join changed on true`
 })

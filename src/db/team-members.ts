@@ -8,10 +8,10 @@ import { nameContains } from './engine/conditions.ts'
 import type { ContextPlaceholders, OpContext } from './engine/context.ts'
 import {
   checkedOutcome,
-  isCreateOnly,
-  outcomeOfCreation,
+  outcomeOfUpsert,
   readChangedRow,
   readOutcome,
+  stillMeetsConditions,
 } from './engine/outcome.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
@@ -43,6 +43,7 @@ const key = { team_id: 'uuid', user_id: 'uuid' } as const
 const team = sql.raw('team')
 const own = sql.raw('own')
 const ownVersion = columnsOf<'team_members'>(own).version
+const storedEtag = sql`${columnsOf<'team_members'>(sql`stored`).version}::text`
 
 /** The members of a team, with their names. */
 const membersOf = (teamId: SQL): SQL => sql`(
@@ -100,11 +101,11 @@ const set = query('team_members.set', { ...key, role: 'text' }, changedMemberCol
         })} as outcome
         from team left join own on true
       ), changed as (
-        insert into team_members (${columns}) select ${values} from checked where outcome = 'done'
+        insert into team_members as stored (${columns}) select ${values} from checked where outcome = 'done'
         on conflict (team_id, user_id) do update set role = excluded.role
-        where not ${isCreateOnly(p)} returning *
+        where ${stillMeetsConditions(p, storedEtag)} returning *
       )
-      select ${outcomeOfCreation(p, sql`changed.version is not null`)} as outcome, ${teamMemberJson(sql`changed`, [], p)} as json, changed.version,
+      select ${outcomeOfUpsert(sql`changed.version is not null`)} as outcome, ${teamMemberJson(sql`changed`, [], p)} as json, changed.version,
         not exists (select from own) as is_new
       from checked left join changed on true`
 })

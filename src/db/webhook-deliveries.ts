@@ -138,7 +138,7 @@ export const makeNewDeliveries = eventReader({
 
 /**
  * Maximum number of webhooks of one user in one queue that all processes together claim at a time. Webhooks that move to `slow` while
- * a request runs can exceed it.
+ * a request runs can exceed it, but hold no slots.
  */
 const maxBusy = sql.raw('4')
 
@@ -178,21 +178,21 @@ const check = statement(
 const claim = statement('webhooks.claim', { ...lease, ...slots }, { id: 'text', queue: 'text' }, (p) => {
   const served = sql`${ofWebhook.leased_until} nulls first, ${ofWebhook.due_at}`
   const busy = columnsOf<'webhooks'>(sql`busy`)
-  const shared = columnsOf<'webhooks'>(sql`shared`)
+  const ranked = columnsOf<'webhooks'>(sql`ranked`)
   const ordered = columnsOf<'webhooks'>(sql`ordered`)
   return sql`
     with due as (
       select ${ordered.id} from (
         select *, row_number() over (
-          partition by ${shared.queue} order by share, ${shared.leased_until} nulls first, ${shared.due_at}) as place
+          partition by ${ranked.queue} order by user_rank, ${ranked.leased_until} nulls first, ${ranked.due_at}) as place
         from (
           select ${ofWebhook.id}, ${ofWebhook.queue}, ${ofWebhook.leased_until}, ${ofWebhook.due_at},
             row_number() over (partition by ${ofWebhook.queue}, ${ofWebhook.owner_id} order by ${served}) + (
               select count(*) from webhooks busy
               where ${busy.owner_id} = ${ofWebhook.owner_id} and ${busy.queue} = ${ofWebhook.queue}
-                and ${busy.leased_until} > now()) as share
+                and ${busy.leased_until} > now()) as user_rank
           from webhooks webhook where ${isDue} and ${slotsOfQueue(p, ofWebhook.queue)} > 0
-        ) shared where share <= ${maxBusy}
+        ) ranked where user_rank <= ${maxBusy}
       ) ordered where place <= ${slotsOfQueue(p, ordered.queue)}
     ), locked as (
       select ${ofWebhook.id} from webhooks webhook where ${ofWebhook.id} in (select id from due) and ${isDue}

@@ -1,5 +1,5 @@
-import { domainToASCII, domainToUnicode } from 'node:url'
-import { foldCase, toNfkc } from './text.ts'
+import { domainToASCII } from 'node:url'
+import { toNfkc } from './text.ts'
 
 /**
  * Email addresses. All spellings of an address that reach one mailbox have one canonical form, or are refused: otherwise one
@@ -14,11 +14,10 @@ import { foldCase, toNfkc } from './text.ts'
 const maxRawLength = 1_016
 
 /**
- * A dot-atom (RFC 5322 §3.2.3, RFC 6531 §3.3) without `%` and `!`, which relays read as a route to another host (`ada%host`,
- * `host!ada`), and without invisible characters.
+ * A dot-atom (RFC 5322 §3.2.3) without `%` and `!`, which relays read as a route to another host (`ada%host`, `host!ada`). Letters
+ * outside of ASCII (RFC 6531) are excluded, because unlike those of a domain they have no spelling in ASCII.
  */
-const localPart =
-  /^(?!\.)(?:[\w#$&'*+/=?^`{|}~-]|[^\p{ASCII}\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800]|\.(?!\.|$))+$/u
+const localPart = /^(?!\.)(?:[\w#$&'*+/=?^`{|}~-]|\.(?!\.|$))+$/
 
 /** Text that can be a domain name. Excludes the delimiters of a URL, which the functions of `node:url` would interpret. */
 const domainText = /^(?:[\w.-]|[^\p{ASCII}\p{C}\p{Z}\p{Default_Ignorable_Code_Point}\u2800])+$/u
@@ -28,10 +27,10 @@ const hostName =
   /^(?=.{1,253}$)(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)*(?!\d+$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?$/
 
 /**
- * The form in which email addresses are stored, compared and sent to; null if the text is not an address. The local part is in
- * NFKC_Casefold (Unicode 16, section 3.13). The domain is mapped as in UTS #46, nontransitional, which distinguishes ß from ss
- * and ς from σ: such domains can have different owners, and email must not go to the wrong one. A valid
- * `xn--` is decoded to Unicode.
+ * The form in which email addresses are stored, compared and sent to, in ASCII; null if the text is not an address. Both parts
+ * are in lower case and without compatibility forms. An international domain is mapped to its `xn--` form as in UTS #46,
+ * nontransitional, which distinguishes ß from ss and ς from σ: such domains can have different owners, and email must not go to
+ * the wrong one.
  *
  * @throws TextTooCostly
  */
@@ -39,15 +38,15 @@ export const canonicalEmail = (text: string): string | null => {
   if (text.length > maxRawLength) return null
   const address = toNfkc(text).trim()
   const at = address.lastIndexOf('@')
-  const local = toNfkc(foldCase(address.slice(0, Math.max(at, 0))))
+  const local = address.slice(0, Math.max(at, 0))
   const domain = canonicalDomain(address.slice(at + 1))
-  return localPart.test(local) && domain !== null ? `${local}@${domain}` : null
+  return localPart.test(local) && domain !== null ? `${local.toLowerCase()}@${domain}` : null
 }
 
 const canonicalDomain = (text: string): string | null => {
   if (!domainText.test(text)) return null
   const ascii = domainToASCII(text)
-  return hostName.test(ascii) ? domainToUnicode(ascii) : null
+  return hostName.test(ascii) ? ascii : null
 }
 
 /**

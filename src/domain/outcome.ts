@@ -23,6 +23,7 @@ export const simpleRefusals = [
   'parent_too_deep',
   'too_many_subtasks',
   'webhook_disabled',
+  'access_through_team',
   'email_changed_often',
   'invited_many',
   'address_invited_often',

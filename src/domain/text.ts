@@ -45,7 +45,8 @@ export const toNfkc = (text: string): string => normalize(text, 'NFKC')
  *
  * @throws TextTooCostly
  */
-export const canonicalName = (text: string): string => lowerCase(normalize(text, 'NFKC'))
+export const canonicalName = (text: string): string =>
+  normalize(text, 'NFKC').toLowerCase().replaceAll('ς', 'σ')
 
 /** The text that stands for a character in searches and orders. `scripts/generate-folding.ts` writes the table. */
 export const foldedCharacters: ReadonlyMap<string, string> = new Map(
@@ -72,15 +73,6 @@ export const foldSearch = (text: string): string =>
 const halfwidthKana = /[\uff66-\uff9f]/g
 
 export const toFullWidth = (kana: string): string => kana.normalize('NFKC')
-
-const lowerCase = (text: string): string => text.toLowerCase().replaceAll('ς', 'σ')
-
-/**
- * Full case folding: ß becomes ss, ς becomes σ. Conversion to upper case first merges lower-case forms of the same letter.
- * The dotless i is excluded, because it must not become i.
- */
-export const foldCase = (text: string): string =>
-  text.replaceAll(/[^ı]+/g, (part) => lowerCase(part.toLowerCase().toUpperCase()))
 
 /** Whether text has a visible character, other than spaces, controls and fillers such as U+3164. */
 export const isVisible = (text: string): boolean =>

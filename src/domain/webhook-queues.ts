@@ -1,7 +1,7 @@
 /**
  * The queues in which webhooks with due deliveries wait, each with slots of its own. The last request decides about the queue of a
  * webhook: `prompt` after a success within `promptTime`, `slow` after a request that took longer, and otherwise `unproven`, as at first.
- * A request that takes longer moves its webhook to `slow` while it runs: after `promptTime`, it occupies no slot of another queue.
+ * A request that takes longer moves its webhook to `slow` while it runs: after `promptTime`, it occupies no slot of either queue.
  */
 export const webhookQueues = ['prompt', 'unproven', 'slow'] as const
 

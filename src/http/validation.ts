@@ -367,7 +367,8 @@ const formatNames: Readonly<Record<string, string>> = {
   date: 'a date, such as 2026-11-02',
   'time-or-date': 'an RFC 3339 date and time, such as 2026-11-02T09:00:00Z, or a date, such as 2026-11-02',
   'time-zone': 'the name of an IANA time zone, such as Europe/Berlin',
-  email: 'an email address such as ada@example.com, without a name, comments, quotes or a route',
+  email:
+    'an email address such as ada@example.com, with only ASCII characters before the @, and without a name, comments, quotes or a route',
 }
 
 const expectedNames = ({ properties = {} }: ObjectSchema = {}): string => {

@@ -168,6 +168,13 @@ export const problemTypes = {
       'Every project and team must have at least one manager, and the request would remove the last one.',
     remedy: 'Make another member a manager first, or delete the project or team.',
   },
+  access_through_team: {
+    status: 409,
+    title: 'Access through a team',
+    cause:
+      'The user has access to the project only through a team, and no role of their own that could be removed.',
+    remedy: 'Remove the team from the project, or the user from the team.',
+  },
   second_factor_enabled: {
     status: 409,
     title: 'Second factor already enabled',

@@ -305,6 +305,11 @@ export const problems = {
       'The blocked task blocks more than 1,000 others, directly or through other tasks. Remove one of these relations first.',
     ),
   webhookDisabled: () => new Problem('webhook_disabled', 'The webhook is disabled. Enable it first.'),
+  accessThroughTeam: () =>
+    new Problem(
+      'access_through_team',
+      'The user has access only through a team. Remove the team from the project, or the user from the team.',
+    ),
   lastProjectManager: () =>
     new Problem('last_manager', 'The project would have no manager. Make another member a manager first.'),
   lastTeamManager: () =>
@@ -558,6 +563,7 @@ const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
   parent_too_deep: () => problems.invalidParent(`would nest tasks more than ${maxLevels} levels deep`),
   too_many_subtasks: problems.tooManySubtasks,
   webhook_disabled: problems.webhookDisabled,
+  access_through_team: problems.accessThroughTeam,
   upload_gone: problems.uploadGone,
   upload_locked: () => problems.uploadLocked(leaseSeconds),
   upload_conflict: problems.uploadConflict,

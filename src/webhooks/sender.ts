@@ -22,8 +22,9 @@ import { signaturesOf } from './secrets.ts'
 import { type Connections, maxSendTime, openConnections, type Send, SendFailed } from './send.ts'
 
 /**
- * Number of webhooks of each queue that a process serves at a time. A request that turns out to be slow leaves its slot for `slow`
- * even if that is full: of 48 such requests per `promptTime`, at most 480 run at a time.
+ * Number of webhooks of each queue that a process serves at a time. A request of `prompt` or `unproven` that turns out to be slow
+ * leaves its slot and takes no other, because nothing limits how many webhooks of one user do so: of 48 such requests per
+ * `promptTime`, at most 480 run at a time.
  */
 const slots: PerQueue = { prompt: 16, unproven: 32, slow: 32 }
 
@@ -53,9 +54,10 @@ export interface SenderDeps {
 /** Sends all deliveries that are due. */
 export type SendDue = (stop: AbortSignal) => Promise<void>
 
-/** A slot of the queue that a webhook has been claimed from, until it is left for `slow`. */
+/** A slot of the queue that a webhook has been claimed from. */
 interface Slot {
   readonly queue: WebhookQueue
+  /** Makes room for another webhook, unless it has done so before. */
   readonly leave: () => void
 }
 
@@ -180,36 +182,37 @@ export const createSendDue = ({ db, log, keys, mailer, send }: SenderDeps): Send
 
   return async (stop) => {
     const running = new Set<Promise<void>>()
-    const taken = { prompt: 0, unproven: 0, slow: 0 }
+    const taken: Readonly<Record<WebhookQueue, Set<Slot>>> = {
+      prompt: new Set(),
+      unproven: new Set(),
+      slow: new Set(),
+    }
     let wake = (): void => undefined
     const start = ({ id, queue }: ClaimedWebhook): void => {
-      let held = queue
-      taken[held] += 1
-      const leave = (): void => {
-        taken[held] -= 1
-        wake()
+      const slot: Slot = {
+        queue,
+        leave() {
+          taken[queue].delete(slot)
+          wake()
+        },
       }
-      const moveToSlowSlot = (): void => {
-        leave()
-        held = 'slow'
-        taken[held] += 1
-      }
-      const serving = serve(id, { queue, leave: moveToSlowSlot }, stop)
+      taken[queue].add(slot)
+      const serving = serve(id, slot, stop)
         .catch((error: unknown) => {
           if (!(error instanceof DatabaseUnavailable))
             log.warn({ err: error, webhook: id }, 'A webhook could not be served and will be retried')
         })
         .finally(() => {
           running.delete(serving)
-          leave()
+          slot.leave()
         })
       running.add(serving)
     }
     const claim = async (): Promise<void> => {
       const free = {
-        prompt: slots.prompt - taken.prompt,
-        unproven: slots.unproven - taken.unproven,
-        slow: slots.slow - taken.slow,
+        prompt: slots.prompt - taken.prompt.size,
+        unproven: slots.unproven - taken.unproven.size,
+        slow: slots.slow - taken.slow.size,
       }
       const claimed = await claimWebhooks(db, lease, free)
       claimed.forEach(start)

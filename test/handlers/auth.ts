@@ -72,9 +72,9 @@ t.test('register', async (t) => {
   })
 
   t.test('201: the email address is normalized, the display name is trimmed and in NFC', async (t) => {
-    const body = { ...someone('zoe'), email: '  Zoe\u0308@EXAMPLE.com ', display_name: '\tZoe\u0308 \n' }
+    const body = { ...someone('zoe'), email: '  Zoe@MU\u0308NCHEN.example ', display_name: '\tZoe\u0308 \n' }
     const { user } = (await service.expect('register', 201, { body })).body
-    t.equal(user.email, 'zo\u00eb@example.com')
+    t.equal(user.email, 'zoe@xn--mnchen-3ya.example')
     t.equal(user.display_name, 'Zo\u00eb')
   })
 
@@ -195,12 +195,12 @@ t.test('register', async (t) => {
   t.test('409: concurrent registrations with one address or username create one account', async (t) => {
     const before = await countUsers()
     const emails = [
-      'cafe\u0301@x.io',
-      'caf\u00e9@x.io',
-      'CAFE\u0301@X.IO',
-      'CAF\u00c9@x.io',
-      ' Caf\u00e9@x.io',
-      'cafe\u0301@X.io ',
+      'x@cafe\u0301.io',
+      'x@caf\u00e9.io',
+      'X@CAFE\u0301.IO',
+      'x@CAF\u00c9.io',
+      ' X@Caf\u00e9.io',
+      'x@xn--caf-dma.io ',
     ]
     const replies = await Promise.all(
       emails.map((email, index) => service.call('register', { body: { ...someone(`cafe${index}`), email } })),
@@ -280,9 +280,9 @@ t.test('login', async (t) => {
   })
 
   t.test('200: any spelling of the email address, and the password in NFD', async (t) => {
-    const body = { ...someone('spelling'), email: 'rene\u0301@example.com', password: 'caf\u00e9 au lait' }
+    const body = { ...someone('spelling'), email: 'rene@cafe\u0301.example', password: 'caf\u00e9 au lait' }
     const { user } = (await service.expect('register', 201, { body })).body
-    for (const email of ['ren\u00e9@example.com', 'REN\u00c9@Example.com', ' rene\u0301@example.com ']) {
+    for (const email of ['rene@caf\u00e9.example', 'RENE@CAF\u00c9.example', ' rene@xn--caf-dma.example ']) {
       t.equal((await signIn({ email, password: 'cafe\u0301 au lait' })).user.id, user.id, email)
     }
   })

@@ -1,10 +1,14 @@
 import t from 'tap'
+import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
 import { changesToBeKnown } from '../fixture/changes.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { type Account, type Call, startService } from '../fixture/service.ts'
+import { type Account, type Call, type Reply, startService } from '../fixture/service.ts'
 import { countStatuses, pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
 
-const service = await startService(t)
+const { db, options } = await openTestDatabase(t)
+const service = await startService(t, { db })
 const { createProject, setMember, createTeam, setTeamMember, setProjectTeam } = projectActions(service)
 const { createTask } = taskActions(service)
 const admin = await service.register('admin')
@@ -385,7 +389,7 @@ t.test('setProjectTeam', async (t) => {
     const member = { token: grace.token, params: { project_id: project.id, user_id: grace.id } }
     const { body } = await service.expect('getProjectMember', 200, member)
     t.match(body, { role: 'editor', direct_role: null, version: 0 })
-    await service.expect('removeProjectMember', 404, member)
+    await service.expect('removeProjectMember', 409, member)
   })
 
   t.test('a direct role is added with If-Match "0"', async (t) => {
@@ -399,27 +403,37 @@ t.test('setProjectTeam', async (t) => {
     await service.expect('setProjectMember', 412, request)
   })
 
-  t.test(
-    '200, 412: of two requests that add a direct role with If-Match "0" concurrently, one succeeds',
-    async (t) => {
-      const { project } = await sharedByTeam()
-      const params = { project_id: project.id, user_id: grace.id }
-      for (let round = 0; round < 10; round += 1) {
-        const roles = ['viewer', 'commenter']
-        const headers = { 'if-match': '"0"' }
-        const replies = await Promise.all(
-          roles.map((role) =>
-            service.call('setProjectMember', { token: ada.token, params, headers, body: { role } }),
-          ),
-        )
-        t.strictSame(countStatuses(replies), { 200: 1, 412: 1 })
-        const kept = roles[replies.findIndex(({ status }) => status === 200)]
-        const { body } = await service.expect('getProjectMember', 200, { token: ada.token, params })
-        t.equal(body.direct_role, kept, 'what was acknowledged')
-        await service.expect('removeProjectMember', 204, { token: ada.token, params })
-      }
-    },
-  )
+  t.test('a user with access through a team is a member without a role of their own', async (t) => {
+    const { project, team } = await sharedByTeam()
+    const request = { token: ada.token, params: { project_id: project.id, user_id: grace.id } }
+    const put = (headers: Record<string, string>) =>
+      service.call('setProjectMember', { ...request, headers, body: { role: 'viewer' } })
+    const remove = (headers: Record<string, string> = {}) =>
+      service.call('removeProjectMember', { ...request, headers })
+    const isFailed = { status: 412, body: { code: 'precondition_failed' } }
+    const isThroughTeam = { status: 409, body: { code: 'access_through_team' } }
+
+    t.match(await put({ 'if-none-match': '*' }), isFailed)
+    t.match(await put({ 'if-match': '"1"' }), isFailed)
+    t.match(await remove({ 'if-match': '"1"' }), isFailed)
+    t.match(await remove({ 'if-none-match': '*' }), isFailed)
+    t.match(await remove({ 'if-match': '"0"' }), isThroughTeam)
+    t.match(await remove(), isThroughTeam)
+    t.match(await service.call('removeProjectMember', { ...request, token: grace.token }), isThroughTeam)
+    await service.expect('removeProjectMember', 403, {
+      token: grace.token,
+      params: { ...request.params, user_id: ada.id },
+    })
+    const { body } = await service.expect('getProjectMember', 200, request)
+    t.match(body, { role: 'editor', direct_role: null, version: 0 })
+
+    t.match(await put({ 'if-match': '*' }), { status: 200, body: { direct_role: 'viewer', version: 1 } })
+    t.equal((await remove({ 'if-match': '"1"' })).status, 204)
+    t.strictSame((await service.expect('getProjectMember', 200, request)).body, body)
+    await service.expect('removeProjectTeam', 204, { token: ada.token, params: inProject(project, team) })
+    t.equal((await remove()).status, 404)
+    t.equal((await put({})).status, 201)
+  })
 
   t.test('400 for an unknown role, 403 for editors, 404 for strangers, 412 for another version', async () => {
     const { project, team } = await sharedByTeam()
@@ -534,4 +548,99 @@ t.test('deleting an account', async (t) => {
       [edsger.id, grace.id],
     )
   })
+})
+
+/**
+ * Sends requests so that each has begun before any of them changes something. On the embedded database, whose only connection
+ * never waits for a lock, they run one after the other.
+ */
+const sendTogether = async (
+  table: 'projects' | 'teams',
+  { id }: Identified,
+  send: readonly (() => Promise<Reply>)[],
+): Promise<Reply[]> => {
+  if (process.env.DATABASE_URL === undefined) return Promise.all(send.map((one) => one()))
+  const sql = createSqlClient(options, { max: 2 })
+  const allWait = async () => {
+    const waiting = await sql`
+      select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`
+    return waiting.length === send.length
+  }
+  try {
+    const { replies } = await sql.begin(async (transaction) => {
+      await transaction`select from ${transaction(table)} where id = ${id} for update`
+      const begun = send.map((one) => one())
+      await eventually('all wait for the lock', allWait)
+      return { replies: begun }
+    })
+    return await Promise.all(replies)
+  } finally {
+    await sql.end()
+  }
+}
+
+t.test(
+  'of two concurrent PUTs with the same condition, which the first one ends, the second one fails',
+  async (t) => {
+    const memberThroughTeam = async () => {
+      const { project } = await sharedByTeam()
+      return {
+        table: 'projects',
+        locked: project,
+        params: { project_id: project.id, user_id: grace.id },
+      } as const
+    }
+    const newMember = async () => {
+      const project = await createProject(ada)
+      return {
+        table: 'projects',
+        locked: project,
+        params: { project_id: project.id, user_id: grace.id },
+      } as const
+    }
+    const newTeam = async () => {
+      const [project, team] = [await createProject(ada), await createTeam(ada)]
+      return { table: 'projects', locked: project, params: inProject(project, team) } as const
+    }
+    const newTeamMember = async () => {
+      const team = await createTeam(ada)
+      return { table: 'teams', locked: team, params: inTeam(team, grace) } as const
+    }
+    const roles = ['viewer', 'manager']
+    for (const [put, get, prepare, allRoles, condition, value, status] of [
+      ['setProjectMember', 'getProjectMember', memberThroughTeam, roles, 'if-match', '"0"', 200],
+      ['setProjectMember', 'getProjectMember', memberThroughTeam, roles, 'if-none-match', '"1"', 200],
+      ['setProjectMember', 'getProjectMember', newMember, roles, 'if-none-match', '*', 201],
+      ['setProjectMember', 'getProjectMember', newMember, roles, 'if-none-match', '"1"', 201],
+      ['setProjectTeam', 'getProjectTeam', newTeam, roles, 'if-none-match', '*', 201],
+      ['setProjectTeam', 'getProjectTeam', newTeam, roles, 'if-none-match', '"1"', 201],
+      ['setTeamMember', 'getTeamMember', newTeamMember, ['member', 'manager'], 'if-none-match', '*', 201],
+      ['setTeamMember', 'getTeamMember', newTeamMember, ['member', 'manager'], 'if-none-match', '"1"', 201],
+    ] as const) {
+      const name = `${put} by ${prepare.name}, ${condition}: ${value}`
+      const { table, locked, params } = await prepare()
+      const { token } = ada
+      const send = allRoles.map(
+        (role) => () => service.call(put, { token, params, headers: { [condition]: value }, body: { role } }),
+      )
+      const replies = await sendTogether(table, locked, send)
+      t.strictSame(countStatuses(replies), { [status]: 1, 412: 1 }, name)
+      const written = replies.find((reply) => reply.status === status)
+      t.strictSame((await service.call(get, { token, params })).body, written?.body, name)
+    }
+  },
+)
+
+t.test('of two concurrent removals of a member, the second one finds no role of their own', async (t) => {
+  const removeTwice = async (project: Identified) => {
+    const request = { token: ada.token, params: { project_id: project.id, user_id: grace.id } }
+    const remove = () => service.call('removeProjectMember', request)
+    return countStatuses(await sendTogether('projects', project, [remove, remove]))
+  }
+  const project = await createProject(ada)
+  await setMember(ada, project, grace, 'editor')
+  t.strictSame(await removeTwice(project), { 204: 1, 404: 1 })
+  const shared = await sharedByTeam()
+  await setMember(ada, shared.project, grace, 'manager')
+  t.strictSame(await removeTwice(shared.project), { 204: 1, 409: 1 })
 })

@@ -1,6 +1,7 @@
 import t from 'tap'
 import { member, lookUp } from '../fixture/contract-check.ts'
 import { operations, prepareOperations, rows } from '../fixture/operations.ts'
+import { projectActions } from '../fixture/projects.ts'
 import { isInvalid } from '../fixture/refusals.ts'
 import { type Reply, startService } from '../fixture/service.ts'
 
@@ -10,6 +11,7 @@ const service = await startService(t)
 const admin = await service.register('admin')
 const { newWorld } = await prepareOperations(service, admin)
 const world = await newWorld()
+const { createProject } = projectActions(service)
 
 const schemaOf = (path: string, method: string) => {
   const operation = lookUp(['paths', path, method.toLowerCase()])
@@ -40,31 +42,38 @@ const refused = (address: string): readonly string[] => {
     `${user}%${domain}@localhost`,
     `@localhost:${address}`,
     `${user}\u200b@${domain}`,
+    `${user}ë@${domain}`,
+    `${user}ß@${domain}`,
     `${address}\r\nBcc: ${address}`,
     `${user}@[127.0.0.1]`,
   ]
 }
 
 for (const { id } of places) {
-  t.test(`${id}: 400 for text that mail programs interpret`, async (t) => {
-    const caller = rows[id].caller === 'admin' ? admin : world.owner
-    const request = await rows[id].request(world, caller)
-    const sent = { token: caller.token, ...request }
-    for (const email of refused(world.owner.email)) {
-      const body = { ...(request.body as object), email }
-      t.match(await service.call(id, { ...sent, body }), isInvalid('/email'), email)
-    }
-  })
+  t.test(
+    `${id}: 400 for text that mail programs interpret, and for local parts outside of ASCII`,
+    async (t) => {
+      const caller = rows[id].caller === 'admin' ? admin : world.owner
+      const request = await rows[id].request(world, caller)
+      const sent = { token: caller.token, ...request }
+      for (const email of refused(world.owner.email)) {
+        const body = { ...(request.body as object), email }
+        t.match(await service.call(id, { ...sent, body }), isInvalid('/email'), email)
+      }
+    },
+  )
 }
 
 t.test('spellings of one address are one account', async (t) => {
-  const email = 'zoë@münchen.example'
+  const email = 'zoe@xn--mnchen-3ya.example'
   const password = 'correct horse battery'
-  await service.expect('register', 201, { body: { username: 'zoe', email, password } })
+  const registration = { username: 'zoe', email: 'Zoe@münchen.example', password }
+  const { body: registered } = await service.expect('register', 201, { body: registration })
+  t.equal(registered.user.email, email, 'the answer is ASCII')
   const spellings = [
-    'zoe\u0308@xn--mnchen-3ya.example',
-    'ＺＯË＠MU\u0308NCHEN．EXAMPLE',
-    ' zoë@münchen。example\u3000',
+    'zoe@XN--MNCHEN-3YA.example',
+    'ＺＯＥ＠MU\u0308NCHEN．EXAMPLE',
+    ' zoe@münchen。example\u3000',
   ]
   for (const spelling of spellings) {
     const taken = (reply: Reply): void =>
@@ -85,4 +94,28 @@ t.test('spellings of one address are one account', async (t) => {
       [email],
     )
   }
+})
+
+t.test('invitations of spellings of one address replace each other, and share a limit', async (t) => {
+  const { token } = admin
+  const { id: project_id } = await createProject(admin)
+  const email = 'guest@xn--mnchen-3ya.example'
+  const invite = (spelling: string) => {
+    const body = { email: spelling, role: 'viewer' }
+    return service.call('createInvitation', { token, params: { project_id }, body })
+  }
+  const before = service.invitations.length
+  const spellings = ['guest@münchen.example', email, 'GUEST@MU\u0308NCHEN.example']
+  for (const spelling of [...spellings, 'guest@münchen。example', email])
+    t.match(await invite(spelling), { status: 201, body: { email } }, spelling)
+  for (const spelling of spellings) t.match(await invite(spelling), { status: 429 }, spelling)
+  t.strictSame(
+    service.invitations.slice(before).map(({ to }) => to),
+    Array.from({ length: 5 }, () => email),
+  )
+  const { body } = await service.expect('listInvitations', 200, { token, params: { project_id } })
+  t.strictSame(
+    body.items.map((one) => one.email),
+    [email],
+  )
 })

@@ -1,6 +1,8 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
+import type { Database } from '../../src/db/engine/client.ts'
+import type { WebhookQueue } from '../../src/domain/webhook-queues.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
@@ -31,10 +33,15 @@ const admin = await service.register('admin')
 let accounts = 0
 const newAccount = (): Promise<Account> => service.register(`webhooks-${(accounts += 1)}`)
 
-await eventually('the reader has started', async () => {
-  const [row] = await db.run(`select count(*)::int as n from event_readers where name = 'webhooks'`, [])
-  return row?.n === 1
-})
+const readerHasStarted = (database: Database): Promise<void> =>
+  eventually('the reader has started', async () => {
+    const [row] = await database.run(
+      `select count(*)::int as n from event_readers where name = 'webhooks'`,
+      [],
+    )
+    return row?.n === 1
+  })
+await readerHasStarted(db)
 
 const create = async ({ token }: Account, url: string, fields: object = {}): Promise<CreatedWebhook> =>
   (await service.expect('createWebhook', 201, { token, body: { url, event_types: ['*'], ...fields } })).body
@@ -516,6 +523,37 @@ t.test("dozens of stalling receivers do not delay their owner's other webhooks",
   await createTasks(owner, 10)
   await healthy.expect(100)
   t.equal(stalling.most(), 1)
+})
+
+t.test("dozens of one user's receivers that stall do not delay others", async (t) => {
+  // A single instance, so that one user's requests could occupy all of its slots.
+  const own = await openTestDatabase(t)
+  const alone = await startService(t, { ...options, db: own.db })
+  await readerHasStarted(own.db)
+  const [owner, ...others] = [
+    await alone.register('stalling'),
+    await alone.register('slow'),
+    await alone.register('new'),
+  ]
+  const createOwn = async ({ token }: Account, url: string, queue: WebhookQueue) => {
+    const body = { url, event_types: ['task.created'] }
+    const { id } = (await alone.expect('createWebhook', 201, { token, body })).body
+    await own.db.run('update webhooks set queue = $1 where id = $2', [queue, id])
+  }
+  const createOwnTask = ({ token }: Account) =>
+    alone.expect('createTask', 201, { token, body: { title: 'A task' } })
+  let ended = 0
+  const stalling = await startReceiver(t, (response) => void response.once('close', () => (ended += 1)))
+  const healthy = await startReceiver(t)
+  for (let index = 0; index < 40; index += 1)
+    await createOwn(owner, stalling.url, index % 2 === 0 ? 'prompt' : 'unproven')
+  for (const [index, other] of others.entries())
+    await createOwn(other, healthy.url, index === 0 ? 'slow' : 'unproven')
+  await createOwnTask(owner)
+  await stalling.expect(40)
+  for (const other of others) await createOwnTask(other)
+  await healthy.expect(2)
+  t.equal(ended, 0, 'before the first stalled request ends')
 })
 
 t.test('receivers that all begin to stall do not delay others', async (t) => {

@@ -72,11 +72,19 @@ export const outcomeOfCreation = (p: Pick<ContextPlaceholders, 'if_none_match'>,
   sql`case when outcome = 'done' and ${isCreateOnly(p)} and not ${isCreated} then 'precondition_failed' else outcome end`
 
 /**
- * Whether a replacement may overwrite a row that another request has created since the snapshot of the statement: its conditions were
- * checked against a resource without that row.
+ * The condition under which an upsert changes a row that exists: `on conflict … do update … where`. Checks the request's If-Match
+ * and If-None-Match again, because another request may have inserted the row since the snapshot of the statement, which could not
+ * lock what it did not see.
  */
-export const mayOverwriteNewRow = (p: Pick<ContextPlaceholders, 'if_match' | 'if_none_match'>): SQL =>
-  sql`(not ${isCreateOnly(p)} and (${p.if_match} is null or ${sql.raw(`'${anyTag}'`)} = any(${p.if_match})))`
+export const stillMeetsConditions = (
+  p: Pick<ContextPlaceholders, 'if_match' | 'if_none_match'>,
+  storedEtag: SQL,
+): SQL => sql`(${p.if_match} is null or ${matchesTags(storedEtag, p.if_match)})
+  and (${p.if_none_match} is null or not ${matchesTags(storedEtag, p.if_none_match)})`
+
+/** The outcome of an upsert with `stillMeetsConditions`, which writes nothing if the conditions fail then. */
+export const outcomeOfUpsert = (isWritten: SQL): SQL =>
+  sql`case when outcome = 'done' and not ${isWritten} then 'precondition_failed' else outcome end`
 
 /** Reads the column `outcome`. No row: the resource does not exist or is not visible to the caller. */
 export const readOutcome = <R extends { readonly outcome: string }>(
