@@ -31,11 +31,11 @@ export const checkedOutcome = (
 ): SQL => outcomeOfChecks(p, { ...checks, ifMatch: p.if_match })
 
 /** Whether a resource matches requested tags, as in `meetsPreconditions`. */
-export const matchesTags = (etag: SQL, requested: SQL): SQL =>
+const matchesTags = (etag: SQL, requested: SQL): SQL =>
   sql`(${etag} is not null and array[${etag}, ${sql.raw(`'${anyTag}'`)}] && ${requested})`
 
 /** Whether the request has `If-None-Match: *`. */
-export const isCreateOnly = (p: Pick<ContextPlaceholders, 'if_none_match'>): SQL =>
+const isCreateOnly = (p: Pick<ContextPlaceholders, 'if_none_match'>): SQL =>
   sql`coalesce(${sql.raw(`'${anyTag}'`)} = any(${p.if_none_match}), false)`
 
 /** The rule of `meetsPreconditions`, as WHEN branches. */
