@@ -41,13 +41,13 @@ const { requestTo } = await prepareOperations(service, await service.register('a
 /** What the service has stored, but for the use of credentials. */
 const stored = async (): Promise<string> => {
   const tables = await db.run(
-    `select table_name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'
+    `select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'
       and table_name not in ('sessions', 'api_tokens', 'attempts', 'leases', 'retention') order by table_name`,
     [],
   )
   const digests = tables.map(
-    ({ table_name: name }) =>
-      `select '${name}', md5(coalesce(string_agg(stored::text, ' ' order by stored::text), '')) from ${name} stored`,
+    ({ name }) =>
+      `select '${String(name)}', md5(coalesce(string_agg(stored::text, ' ' order by stored::text), '')) from ${String(name)} stored`,
   )
   return JSON.stringify(await db.run(digests.join(' union all '), []))
 }
