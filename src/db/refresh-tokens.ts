@@ -48,7 +48,7 @@ const repeat = query(
   (p) => sql`
     with token as (
       select next.* from refresh_tokens shown join refresh_tokens next using (session_id)
-      where shown.hash = ${p.shown_hash} and shown.spent_at between now() - ${reuseGrace} and now() + ${reuseGrace}
+      where shown.hash = ${p.shown_hash} and shown.spent_at > now() - ${reuseGrace}
         and next.hash in (select decode(hash, 'hex') from unnest(${p.next_hashes}) hash)
         and next.spent_at is null and next.expires_at > now()
     ), session as (

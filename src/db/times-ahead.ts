@@ -6,7 +6,6 @@ import { type SQL, sql } from './schema/drizzle.ts'
 import { idleLifetime, maxLifetime } from './sessions.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 import { uploadHours } from '../domain/uploads.ts'
-import { previousSecretLifetime } from './webhooks.ts'
 
 /**
  * Times that are further ahead than the service sets them: it set them before the clock was set back. Left as they are, nothing would
@@ -38,20 +37,7 @@ const shortenings = [
   shorten('idempotency_keys.shorten', 'idempotency_keys', 'created_at', none),
   shorten('invitation_mails.shorten', 'invitation_mails', 'created_at', none),
   shorten('attempts.shorten', 'attempts', 'last_failed_at', none),
-  shorten('webhook_deliveries.shorten', 'webhook_deliveries', 'created_at', none),
 ]
-
-// A token is as long valid as it was to be. Their creation counts towards the limits of emails.
-const renewOneTimeTokens = countingStatement('one_time_tokens.shorten', {}, () => {
-  const { created_at, expires_at } = columnsOf<'one_time_tokens'>(sql.raw('one_time_tokens'))
-  const renewed = assignments<'one_time_tokens'>({
-    created_at: sql`now()`,
-    expires_at: sql`now() + (${expires_at} - ${created_at})`,
-  })
-  return sql`
-    update one_time_tokens set ${renewed}
-    where ${batchOf('one_time_tokens', sql`${expires_at} > now() and ${created_at} > now()`, limit)} returning 1`
-})
 
 const webhook = columnsOf<'webhooks'>(sql.raw('webhook'))
 const delivery = columnsOf<'webhook_deliveries'>(sql.raw('delivery'))
@@ -83,24 +69,15 @@ const makeDeliveriesDue = statement(
     select count(*) as made_due from made_due`,
 )
 
-const shortenWebhookTimes = statement('webhooks.shorten', { lease: 'int' }, {}, (p) => {
-  const latest = {
-    // A turn of a sender is shorter than the shortened lease, so that no other sends the same deliveries.
-    leased_until: sql`now() + ${p.lease} * interval '1 millisecond'`,
-    previous_secret_until: sql`now() + ${previousSecretLifetime}`,
-    failing_since: sql`now()`,
-  }
-  const isAhead = (column: keyof typeof latest): SQL => sql`${webhook[column]} > ${latest[column]}`
-  const shortened = (column: keyof typeof latest): SQL =>
-    sql`case when ${isAhead(column)} then ${latest[column]} else ${webhook[column]} end`
-  return sql`
-    update webhooks webhook set ${assignments<'webhooks'>({
-      leased_until: shortened('leased_until'),
-      previous_secret_until: shortened('previous_secret_until'),
-      failing_since: shortened('failing_since'),
-    })}
-    where ${isAhead('leased_until')} or ${isAhead('previous_secret_until')} or ${isAhead('failing_since')}`
-})
+// A turn of a sender is shorter than the shortened lease, so that no other sends the same deliveries.
+const shortenWebhookLeases = statement(
+  'webhooks.shorten_leases',
+  { lease: 'int' },
+  {},
+  (p) => sql`
+    update webhooks webhook set ${assignments<'webhooks'>({ leased_until: sql`now() + ${p.lease} * interval '1 millisecond'` })}
+    where ${webhook.leased_until} > now() + ${p.lease} * interval '1 millisecond'`,
+)
 
 /** Corrects times that are further ahead than the service sets them. `webhookLease` is in milliseconds. */
 export const correctTimesAhead = async (
@@ -109,7 +86,6 @@ export const correctTimesAhead = async (
   stop: AbortSignal,
 ): Promise<void> => {
   await untilNone(async () => (await makeDeliveriesDue(db, {}))[0]?.made_due ?? 0, stop)
-  await shortenWebhookTimes(db, { lease: webhookLease })
-  await untilNone(() => renewOneTimeTokens(db, {}), stop)
+  await shortenWebhookLeases(db, { lease: webhookLease })
   for (const shortenBatch of shortenings) await untilNone(() => shortenBatch(db, {}), stop)
 }

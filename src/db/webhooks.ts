@@ -195,9 +195,6 @@ export const deleteWebhook = async (ctx: OpContext, id: string): Promise<Outcome
   return readOutcome(row)
 }
 
-/** For how long the secret before a rotation signs as well. */
-export const previousSecretLifetime = sql.raw(`interval '24 hours'`)
-
 const rotate = creation(
   'webhooks.rotate',
   { webhook_id: 'uuid', secret: 'bytes', sealed_secret: 'text' },
@@ -206,7 +203,7 @@ const rotate = creation(
     const values = assignments<'webhooks'>({
       secret: p.secret,
       previous_secret: columnsOf<'webhooks'>(webhook).secret,
-      previous_secret_until: sql`now() + ${previousSecretLifetime}`,
+      previous_secret_until: sql`now() + interval '24 hours'`,
     })
     return {
       parts: sql`

@@ -86,17 +86,15 @@ const deliveryDays = 30
 /** All background jobs. Each works in batches, so that none occupies the database for long. */
 export const jobsOf = (deps: JobDeps) => {
   const { db, auditDays, eventDays, trashDays, times = jobTimes } = deps
-  const hourly = (run: Job['run']): Job => ({
+  const cleanup = (run: Job['run']): Job => ({
     interval: times.cleanup,
     atStart: times.cleanupAtStart,
     exclusive: true,
-    run,
-  })
-  const cleanup = (run: Job['run']): Job =>
-    hourly(async (stop) => {
+    run: async (stop) => {
       await lookAtClock(db)
       await run(stop)
-    })
+    },
+  })
   /** A job that several instances share; each takes different rows. */
   const completion = (run: Job['run']): Job => ({
     interval: times.retry,
@@ -117,7 +115,7 @@ export const jobsOf = (deps: JobDeps) => {
   return {
     follow_database_clock: clockJob(() => deps.databaseClock.follow(db)),
     correct_times_ahead: clockJob((stop) => correctTimesAhead(db, { webhookLease }, stop)),
-    report_skipped_time: hourly(() => reportSkippedTime(deps)),
+    report_skipped_time: cleanup(() => reportSkippedTime(deps)),
     confirm_file_ownership: cleanup(() => confirmFileOwnership(deps)),
     remove_old_trash: cleanup((stop) => removeOldTrash(db, trashDays, stop)),
     remove_old_tombstones: cleanup((stop) => removeOldTombstones(db, tombstoneDays, stop)),

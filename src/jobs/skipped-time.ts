@@ -16,6 +16,6 @@ export const reportSkippedTime = async ({
   if (behind > 0)
     log.error(
       { days: Math.round((behind / secondsPerDay) * 10) / 10, now: new Date() },
-      'The clock has moved on by days that the service has not seen pass. Nothing is deleted because of that time. If the clock is right, run npm run retention:confirm; otherwise correct it',
+      'The clock has moved on by days since the service last ran. Nothing is deleted because of that time. If the clock is right, run npm run retention:confirm; otherwise correct it',
     )
 }

@@ -28,13 +28,6 @@ const maxUnseen = sql.raw(`interval '2 hours'`)
 export const retentionTime: SQL = sql`
   coalesce((select least(now(), ${ofRetention.seen_at} + ${maxUnseen}) - ${ofRetention.behind} from retention), now())`
 
-/**
- * The time that has passed since a row's `instant`, as retention counts it. An instant that is ahead of retention was taken while the
- * clock was ahead, and the same clock measures it.
- */
-export const timeSince = (instant: SQL): SQL =>
-  sql`(case when ${instant} > ${retentionTime} then now() else ${retentionTime} end - ${instant})`
-
 const look = statement('retention.look', {}, { behind: 'int8' }, () => {
   const { columns, values } = insertion<'retention'>({
     singleton: sql`true`,
