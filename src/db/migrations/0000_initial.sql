@@ -250,7 +250,8 @@ CREATE TABLE "refresh_tokens" (
 CREATE TABLE "retention" (
 	"singleton" boolean PRIMARY KEY DEFAULT true NOT NULL,
 	"seen_at" timestamp (3) with time zone NOT NULL,
-	"behind" interval NOT NULL,
+	"unconfirmed" interval NOT NULL,
+	"skipped_from" timestamp (3) with time zone,
 	CONSTRAINT "retention_is_one" CHECK ("retention"."singleton")
 );
 --> statement-breakpoint
