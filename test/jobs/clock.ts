@@ -1,5 +1,6 @@
 import { mock } from 'node:test'
 import t, { type Test } from 'tap'
+import type { OperationId } from '../../src/contract/contract.ts'
 import type { Database } from '../../src/db/engine/client.ts'
 import { newId } from '../../src/db/engine/ids.ts'
 import { confirmClock, lookAtClock } from '../../src/db/engine/retention.ts'
@@ -11,6 +12,7 @@ import { moveClock } from '../fixture/clock.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { notificationOf } from '../fixture/notifications.ts'
+import { secondFactorActions } from '../fixture/second-factor.ts'
 import { type Account, fileForm, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 import { startReceiver } from '../fixture/webhooks.ts'
@@ -26,6 +28,7 @@ const service = await startService(t, {
   jobTimes: { ...jobTimes, events: 50, clock: 3_600_000, cleanupAtStart: false },
 })
 const { createTask } = taskActions(service)
+const { registerGuarded, challengeOf } = secondFactorActions(service)
 const jobDeps = jobDepsOf(service)
 const never = new AbortController().signal
 
@@ -77,9 +80,20 @@ const startJobs = () => {
   return { errors, runAll: () => runOnce(jobs, log) }
 }
 
-/** A webhook for new tasks whose receiver always fails. */
+/** What `correct_times_ahead` does every 10 seconds. */
+const correctTimes = () => jobsOf(jobDeps).correct_times_ahead.run(never)
+
+const setBack = async (by: string): Promise<void> => {
+  await moveClock(db, `-${by}`)
+  await correctTimes()
+}
+
+/** A webhook for new tasks whose receiver always fails, and is tried again an hour later at the earliest. */
 const failingWebhook = async (t: Test, { token }: Pick<Account, 'token'>) => {
-  const receiver = await startReceiver(t, (response) => void response.writeHead(500).end())
+  const receiver = await startReceiver(
+    t,
+    (response) => void response.writeHead(500, { 'retry-after': '3600' }).end(),
+  )
   const { body } = await service.expect('createWebhook', 201, {
     token,
     body: { url: receiver.url, event_types: ['task.created'] },
@@ -89,6 +103,7 @@ const failingWebhook = async (t: Test, { token }: Pick<Account, 'token'>) => {
   const delivery = async () =>
     (await service.expect('listWebhookDeliveries', 200, { token, params })).body.items.at(-1)
   return {
+    params,
     /** Resolves when its first delivery has been attempted so often. */
     tried: (attempts: number) =>
       eventually(`attempt ${attempts}`, async () => (await delivery())?.attempts === attempts),
@@ -96,6 +111,8 @@ const failingWebhook = async (t: Test, { token }: Pick<Account, 'token'>) => {
       const { body } = await service.expect('getWebhook', 200, { token, params })
       return { status: (await delivery())?.status, disabled_reason: body.disabled_reason }
     },
+    /** The number of signatures of the last request. */
+    signatures: () => String(receiver.received.at(-1)?.headers['webhook-signature']).split(' ').length,
   }
 }
 
@@ -193,11 +210,76 @@ t.test('a lease does not outlast the clock being set back, and a live holder kee
 
 t.test('nobody is locked out after the clock was set back', async () => {
   const { email, password } = await service.register('locked-out')
-  for (let failures = 0; failures < 5; failures += 1)
-    await service.expect('login', 401, { body: { email, password: 'wrong' } })
-  await service.expect('login', 429, { body: { email, password } })
+  const tryOften = async () => {
+    for (let failures = 0; failures < 5; failures += 1)
+      await service.expect('login', 401, { body: { email, password: 'wrong' } })
+    await service.expect('login', 429, { body: { email, password } })
+  }
+  await tryOften()
   await moveClock(db, '-1 hour')
   await service.expect('login', 200, { body: { email, password } })
+  await tryOften()
+  await setBack('10 minutes')
+  await moveClock(db, '6 seconds')
+  await service.expect('login', 200, { body: { email, password } })
+})
+
+t.test('credentials expire no later than usual after the clock was set back', async (t) => {
+  const ada = await service.register('ada')
+  const bob = await service.register('bob')
+  const guarded = await registerGuarded('guarded')
+  const changeEmail = async ({ token, id }: Account, email: string) => {
+    const { status } = await service.call('updateUser', { token, params: { user_id: id }, body: { email } })
+    return { status, undoToken: service.emailChanges.at(-1)?.undoToken }
+  }
+  const { undoToken: earlier } = await changeEmail(ada, 'second@example.com')
+  const { undoToken: later } = await changeEmail(ada, 'third@example.com')
+  const { undoToken: expiring } = await changeEmail(bob, 'other@example.com')
+  const requestReset = async ({ email }: Pick<Account, 'email'>) => {
+    await service.expect('forgotPassword', 202, { body: { email } })
+    return service.mails.length
+  }
+  for (let mails = 0; mails < 3; mails += 1) await requestReset({ email: 'other@example.com' })
+  await requestReset(guarded)
+  const reset = service.mails.at(-1)
+  const challenge = await challengeOf(guarded)
+  await service.expect('refreshToken', 200, { body: { refresh_token: guarded.refreshToken } })
+  await setBack('10 days')
+
+  const isRefused = async (operation: OperationId, body: object) =>
+    t.match(await service.call(operation, { body }), { status: 401 }, operation)
+  await isRefused('refreshToken', { refresh_token: guarded.refreshToken })
+  await moveClock(db, '6 minutes')
+  await isRefused('completeLogin', { challenge, code: guarded.codeAt() })
+  await moveClock(db, '25 minutes')
+  await isRefused('resetPassword', { token: reset?.token, new_password: 'another password' })
+  await moveClock(db, '30 minutes')
+  const sent = service.mails.length
+  t.equal(
+    await requestReset({ email: 'other@example.com' }),
+    sent + 1,
+    'the hourly limit counts no longer than an hour',
+  )
+  // The order of the changes has stayed: undoing the later one does not end the token of the earlier one.
+  for (const token of [later, earlier])
+    t.match(await service.call('undoEmailChange', { body: { token } }), { status: 200 })
+  await moveClock(db, '7 days')
+  await isRefused('undoEmailChange', { token: expiring })
+  await moveClock(db, '71 hours')
+  t.match(await changeEmail(bob, 'again@example.com'), { status: 403 }, 'the sign-in does not become recent')
+})
+
+t.test('webhooks fail and rotate no later than usual after the clock was set back', async (t) => {
+  const ada = await service.register('rotating')
+  const failing = await failingWebhook(t, ada)
+  await service.expect('rotateWebhookSecret', 200, { token: ada.token, params: failing.params })
+  await createTask(ada, { title: 'Before' })
+  await failing.tried(1)
+  await setBack('10 days')
+  await moveClock(db, '73 hours')
+  await failing.tried(2)
+  t.equal(failing.signatures(), 1, 'the previous secret no longer signs')
+  t.match(await failing.state(), { status: 'failed', disabled_reason: 'failing' })
 })
 
 t.test('an unconfirmed jump of the clock neither ends retries early nor prolongs them', async (t) => {
@@ -215,11 +297,11 @@ t.test('an unconfirmed jump of the clock neither ends retries early nor prolongs
   const after = await failingWebhook(t, bob)
   await createTask(bob, { title: 'After' })
   await after.tried(1)
-  await moveClock(db, '71 hours')
+  await moveClock(db, '70 hours')
   await lookAtClock(db)
   await before.tried(3)
   await after.tried(2)
-  await moveClock(db, '2 hours')
+  await moveClock(db, '3 hours')
   await before.tried(4)
   await after.tried(3)
   for (const webhook of [before, after])

@@ -95,6 +95,8 @@ export const sessions = pgTable(
   (t) => [
     index('sessions_user_newest').on(t.user_id, t.created_at.desc(), t.id.desc()),
     index('sessions_expiry').on(t.expires_at),
+    // The correction of times that are ahead (times-ahead.ts).
+    index('sessions_authentication').on(t.authenticated_at),
   ],
 )
 
