@@ -13,7 +13,7 @@ import {
   type StartedSession,
 } from './sessions.ts'
 
-/** Time for which a spent refresh token still returns its successor. */
+/** Time for which a spent refresh token still returns its successor. A longer time ahead is from before the clock was set back. */
 const reuseGrace = sql.raw(`interval '30 seconds'`)
 
 const rotate = query(
@@ -48,7 +48,7 @@ const repeat = query(
   (p) => sql`
     with token as (
       select next.* from refresh_tokens shown join refresh_tokens next using (session_id)
-      where shown.hash = ${p.shown_hash} and shown.spent_at > now() - ${reuseGrace}
+      where shown.hash = ${p.shown_hash} and shown.spent_at between now() - ${reuseGrace} and now() + ${reuseGrace}
         and next.hash in (select decode(hash, 'hex') from unnest(${p.next_hashes}) hash)
         and next.spent_at is null and next.expires_at > now()
     ), session as (

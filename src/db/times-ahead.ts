@@ -1,11 +1,14 @@
 import { batchOf, countingStatement, untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
+import { minStepBack } from './engine/retention.ts'
+import { statement, type StatementName } from './engine/statement.ts'
 import { invitationLifetime } from './invitations.ts'
+import { recent } from './reauthentication.ts'
 import { assignments, columnsOf, type ColumnName, type TableName } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { idleLifetime, maxLifetime } from './sessions.ts'
-import { statement, type StatementName } from './engine/statement.ts'
 import { uploadHours } from '../domain/uploads.ts'
+import { previousSecretLifetime } from './webhooks.ts'
 
 /**
  * Times that are further ahead than the service sets them: it set them before the clock was set back. Left as they are, nothing would
@@ -36,8 +39,54 @@ const shortenings = [
   shorten('uploads.shorten', 'uploads', 'expires_at', sql.raw(`interval '${uploadHours} hours'`)),
   shorten('idempotency_keys.shorten', 'idempotency_keys', 'created_at', none),
   shorten('invitation_mails.shorten', 'invitation_mails', 'created_at', none),
-  shorten('attempts.shorten', 'attempts', 'last_failed_at', none),
 ]
+
+const ofAttempt = columnsOf<'attempts'>(sql.raw('attempts'))
+
+/** Moves failed attempts back to now, and with them the end of their delay. */
+const moveAttempts = countingStatement(
+  'attempts.move_back',
+  {},
+  () => sql`
+    update attempts set ${assignments<'attempts'>({
+      last_failed_at: sql`now()`,
+      delayed_until: sql`${ofAttempt.delayed_until} - (${ofAttempt.last_failed_at} - now())`,
+    })}
+    where ${batchOf('attempts', sql`${ofAttempt.last_failed_at} > now()`, limit)} returning 1`,
+)
+
+const ofSession = columnsOf<'sessions'>(sql.raw('sessions'))
+
+/**
+ * Nobody knows how long ago an authentication ahead was, so it does not count as recent. One that is ahead by less than a step back can be
+ * of a transaction that has begun after this one.
+ */
+const forgetAuthentications = countingStatement(
+  'sessions.forget_authentication',
+  {},
+  () => sql`
+    update sessions set ${assignments<'sessions'>({ authenticated_at: sql`now() - ${recent}` })}
+    where ${batchOf('sessions', sql`${ofSession.authenticated_at} > now() + ${minStepBack}`, limit)} returning 1`,
+)
+
+const ofToken = columnsOf<'one_time_tokens'>(sql.raw('token'))
+
+/**
+ * Moves all tokens ahead back by the same time, so that each keeps the lifetime of its purpose, and that changes of an email address keep
+ * their order: undoing one undoes the later ones. There are few tokens.
+ */
+const moveOneTimeTokens = statement(
+  'one_time_tokens.move_back',
+  {},
+  {},
+  () => sql`
+    update one_time_tokens token set ${assignments<'one_time_tokens'>({
+      created_at: sql`${ofToken.created_at} - ahead.by`,
+      expires_at: sql`${ofToken.expires_at} - ahead.by`,
+    })}
+    from (select max(${ofToken.created_at}) - now() as by from one_time_tokens token) ahead
+    where ${ofToken.created_at} > now()`,
+)
 
 const webhook = columnsOf<'webhooks'>(sql.raw('webhook'))
 const delivery = columnsOf<'webhook_deliveries'>(sql.raw('delivery'))
@@ -63,21 +112,35 @@ const makeDeliveriesDue = statement(
       update webhooks webhook set ${assignments<'webhooks'>({ due_at: sql`now()` })}
       where ${webhook.id} in (select webhook_id from ahead)
     ), made_due as (
-      update webhook_deliveries delivery set ${assignments<'webhook_deliveries'>({ due_at: sql`now()` })}
+      update webhook_deliveries delivery set ${assignments<'webhook_deliveries'>({
+        due_at: sql`now()`,
+        created_at: sql`least(${delivery.created_at}, now())`,
+      })}
       from ahead where ${delivery.id} = ahead.id returning 1
     )
     select count(*) as made_due from made_due`,
 )
 
+/** The time in a column, but no later than `latest`. Null stays null. */
+const noLaterThan = (time: SQL, latest: SQL): SQL =>
+  sql`case when ${time} > ${latest} then ${latest} else ${time} end`
+
 // A turn of a sender is shorter than the shortened lease, so that no other sends the same deliveries.
-const shortenWebhookLeases = statement(
-  'webhooks.shorten_leases',
-  { lease: 'int' },
-  {},
-  (p) => sql`
-    update webhooks webhook set ${assignments<'webhooks'>({ leased_until: sql`now() + ${p.lease} * interval '1 millisecond'` })}
-    where ${webhook.leased_until} > now() + ${p.lease} * interval '1 millisecond'`,
-)
+const shortenWebhookTimes = statement('webhooks.shorten', { lease: 'int' }, {}, (p) => {
+  const latest = {
+    leased_until: sql`now() + ${p.lease} * interval '1 millisecond'`,
+    failing_since: sql`now()`,
+    previous_secret_until: sql`now() + ${previousSecretLifetime}`,
+  }
+  return sql`
+    update webhooks webhook set ${assignments<'webhooks'>({
+      leased_until: noLaterThan(webhook.leased_until, latest.leased_until),
+      failing_since: noLaterThan(webhook.failing_since, latest.failing_since),
+      previous_secret_until: noLaterThan(webhook.previous_secret_until, latest.previous_secret_until),
+    })}
+    where ${webhook.leased_until} > ${latest.leased_until} or ${webhook.failing_since} > ${latest.failing_since}
+      or ${webhook.previous_secret_until} > ${latest.previous_secret_until}`
+})
 
 /** Corrects times that are further ahead than the service sets them. `webhookLease` is in milliseconds. */
 export const correctTimesAhead = async (
@@ -86,6 +149,8 @@ export const correctTimesAhead = async (
   stop: AbortSignal,
 ): Promise<void> => {
   await untilNone(async () => (await makeDeliveriesDue(db, {}))[0]?.made_due ?? 0, stop)
-  await shortenWebhookLeases(db, { lease: webhookLease })
-  for (const shortenBatch of shortenings) await untilNone(() => shortenBatch(db, {}), stop)
+  await shortenWebhookTimes(db, { lease: webhookLease })
+  await moveOneTimeTokens(db, {})
+  for (const correctBatch of [...shortenings, moveAttempts, forgetAuthentications])
+    await untilNone(() => correctBatch(db, {}), stop)
 }

@@ -195,6 +195,9 @@ export const deleteWebhook = async (ctx: OpContext, id: string): Promise<Outcome
   return readOutcome(row)
 }
 
+/** How long the previous secret still signs after a rotation. The contract promises it. */
+export const previousSecretLifetime = sql.raw(`interval '24 hours'`)
+
 const rotate = creation(
   'webhooks.rotate',
   { webhook_id: 'uuid', secret: 'bytes', sealed_secret: 'text' },
@@ -203,7 +206,7 @@ const rotate = creation(
     const values = assignments<'webhooks'>({
       secret: p.secret,
       previous_secret: columnsOf<'webhooks'>(webhook).secret,
-      previous_secret_until: sql`now() + interval '24 hours'`,
+      previous_secret_until: sql`now() + ${previousSecretLifetime}`,
     })
     return {
       parts: sql`

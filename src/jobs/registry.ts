@@ -20,7 +20,7 @@ import type { KeyRing } from '../domain/key-ring.ts'
 import { type SendDue, webhookLease } from '../webhooks/sender.ts'
 import { resealSecrets } from './reseal-secrets.ts'
 import type { Job, RunningJobs } from './runner.ts'
-import { reportSkippedTime } from './skipped-time.ts'
+import { createSkippedTimeReport } from './skipped-time.ts'
 import {
   type FileDeps,
   confirmFileOwnership,
@@ -86,15 +86,17 @@ const deliveryDays = 30
 /** All background jobs. Each works in batches, so that none occupies the database for long. */
 export const jobsOf = (deps: JobDeps) => {
   const { db, auditDays, eventDays, trashDays, times = jobTimes } = deps
-  const cleanup = (run: Job['run']): Job => ({
+  const hourly = (run: Job['run']): Job => ({
     interval: times.cleanup,
     atStart: times.cleanupAtStart,
     exclusive: true,
-    run: async (stop) => {
+    run,
+  })
+  const cleanup = (run: Job['run']): Job =>
+    hourly(async (stop) => {
       await lookAtClock(db)
       await run(stop)
-    },
-  })
+    })
   /** A job that several instances share; each takes different rows. */
   const completion = (run: Job['run']): Job => ({
     interval: times.retry,
@@ -115,7 +117,7 @@ export const jobsOf = (deps: JobDeps) => {
   return {
     follow_database_clock: clockJob(() => deps.databaseClock.follow(db)),
     correct_times_ahead: clockJob((stop) => correctTimesAhead(db, { webhookLease }, stop)),
-    report_skipped_time: cleanup(() => reportSkippedTime(deps)),
+    report_skipped_time: hourly(createSkippedTimeReport(deps)),
     confirm_file_ownership: cleanup(() => confirmFileOwnership(deps)),
     remove_old_trash: cleanup((stop) => removeOldTrash(db, trashDays, stop)),
     remove_old_tombstones: cleanup((stop) => removeOldTombstones(db, tombstoneDays, stop)),
