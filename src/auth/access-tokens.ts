@@ -78,6 +78,9 @@ export const createAccessTokens = async (
     }
     return null
   }
+  /** Whether a token is from before the clock was set back by more than its lifetime: it would be valid for as much longer. */
+  const isAhead = ({ expiresAt }: VerifiedClaims): boolean =>
+    expiresAt - clockTolerance - now() > 2 * accessTokenLifetime * 1_000
   return {
     issue({ userId, sessionId }, { issuedAt, tokenId, keyIndex }) {
       const signer = verifiers[keyIndex] ?? activeSigner
@@ -86,7 +89,7 @@ export const createAccessTokens = async (
     verify(token) {
       const known = cached.get(token)
       const verified = known ?? verifyUncached(token)
-      if (verified === null || now() > verified.expiresAt) return null
+      if (verified === null || now() > verified.expiresAt || isAhead(verified)) return null
       if (known === undefined) cached.set(token, verified)
       return verified
     },

@@ -14,7 +14,7 @@ import { apiTokenJson } from './read-models.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import {
-  lastUsedPrecision,
+  isUseRecorded,
   principalColumns,
   readAndRecordUse,
   readPrincipal,
@@ -200,7 +200,7 @@ const useLive = (matches: SQL): SQL => sql`
   with used as (
     update api_tokens token set ${assignments<'api_tokens'>({ last_used_at: sql`now()` })}
     where ${matches} and (expires_at is null or expires_at > now())
-      and (last_used_at is null or last_used_at < now() - ${lastUsedPrecision})
+      and ${isUseRecorded(columnsOf<'api_tokens'>(token).last_used_at)} is not true
   )
   ${selectLive(matches)}`
 

@@ -13,7 +13,7 @@ import {
   type StartedSession,
 } from './sessions.ts'
 
-/** Time for which a spent refresh token still returns its successor. */
+/** Time for which a spent refresh token still returns its successor. A longer time ahead is from before the clock was set back. */
 const reuseGrace = sql.raw(`interval '30 seconds'`)
 
 const rotate = query(

@@ -39,7 +39,11 @@ export const idleLifetime = sql.raw(`interval '7 days'`)
 export const maxLifetime = sql.raw(`interval '30 days'`)
 
 /** The precision of `last_used_at`: bounds the writes of a credential that is used often. */
-export const lastUsedPrecision = sql.raw(`interval '1 minute'`)
+const lastUsedPrecision = sql.raw(`interval '1 minute'`)
+
+/** Whether `last_used_at` need not be written again. A time that is ahead is from before the clock was set back. */
+export const isUseRecorded = (time: SQL): SQL =>
+  sql`(${time} between now() - ${lastUsedPrecision} and now() + ${lastUsedPrecision})`
 
 const person = sql.raw('person')
 const session = sql.raw('session')
@@ -175,7 +179,7 @@ const useLive = statement(
     with used as (
       update sessions set ${assignments<'sessions'>({ last_used_at: sql`now()` })}
       where id = ${p.session_id} and user_id = ${p.user_id} and expires_at > now()
-        and last_used_at < now() - ${lastUsedPrecision}
+        and not ${isUseRecorded(columnsOf<'sessions'>(sql`sessions`).last_used_at)}
     )
     ${selectLive(p)}`,
 )

@@ -1,10 +1,12 @@
 import { batchOf, countingStatement, untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
+import { minStepBack } from './engine/retention.ts'
+import { statement, type StatementName } from './engine/statement.ts'
 import { invitationLifetime } from './invitations.ts'
+import { recent } from './reauthentication.ts'
 import { assignments, columnsOf, type ColumnName, type TableName } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { idleLifetime, maxLifetime } from './sessions.ts'
-import { statement, type StatementName } from './engine/statement.ts'
 import { uploadHours } from '../domain/uploads.ts'
 import { previousSecretLifetime } from './webhooks.ts'
 
@@ -37,21 +39,54 @@ const shortenings = [
   shorten('uploads.shorten', 'uploads', 'expires_at', sql.raw(`interval '${uploadHours} hours'`)),
   shorten('idempotency_keys.shorten', 'idempotency_keys', 'created_at', none),
   shorten('invitation_mails.shorten', 'invitation_mails', 'created_at', none),
-  shorten('attempts.shorten', 'attempts', 'last_failed_at', none),
-  shorten('webhook_deliveries.shorten', 'webhook_deliveries', 'created_at', none),
 ]
 
-// A token is as long valid as it was to be. Their creation counts towards the limits of emails.
-const renewOneTimeTokens = countingStatement('one_time_tokens.shorten', {}, () => {
-  const { created_at, expires_at } = columnsOf<'one_time_tokens'>(sql.raw('one_time_tokens'))
-  const renewed = assignments<'one_time_tokens'>({
-    created_at: sql`now()`,
-    expires_at: sql`now() + (${expires_at} - ${created_at})`,
-  })
-  return sql`
-    update one_time_tokens set ${renewed}
-    where ${batchOf('one_time_tokens', sql`${expires_at} > now() and ${created_at} > now()`, limit)} returning 1`
-})
+const ofAttempt = columnsOf<'attempts'>(sql.raw('attempts'))
+
+/** Moves failed attempts back to now, and with them the end of their delay. */
+const moveAttempts = countingStatement(
+  'attempts.move_back',
+  {},
+  () => sql`
+    update attempts set ${assignments<'attempts'>({
+      last_failed_at: sql`now()`,
+      delayed_until: sql`${ofAttempt.delayed_until} - (${ofAttempt.last_failed_at} - now())`,
+    })}
+    where ${batchOf('attempts', sql`${ofAttempt.last_failed_at} > now()`, limit)} returning 1`,
+)
+
+const ofSession = columnsOf<'sessions'>(sql.raw('sessions'))
+
+/**
+ * Nobody knows how long ago an authentication ahead was, so it does not count as recent. One that is ahead by less than a step back can be
+ * of a transaction that has begun after this one.
+ */
+const forgetAuthentications = countingStatement(
+  'sessions.forget_authentication',
+  {},
+  () => sql`
+    update sessions set ${assignments<'sessions'>({ authenticated_at: sql`now() - ${recent}` })}
+    where ${batchOf('sessions', sql`${ofSession.authenticated_at} > now() + ${minStepBack}`, limit)} returning 1`,
+)
+
+const ofToken = columnsOf<'one_time_tokens'>(sql.raw('token'))
+
+/**
+ * Moves all tokens ahead back by the same time, so that each keeps the lifetime of its purpose, and that changes of an email address keep
+ * their order: undoing one undoes the later ones. There are few tokens.
+ */
+const moveOneTimeTokens = statement(
+  'one_time_tokens.move_back',
+  {},
+  {},
+  () => sql`
+    update one_time_tokens token set ${assignments<'one_time_tokens'>({
+      created_at: sql`${ofToken.created_at} - ahead.by`,
+      expires_at: sql`${ofToken.expires_at} - ahead.by`,
+    })}
+    from (select max(${ofToken.created_at}) - now() as by from one_time_tokens token) ahead
+    where ${ofToken.created_at} > now()`,
+)
 
 const webhook = columnsOf<'webhooks'>(sql.raw('webhook'))
 const delivery = columnsOf<'webhook_deliveries'>(sql.raw('delivery'))
@@ -77,29 +112,34 @@ const makeDeliveriesDue = statement(
       update webhooks webhook set ${assignments<'webhooks'>({ due_at: sql`now()` })}
       where ${webhook.id} in (select webhook_id from ahead)
     ), made_due as (
-      update webhook_deliveries delivery set ${assignments<'webhook_deliveries'>({ due_at: sql`now()` })}
+      update webhook_deliveries delivery set ${assignments<'webhook_deliveries'>({
+        due_at: sql`now()`,
+        created_at: sql`least(${delivery.created_at}, now())`,
+      })}
       from ahead where ${delivery.id} = ahead.id returning 1
     )
     select count(*) as made_due from made_due`,
 )
 
+/** The time in a column, but no later than `latest`. Null stays null. */
+const noLaterThan = (time: SQL, latest: SQL): SQL =>
+  sql`case when ${time} > ${latest} then ${latest} else ${time} end`
+
+// A turn of a sender is shorter than the shortened lease, so that no other sends the same deliveries.
 const shortenWebhookTimes = statement('webhooks.shorten', { lease: 'int' }, {}, (p) => {
   const latest = {
-    // A turn of a sender is shorter than the shortened lease, so that no other sends the same deliveries.
     leased_until: sql`now() + ${p.lease} * interval '1 millisecond'`,
-    previous_secret_until: sql`now() + ${previousSecretLifetime}`,
     failing_since: sql`now()`,
+    previous_secret_until: sql`now() + ${previousSecretLifetime}`,
   }
-  const isAhead = (column: keyof typeof latest): SQL => sql`${webhook[column]} > ${latest[column]}`
-  const shortened = (column: keyof typeof latest): SQL =>
-    sql`case when ${isAhead(column)} then ${latest[column]} else ${webhook[column]} end`
   return sql`
     update webhooks webhook set ${assignments<'webhooks'>({
-      leased_until: shortened('leased_until'),
-      previous_secret_until: shortened('previous_secret_until'),
-      failing_since: shortened('failing_since'),
+      leased_until: noLaterThan(webhook.leased_until, latest.leased_until),
+      failing_since: noLaterThan(webhook.failing_since, latest.failing_since),
+      previous_secret_until: noLaterThan(webhook.previous_secret_until, latest.previous_secret_until),
     })}
-    where ${isAhead('leased_until')} or ${isAhead('previous_secret_until')} or ${isAhead('failing_since')}`
+    where ${webhook.leased_until} > ${latest.leased_until} or ${webhook.failing_since} > ${latest.failing_since}
+      or ${webhook.previous_secret_until} > ${latest.previous_secret_until}`
 })
 
 /** Corrects times that are further ahead than the service sets them. `webhookLease` is in milliseconds. */
@@ -110,6 +150,7 @@ export const correctTimesAhead = async (
 ): Promise<void> => {
   await untilNone(async () => (await makeDeliveriesDue(db, {}))[0]?.made_due ?? 0, stop)
   await shortenWebhookTimes(db, { lease: webhookLease })
-  await untilNone(() => renewOneTimeTokens(db, {}), stop)
-  for (const shortenBatch of shortenings) await untilNone(() => shortenBatch(db, {}), stop)
+  await moveOneTimeTokens(db, {})
+  for (const correctBatch of [...shortenings, moveAttempts, forgetAuthentications])
+    await untilNone(() => correctBatch(db, {}), stop)
 }

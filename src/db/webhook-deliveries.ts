@@ -30,7 +30,7 @@ import {
 import { eventReader } from './event-readers.ts'
 import { matchesEventTypes } from './events.ts'
 import { eventJson, webhookDeliveryJson } from './read-models.ts'
-import { retentionTime, timeSince } from './engine/retention.ts'
+import { passedSince, retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
@@ -285,7 +285,7 @@ const selectNext = statement(
     const ofTest = sql`json_build_object('webhook_id', ${ofWebhook.id})::text`
     return sql`
     select ${ofDelivery.id}::text, ${ofDelivery.event_id}::text, ${ofDelivery.sequence}, ${ofDelivery.attempts},
-      (extract(epoch from ${timeSince(ofDelivery.created_at)}) * 1000)::bigint as age, ${ofWebhook.url}, ${ofWebhook.secret},
+      (extract(epoch from ${passedSince(ofDelivery.created_at)}) * 1000)::bigint as age, ${ofWebhook.url}, ${ofWebhook.secret},
       case when ${ofWebhook.previous_secret_until} > now() then ${ofWebhook.previous_secret} else '' end as previous_secret,
       ${isTest} or coalesce(${mayDeliver()}, false) as may_deliver,
       case when ${isTest} then ${payloadOf(ofDelivery.event_type, ofDelivery.created_at, ofTest)}
@@ -367,7 +367,7 @@ const record = statement(
     const hasFailed = sql`result.has_failed`
     const failingBefore = sql`case when not result.has_succeeded then ${ofWebhook.failing_since} end`
     const reason = sql`case when result.is_gone then 'gone'
-      when ${hasFailed} and ${timeSince(failingBefore)} > ${maxFailing} then 'failing' end`
+      when ${hasFailed} and ${passedSince(failingBefore)} > ${maxFailing} then 'failing' end`
     return sql`
       with attempt as materialized (
         select * from jsonb_to_recordset(${p.attempts} -> 'rows') attempt (

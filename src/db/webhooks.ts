@@ -195,7 +195,7 @@ export const deleteWebhook = async (ctx: OpContext, id: string): Promise<Outcome
   return readOutcome(row)
 }
 
-/** For how long the secret before a rotation signs as well. */
+/** How long the previous secret still signs after a rotation. The contract promises it. */
 export const previousSecretLifetime = sql.raw(`interval '24 hours'`)
 
 const rotate = creation(

@@ -51,12 +51,16 @@ export const createAuthenticate = (accessTokens: AccessTokens, credentials: Cred
  */
 export type AuthenticateLink = (attachmentId: string, token: string) => Promise<LinkPrincipal>
 
+/** Maximum lifetime of a link in milliseconds. The contract promises it. */
+const maxLinkLifetime = 3_600_000
+
 /** Forged and revoked links get the same problem as missing attachments. Only a genuine link reveals that it has expired. */
 export const createAuthenticateLink =
   (keys: KeyRing, credentials: Credentials, now: () => number): AuthenticateLink =>
   async (attachmentId, token) => {
     const link = readLinkToken(keys, attachmentId, token)
-    if (link === null) throw problems.notFound()
+    // A link that expires so late is from before the clock was set back, and would be valid for as much longer.
+    if (link === null || link.expiresAt - now() > 2 * maxLinkLifetime) throw problems.notFound()
     if (link.expiresAt <= now()) throw problems.linkExpired(new Date(link.expiresAt).toISOString())
     const { userId, createdWith, disposition } = link
     const creator = await (createdWith.kind === 'session'

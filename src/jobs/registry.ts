@@ -20,7 +20,7 @@ import type { KeyRing } from '../domain/key-ring.ts'
 import { type SendDue, webhookLease } from '../webhooks/sender.ts'
 import { resealSecrets } from './reseal-secrets.ts'
 import type { Job, RunningJobs } from './runner.ts'
-import { reportSkippedTime } from './skipped-time.ts'
+import { createSkippedTimeReport } from './skipped-time.ts'
 import {
   type FileDeps,
   confirmFileOwnership,
@@ -117,7 +117,7 @@ export const jobsOf = (deps: JobDeps) => {
   return {
     follow_database_clock: clockJob(() => deps.databaseClock.follow(db)),
     correct_times_ahead: clockJob((stop) => correctTimesAhead(db, { webhookLease }, stop)),
-    report_skipped_time: hourly(() => reportSkippedTime(deps)),
+    report_skipped_time: hourly(createSkippedTimeReport(deps)),
     confirm_file_ownership: cleanup(() => confirmFileOwnership(deps)),
     remove_old_trash: cleanup((stop) => removeOldTrash(db, trashDays, stop)),
     remove_old_tombstones: cleanup((stop) => removeOldTombstones(db, tombstoneDays, stop)),

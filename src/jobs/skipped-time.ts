@@ -4,18 +4,29 @@ import { lookAtClock } from '../db/engine/retention.ts'
 
 const secondsPerDay = 86_400
 
-/** Logs an error while retention waits for an operator to confirm the clock. */
-export const reportSkippedTime = async ({
+const advice =
+  'Nothing is deleted because of that time. If the clock is right, run npm run retention:confirm; otherwise correct it'
+
+/** Logs an error while retention waits for an operator to confirm the clock. The first report is made when the service starts. */
+export const createSkippedTimeReport = ({
   db,
   log,
 }: {
   readonly db: Database
   readonly log: FastifyBaseLogger
-}): Promise<void> => {
-  const behind = await lookAtClock(db)
-  if (behind > 0)
+}): (() => Promise<void>) => {
+  let atStart: number | null = null
+  return async () => {
+    const unconfirmed = await lookAtClock(db)
+    atStart = Math.min(atStart ?? unconfirmed, unconfirmed)
+    if (unconfirmed === 0) return
+    const moved =
+      unconfirmed > atStart
+        ? 'The clock has moved on by days at once while the service was running'
+        : 'The clock has moved on by days that the service has not seen pass, before it started'
     log.error(
-      { days: Math.round((behind / secondsPerDay) * 10) / 10, now: new Date() },
-      'The clock has moved on by days that the service has not seen pass. Nothing is deleted because of that time. If the clock is right, run npm run retention:confirm; otherwise correct it',
+      { days: Math.round((unconfirmed / secondsPerDay) * 10) / 10, now: new Date() },
+      `${moved}. ${advice}`,
     )
+  }
 }

@@ -167,6 +167,7 @@ testEachSecret('exp and nbf are checked, with 30 seconds of clock skew', async (
   t.equal(await statusWith({ exp: now() - 20 }), 200, 'expired, within the skew')
   t.equal(await statusWith({ exp: now() - 35 }), 401, 'expired, beyond the skew')
   t.equal(await statusWith({ exp: 0 }), 401, 'expired long ago')
+  t.equal(await statusWith({ exp: now() + 3_600 }), 401, 'issued long before the clock was set back')
   t.equal(await statusWith({ nbf: now() + 20 }), 200, 'not yet valid, within the skew')
   t.equal(await statusWith({ nbf: now() + 60 }), 401, 'not yet valid, beyond the skew')
   for (const exp of [String(now() + 900), null, [now() + 900], true]) {

@@ -226,6 +226,8 @@ t.test('listApiTokens', async (t) => {
     for (const { seconds, moves } of [
       { seconds: 40, moves: false },
       { seconds: 61, moves: true },
+      // Before the clock was set back.
+      { seconds: -3_600, moves: true },
     ]) {
       await db.run(
         `update api_tokens set last_used_at = now() - $2::int * interval '1 second' where id = $1`,

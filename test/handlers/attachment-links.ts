@@ -288,6 +288,18 @@ t.test('downloadLinkedAttachment', async (t) => {
     await checkInvalid(t, { ...brief, attachmentId: randomUUID() }, 'of another attachment')
   })
 
+  t.test('404: created long before the clock was set back', async (t) => {
+    const request = { token: owner.token, body: { name: 'program', scopes: ['attachments:read'] } }
+    const { body: program } = await service.expect('createApiToken', 201, request)
+    let ahead = link
+    await t.test('while the clock is a day ahead', async (t) => {
+      passTime(t, 86_400)
+      ahead = linkIn(await create(program.token, attached))
+      t.equal((await open(ahead)).status, 200)
+    })
+    await checkInvalid(t, ahead, 'of tomorrow')
+  })
+
   t.test('410: the file is missing from the storage', async (t) => {
     const before = new Set(await keys())
     const lost = await linkTo(owner, await attach(owner))

@@ -78,6 +78,8 @@ t.test('listSessions', async (t) => {
     for (const { seconds, moves } of [
       { seconds: 40, moves: false },
       { seconds: 61, moves: true },
+      // Before the clock was set back.
+      { seconds: -3_600, moves: true },
     ]) {
       const [row] = await db.run(
         `update sessions set last_used_at = now() - $2::int * interval '1 second' where user_id = $1

@@ -10,7 +10,7 @@ import { type Call, startService } from '../fixture/service.ts'
  */
 
 const service = await startService(t)
-const { requestTo } = await prepareOperations(service, await service.register('admin'))
+const { newWorld, requestTo } = await prepareOperations(service, await service.register('admin'))
 
 const reads = operations.filter(
   ({ path, method }) =>
@@ -62,46 +62,6 @@ const versionFor =
   }
 
 const isWrite = ({ method }: Operation): boolean => !['GET', 'HEAD', 'OPTIONS'].includes(method)
-const writes = operations.filter((operation) => isWrite(operation) && operation.takesIfMatch)
-let versioned = 0
-
-for (const operation of writes) {
-  t.test(`${operation.id}: If-Match compares the version of the resource`, async (t) => {
-    const refused = await requestTo(operation)
-    const versionOf = versionFor(operation)
-    const version = await versionOf(refused)
-    if (version === null) return
-    versioned += 1
-    const send = (request: Call, list: string) =>
-      service.call(operation.id, { ...request, headers: { ...request.headers, 'if-match': list } })
-
-    const before = version - 1
-    for (const list of [
-      `"${before}"`,
-      `W/"${version}"`,
-      `"0${version}"`,
-      `"${version}x"`,
-      `"${version}.a b"`,
-      '',
-    ]) {
-      const isMalformed = list.includes(' ')
-      t.equal((await send(refused, list)).status, isMalformed ? 400 : 412, list)
-    }
-    t.equal(await versionOf(refused), version, 'the resource is unchanged')
-    for (const list of [
-      (current: number) => `"${current}"`,
-      (current: number) => `"${before}", "${current}"`,
-      () => '*',
-    ]) {
-      const request = await requestTo(operation)
-      const { status } = await send(request, list((await versionOf(request)) ?? 0))
-      t.ok(status < 300, list(version))
-    }
-  })
-}
-
-t.test('at least nine writes are of versioned resources', async (t) => t.ok(versioned >= 9))
-
 /** Operations that create a resource at a path that the client chooses. DELETE at the same path removes it. */
 const creators = new Set<Operation['id']>([
   'setProjectMember',
@@ -122,62 +82,106 @@ t.test('every PUT and PATCH, and every write with If-Match, takes If-None-Match'
   )
 })
 
-for (const operation of operations.filter((one) => isWrite(one) && one.takesIfNoneMatch)) {
-  t.test(`${operation.id}: If-None-Match`, async (t) => {
-    const send = (request: Call, list?: string) =>
-      service.call(operation.id, {
-        ...request,
-        headers: { ...request.headers, ...(list !== undefined && { 'if-none-match': list }) },
-      })
-    const refusal = { status: 412, body: { type: '/problems/precondition_failed' } }
+let versioned = 0
 
-    t.test('*: 412 if the resource exists, and nothing is done', async (t) => {
-      const request = await requestTo(operation)
-      if (operation.id === 'addTaskRelation') await service.expect('addTaskRelation', 204, request)
-      t.match(await send(request, '*'), refusal)
-      t.match(await send(request, ' * '), refusal)
-      t.ok((await send(request)).status < 300, 'the same request succeeds without the header')
+for (const operation of operations.filter((one) => isWrite(one) && one.takesIfNoneMatch)) {
+  t.test(operation.id, async (t) => {
+    const world = await newWorld()
+    // A deleted user makes no other request.
+    const prepare = () => requestTo(operation, operation.id === 'deleteUser' ? {} : { world })
+    const send = (request: Call, headers: Record<string, string> = {}) =>
+      service.call(operation.id, { ...request, headers: { ...request.headers, ...headers } })
+    const refusal = { status: 412, body: { type: '/problems/precondition_failed' } }
+    /** Shared by everything that is refused, since nothing is done. The last test checks that it succeeds. */
+    const request = await prepare()
+    if (operation.id === 'addTaskRelation') await service.expect('addTaskRelation', 204, request)
+
+    t.test('If-None-Match: *: 412 if the resource exists', async (t) => {
+      t.match(await send(request, { 'if-none-match': '*' }), refusal)
+      t.match(await send(request, { 'if-none-match': ' * ' }), refusal)
     })
 
-    t.test('*: 404 takes precedence', async (t) => {
-      const request = await requestTo(operation)
+    t.test('If-None-Match: *: 404 takes precedence', async (t) => {
       const [nothing] = requestsForNothing(request).toReversed()
       if (nothing === undefined) return
-      t.equal((await send(nothing, '*')).status, 404)
+      t.equal((await send(nothing, { 'if-none-match': '*' })).status, 404)
     })
 
-    t.test('400 if it is malformed', async (t) => {
+    t.test('If-None-Match: 400 if it is malformed', async (t) => {
       const isMalformed = { status: 400, body: { errors: [{ pointer: '/If-None-Match' }] } }
-      t.match(await send(await requestTo(operation), 'no quotes'), isMalformed)
+      t.match(await send(request, { 'if-none-match': 'no quotes' }), isMalformed)
     })
 
     if (creators.has(operation.id))
-      t.test('*: creates the resource if it does not exist, once', async (t) => {
-        const request = await requestTo(operation)
+      t.test('If-None-Match: *: creates the resource if it does not exist, once', async (t) => {
+        const creation = await prepare()
         const removal = operations.find(({ path, method }) => path === operation.path && method === 'DELETE')
         if (removal === undefined) throw new Error(`Nothing removes what ${operation.id} creates`)
-        const { body: _, ...removing } = request
+        const { body: _, ...removing } = creation
         if (operation.id !== 'addTaskRelation') await service.expect(removal.id, 204, removing)
-        const { status } = await send(request, '*')
+        const { status } = await send(creation, { 'if-none-match': '*' })
         t.ok(status === 201 || status === 204, `${status}`)
-        t.match(await send(request, '*'), refusal)
+        t.match(await send(creation, { 'if-none-match': '*' }), refusal)
         await service.expect(removal.id, 204, removing)
       })
 
-    if (!operation.takesIfMatch) return
-    t.test('the current version, compared weakly: 412; others: done', async (t) => {
-      const versionOf = versionFor(operation)
-      const refused = await requestTo(operation)
-      const version = await versionOf(refused)
-      if (version === null) return
-      for (const list of [`"${version}"`, `W/"${version}"`, `"other", "${version}"`, `"${version}.variant"`])
-        t.match(await send(refused, list), refusal, list)
-      t.equal(await versionOf(refused), version, 'the resource is unchanged')
-      for (const list of ['"other"', `"${version}x"`, '"*"', ''])
-        t.ok((await send(await requestTo(operation), list)).status < 300, list)
-      const both = { ...refused, headers: { ...refused.headers, 'if-match': `"${version}"` } }
-      t.match(await send(both, `"${version}"`), refusal)
-      t.ok((await send(both, '"other"')).status < 300)
-    })
+    const versionOf = versionFor(operation)
+    const version = operation.takesIfMatch ? await versionOf(request) : null
+    if (version !== null) {
+      versioned += 1
+      const before = version - 1
+
+      t.test('If-Match: another version, compared strongly: 412', async (t) => {
+        for (const list of [
+          `"${before}"`,
+          `W/"${version}"`,
+          `"0${version}"`,
+          `"${version}x"`,
+          `"${version}.a b"`,
+          '',
+        ]) {
+          const isMalformed = list.includes(' ')
+          t.equal((await send(request, { 'if-match': list })).status, isMalformed ? 400 : 412, list)
+        }
+      })
+
+      t.test('If-None-Match: the current version, compared weakly: 412', async (t) => {
+        for (const list of [
+          `"${version}"`,
+          `W/"${version}"`,
+          `"other", "${version}"`,
+          `"${version}.variant"`,
+        ])
+          t.match(await send(request, { 'if-none-match': list }), refusal, list)
+        const both = { 'if-match': `"${version}"`, 'if-none-match': `"${version}"` }
+        t.match(await send(request, both), refusal)
+      })
+
+      t.test('nothing is done', async (t) => t.equal(await versionOf(request), version))
+
+      t.test('done otherwise', async (t) => {
+        for (const headers of [
+          (current: number) => ({ 'if-match': `"${current}"` }),
+          (current: number) => ({ 'if-match': `"${current - 1}", "${current}"` }),
+          () => ({ 'if-match': '*' }),
+          () => ({ 'if-none-match': '"other"' }),
+          (current: number) => ({ 'if-none-match': `"${current}x"` }),
+          () => ({ 'if-none-match': '"*"' }),
+          () => ({ 'if-none-match': '' }),
+          (current: number) => ({ 'if-match': `"${current}"`, 'if-none-match': '"other"' }),
+        ]) {
+          // PUT and PATCH can be repeated.
+          const one = ['PUT', 'PATCH'].includes(operation.method) ? request : await prepare()
+          const sent = headers((await versionOf(one)) ?? 0)
+          t.ok((await send(one, sent)).status < 300, JSON.stringify(sent))
+        }
+      })
+    }
+
+    t.test('the same request succeeds without these headers', async (t) =>
+      t.ok((await send(request)).status < 300),
+    )
   })
 }
+
+t.test('at least nine writes are of versioned resources', async (t) => t.ok(versioned >= 9))

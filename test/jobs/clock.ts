@@ -1,8 +1,9 @@
 import { mock } from 'node:test'
 import t, { type Test } from 'tap'
+import type { OperationId } from '../../src/contract/contract.ts'
 import type { Database } from '../../src/db/engine/client.ts'
 import { newId } from '../../src/db/engine/ids.ts'
-import { confirmClock } from '../../src/db/engine/retention.ts'
+import { confirmClock, lookAtClock } from '../../src/db/engine/retention.ts'
 import { takeLease } from '../../src/db/leases.ts'
 import { makeNewDeliveries } from '../../src/db/webhook-deliveries.ts'
 import { changesToBeKnown } from '../fixture/changes.ts'
@@ -11,46 +12,55 @@ import { moveClock } from '../fixture/clock.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { notificationOf } from '../fixture/notifications.ts'
-import { fileForm, startService } from '../fixture/service.ts'
+import { secondFactorActions } from '../fixture/second-factor.ts'
+import { type Account, fileForm, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 import { startReceiver } from '../fixture/webhooks.ts'
-import { jobTimes } from '../../src/jobs/registry.ts'
+import { jobsOf, jobTimes } from '../../src/jobs/registry.ts'
+import { runOnce } from '../../src/jobs/runner.ts'
 
 /** A clock that is wrong, and one that has been corrected. */
 
-/** A service whose jobs for cleaning up run only when a test runs them, with data of every kind that is deleted some day. */
-const startWithData = async (t: Test) => {
-  const { db } = await openTestDatabase(t)
-  const service = await startService(t, { db, jobTimes: { ...jobTimes, events: 50, cleanupAtStart: false } })
-  const { createTask } = taskActions(service)
-  const jobDeps = jobDepsOf(service)
-  const ada = await service.register('ada')
-  const bob = await service.register('bob')
-  // The readers of events begin with the next event.
-  await runJobs(jobDeps)
+const { db } = await openTestDatabase(t)
+// Jobs that clean up or correct times run only when a test runs them. The tests share the clock: each leaves it confirmed.
+const service = await startService(t, {
+  db,
+  jobTimes: { ...jobTimes, events: 50, clock: 3_600_000, cleanupAtStart: false },
+})
+const { createTask } = taskActions(service)
+const { registerGuarded, challengeOf } = secondFactorActions(service)
+const jobDeps = jobDepsOf(service)
+const never = new AbortController().signal
+
+const admin = await service.register('admin')
+// The readers of events begin with the next event.
+await runJobs(jobDeps)
+
+/** The access token of a new session: those before a jump of the clock have expired. */
+const signIn = async ({ email, password }: Pick<Account, 'email' | 'password'>): Promise<string> => {
+  const { body } = await service.expect('login', 200, { body: { email, password } })
+  if (!('access_token' in body)) throw new Error('There is no second factor')
+  return body.access_token
+}
+
+/** An account with data of every kind that is deleted some day. */
+const newData = async (name: string) => {
+  const ada = await service.register(name)
+  const bob = await service.register(`${name}-2`)
   const kept = await createTask(ada, { title: 'Kept', assignee_id: bob.id })
   await notificationOf(service, bob, kept.id)
   const trashed = await createTask(ada, { title: 'Trashed' })
   await service.expect('deleteTask', 204, { token: ada.token, params: { task_id: trashed.id } })
-  const { email, password } = ada
-  /** The access token of a new session: those before a jump of the clock have expired. */
-  const signIn = async (account: { readonly email: string; readonly password: string }): Promise<string> => {
-    const { body } = await service.expect('login', 200, { body: account })
-    if (!('access_token' in body)) throw new Error('There is no second factor')
-    return body.access_token
-  }
   /** What has not been deleted. */
   const left = async () => {
-    const token = await signIn({ email, password })
+    const token = await signIn(ada)
     const trash = await service.expect('listTrash', 200, { token })
     const history = await service.expect('listTaskEvents', 200, { token, params: { task_id: kept.id } })
     const audit = await service.expect('listAuditEvents', 200, {
-      token,
-      query: { action: 'user.registered' },
+      token: await signIn(admin),
+      query: { action: 'user.registered', user_id: ada.id },
     })
-    const inbox = await service.expect('listNotifications', 200, {
-      token: await signIn({ email: bob.email, password: bob.password }),
-    })
+    const inbox = await service.expect('listNotifications', 200, { token: await signIn(bob) })
     return {
       trash: trash.body.items.length,
       history: history.body.items.length,
@@ -58,66 +68,101 @@ const startWithData = async (t: Test) => {
       inbox: inbox.body.items.length,
     }
   }
-  return { db, service, ada, jobDeps, left }
+  return { ada, left }
 }
 
-/** Records what a job logs as an error. */
-const recordErrors = (jobDeps: ReturnType<typeof jobDepsOf>) => {
+/** The jobs of a service that has just started, and what they log as errors. */
+const startJobs = () => {
   const errors: unknown[] = []
   const log = jobDeps.log.child({})
-  log.error = (line: unknown) => void errors.push(line)
-  return { errors, deps: { ...jobDeps, log } }
+  log.error = (...line: unknown[]) => void errors.push(line)
+  const jobs = jobsOf({ ...jobDeps, log })
+  return { errors, runAll: () => runOnce(jobs, log) }
+}
+
+/** What `correct_times_ahead` does every 10 seconds. */
+const correctTimes = () => jobsOf(jobDeps).correct_times_ahead.run(never)
+
+const setBack = async (by: string): Promise<void> => {
+  await moveClock(db, `-${by}`)
+  await correctTimes()
+}
+
+/** A webhook for new tasks whose receiver always fails, and is tried again an hour later at the earliest. */
+const failingWebhook = async (t: Test, { token }: Pick<Account, 'token'>) => {
+  const receiver = await startReceiver(
+    t,
+    (response) => void response.writeHead(500, { 'retry-after': '3600' }).end(),
+  )
+  const { body } = await service.expect('createWebhook', 201, {
+    token,
+    body: { url: receiver.url, event_types: ['task.created'] },
+  })
+  const params = { webhook_id: body.id }
+  /** The first delivery. */
+  const delivery = async () =>
+    (await service.expect('listWebhookDeliveries', 200, { token, params })).body.items.at(-1)
+  return {
+    params,
+    /** Resolves when its first delivery has been attempted so often. */
+    tried: (attempts: number) =>
+      eventually(`attempt ${attempts}`, async () => (await delivery())?.attempts === attempts),
+    state: async () => {
+      const { body } = await service.expect('getWebhook', 200, { token, params })
+      return { status: (await delivery())?.status, disabled_reason: body.disabled_reason }
+    },
+    /** The number of signatures of the last request. */
+    signatures: () => String(receiver.received.at(-1)?.headers['webhook-signature']).split(' ').length,
+  }
 }
 
 t.test('a start with the clock 400 days ahead deletes nothing', async (t) => {
-  const { db, service, ada, jobDeps, left } = await startWithData(t)
-  const { errors, deps } = recordErrors(jobDeps)
+  const { ada, left } = await newData('early')
   const before = await left()
   await moveClock(db, '400 days')
+  const { errors, runAll } = startJobs()
   await service.expect('refreshToken', 401, { body: { refresh_token: ada.refreshToken } })
-  await runJobs(deps)
+  await runAll()
   t.strictSame(await left(), before)
-  t.match(errors, [{ days: 400 }], 'the operator is told')
+  t.match(errors, [[{ days: 400 }, /not seen pass, before it started/]], 'the operator is told')
 
   await moveClock(db, '-400 days')
-  await runJobs(deps)
+  await runAll()
   t.strictSame(await left(), before)
   t.equal(errors.length, 1, 'a corrected clock needs no confirmation')
   await service.expect('refreshToken', 200, { body: { refresh_token: ada.refreshToken } })
 
   await moveClock(db, '20 days')
-  await runJobs(deps)
-  await moveClock(db, '2 days')
-  await runJobs(deps)
-  await moveClock(db, '2 days')
-  await runJobs(deps)
-  await moveClock(db, '20 days')
-  await runJobs(deps)
+  await runAll()
+  t.match(errors[1], [{ days: 20 }, /while the service was running/], 'the operator is told of a jump')
+  for (const time of ['2 days', '2 days', '20 days']) {
+    await moveClock(db, time)
+    await runAll()
+  }
   t.strictSame((await left()).trash, before.trash, 'only the time that the service has seen counts')
+  await confirmClock(db)
 })
 
 t.test('once an operator has confirmed the clock, what is older than its retention is deleted', async (t) => {
-  const { db, jobDeps, left } = await startWithData(t)
-  const { errors, deps } = recordErrors(jobDeps)
+  const { left } = await newData('confirmed')
   const before = await left()
   await moveClock(db, '400 days')
-  await runJobs(deps)
+  const { errors, runAll } = startJobs()
+  await runAll()
   await confirmClock(db)
-  await runJobs(deps)
+  await runAll()
   t.equal(errors.length, 1)
   t.strictSame(await left(), { ...before, trash: 0, history: 0, audit: 0, inbox: 0 })
 })
 
 t.test('time that the service has seen pass counts for retention', async (t) => {
-  const { db, jobDeps, left } = await startWithData(t)
-  for (let days = 0; days < 31; days += 2) {
-    await moveClock(db, '2 days')
+  const { left } = await newData('seen')
+  for (let hours = 0; hours < 31 * 24; hours += 70) {
+    await moveClock(db, '70 hours')
     await runJobs(jobDeps)
   }
   t.equal((await left()).trash, 0)
 })
-
-const never = new AbortController().signal
 
 t.test('webhooks are not silent after the clock was set back', async (t) => {
   const { db } = await openTestDatabase(t)
@@ -154,100 +199,7 @@ t.test('webhooks are not silent after the clock was set back', async (t) => {
   })
 })
 
-/** A service without readers of events, in which a user who signs in has a webhook that fails. */
-const startFailing = async (t: Test, prepare: (deps: ReturnType<typeof jobDepsOf>) => Promise<void>) => {
-  const { db } = await openTestDatabase(t)
-  const idle = await startService(t, { db, jobTimes: { ...jobTimes, events: 3_600_000 } })
-  const jobDeps = jobDepsOf(idle)
-  await makeNewDeliveries(db, never)
-  await prepare(jobDeps)
-  const { token } = await idle.register('ada')
-  const receiver = await startReceiver(t, (response) => void response.writeHead(500).end())
-  const { body: webhook } = await idle.expect('createWebhook', 201, {
-    token,
-    body: { url: receiver.url, event_types: ['task.created'] },
-  })
-  await idle.expect('createTask', 201, { token, body: { title: 'Not delivered' } })
-  await changesToBeKnown(db)
-  await makeNewDeliveries(db, never)
-  await db.run('update webhooks set failing_since = now()', [])
-  return { db, idle, jobDeps, webhookId: webhook.id }
-}
-
-const clocksThatWereWrong = {
-  'was set back': async ({ db }: ReturnType<typeof jobDepsOf>) => moveClock(db, '-400 days'),
-  'jumped ahead': async () => undefined,
-} as const
-
-for (const [what, moveBack] of Object.entries(clocksThatWereWrong))
-  t.test(`a delivery and a failing webhook have three days, also if the clock ${what}`, async (t) => {
-    const { db, jobDeps, webhookId } = await startFailing(t, async (deps) => {
-      await runJobs(deps)
-      await moveClock(deps.db, '400 days')
-      await runJobs(deps)
-    })
-    await moveBack(jobDeps)
-    await runJobs(jobDeps)
-    for (const hours of ['37 hours', '36 hours']) {
-      await moveClock(db, hours)
-      await runJobs(jobDeps)
-    }
-    await startService(t, { db, jobTimes: { ...jobTimes, events: 50 }, storage: jobDeps.storage })
-    await eventually('the webhook is disabled, and the delivery has failed', async () => {
-      const [row] = await db.run(
-        `select disabled_reason, status from webhooks webhook join webhook_deliveries on webhook_id = webhook.id
-        where webhook.id = $1`,
-        [webhookId],
-      )
-      return row?.disabled_reason === 'failing' && row.status === 'failed'
-    })
-  })
-
-t.test('what expires is not valid for longer after the clock was set back', async (t) => {
-  const { db } = await openTestDatabase(t)
-  const service = await startService(t, { db, jobTimes: { ...jobTimes, events: 50 } })
-  const jobDeps = jobDepsOf(service)
-  await runJobs(jobDeps)
-  const admin = await service.register('admin')
-  const ada = await service.register('ada')
-  const receiver = await startReceiver(t)
-  const { token } = admin
-  const { body: webhook } = await service.expect('createWebhook', 201, {
-    token,
-    body: { url: receiver.url, event_types: ['task.created'] },
-  })
-  const params = { webhook_id: webhook.id }
-  await service.expect('rotateWebhookSecret', 200, { token, params })
-  await service.expect('testWebhook', 201, { token, params })
-  await receiver.expect(1)
-  await service.expect('forgotPassword', 202, { body: { email: ada.email } })
-  const [mail] = service.mails
-  t.ok(mail)
-  const refresh = { body: { refresh_token: ada.refreshToken } }
-  await service.expect('refreshToken', 200, refresh)
-
-  await moveClock(db, '-1 day')
-  await runJobs(jobDeps)
-  await moveClock(db, '31 minutes')
-  await service.expect('resetPassword', 401, {
-    body: { token: mail?.token, new_password: 'a password of the attacker' },
-  })
-  await service.expect('refreshToken', 401, refresh)
-  await moveClock(db, '24 hours')
-  const { body: session } = await service.expect('login', 200, {
-    body: { email: admin.email, password: admin.password },
-  })
-  if (!('access_token' in session)) throw new Error('There is no second factor')
-  await service.expect('testWebhook', 201, { token: session.access_token, params })
-  await receiver.expect(2)
-  const signatures = receiver.received.map(
-    ({ headers }) => String(headers['webhook-signature']).split(' ').length,
-  )
-  t.strictSame(signatures, [2, 1])
-})
-
 t.test('a lease does not outlast the clock being set back, and a live holder keeps it', async (t) => {
-  const { db } = await openTestDatabase(t)
   const lease = { name: 'a_job', holder: newId(), duration: 30_000 }
   t.ok(await takeLease(db, lease))
   await moveClock(db, '-1 hour')
@@ -256,21 +208,109 @@ t.test('a lease does not outlast the clock being set back, and a live holder kee
   t.ok(await takeLease(db, { ...lease, holder: newId() }))
 })
 
-t.test('nobody is locked out after the clock was set back', async (t) => {
-  const { db } = await openTestDatabase(t)
-  const service = await startService(t, { db })
-  const { email, password } = await service.register('ada')
-  for (let failures = 0; failures < 5; failures += 1)
-    await service.expect('login', 401, { body: { email, password: 'wrong' } })
-  await service.expect('login', 429, { body: { email, password } })
+t.test('nobody is locked out after the clock was set back', async () => {
+  const { email, password } = await service.register('locked-out')
+  const tryOften = async () => {
+    for (let failures = 0; failures < 5; failures += 1)
+      await service.expect('login', 401, { body: { email, password: 'wrong' } })
+    await service.expect('login', 429, { body: { email, password } })
+  }
+  await tryOften()
   await moveClock(db, '-1 hour')
+  await service.expect('login', 200, { body: { email, password } })
+  await tryOften()
+  await setBack('10 minutes')
+  await moveClock(db, '6 seconds')
   await service.expect('login', 200, { body: { email, password } })
 })
 
+t.test('credentials expire no later than usual after the clock was set back', async (t) => {
+  const ada = await service.register('ada')
+  const bob = await service.register('bob')
+  const guarded = await registerGuarded('guarded')
+  const changeEmail = async ({ token, id }: Account, email: string) => {
+    const { status } = await service.call('updateUser', { token, params: { user_id: id }, body: { email } })
+    return { status, undoToken: service.emailChanges.at(-1)?.undoToken }
+  }
+  const { undoToken: earlier } = await changeEmail(ada, 'second@example.com')
+  const { undoToken: later } = await changeEmail(ada, 'third@example.com')
+  const { undoToken: expiring } = await changeEmail(bob, 'other@example.com')
+  const requestReset = async ({ email }: Pick<Account, 'email'>) => {
+    await service.expect('forgotPassword', 202, { body: { email } })
+    return service.mails.length
+  }
+  for (let mails = 0; mails < 3; mails += 1) await requestReset({ email: 'other@example.com' })
+  await requestReset(guarded)
+  const reset = service.mails.at(-1)
+  const challenge = await challengeOf(guarded)
+  await service.expect('refreshToken', 200, { body: { refresh_token: guarded.refreshToken } })
+  await setBack('10 days')
+
+  const isRefused = async (operation: OperationId, body: object) =>
+    t.match(await service.call(operation, { body }), { status: 401 }, operation)
+  await isRefused('refreshToken', { refresh_token: guarded.refreshToken })
+  await moveClock(db, '6 minutes')
+  await isRefused('completeLogin', { challenge, code: guarded.codeAt() })
+  await moveClock(db, '25 minutes')
+  await isRefused('resetPassword', { token: reset?.token, new_password: 'another password' })
+  await moveClock(db, '30 minutes')
+  const sent = service.mails.length
+  t.equal(
+    await requestReset({ email: 'other@example.com' }),
+    sent + 1,
+    'the hourly limit counts no longer than an hour',
+  )
+  // The order of the changes has stayed: undoing the later one does not end the token of the earlier one.
+  for (const token of [later, earlier])
+    t.match(await service.call('undoEmailChange', { body: { token } }), { status: 200 })
+  await moveClock(db, '7 days')
+  await isRefused('undoEmailChange', { token: expiring })
+  await moveClock(db, '71 hours')
+  t.match(await changeEmail(bob, 'again@example.com'), { status: 403 }, 'the sign-in does not become recent')
+})
+
+t.test('webhooks fail and rotate no later than usual after the clock was set back', async (t) => {
+  const ada = await service.register('rotating')
+  const failing = await failingWebhook(t, ada)
+  await service.expect('rotateWebhookSecret', 200, { token: ada.token, params: failing.params })
+  await createTask(ada, { title: 'Before' })
+  await failing.tried(1)
+  await setBack('10 days')
+  await moveClock(db, '73 hours')
+  await failing.tried(2)
+  t.equal(failing.signatures(), 1, 'the previous secret no longer signs')
+  t.match(await failing.state(), { status: 'failed', disabled_reason: 'failing' })
+})
+
+t.test('an unconfirmed jump of the clock neither ends retries early nor prolongs them', async (t) => {
+  const ada = await service.register('retrying')
+  await lookAtClock(db)
+  const before = await failingWebhook(t, ada)
+  await createTask(ada, { title: 'Before' })
+  await before.tried(1)
+  await moveClock(db, '4 days')
+  await lookAtClock(db)
+  await before.tried(2)
+  t.match(await before.state(), { status: 'pending', disabled_reason: null })
+
+  const bob = await service.register('retrying-later')
+  const after = await failingWebhook(t, bob)
+  await createTask(bob, { title: 'After' })
+  await after.tried(1)
+  await moveClock(db, '70 hours')
+  await lookAtClock(db)
+  await before.tried(3)
+  await after.tried(2)
+  await moveClock(db, '3 hours')
+  await before.tried(4)
+  await after.tried(3)
+  for (const webhook of [before, after])
+    t.match(await webhook.state(), { status: 'failed', disabled_reason: 'failing' })
+  await confirmClock(db)
+})
+
 t.test('instances accept the tokens and links of one whose clock is an hour ahead', async (t) => {
-  const { db } = await openTestDatabase(t)
-  const service = await startService(t, { db })
-  const { email, password, token } = await service.register('ada')
+  const { email, password, token } = await service.register('linking')
   t.teardown(() => mock.timers.reset())
   mock.timers.enable({ apis: ['Date'], now: Date.now() + 3_600_000 })
   let isFollowing = false

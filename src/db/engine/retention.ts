@@ -6,8 +6,8 @@ import { type SQL, sql } from '../schema/drizzle.ts'
 /**
  * The clock that retention periods are measured against: the clock of the database, less a jump that nobody has confirmed. When it has
  * moved on by more than `maxSkipped` since the service last looked, it may be wrong, and rows that are deleted do not come back when it
- * is corrected. Retention then stays behind by that time, until the clock goes back or an operator confirms it. The first look at a
- * new database has nothing to compare with.
+ * is corrected. That time is then unconfirmed: it does not count until an operator confirms it, and shrinks when the clock goes back. The
+ * first look at a new database has nothing to compare with.
  */
 
 const ofRetention = columnsOf<'retention'>(sql.raw('retention'))
@@ -26,49 +26,60 @@ const maxUnseen = sql.raw(`interval '2 hours'`)
 
 /** The current time of retention. A subquery, which a statement evaluates once. */
 export const retentionTime: SQL = sql`
-  coalesce((select least(now(), ${ofRetention.seen_at} + ${maxUnseen}) - ${ofRetention.behind} from retention), now())`
+  coalesce((select least(now(), ${ofRetention.seen_at} + ${maxUnseen}) - ${ofRetention.unconfirmed} from retention), now())`
+
+/** The latest time that the service can have set before the clock jumped, if it has. */
+const latestBeforeJump: SQL = sql`
+  (select coalesce(${ofRetention.skipped_from}, ${ofRetention.seen_at}) + ${maxUnseen} from retention)`
 
 /**
- * The time that has passed since a row's `instant`, as retention counts it. An instant that is ahead of retention was taken while the
- * clock was ahead, and the same clock measures it.
+ * How long ago the service set `time` by the clock of the database. A jump of the clock since then counts only when it is confirmed, so
+ * that it ends nothing early. A time from after the jump is compared with now(): the time of retention stays before it for as long as the
+ * jump was.
  */
-export const timeSince = (instant: SQL): SQL =>
-  sql`(case when ${instant} > ${retentionTime} then now() else ${retentionTime} end - ${instant})`
+export const passedSince = (time: SQL): SQL =>
+  sql`(case when ${time} > ${latestBeforeJump} then now() else greatest(${retentionTime}, ${time}) end - ${time})`
 
-const look = statement('retention.look', {}, { behind: 'int8' }, () => {
+const look = statement('retention.look', {}, { unconfirmed: 'int8' }, () => {
   const { columns, values } = insertion<'retention'>({
     singleton: sql`true`,
     seen_at: sql`now()`,
-    behind: sql`'0'`,
+    unconfirmed: sql`'0'`,
   })
   const passed = sql`now() - ${ofRetention.seen_at}`
-  const skipped = sql`(${ofRetention.behind}
+  const skipped = sql`(${ofRetention.unconfirmed}
     + case when ${passed} > ${maxSkipped} or ${passed} < -${minStepBack} then ${passed} else '0' end)`
   const looked = assignments<'retention'>({
     seen_at: sql`now()`,
-    behind: sql`case when ${skipped} > ${maxSkipped} then ${skipped} else '0' end`,
+    unconfirmed: sql`case when ${skipped} > ${maxSkipped} then ${skipped} else '0' end`,
+    skipped_from: sql`case when ${skipped} > ${maxSkipped} then coalesce(${ofRetention.skipped_from}, ${ofRetention.seen_at}) end`,
   })
   return sql`
     insert into retention (${columns}) values (${values})
     on conflict (singleton) do update set ${looked}
-    returning extract(epoch from ${ofRetention.behind})::bigint as behind`
+    returning extract(epoch from ${ofRetention.unconfirmed})::bigint as unconfirmed`
 })
 
-/** Looks at the clock; every job that deletes old rows does so first. Returns by how many seconds retention is behind the clock. */
+/** Looks at the clock; every job that deletes old rows does so first. Returns the unconfirmed time in seconds. */
 export const lookAtClock = async (db: Database): Promise<number> => {
   const [row] = await look(db, {})
   if (row === undefined) throw new Error('Looking at the clock returned no row')
-  return row.behind
+  return row.unconfirmed
 }
 
 const confirm = statement(
   'retention.confirm',
   {},
   {},
-  () => sql`update retention set ${assignments<'retention'>({ seen_at: sql`now()`, behind: sql`'0'` })}`,
+  () =>
+    sql`update retention set ${assignments<'retention'>({
+      seen_at: sql`now()`,
+      unconfirmed: sql`'0'`,
+      skipped_from: sql`null`,
+    })}`,
 )
 
-/** Confirms that the clock is right: retention is no longer behind. */
+/** Confirms that the clock is right: no time is unconfirmed any more. */
 export const confirmClock = async (db: Database): Promise<void> => {
   await confirm(db, {})
 }

@@ -250,7 +250,8 @@ CREATE TABLE "refresh_tokens" (
 CREATE TABLE "retention" (
 	"singleton" boolean PRIMARY KEY DEFAULT true NOT NULL,
 	"seen_at" timestamp (3) with time zone NOT NULL,
-	"behind" interval NOT NULL,
+	"unconfirmed" interval NOT NULL,
+	"skipped_from" timestamp (3) with time zone,
 	CONSTRAINT "retention_is_one" CHECK ("retention"."singleton")
 );
 --> statement-breakpoint
@@ -599,6 +600,7 @@ CREATE INDEX "refresh_tokens_expiry" ON "refresh_tokens" USING btree ("expires_a
 CREATE INDEX "sections_project" ON "sections" USING btree ("project_id","position" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "sessions_user_newest" ON "sessions" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "sessions_expiry" ON "sessions" USING btree ("expires_at");--> statement-breakpoint
+CREATE INDEX "sessions_authentication" ON "sessions" USING btree ("authenticated_at");--> statement-breakpoint
 CREATE INDEX "tag_counts_user_newest" ON "tag_counts" USING btree ("user_id","created_at" DESC NULLS LAST,"tag_id" DESC NULLS LAST) WHERE "tag_counts"."user_id" is not null;--> statement-breakpoint
 CREATE INDEX "tag_counts_project_newest" ON "tag_counts" USING btree ("project_id","created_at" DESC NULLS LAST,"tag_id" DESC NULLS LAST) WHERE "tag_counts"."user_id" is null and "tag_counts"."project_id" is not null;--> statement-breakpoint
 CREATE INDEX "tags_deleted" ON "tags" USING btree ("id") WHERE "tags"."deleted_at" is not null;--> statement-breakpoint

@@ -104,6 +104,8 @@ export const sessions = pgTable(
   (t) => [
     index('sessions_user_newest').on(t.user_id, t.created_at.desc(), t.id.desc()),
     index('sessions_expiry').on(t.expires_at),
+    // The correction of times that are ahead (times-ahead.ts).
+    index('sessions_authentication').on(t.authenticated_at),
   ],
 )
 
@@ -1143,8 +1145,10 @@ export const retention = pgTable(
     singleton: boolean('singleton').primaryKey().default(true),
     /** When the service last looked at the clock. */
     seen_at: instant('seen_at').notNull(),
-    /** The time that the clock has skipped, as far as no operator has confirmed it. */
-    behind: interval('behind').notNull(),
+    /** The time that has passed by the clock without the service seeing it, and that no operator has confirmed. */
+    unconfirmed: interval('unconfirmed').notNull(),
+    /** When the service last looked at the clock before it skipped the unconfirmed time; null if there is none. */
+    skipped_from: instant('skipped_from'),
   },
   (t) => [check('retention_is_one', sql`${t.singleton}`)],
 )
