@@ -52,7 +52,9 @@ const stored = async (): Promise<string> => {
   return JSON.stringify(await db.run(digests.join(' union all '), []))
 }
 
-const isRead = ({ method }: Operation): boolean => ['GET', 'HEAD', 'OPTIONS'].includes(method)
+const readMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
+
+const isRead = ({ method }: Operation): boolean => readMethods.has(method)
 
 // A notification is made by a reader of events, which would change what is stored meanwhile.
 for (const operation of operations.filter((one) => !isRead(one) && one.id !== 'updateNotification'))
