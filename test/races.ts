@@ -1,6 +1,7 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { OperationId } from '../src/contract/contract.ts'
 import { createClient } from '../src/db/engine/connection.ts'
+import { newId } from '../src/db/engine/ids.ts'
 import { eventually } from './fixture/eventually.ts'
 import { openTestDatabase } from './fixture/database.ts'
 import { projectActions } from './fixture/projects.ts'
@@ -81,3 +82,135 @@ for (const [operation, request] of writes)
       t.equal((await waiting).status, status)
     })
   }
+
+/** The replies to requests that wait for rows until `change` is committed. The rows are locked in the order of the statements. */
+const repliesAfter = async <Reply>(
+  t: Test,
+  rows: readonly string[],
+  change: string,
+  { send, waiting }: { readonly send: () => Promise<Reply>; readonly waiting: number },
+): Promise<Reply> => {
+  const holder = createClient(options, { connection: { application_name: 'holder' } })
+  t.teardown(() => holder.end())
+  await holder.unsafe('begin')
+  for (const row of rows) await holder.unsafe(`select from ${row} for update`)
+  const replies = send()
+  await eventually('the writes wait', async () => {
+    const [row] = await db.run(
+      `select count(*)::int as waiting from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      [],
+    )
+    return row?.waiting === waiting
+  })
+  await holder.unsafe(change)
+  await holder.unsafe('commit')
+  return replies
+}
+
+const webhookBody = { url: 'http://127.0.0.1:9/', event_types: ['task.created'] }
+
+/** What happens while a write to a webhook of a project waits, its status, and that of a creation. */
+const changesOfWebhook = {
+  'the manager becomes a viewer': {
+    sql: changes['the manager becomes a viewer'].sql,
+    status: 404,
+    ofCreation: 403,
+  },
+  'the manager is removed': { sql: changes['the manager is removed'].sql, status: 404, ofCreation: 422 },
+  'the project is moved to the trash': {
+    sql: changes['the project is moved to the trash'].sql,
+    status: 404,
+    ofCreation: 422,
+  },
+  'the webhook is deleted': {
+    sql: (project: string) => `update webhooks set deleted_at = now() where project_id = '${project}'`,
+    status: 404,
+    ofCreation: null,
+  },
+  'the webhook is changed': {
+    sql: (project: string) => `update webhooks set description = 'Changed' where project_id = '${project}'`,
+    status: 412,
+    ofCreation: null,
+  },
+  'the webhook is disabled': {
+    sql: (project: string) => `update webhooks set is_enabled = false where project_id = '${project}'`,
+    status: 409,
+    ofCreation: null,
+  },
+} as const
+
+const writesToWebhook: readonly (readonly [OperationId, object])[] = [
+  ['updateWebhook', { body: { description: 'Written' } }],
+  ['rotateWebhookSecret', {}],
+  ['deleteWebhook', {}],
+  ['testWebhook', {}],
+  ['redeliverWebhook', {}],
+]
+
+for (const [what, { sql, status, ofCreation }] of Object.entries(changesOfWebhook)) {
+  for (const [operation, request] of writesToWebhook) {
+    const addsDelivery = operation === 'testWebhook' || operation === 'redeliverWebhook'
+    if (status === (addsDelivery ? 412 : 409)) continue
+    t.test(`${operation} waits while ${what}: ${status}`, { skip }, async (t) => {
+      const project = await createProject(admin)
+      await setMember(admin, project, manager, 'manager')
+      const { token } = manager
+      const body = { ...webhookBody, project_id: project.id }
+      const { id } = (await service.expect('createWebhook', 201, { token, body })).body
+      const deliveryId = newId()
+      // Already delivered, since the sender would wait for the webhook as well.
+      await db.run(
+        `insert into webhook_deliveries (id, webhook_id, sequence, event_id, event_type, status)
+        values ($1, $2, 0, $1, 'webhook.test', 'delivered')`,
+        [deliveryId, id],
+      )
+      const params = { webhook_id: id }
+      const rows = [`projects where id = '${project.id}'`, `webhooks where id = '${id}'`]
+      const reply = await repliesAfter(t, rows, sql(project.id), {
+        send: () =>
+          service.call(operation, {
+            ...request,
+            token,
+            params: operation === 'redeliverWebhook' ? { ...params, delivery_id: deliveryId } : params,
+            headers: status === 412 ? { 'if-match': '"1"' } : {},
+          }),
+        waiting: 1,
+      })
+      t.equal(reply.status, status)
+    })
+  }
+  if (ofCreation === null) continue
+  t.test(`createWebhook waits while ${what}: ${ofCreation}`, { skip }, async (t) => {
+    const project = await createProject(admin)
+    await setMember(admin, project, manager, 'manager')
+    const rows = [`users where id = '${manager.id}'`, `projects where id = '${project.id}'`]
+    const reply = await repliesAfter(t, rows, sql(project.id), {
+      send: () =>
+        service.call('createWebhook', {
+          token: manager.token,
+          body: { ...webhookBody, project_id: project.id },
+        }),
+      waiting: 1,
+    })
+    t.equal(reply.status, ofCreation)
+  })
+}
+
+t.test('concurrent creations of webhooks do not exceed the quota', { skip }, async (t) => {
+  const { id, token } = await service.register('owner-of-many')
+  await db.run(
+    `insert into webhooks (id, owner_id, url, event_types, secret)
+    select gen_random_uuid(), $1, 'https://example.com/', '{*}', '' from generate_series(1, 99)`,
+    [id],
+  )
+  const create = async () => (await service.call('createWebhook', { token, body: webhookBody })).status
+  // One user has three connections.
+  const statuses = await repliesAfter(t, [`users where id = '${id}'`], 'select', {
+    send: () => Promise.all(Array.from({ length: 20 }, create)),
+    waiting: 3,
+  })
+  t.strictSame(
+    statuses.toSorted((one, other) => one - other),
+    [201, ...Array.from({ length: 19 }, () => 413)],
+  )
+})

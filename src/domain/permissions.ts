@@ -180,6 +180,16 @@ export const relationsToProject = (
   return ofPrincipal === 'admin' ? [...included, 'admin'] : included
 }
 
+/** The relations of a principal to what belongs to a project in which they have a role, or else to its owner alone. */
+export const relationsToOwned = (
+  principal: Principal,
+  { owner_id, project_id }: { readonly owner_id: string; readonly project_id: string | null },
+  role: ProjectRole | null,
+): readonly Relation[] => {
+  const shared = relationsToProject(principal, role)
+  return project_id === null && owner_id === principal.userId ? [...shared, 'owner'] : shared
+}
+
 declare const authorized: unique symbol
 
 /** A resource on which the caller was found to have the permission. A function that writes takes only that. */
