@@ -214,3 +214,29 @@ t.test('concurrent creations of webhooks do not exceed the quota', { skip }, asy
     [201, ...Array.from({ length: 19 }, () => 413)],
   )
 })
+
+t.test('a delivery that waits for another one is due after it', { skip }, async (t) => {
+  const { token } = manager
+  const { id } = (await service.expect('createWebhook', 201, { token, body: webhookBody })).body
+  const reply = await repliesAfter(
+    t,
+    [`webhooks where id = '${id}'`],
+    `with webhook as (
+      update webhooks set last_sequence = last_sequence + 1 where id = '${id}' returning *
+    )
+    insert into webhook_deliveries (id, webhook_id, sequence, event_id, event_type, status, due_at)
+    select gen_random_uuid(), id, last_sequence, gen_random_uuid(), 'task.created', 'delivered', clock_timestamp()
+    from webhook`,
+    {
+      send: () => service.expect('testWebhook', 201, { token, params: { webhook_id: id } }),
+      waiting: 1,
+    },
+  )
+  const { sequence, next_attempt_at } = reply.body
+  t.equal(sequence, 2)
+  const [row] = await db.run(
+    'select $2::timestamptz >= due_at as is_after from webhook_deliveries where webhook_id = $1 and sequence = 1',
+    [id, next_attempt_at],
+  )
+  t.equal(row?.is_after, true)
+})
