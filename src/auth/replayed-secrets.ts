@@ -11,6 +11,10 @@ import { open, seal } from './seal.ts'
 export const sealForReplay = (replayKeys: KeyRing, secret: string, id: string): string =>
   seal(replayKeys, Buffer.from(secret), id).toString('base64url')
 
+/** The JSON of a response for a replay, with the sealed secret as its last member. */
+export const jsonWithSealed = (json: string, name: string, sealed: string): string =>
+  `${json.slice(0, -1)},"sealed_${name}":"${sealed}"}`
+
 /**
  * The JSON of a response with the secret as its member `name`: `secret`, or, for a replay, the secret of the first response.
  *

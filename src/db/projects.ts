@@ -133,6 +133,12 @@ export const lockToClose = builtStatement('projects.lock_to_close', { id: 'uuid'
   db.select({ id: projects.id }).from(projects).where(eq(projects.id, p.id)).for('update'),
 )
 
+const lockToUse = builtStatement('projects.lock_to_use', { id: 'uuid' }, (db, p) =>
+  db.select({ id: projects.id }).from(projects).where(eq(projects.id, p.id)).for('key share'),
+)
+
+const lockFor = { change: lockToChange, close: lockToClose, use: lockToUse } as const
+
 const selectFacts = builtStatement('projects.select_facts', { id: 'uuid', caller: 'uuid' }, (db, p) =>
   db
     .select({
@@ -151,15 +157,17 @@ const selectFacts = builtStatement('projects.select_facts', { id: 'uuid', caller
 
 /**
  * Locks a project, and reads it under the lock, unless it is in the trash. `close`, to archive it or move it to the trash, waits for
- * writers of its tasks, and they for it.
+ * writers of what belongs to it, which `use` it, and they for it.
  */
 export const lockProject = async (
   { db, principal }: TransactionContext<Principal>,
   id: string,
-  purpose: 'change' | 'close',
+  purpose: keyof typeof lockFor,
 ): Promise<ProjectFacts | null> => {
-  const lock = purpose === 'change' ? lockToChange : lockToClose
-  const [, [row]] = await Promise.all([lock(db, { id }), selectFacts(db, { id, caller: principal.userId })])
+  const [, [row]] = await Promise.all([
+    lockFor[purpose](db, { id }),
+    selectFacts(db, { id, caller: principal.userId }),
+  ])
   if (row === undefined) return null
   const { role, ...project } = row
   return { ...project, relations: relationsToProject(principal, role) }

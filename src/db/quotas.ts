@@ -32,10 +32,10 @@ export const effectiveQuota = (own: SQL, ofInstallation: SQL): SQL =>
 const countTasks = (owner: SQL, limit: SQL): SQL =>
   sql`(select count(*) from (select from tasks where owner_id = ${owner} limit ${limit} + 1) owned)`
 
-/** The condition for the row `owned` of webhooks that count towards the quota of a user. */
-export const isOwnedWebhook = (owner: SQL): SQL => {
+/** The number of webhooks that count towards the quota of a user. */
+export const countWebhooks = (owner: SQL): SQL<number> => {
   const { owner_id, deleted_at } = columnsOf<'webhooks'>(sql.raw('owned'))
-  return sql`${owner_id} = ${owner} and ${deleted_at} is null`
+  return sql<number>`(select count(*)::int from webhooks owned where ${owner_id} = ${owner} and ${deleted_at} is null)`
 }
 
 /** `quota`: the task quota of the installation. */
@@ -75,10 +75,7 @@ const selectUsage = query(
     const json = userUsageJson({
       attachment_bytes: [attachment_bytes, effectiveQuota(attachment_quota_bytes, p.attachment_bytes)],
       tasks: [countTasks(id, sql`least(${taskQuota}, ${maxCountedTasks})`), taskQuota],
-      webhooks: [
-        sql`(select count(*) from webhooks owned where ${isOwnedWebhook(id)})`,
-        sql.raw(String(maxWebhooks)),
-      ],
+      webhooks: [countWebhooks(id), sql.raw(String(maxWebhooks))],
     })
     // Computed only for callers who may see it, so that others cannot infer the counts from the response time.
     const isAllowed = allowsUser('user.see_private', p, person)

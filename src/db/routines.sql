@@ -920,7 +920,8 @@ BEGIN
   WHERE webhooks.id = next.id AND webhooks.deleted_at IS NULL AND webhooks.due_at IS DISTINCT FROM next.due_at;
 END $$;
 
--- Columns that only the sender uses are not part of the representation.
+-- Columns that only the sender uses are not part of the representation. A trigger, because the sender (webhook_deliveries.record) and
+-- jobs (webhooks.remove_previous_secrets, webhooks.shorten) change the others as well, and find out only in SQL whether they do.
 CREATE OR REPLACE TRIGGER webhooks_touch BEFORE UPDATE ON webhooks FOR EACH ROW
   WHEN ((OLD.url, OLD.description, OLD.event_types, OLD.secret, OLD.previous_secret_until, OLD.is_enabled, OLD.disabled_reason, OLD.failing_since)
     IS DISTINCT FROM (NEW.url, NEW.description, NEW.event_types, NEW.secret, NEW.previous_secret_until, NEW.is_enabled, NEW.disabled_reason, NEW.failing_since))

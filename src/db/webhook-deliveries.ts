@@ -12,11 +12,10 @@ import {
 import { deletionInBatches } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import { conditionsOf, filterOneOf, searched } from './engine/conditions.ts'
-import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { type Created, creation, readCreation } from './engine/creation.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
-import { parameter, type Placeholders } from './engine/parameters.ts'
+import { parameter } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import {
   createdAt,
@@ -32,7 +31,9 @@ import { matchesEventTypes } from './events.ts'
 import { eventJson, webhookDeliveryJson } from './read-models.ts'
 import { passedSince, retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { and, eq, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { webhookDeliveries, webhooks } from './schema/tables.ts'
+import type { ChangeableWebhook } from './webhooks.ts'
 
 /**
  * Deliveries of webhooks. An event reader makes them, once per event: the statement that makes them also moves the reader. Processes
@@ -50,9 +51,6 @@ const ofEvent = columnsOf<'events'>(event)
 
 /** Whether the row `webhook` gets deliveries. */
 export const isActive = sql`${ofWebhook.is_enabled} and ${ofWebhook.deleted_at} is null`
-
-/** The type of a test message, which has no event. */
-const testType = sql.raw(`'webhook.test'`)
 
 /**
  * Whether the row `webhook` of the row `owner` may deliver the row `event`. With a project, the event must be in it, and the owner must
@@ -74,13 +72,16 @@ const mayDeliver = (): SQL => {
 }
 
 /**
- * The changes of the row `webhook` when deliveries are added. The update locks the row, which serializes it with `reschedule_webhooks`.
- * `due_at` may be too early, but never too late.
+ * When a webhook is due to which deliveries are added. May be too early, but never too late. The row is locked, which serializes it with
+ * `reschedule_webhooks`.
  */
-const afterAdding = (deliveries: SQL): ColumnValues<'webhooks'> => ({
-  last_sequence: sql`${ofWebhook.last_sequence} + ${deliveries}`,
-  due_at: sql`least(${ofWebhook.due_at}, now())`,
-})
+const dueAfterAdding = (dueBefore: SQLWrapper): SQL => sql`least(${dueBefore}, now())`
+
+/**
+ * When an added delivery is due. Not now(): of two transactions, the one that began first may add its deliveries second, after those
+ * with lower sequences.
+ */
+const dueWhenAdded = sql`clock_timestamp()`
 
 /** The deliveries of the events `batch`. Viewers are selected before webhooks, so that access is not checked for every webhook. */
 const newDeliveries = (): SQL => {
@@ -92,8 +93,7 @@ const newDeliveries = (): SQL => {
     event_type: sql`matched.event_type`,
     event_changed_in: sql`matched.changed_in`,
     event_ordinal: sql`matched.ordinal`,
-    // Not now(): of two transactions, the one that began first may add its deliveries second, after those with lower sequences.
-    due_at: sql`clock_timestamp()`,
+    due_at: dueWhenAdded,
   })
   // OFFSET keeps the planner from reading all webhooks. A webhook from the future is from before the clock was set back.
   const matched = (events: SQL, isOfEvent: SQL): SQL => sql`
@@ -111,7 +111,10 @@ const newDeliveries = (): SQL => {
       union all
       ${matched(sql`batch`, sql`${ofWebhook.project_id} = ${ofEvent.project_id}`)}
     ), counted as (
-      update webhooks webhook set ${assignments<'webhooks'>(afterAdding(sql`added.deliveries`))}
+      update webhooks webhook set ${assignments<'webhooks'>({
+        last_sequence: sql`${ofWebhook.last_sequence} + added.deliveries`,
+        due_at: dueAfterAdding(ofWebhook.due_at),
+      })}
       from (select webhook_id, count(*) as deliveries from matched group by webhook_id) added
       where ${ofWebhook.id} = added.webhook_id
       returning ${ofWebhook.id}, ${ofWebhook.last_sequence} - added.deliveries as before
@@ -533,69 +536,102 @@ export const selectDeliveries = async (
   return pageIfVisible(deliveries, () => isWebhookVisible(ctx, webhookId))
 }
 
-const addedColumns = { outcome: 'text', json: 'text?' } as const
-
-type AddParameters = Placeholders<{ id: 'uuid'; webhook_id: 'uuid' }> & ContextPlaceholders
-
-/** Adds a delivery to a webhook if the query `source` returns a row. `values` can refer to its columns. */
-const addDelivery = (p: AddParameters, source: SQL, values: ColumnValues<'webhook_deliveries'>) => {
-  const target = sql.raw('target')
-  const added = insertion<'webhook_deliveries'>({
-    id: p.id,
-    webhook_id: sql`counted.id`,
-    sequence: sql`counted.last_sequence`,
-    ...values,
-  })
-  return {
-    parts: sql`
-      source as (${source}), target as (
-        select webhook.* from webhooks webhook, source
-        where ${ofWebhook.id} = ${p.webhook_id} and ${allowsWebhook('webhook.see', p, webhook)} for no key update of webhook
-      ), checked as (
-        select id, ${checkedOutcome(p, {
-          allowed: allowsWebhook('webhook.change', p, target),
-          etag: null,
-          refusals: sql`when not ${columnsOf<'webhooks'>(target).is_enabled} then 'webhook_disabled'`,
-        })} as outcome from target
-      ), counted as (
-        update webhooks webhook set ${assignments<'webhooks'>(afterAdding(sql`1`))}
-        from checked where ${ofWebhook.id} = checked.id and checked.outcome = 'done'
-        returning ${ofWebhook.id}, ${ofWebhook.last_sequence}
-      ), delivery as (
-        insert into webhook_deliveries (${added.columns}) select ${added.values} from counted, source returning *
-      ), created as (
-        select id, ${webhookDeliveryJson(delivery)} as json from delivery
-      )`,
-    select: sql`select outcome, created.json from checked left join created on true`,
-  }
+/** What a delivery sends: an event, or a test message, which has none. */
+export interface Message {
+  readonly event_id: string
+  readonly event_type: string
+  readonly event_changed_in: string | null
+  readonly event_ordinal: number | null
 }
 
-const insertTest = creation('webhook_deliveries.insert_test', { webhook_id: 'uuid' }, addedColumns, (p) =>
-  addDelivery(p, sql`select`, { event_id: p.id, event_type: testType }),
+/** A test message. */
+export const testMessage = (id: string): Message => ({
+  event_id: id,
+  event_type: 'webhook.test',
+  event_changed_in: null,
+  event_ordinal: null,
+})
+
+const selectSent = builtStatement('webhook_deliveries.select_message', pathParameters, (db, p) =>
+  db
+    .select({
+      event_id: webhookDeliveries.event_id,
+      event_type: webhookDeliveries.event_type,
+      event_changed_in: webhookDeliveries.event_changed_in,
+      event_ordinal: webhookDeliveries.event_ordinal,
+    })
+    .from(webhookDeliveries)
+    .where(and(eq(webhookDeliveries.id, p.id), eq(webhookDeliveries.webhook_id, p.webhook_id))),
 )
 
-const repeat = creation(
-  'webhook_deliveries.repeat',
-  { webhook_id: 'uuid', delivery_id: 'uuid' },
-  addedColumns,
-  (p) => {
-    const { event_id, event_type, event_changed_in, event_ordinal } = columnsOf<'webhook_deliveries'>(
-      sql`source`,
-    )
-    const source = sql`
-      select * from webhook_deliveries delivery
-      where ${ofDelivery.id} = ${p.delivery_id} and ${ofDelivery.webhook_id} = ${p.webhook_id}`
-    return addDelivery(p, source, { event_id, event_type, event_changed_in, event_ordinal })
-  },
-)
-
-/** Adds a delivery of a test message to a webhook. */
-export const insertTestDelivery = async (ctx: OpContext, webhookId: string): Promise<Outcome<Created>> =>
-  readCreation(await insertTest(ctx, () => ({ webhook_id: webhookId })), readOutcome)
-
-/** Adds a delivery of the same message. */
-export const repeatDelivery = async (
-  ctx: OpContext,
+/** The message of a delivery, if there is such a delivery. */
+export const selectMessage = async (
+  { db }: TransactionContext,
   { webhookId, id }: DeliveryPath,
-): Promise<Outcome<Created>> =>
-  readCreation(await repeat(ctx, () => ({ webhook_id: webhookId, delivery_id: id })), readOutcome)
+): Promise<Message | null> => {
+  const [row] = await selectSent(db, { webhook_id: webhookId, id })
+  return row ?? null
+}
+
+const insert = builtStatement(
+  'webhook_deliveries.insert',
+  {
+    id: 'uuid',
+    webhook_id: 'uuid',
+    sequence: 'int8',
+    event_id: 'uuid',
+    event_type: 'text',
+    event_changed_in: 'xid8?',
+    event_ordinal: 'int8?',
+  },
+  (db, p) =>
+    db.insert(webhookDeliveries).values({
+      id: p.id,
+      webhook_id: p.webhook_id,
+      sequence: p.sequence,
+      event_id: p.event_id,
+      event_type: p.event_type,
+      event_changed_in: p.event_changed_in,
+      event_ordinal: p.event_ordinal,
+      due_at: dueWhenAdded,
+    }),
+)
+
+const advance = builtStatement('webhooks.advance', { id: 'uuid', sequence: 'int8' }, (db, p) =>
+  db
+    .update(webhooks)
+    .set({ last_sequence: p.sequence, due_at: dueAfterAdding(webhooks.due_at) })
+    .where(eq(webhooks.id, p.id)),
+)
+
+/** Adds a delivery to a webhook. */
+export const insertDelivery = async (
+  { db }: TransactionContext,
+  id: string,
+  { id: webhookId, last_sequence }: ChangeableWebhook,
+  message: Message,
+): Promise<void> => {
+  const sequence = last_sequence + 1
+  await Promise.all([
+    advance(db, { id: webhookId, sequence }),
+    insert(db, { id, webhook_id: webhookId, sequence, ...message }),
+  ])
+}
+
+const reread = query(
+  'webhook_deliveries.reread',
+  { id: 'uuid' },
+  { json: 'text' },
+  (p) =>
+    sql`select ${webhookDeliveryJson(delivery)} as json from webhook_deliveries delivery where id = ${p.id}`,
+)
+
+/** A delivery that the transaction has added. */
+export const viewDelivery = async (
+  tx: TransactionContext,
+  id: string,
+): Promise<{ readonly json: string }> => {
+  const [row] = await reread(tx, { id })
+  if (row === undefined) throw new Error('The added delivery is gone')
+  return row
+}

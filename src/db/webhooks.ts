@@ -1,19 +1,26 @@
 import { found, type Outcome } from '../domain/outcome.ts'
-import { listReader, type Principal } from '../domain/permissions.ts'
-import { allowsProject, allowsWebhook, webhookBranches } from './access/permissions.ts'
+import {
+  type Authorized,
+  listReader,
+  type Principal,
+  type Relation,
+  relationsToOwned,
+} from '../domain/permissions.ts'
+import { allowsWebhook, webhookBranches } from './access/permissions.ts'
 import { countingStatement, untilNone } from './engine/batches.ts'
+import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import { isOfProjects } from './engine/conditions.ts'
-import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { type Created, creation, readCreation, withSealed } from './engine/creation.ts'
-import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
-import { isOwnedWebhook, maxWebhooks } from './quotas.ts'
+import type { ManagedProject } from './projects.ts'
+import { countWebhooks } from './quotas.ts'
 import { webhookJson } from './read-models.ts'
 import { retentionTime } from './engine/retention.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { assignments, columnsOf } from './schema/columns.ts'
+import { and, eq, isNotNull, isNull, or, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { memberships, projects, users, webhooks } from './schema/tables.ts'
 
 /** A webhook as JSON text, and its version. */
 export interface WebhookRow {
@@ -22,8 +29,6 @@ export interface WebhookRow {
 }
 
 const webhook = sql.raw('webhook')
-const target = sql.raw('target')
-const project = sql.raw('project')
 
 const selectOne = query(
   'webhooks.select',
@@ -40,84 +45,88 @@ export const selectWebhook = async (ctx: OpContext, id: string): Promise<Outcome
   return found(row)
 }
 
+const reread = query(
+  'webhooks.reread',
+  { id: 'uuid' },
+  { json: 'text', version: 'int' },
+  (p) => sql`select ${webhookJson(webhook)} as json, version from webhooks webhook where id = ${p.id}`,
+)
+
+/** A webhook that the transaction has written. */
+export const viewWebhook = async (tx: TransactionContext, id: string): Promise<WebhookRow> => {
+  const [row] = await reread(tx, { id })
+  if (row === undefined) throw new Error('The written webhook is gone')
+  return row
+}
+
+const lockOwner = builtStatement('webhooks.lock_owner', { id: 'uuid' }, (db, p) =>
+  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('no key update'),
+)
+
+const countOwned = builtStatement('webhooks.count_owned', { id: 'uuid' }, (db, p) =>
+  db
+    .select({ used: countWebhooks(p.id) })
+    .from(users)
+    .where(eq(users.id, p.id)),
+)
+
+/** The number of webhooks of the caller, whom it locks: of two concurrent creations, the second counts the webhook of the first. */
+export const countOwnWebhooks = async ({ db, principal }: TransactionContext<Principal>): Promise<number> => {
+  const id = principal.userId
+  const [, [row]] = await Promise.all([lockOwner(db, { id }), countOwned(db, { id })])
+  return row?.used ?? 0
+}
+
 /** The fields of a new webhook. */
 export interface NewWebhook {
   readonly url: string
   readonly description: string
   readonly eventTypes: readonly string[]
-  readonly projectId: string | null
   readonly isEnabled: boolean
-  /** The sealed secret of the webhook with this id. */
-  readonly secretFor: (id: string) => Buffer
-  /** Seals the secret for the response, so that the creation can be replayed. */
-  readonly seal: (id: string) => string
+  /** Sealed. */
+  readonly secret: Buffer
+  /** The project whose events it sends; null for all events that its owner may see. */
+  readonly project: ManagedProject | null
 }
 
-const insert = creation(
+const insert = builtStatement(
   'webhooks.insert',
   {
+    id: 'uuid',
+    owner_id: 'uuid',
+    project_id: 'uuid?',
     url: 'text',
     description: 'text',
     event_types: 'text[]',
-    project_id: 'uuid?',
     is_enabled: 'bool',
     secret: 'bytes',
-    sealed_secret: 'text',
-    quota: 'int',
   },
-  { outcome: 'text', used: 'int', json: 'text?' },
-  (p) => {
-    const { columns, values } = insertion<'webhooks'>({
+  (db, p) =>
+    db.insert(webhooks).values({
       id: p.id,
-      owner_id: p.caller,
+      owner_id: p.owner_id,
       project_id: p.project_id,
       url: p.url,
       description: p.description,
       event_types: p.event_types,
       is_enabled: p.is_enabled,
       secret: p.secret,
-    })
-    return {
-      parts: sql`
-        project as (
-          select ${allowsProject('project.manage', p, project)} as may_manage from projects project
-          where ${columnsOf<'projects'>(project).id} = ${p.project_id} and ${allowsProject('project.see', p, project)}
-        ), checked as (
-          select case
-            when ${p.project_id} is not null and not exists (select from project) then 'unknown_project'
-            when not (select may_manage from project) then 'forbidden'
-            when used >= ${p.quota} then 'quota_exceeded' else 'done' end as outcome, used
-          from (select count(*)::int as used from webhooks owned where ${isOwnedWebhook(p.caller)}) counted
-        ), webhook as (
-          insert into webhooks (${columns}) select ${values} from checked where outcome = 'done' returning *
-        ), created as (
-          select id, ${withSealed(webhookJson(webhook), 'secret', p.sealed_secret)} as json from webhook
-        )`,
-      select: sql`select outcome, used, ${webhookJson(webhook)} as json from checked left join webhook on true`,
-    }
-  },
+    }),
 )
 
-/** Creates a webhook of the caller. The JSON of a replay has the member `sealed_secret`. */
+/** Inserts a webhook of the caller. */
 export const insertWebhook = async (
-  ctx: OpContext<Principal>,
-  { eventTypes, projectId, isEnabled, secretFor, seal, ...fields }: NewWebhook,
-): Promise<Outcome<Created>> => {
-  const result = await insert(ctx, (id) => ({
+  { db, principal }: TransactionContext<Principal>,
+  id: string,
+  { eventTypes, isEnabled, project, ...fields }: NewWebhook,
+): Promise<void> => {
+  await insert(db, {
     ...fields,
+    id,
+    owner_id: principal.userId,
+    project_id: project?.id ?? null,
     event_types: eventTypes,
-    project_id: projectId,
     is_enabled: isEnabled,
-    secret: secretFor(id),
-    sealed_secret: seal(id),
-    quota: maxWebhooks,
-  }))
-  return readCreation(result, (row) => {
-    if (row?.outcome === 'unknown_project')
-      return { outcome: 'unknown_reference', pointer: '/project_id', kind: 'project' }
-    if (row?.outcome === 'quota_exceeded')
-      return { outcome: 'quota_exceeded', resource: 'webhooks', quota: maxWebhooks, used: row.used, size: 1 }
-    return readOutcome(row)
   })
 }
 
@@ -129,113 +138,154 @@ export interface WebhookPatch {
   readonly is_enabled?: boolean
 }
 
-/** The webhook with an id, locked, as `target`; its id and the outcome of the checks on a change of it, as `checked`. */
-const checkedWebhook = (p: ContextPlaceholders, id: SQL): SQL => sql`
-    target as (
-      select * from webhooks webhook
-      where ${columnsOf<'webhooks'>(webhook).id} = ${id} and ${allowsWebhook('webhook.see', p, webhook)} for no key update
-    ), checked as (
-      select id, ${checkedOutcome(p, {
-        allowed: allowsWebhook('webhook.change', p, target),
-        etag: sql`${columnsOf<'webhooks'>(target).version}::text`,
-      })} as outcome from target
-    )`
-
-const changedColumns = { outcome: 'text', json: 'text?', version: 'int?' } as const
-
-const update = query('webhooks.update', { id: 'uuid', patch: 'json' }, changedColumns, (p) => {
-  const present = columnsOf<'webhooks'>(webhook)
-  const patched = (field: 'url' | 'description'): SQL =>
-    sql`coalesce(${p.patch} ->> ${sql.raw(`'${field}'`)}, ${present[field]})`
-  const enabled = sql`(${p.patch} ->> 'is_enabled')::boolean`
-  const unlessEnabled = (value: SQL): SQL =>
-    sql`case when ${enabled} and not ${present.is_enabled} then null else ${value} end`
-  const values = assignments<'webhooks'>({
-    url: patched('url'),
-    description: patched('description'),
-    event_types: sql`case when ${p.patch} ? 'event_types'
-      then array(select jsonb_array_elements_text(${p.patch} -> 'event_types')) else ${present.event_types} end`,
-    is_enabled: sql`coalesce(${enabled}, ${present.is_enabled})`,
-    disabled_reason: unlessEnabled(present.disabled_reason),
-    failing_since: unlessEnabled(present.failing_since),
-  })
-  return sql`
-    with ${checkedWebhook(p, p.id)}, changed as (
-      update webhooks webhook set ${values} from checked
-      where webhook.id = checked.id and checked.outcome = 'done' returning webhook.*
-    )
-    select outcome, ${webhookJson(sql`changed`)} as json, changed.version from checked left join changed on true`
-})
-
-/** Changes a webhook. */
-export const updateWebhook = async (
-  ctx: OpContext,
-  id: string,
-  patch: WebhookPatch,
-): Promise<Outcome<WebhookRow>> => {
-  const [row] = await update(ctx, { id, patch })
-  return readChangedRow(readOutcome(row))
+/** What a change of a webhook depends on. */
+export interface WebhookFacts extends Required<WebhookPatch> {
+  readonly id: string
+  /** The number of its last delivery. */
+  readonly last_sequence: number
+  readonly version: number
+  /** What the caller is to it. */
+  readonly relations: readonly Relation[]
 }
 
-const remove = query(
-  'webhooks.delete',
-  { id: 'uuid' },
-  { outcome: 'text' },
-  (p) => sql`
-    with ${checkedWebhook(p, p.id)}, deleted as (
-      update webhooks webhook set ${assignments<'webhooks'>({ deleted_at: sql`now()`, due_at: sql`null` })} from checked
-      where webhook.id = checked.id and checked.outcome = 'done'
+// A webhook never changes its project.
+const lockProject = builtStatement('webhooks.lock_project', { id: 'uuid' }, (db, p) =>
+  db
+    .select({ id: projects.id })
+    .from(projects)
+    .where(
+      eq(projects.id, db.select({ id: webhooks.project_id }).from(webhooks).where(eq(webhooks.id, p.id))),
     )
-    select outcome from checked`,
+    .for('key share'),
 )
 
-/** Deletes a webhook. Its deliveries are removed later (`purge.ts`). */
-export const deleteWebhook = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, { id })
-  return readOutcome(row)
+const lock = builtStatement('webhooks.lock', { id: 'uuid' }, (db, p) =>
+  db.select({ id: webhooks.id }).from(webhooks).where(eq(webhooks.id, p.id)).for('no key update'),
+)
+
+const selectFacts = builtStatement('webhooks.select_facts', { id: 'uuid', caller: 'uuid' }, (db, p) =>
+  db
+    .select({
+      id: webhooks.id,
+      owner_id: webhooks.owner_id,
+      project_id: webhooks.project_id,
+      url: webhooks.url,
+      description: webhooks.description,
+      event_types: webhooks.event_types,
+      is_enabled: webhooks.is_enabled,
+      last_sequence: webhooks.last_sequence,
+      version: webhooks.version,
+      role: memberships.role,
+    })
+    .from(webhooks)
+    .innerJoin(users, eq(users.id, webhooks.owner_id))
+    .leftJoin(projects, eq(projects.id, webhooks.project_id))
+    .leftJoin(
+      memberships,
+      and(eq(memberships.project_id, webhooks.project_id), eq(memberships.user_id, p.caller)),
+    )
+    .where(
+      and(
+        eq(webhooks.id, p.id),
+        isNull(webhooks.deleted_at),
+        isNull(projects.deleted_at),
+        or(isNotNull(webhooks.project_id), isNull(users.deleted_at)),
+      ),
+    ),
+)
+
+/**
+ * Locks a webhook, and its project against being closed, and reads it under the locks, unless it is deleted: itself, or with its
+ * project or owner.
+ */
+export const lockWebhook = async (
+  { db, principal }: TransactionContext<Principal>,
+  id: string,
+): Promise<WebhookFacts | null> => {
+  const [, , [row]] = await Promise.all([
+    lockProject(db, { id }),
+    lock(db, { id }),
+    selectFacts(db, { id, caller: principal.userId }),
+  ])
+  if (row === undefined) return null
+  const { owner_id, project_id, role, ...facts } = row
+  return { ...facts, relations: relationsToOwned(principal, { owner_id, project_id }, role) }
+}
+
+/** A webhook that the caller was found to be allowed to change. */
+export type ChangeableWebhook = Authorized<'webhook.change', WebhookFacts>
+
+// A trigger sets the version and the time, because the sender and jobs change the representation as well.
+const update = builtStatement(
+  'webhooks.update',
+  {
+    id: 'uuid',
+    url: 'text',
+    description: 'text',
+    event_types: 'text[]',
+    is_enabled: 'bool',
+    forgets_failures: 'bool',
+  },
+  (db, p) => {
+    const unlessForgotten = (value: SQLWrapper) => sql`case when not ${p.forgets_failures} then ${value} end`
+    return db
+      .update(webhooks)
+      .set({
+        url: p.url,
+        description: p.description,
+        event_types: p.event_types,
+        is_enabled: p.is_enabled,
+        disabled_reason: unlessForgotten(webhooks.disabled_reason),
+        failing_since: unlessForgotten(webhooks.failing_since),
+      })
+      .where(eq(webhooks.id, p.id))
+  },
+)
+
+/** Changes fields of a webhook. Enabling it forgets why it was disabled. */
+export const updateFields = async (
+  { db }: TransactionContext,
+  { id, ...present }: ChangeableWebhook,
+  patch: WebhookPatch,
+): Promise<void> => {
+  const { url, description, event_types, is_enabled } = { ...present, ...patch }
+  const forgets_failures = is_enabled && !present.is_enabled
+  await update(db, { id, url, description, event_types, is_enabled, forgets_failures })
+}
+
+const markDeleted = builtStatement('webhooks.mark_deleted', { id: 'uuid' }, (db, p) =>
+  db
+    .update(webhooks)
+    .set({ deleted_at: sql`now()`, due_at: null })
+    .where(eq(webhooks.id, p.id)),
+)
+
+/** Hides a webhook from every reader. Its rows are removed later (`purge.ts`). */
+export const hideWebhook = async ({ db }: TransactionContext, { id }: ChangeableWebhook): Promise<void> => {
+  await markDeleted(db, { id })
 }
 
 /** How long the previous secret still signs after a rotation. The contract promises it. */
 export const previousSecretLifetime = sql.raw(`interval '24 hours'`)
 
-const rotate = creation(
-  'webhooks.rotate',
-  { webhook_id: 'uuid', secret: 'bytes', sealed_secret: 'text' },
-  changedColumns,
-  (p) => {
-    const values = assignments<'webhooks'>({
+const rotate = builtStatement('webhooks.rotate', { id: 'uuid', secret: 'bytes' }, (db, p) =>
+  db
+    .update(webhooks)
+    .set({
       secret: p.secret,
-      previous_secret: columnsOf<'webhooks'>(webhook).secret,
+      previous_secret: sql`${webhooks.secret}`,
       previous_secret_until: sql`now() + ${previousSecretLifetime}`,
     })
-    return {
-      parts: sql`
-        ${checkedWebhook(p, p.webhook_id)}, webhook as (
-          update webhooks webhook set ${values} from checked
-          where webhook.id = checked.id and checked.outcome = 'done' returning webhook.*
-        ), created as (
-          select id, ${withSealed(webhookJson(webhook), 'secret', p.sealed_secret)} as json from webhook
-        )`,
-      select: sql`
-        select outcome, ${webhookJson(webhook)} as json, webhook.version from checked left join webhook on true`,
-    }
-  },
+    .where(eq(webhooks.id, p.id)),
 )
 
-/** A new secret of a webhook: sealed, and sealed for the response. */
-export interface Rotation {
-  readonly webhookId: string
-  readonly secret: Buffer
-  readonly sealedSecret: string
-}
-
-/** Replaces the secret of a webhook. The JSON of a replay has the member `sealed_secret`. */
-export const rotateWebhookSecret = async (
-  ctx: OpContext,
-  { webhookId, secret, sealedSecret }: Rotation,
-): Promise<Outcome<Created>> => {
-  const result = await rotate(ctx, () => ({ webhook_id: webhookId, secret, sealed_secret: sealedSecret }))
-  return readCreation({ ...result, id: webhookId }, readOutcome)
+/** Replaces the secret of a webhook by a sealed one. The previous one signs as well for a while. */
+export const replaceSecret = async (
+  { db }: TransactionContext,
+  { id }: ChangeableWebhook,
+  secret: Buffer,
+): Promise<void> => {
+  await rotate(db, { id, secret })
 }
 
 /** Filters of a list of webhooks. */

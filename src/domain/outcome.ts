@@ -22,7 +22,6 @@ export const simpleRefusals = [
   'parent_cycle',
   'parent_too_deep',
   'too_many_subtasks',
-  'webhook_disabled',
   'access_through_team',
   'email_changed_often',
   'invited_many',

@@ -180,6 +180,16 @@ export const relationsToProject = (
   return ofPrincipal === 'admin' ? [...included, 'admin'] : included
 }
 
+/** The relations of a principal to what belongs to a project in which they have a role, or else to its owner alone. */
+export const relationsToOwned = (
+  principal: Principal,
+  { owner_id, project_id }: { readonly owner_id: string; readonly project_id: string | null },
+  role: ProjectRole | null,
+): readonly Relation[] => {
+  const shared = relationsToProject(principal, role)
+  return project_id === null && owner_id === principal.userId ? [...shared, 'owner'] : shared
+}
+
 /** What decides who a principal is to a task. */
 export interface TaskAccess {
   readonly owner_id: string
@@ -193,13 +203,10 @@ export interface TaskAccess {
 
 /** The relations of a principal to a task. In a project, owning a task gives no access. */
 export const relationsToTask = (principal: Principal, task: TaskAccess): readonly Relation[] => {
-  const { userId } = principal
-  const relations: Relation[] = []
-  if (task.project_id === null && task.owner_id === userId) relations.push('owner')
-  if (task.assignee_id === userId && task.isListLive) relations.push('assignee')
-  relations.push(
-    ...relationsToProject(principal, task.role).filter((one) => one !== 'admin' || task.isListLive),
+  const relations = relationsToOwned(principal, task, task.role).filter(
+    (one) => one !== 'admin' || task.isListLive,
   )
+  if (task.assignee_id === principal.userId && task.isListLive) relations.push('assignee')
   if (grants('task.see', relations)) relations.push('sees_task')
   if (grants('task.change', relations)) relations.push('changes_task')
   return relations

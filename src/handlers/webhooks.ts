@@ -1,14 +1,9 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import type { Created } from '../db/engine/creation.ts'
-import {
-  insertTestDelivery,
-  repeatDelivery,
-  selectDeliveries,
-  selectDelivery,
-} from '../db/webhook-deliveries.ts'
-import { deleteWebhook, selectWebhook, selectWebhooks, type WebhookRow } from '../db/webhooks.ts'
+import type { CreatedOnce } from '../db/engine/idempotency.ts'
+import { selectDeliveries, selectDelivery } from '../db/webhook-deliveries.ts'
+import { selectWebhook, selectWebhooks, type WebhookRow } from '../db/webhooks.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll } from '../problems/problems.ts'
 import type { Jobs } from '../jobs/registry.ts'
@@ -48,7 +43,7 @@ export const webhookHandlers = ({ paging, webhooks, jobs }: Deps) =>
     },
 
     async deleteWebhook(ctx, { params }) {
-      expectDone(await deleteWebhook(ctx, params.webhook_id))
+      await webhooks.delete(ctx, params.webhook_id)
       jobs.wake('purge_deleted_rows')
       return { status: 204 }
     },
@@ -65,7 +60,7 @@ export const webhookHandlers = ({ paging, webhooks, jobs }: Deps) =>
 
     async testWebhook(ctx, { params }) {
       const webhookId = params.webhook_id
-      const delivery = expectDone(await insertTestDelivery(ctx, webhookId))
+      const delivery = await webhooks.test(ctx, webhookId)
       jobs.wake('send_webhooks')
       return deliveryCreated(webhookId, delivery)
     },
@@ -81,7 +76,7 @@ export const webhookHandlers = ({ paging, webhooks, jobs }: Deps) =>
     },
 
     async redeliverWebhook(ctx, { params }) {
-      const delivery = expectDone(await repeatDelivery(ctx, deliveryPathOf(params)))
+      const delivery = await webhooks.redeliver(ctx, deliveryPathOf(params))
       jobs.wake('send_webhooks')
       return deliveryCreated(params.webhook_id, delivery)
     },
@@ -92,7 +87,7 @@ const deliveryPathOf = (params: { readonly webhook_id: string; readonly delivery
   id: params.delivery_id,
 })
 
-const deliveryCreated = (webhookId: string, { id, json, replayed }: Created) => ({
+const deliveryCreated = (webhookId: string, { id, json, replayed }: CreatedOnce) => ({
   status: 201 as const,
   headers: { location: `/webhooks/${webhookId}/deliveries/${id}` },
   body: jsonText<Schemas['WebhookDelivery']>(json),

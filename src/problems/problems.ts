@@ -364,7 +364,7 @@ export const problems = {
   modifiedSince: () =>
     new Problem('precondition_failed', 'The resource is newer than If-Unmodified-Since. Fetch it and retry.'),
   contentTooLarge: (maxBytes: number) => new Problem('content_too_large', `The limit is ${maxBytes} bytes.`),
-  quotaExceeded: ({ resource, quota, used, size }: QuotaExceeded) =>
+  quotaExceeded: ({ resource, quota, used, size }: Omit<QuotaExceeded, 'outcome'>) =>
     new Problem('quota_exceeded', quotaDetails[resource](quota, used, size), {
       members: { resource, quota, used, size },
     }),
@@ -562,7 +562,6 @@ const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
   parent_cycle: () => problems.invalidParent('must not be the task itself or one of its subtasks'),
   parent_too_deep: () => problems.invalidParent(`would nest tasks more than ${maxLevels} levels deep`),
   too_many_subtasks: problems.tooManySubtasks,
-  webhook_disabled: problems.webhookDisabled,
   access_through_team: problems.accessThroughTeam,
   upload_gone: problems.uploadGone,
   upload_locked: () => problems.uploadLocked(leaseSeconds),

@@ -1,4 +1,5 @@
 import { meetsPreconditions, type Preconditions } from '../domain/entity-tags.ts'
+import type { UnknownReference } from '../domain/outcome.ts'
 import { type Authorized, grants, type Permission, type Relation } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 
@@ -19,6 +20,21 @@ interface Related {
  */
 export const expectSeen = <R extends Related>(permission: Permission, resource: R | null): R => {
   if (resource === null || !grants(permission, resource.relations)) throw problems.notFound()
+  return resource
+}
+
+/**
+ * A resource that the body names, if the caller can see it.
+ *
+ * @throws Problem 422
+ */
+export const expectKnown = <R extends Related>(
+  permission: Permission,
+  resource: R | null,
+  { pointer, kind }: Omit<UnknownReference, 'outcome'>,
+): R => {
+  if (resource === null || !grants(permission, resource.relations))
+    throw problems.unknownReference(pointer, kind)
   return resource
 }
 

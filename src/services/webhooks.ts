@@ -1,23 +1,46 @@
-import { jsonWithSecret, sealForReplay } from '../auth/replayed-secrets.ts'
-import type { OpContext } from '../db/engine/context.ts'
-import type { Created } from '../db/engine/creation.ts'
+import { jsonWithSealed, jsonWithSecret, sealForReplay } from '../auth/replayed-secrets.ts'
+import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
+import { type CreatedOnce, idempotent } from '../db/engine/idempotency.ts'
+import { newId } from '../db/engine/ids.ts'
+import { last } from '../db/engine/transaction.ts'
+import { lockProject, type ManagedProject } from '../db/projects.ts'
+import { maxWebhooks } from '../db/quotas.ts'
 import {
+  type DeliveryPath,
+  insertDelivery,
+  type Message,
+  selectMessage,
+  testMessage,
+  viewDelivery,
+} from '../db/webhook-deliveries.ts'
+import {
+  type ChangeableWebhook,
+  countOwnWebhooks,
+  hideWebhook,
   insertWebhook,
+  lockWebhook,
   type NewWebhook,
-  rotateWebhookSecret,
-  updateWebhook,
+  replaceSecret,
+  updateFields,
+  viewWebhook,
   type WebhookPatch,
   type WebhookRow,
 } from '../db/webhooks.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { expectDone, problems } from '../problems/problems.ts'
+import { problems } from '../problems/problems.ts'
 import type { AddressRules } from '../webhooks/addresses.ts'
 import { newSecret } from '../webhooks/secrets.ts'
+import { expectKnown, expectMatch, expectMay, expectSeen } from './expectations.ts'
 
 /** A webhook whose JSON has the member `secret`, and its version. */
-export interface WebhookWithSecret extends Created {
+export interface WebhookWithSecret extends CreatedOnce {
   readonly version: number
+}
+
+/** The fields of a request to create a webhook. */
+export interface WebhookRequest extends Omit<NewWebhook, 'secret' | 'project'> {
+  readonly projectId: string | null
 }
 
 export interface Webhooks {
@@ -26,18 +49,29 @@ export interface Webhooks {
    *
    * @throws Problem 400 or 422 when the URL is not allowed, 403, 413 or 422
    */
-  create(
-    ctx: OpContext<Principal>,
-    fields: Omit<NewWebhook, 'secretFor' | 'seal'>,
-  ): Promise<WebhookWithSecret>
+  create(ctx: OpContext<Principal>, request: WebhookRequest): Promise<WebhookWithSecret>
   /** @throws Problem 400 or 422 when the URL is not allowed, 404 or 412 */
-  update(ctx: OpContext, id: string, patch: WebhookPatch): Promise<WebhookRow>
+  update(ctx: OpContext<Principal>, id: string, patch: WebhookPatch): Promise<WebhookRow>
   /**
    * Replaces the secret of a webhook.
    *
    * @throws Problem 404 or 412
    */
-  rotateSecret(ctx: OpContext, id: string): Promise<WebhookWithSecret>
+  rotateSecret(ctx: OpContext<Principal>, id: string): Promise<WebhookWithSecret>
+  /** @throws Problem 404 or 412 */
+  delete(ctx: OpContext<Principal>, id: string): Promise<void>
+  /**
+   * Adds a delivery of a test message.
+   *
+   * @throws Problem 404, or 409 when the webhook is disabled
+   */
+  test(ctx: OpContext<Principal>, webhookId: string): Promise<CreatedOnce>
+  /**
+   * Adds a delivery of the message of another one.
+   *
+   * @throws Problem 404, or 409 when the webhook is disabled
+   */
+  redeliver(ctx: OpContext<Principal>, path: DeliveryPath): Promise<CreatedOnce>
 }
 
 interface Deps {
@@ -60,37 +94,85 @@ export const createWebhooks = ({ webhookKeys, replayKeys, addressRules }: Deps):
     if (addressRules.refuses(url)) throw problems.urlNotAllowed()
     return url.href
   }
-  const withSecret = (created: Created, secret: string): WebhookWithSecret => {
-    const json = jsonWithSecret(replayKeys, created, { name: 'secret', secret })
-    return { ...created, json, version: versionIn(json) }
+
+  /** Runs `work`, which gives a new secret to the webhook with this id, once per Idempotency-Key. Its response shows the secret. */
+  const withNewSecret = async (
+    ctx: OpContext<Principal>,
+    id: string,
+    work: (tx: TransactionContext<Principal>, sealed: Buffer) => Promise<WebhookRow>,
+  ): Promise<WebhookWithSecret> => {
+    const { text, sealFor } = newSecret(webhookKeys)
+    const sealed = sealFor(id)
+    const sealedForReplay = sealForReplay(replayKeys, text, id)
+    const response = await idempotent(
+      ctx,
+      async (tx) => {
+        const { json } = await work(tx, sealed)
+        return { json, replay: jsonWithSealed(json, 'secret', sealedForReplay) }
+      },
+      id,
+    )
+    const json = jsonWithSecret(replayKeys, response, { name: 'secret', secret: text })
+    return { ...response, json, version: versionIn(json) }
   }
 
   return {
-    async create(ctx, fields) {
-      const { text, sealFor } = newSecret(webhookKeys)
-      const created = await insertWebhook(ctx, {
-        ...fields,
-        url: expectUrl(fields.url),
-        secretFor: sealFor,
-        seal: (id) => sealForReplay(replayKeys, text, id),
+    async create(ctx, { projectId, ...fields }) {
+      const url = expectUrl(fields.url)
+      const id = newId()
+      return withNewSecret(ctx, id, async (tx, secret) => {
+        const [used, project] = await Promise.all([
+          countOwnWebhooks(tx),
+          projectId === null ? null : manageNamed(tx, projectId),
+        ])
+        if (used >= maxWebhooks)
+          throw problems.quotaExceeded({ resource: 'webhooks', quota: maxWebhooks, used, size: 1 })
+        const [, webhook] = await Promise.all([
+          insertWebhook(tx, id, { ...fields, url, secret, project }),
+          viewWebhook(tx, id),
+        ])
+        return webhook
       })
-      return withSecret(expectDone(created), text)
     },
 
-    async update(ctx, id, { url, ...patch }) {
-      const change = { ...patch, ...(url !== undefined && { url: expectUrl(url) }) }
-      return expectDone(await updateWebhook(ctx, id, change))
+    async update(ctx, id, { url, ...rest }) {
+      const patch = { ...rest, ...(url !== undefined && { url: expectUrl(url) }) }
+      return transaction(ctx, async (tx) => {
+        const webhook = await openToChange(tx, id)
+        expectMatch(tx, webhook)
+        await updateFields(tx, webhook, patch)
+        return last(viewWebhook(tx, id))
+      })
     },
 
-    async rotateSecret(ctx, id) {
-      const { text, sealFor } = newSecret(webhookKeys)
-      const rotation = {
-        webhookId: id,
-        secret: sealFor(id),
-        sealedSecret: sealForReplay(replayKeys, text, id),
-      }
-      return withSecret(expectDone(await rotateWebhookSecret(ctx, rotation)), text)
+    rotateSecret(ctx, id) {
+      return withNewSecret(ctx, id, async (tx, secret) => {
+        const webhook = await openToChange(tx, id)
+        expectMatch(tx, webhook)
+        const [, rotated] = await Promise.all([replaceSecret(tx, webhook, secret), viewWebhook(tx, id)])
+        return rotated
+      })
     },
+
+    delete: (ctx, id) =>
+      transaction(ctx, async (tx) => {
+        const webhook = await openToChange(tx, id)
+        expectMatch(tx, webhook)
+        await hideWebhook(tx, webhook)
+      }),
+
+    test: (ctx, webhookId) =>
+      idempotent(ctx, async (tx, id) => deliver(tx, id, await openToChange(tx, webhookId), testMessage(id))),
+
+    redeliver: (ctx, path) =>
+      idempotent(ctx, async (tx, id) => {
+        const [webhook, message] = await Promise.all([
+          openToChange(tx, path.webhookId),
+          selectMessage(tx, path),
+        ])
+        if (message === null) throw problems.notFound()
+        return deliver(tx, id, webhook, message)
+      }),
   }
 }
 
@@ -101,4 +183,35 @@ const versionIn = (json: string): number => {
   const webhook: unknown = JSON.parse(json)
   if (typeof webhook === 'object' && webhook !== null && 'version' in webhook) return Number(webhook.version)
   throw new TypeError('A webhook has no version')
+}
+
+/**
+ * A project that the body names and the caller manages, locked.
+ *
+ * @throws Problem 422, 403
+ */
+const manageNamed = async (tx: TransactionContext<Principal>, id: string): Promise<ManagedProject> => {
+  const project = await lockProject(tx, id, 'use')
+  const known = expectKnown('project.see', project, { pointer: '/project_id', kind: 'project' })
+  return expectMay('project.manage', known)
+}
+
+/**
+ * A webhook that the caller may change, locked.
+ *
+ * @throws Problem 404, 403
+ */
+const openToChange = async (tx: TransactionContext<Principal>, id: string): Promise<ChangeableWebhook> =>
+  expectMay('webhook.change', expectSeen('webhook.see', await lockWebhook(tx, id)))
+
+/** Adds a delivery of a message to a webhook that is enabled. */
+const deliver = async (
+  tx: TransactionContext<Principal>,
+  id: string,
+  webhook: ChangeableWebhook,
+  message: Message,
+): Promise<{ readonly json: string }> => {
+  if (!webhook.is_enabled) throw problems.webhookDisabled()
+  const [, delivery] = await Promise.all([insertDelivery(tx, id, webhook, message), viewDelivery(tx, id)])
+  return delivery
 }

@@ -123,18 +123,25 @@ export interface CreatedOnce {
   readonly replayed: boolean
 }
 
+/** The response of a request. */
+interface Response {
+  readonly json: string
+  /** What is stored for a replay, if it differs: a secret is sealed in it. */
+  readonly replay?: string
+}
+
 /**
  * Runs `work`, which creates a resource, as a transaction, once per Idempotency-Key: its response is stored with it. A repeated
- * request gets that response, and a concurrent one waits for it. `id` is that of the new resource.
+ * request gets that response, and a concurrent one waits for it. `id` is that of the resource.
  *
  * @throws IdempotencyKeyReused when the key was used with a different request
  */
 export const idempotent = <P extends Principal>(
   ctx: OpContext<P>,
-  work: (tx: TransactionContext<P>, id: string) => Promise<{ readonly json: string }>,
+  work: (tx: TransactionContext<P>, id: string) => Promise<Response>,
+  id: string = newId(),
 ): Promise<CreatedOnce> => {
   const { idempotency } = ctx
-  const id = newId()
   return transaction<P, CreatedOnce>(ctx, async (tx) => {
     if (idempotency === null) return { id, json: (await work(tx, id)).json, replayed: false }
     const { principalId, operation, key, fingerprint, isFingerprint } = idempotency
@@ -144,8 +151,8 @@ export const idempotent = <P extends Principal>(
       if (!isFingerprint(stored.fingerprint)) throw new IdempotencyKeyReused()
       return { id: stored.resource_id, json: stored.body, replayed: true }
     }
-    const { json } = await work(tx, id)
-    const stores = store(tx.db, { ...named, fingerprint, resource_id: id, body: json })
+    const { json, replay = json } = await work(tx, id)
+    const stores = store(tx.db, { ...named, fingerprint, resource_id: id, body: replay })
     return last(stores.then(() => ({ id, json, replayed: false })))
   })
 }

@@ -3,7 +3,7 @@ import type * as Migrator from 'drizzle-orm/migrator'
 import type * as Core from 'drizzle-orm/pg-core'
 import { createRequire } from 'node:module'
 
-export type { Query, SQL } from 'drizzle-orm'
+export type { Query, SQL, SQLWrapper } from 'drizzle-orm'
 export type { MigrationMeta } from 'drizzle-orm/migrator'
 export type {
   ExtraConfigColumn,
@@ -20,7 +20,8 @@ export type {
  */
 const require = createRequire(import.meta.url ?? __filename)
 
-export const { and, Column, eq, is, isNull, Placeholder, sql } = require('drizzle-orm') as typeof Orm
+export const { and, Column, eq, is, isNotNull, isNull, or, Placeholder, sql } =
+  require('drizzle-orm') as typeof Orm
 export const {
   bigint,
   bigserial,

@@ -1026,7 +1026,7 @@ export const webhookDeliveries = pgTable(
     event_type: text('event_type').notNull(),
     /** The position of the event in the order of events. Null for a test. */
     event_changed_in: xid8('event_changed_in'),
-    event_ordinal: bigint('event_ordinal', { mode: 'bigint' }),
+    event_ordinal: bigint('event_ordinal', { mode: 'number' }),
     status: text('status').notNull().default('pending'),
     attempts: integer('attempts').notNull().default(0),
     /** When the next attempt is due. */

@@ -1,18 +1,14 @@
-import t, { type Test } from 'tap'
-import type { OperationId } from '../src/contract/contract.ts'
-import { createClient } from '../src/db/engine/connection.ts'
-import { eventually } from './fixture/eventually.ts'
-import { openTestDatabase } from './fixture/database.ts'
-import { projectActions } from './fixture/projects.ts'
-import { type Call, startService } from './fixture/service.ts'
+import t from 'tap'
+import type { OperationId } from '../../src/contract/contract.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { racesOn } from '../fixture/races.ts'
+import { type Call, startService } from '../fixture/service.ts'
 
-/**
- * Writes that wait for a row while what they depend on changes. They answer as if they had come after the change. Only a server has
- * the second session that holds the row.
- */
+/** Writes to projects and comments that wait for a row while what they depend on changes. */
 
 const { db, options } = await openTestDatabase(t)
-const skip = options.kind === 'embedded' && 'the embedded database has one session'
+const { skip, resultAfter } = racesOn({ db, options })
 const service = await startService(t, { db })
 const admin = await service.register('admin')
 const caller = await service.register('caller')
@@ -141,36 +137,15 @@ const prepare = async (): Promise<Ids> => {
   return { project: id, task: task.id, comment: comment.id, elsewhere: elsewhere.id }
 }
 
-/** Runs `change` in another session while `write` waits for the row that it holds. Returns the status of the write. */
-const raceFor = async (
-  t: Test,
-  write: () => Promise<number>,
-  { holds, sql }: Change,
-  ids: Ids,
-): Promise<number> => {
-  const holder = createClient(options, { connection: { application_name: 'holder' } })
-  t.teardown(() => holder.end())
-  await holder.unsafe('begin')
-  await holder.unsafe(`select from ${holds}s where id = '${ids[holds]}' for update`)
-  const status = write()
-  await eventually('the write waits', async () => {
-    const [row] = await db.run(
-      `select count(*)::int as waiting from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-      [],
-    )
-    return row?.waiting === 1
-  })
-  await holder.unsafe(sql(ids))
-  await holder.unsafe('commit')
-  return status
-}
-
 for (const [operation, { request, outcomes }] of Object.entries(writes))
   t.test(`${operation} waits`, { skip }, async (t) => {
     for (const [what, status] of Object.entries(outcomes)) {
       const ids = await prepare()
-      const write = async () =>
-        (await service.call(operation as OperationId, { token: caller.token, ...request(ids) })).status
-      t.equal(await raceFor(t, write, changes[what as keyof typeof changes], ids), status, what)
+      const { holds, sql } = changes[what as keyof typeof changes]
+      const race = { hold: [`${holds}s where id = '${ids[holds]}'`], change: sql(ids) }
+      const reply = await resultAfter(t, race, () =>
+        service.call(operation as OperationId, { token: caller.token, ...request(ids) }),
+      )
+      t.equal(reply.status, status, what)
     }
   })
