@@ -1,10 +1,12 @@
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { OperationId } from '../src/contract/contract.ts'
 import { createClient } from '../src/db/engine/connection.ts'
+import type { ProjectRole } from '../src/domain/project-roles.ts'
 import { eventually } from './fixture/eventually.ts'
 import { openTestDatabase } from './fixture/database.ts'
 import { projectActions } from './fixture/projects.ts'
-import { startService } from './fixture/service.ts'
+import { type Call, type Reply, startService } from './fixture/service.ts'
+import { taskActions } from './fixture/tasks.ts'
 
 /**
  * Writes that wait for a row while what they depend on changes. They answer as if they had come after the change. Only a server has
@@ -17,6 +19,44 @@ const service = await startService(t, { db })
 const admin = await service.register('admin')
 const manager = await service.register('manager')
 const { createProject, setMember } = projectActions(service)
+const { createTask, readTask } = taskActions(service)
+
+/** A project in which the manager has the role. */
+const newProject = async (role: ProjectRole): Promise<string> => {
+  const project = await createProject(admin)
+  await setMember(admin, project, manager, role)
+  return project.id
+}
+
+interface Race {
+  /** Statements of another session, which holds what they lock. */
+  readonly hold: readonly string[]
+  readonly operation: OperationId
+  readonly call: Call
+  /** What the other session does and commits when the write waits. */
+  readonly change?: string
+}
+
+/** The response to a write of the manager that waits for another session. */
+const race = async (t: Test, { hold, operation, call, change }: Race): Promise<Reply> => {
+  const holder = createClient(options, { connection: { application_name: 'holder' } })
+  t.teardown(() => holder.end())
+  await holder.unsafe('begin')
+  for (const statement of hold) await holder.unsafe(statement)
+  const waiting = service.call(operation, { ...call, token: manager.token })
+  await eventually('the write waits', async () => {
+    const [row] = await db.run(
+      `select count(*)::int as waiting from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
+      [],
+    )
+    return row?.waiting === 1
+  })
+  if (change !== undefined) await holder.unsafe(change)
+  await holder.unsafe('commit')
+  return waiting
+}
+
+const holdProject = (project: string) => `select from projects where id = '${project}' for update`
 
 /** What happens to the project while a write of the manager waits, and the status of the write. */
 const changes = {
@@ -34,13 +74,17 @@ const changes = {
     sql: (project: string) => `update projects set deleted_at = now() where id = '${project}'`,
     status: 404,
   },
-  'the project is changed': {
-    sql: (project: string) => `update projects set version = version + 1 where id = '${project}'`,
-    status: 412,
-  },
   'the project is archived': {
     sql: (project: string) => `update projects set archived_at = now() where id = '${project}'`,
     status: 409,
+  },
+} as const
+
+const changesOfProject = {
+  ...changes,
+  'the project is changed': {
+    sql: (project: string) => `update projects set version = version + 1 where id = '${project}'`,
+    status: 412,
   },
 } as const
 
@@ -53,31 +97,129 @@ const writes: readonly (readonly [OperationId, object])[] = [
 ]
 
 for (const [operation, request] of writes)
-  for (const [what, { sql, status }] of Object.entries(changes)) {
+  for (const [what, { sql, status }] of Object.entries(changesOfProject)) {
     const isRefused = status !== 409 || 'body' in request
     if (!isRefused) continue
     t.test(`${operation} waits while ${what}: ${status}`, { skip }, async (t) => {
-      const project = await createProject(admin)
-      await setMember(admin, project, manager, 'manager')
-      const holder = createClient(options, { connection: { application_name: 'holder' } })
-      t.teardown(() => holder.end())
-      await holder.unsafe('begin')
-      await holder.unsafe(`select from projects where id = '${project.id}' for update`)
-      const waiting = service.call(operation, {
-        ...request,
-        token: manager.token,
-        params: { project_id: project.id },
-        headers: status === 412 ? { 'if-match': '"1"' } : {},
+      const project = await newProject('manager')
+      const reply = await race(t, {
+        hold: [holdProject(project)],
+        operation,
+        call: {
+          ...request,
+          params: { project_id: project },
+          headers: status === 412 ? { 'if-match': '"1"' } : {},
+        },
+        change: sql(project),
       })
-      await eventually('the write waits', async () => {
-        const [row] = await db.run(
-          `select count(*)::int as waiting from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'`,
-          [],
-        )
-        return row?.waiting === 1
-      })
-      await holder.unsafe(sql(project.id))
-      await holder.unsafe('commit')
-      t.equal((await waiting).status, status)
+      t.equal(reply.status, status)
     })
   }
+
+/** A project with two sections, which the manager may edit. */
+const newSections = async () => {
+  const project = await newProject('editor')
+  const create = async (name: string): Promise<string> => {
+    const request = { token: manager.token, params: { project_id: project }, body: { name } }
+    return (await service.expect('createSection', 201, request)).body.id
+  }
+  const [section, other] = [await create('One'), await create('Other')]
+  const ofSection = { project_id: project, section_id: section }
+  /** The names of the sections after the race. */
+  const names = async (): Promise<string> => {
+    const rows = await db.run(
+      `select name from sections where project_id = '${project}' order by position`,
+      [],
+    )
+    return rows.map(({ name }) => name).join(' ')
+  }
+  return { project, section, other, ofSection, names }
+}
+
+type Sections = Awaited<ReturnType<typeof newSections>>
+
+const writesOfSections: readonly (readonly [OperationId, string, (sections: Sections) => Call])[] = [
+  ['createSection', '', ({ project }) => ({ params: { project_id: project }, body: { name: 'New' } })],
+  ['updateSection', ' renames and', ({ ofSection }) => ({ params: ofSection, body: { name: 'Changed' } })],
+  ['updateSection', ' moves and', ({ ofSection, other }) => ({ params: ofSection, body: { after: other } })],
+  ['deleteSection', '', ({ ofSection }) => ({ params: ofSection })],
+]
+
+const changesOfSection = {
+  'the section is changed': {
+    sql: (section: string) => `update sections set version = version + 1 where id = '${section}'`,
+    status: 412,
+  },
+  'the section is deleted': {
+    sql: (section: string) => `delete from sections where id = '${section}'`,
+    status: 404,
+  },
+} as const
+
+for (const [operation, how, callOf] of writesOfSections) {
+  for (const [what, { sql, status }] of Object.entries(changes))
+    t.test(`${operation}${how} waits while ${what}: ${status}`, { skip }, async (t) => {
+      const sections = await newSections()
+      const { project } = sections
+      const hold = [holdProject(project), `select from sections where project_id = '${project}' for update`]
+      const reply = await race(t, { hold, operation, call: callOf(sections), change: sql(project) })
+      t.equal(reply.status, status)
+      t.equal(await sections.names(), 'One Other')
+    })
+  if (operation !== 'createSection')
+    for (const [what, { sql, status }] of Object.entries(changesOfSection))
+      t.test(`${operation}${how} waits while ${what}: ${status}`, { skip }, async (t) => {
+        const sections = await newSections()
+        const { section } = sections
+        const reply = await race(t, {
+          hold: [`select from sections where id = '${section}' for update`],
+          operation,
+          call: { ...callOf(sections), headers: status === 412 ? { 'if-match': '"1"' } : {} },
+          change: sql(section),
+        })
+        t.equal(reply.status, status)
+      })
+}
+
+for (const [operation, , callOf] of writesOfSections.slice(0, 2))
+  t.test(`${operation} waits while the section in \`before\` is deleted: 422`, { skip }, async (t) => {
+    const sections = await newSections()
+    const { project, other } = sections
+    const call = callOf(sections)
+    const { status } = await race(t, {
+      hold: [holdProject(project), `select from sections where id = '${other}' for update`],
+      operation,
+      call: { ...call, body: { name: 'Placed', before: other } },
+      change: `delete from sections where id = '${other}'`,
+    })
+    t.equal(status, 422)
+    t.equal(await sections.names(), 'One')
+  })
+
+t.test('deleteSection waits while a task is put into the section: it leaves it', { skip }, async (t) => {
+  const { project, section, ofSection } = await newSections()
+  const { id } = await createTask(manager, { project_id: project })
+  const { status } = await race(t, {
+    hold: [`update tasks set section_id = '${section}' where id = '${id}'`],
+    operation: 'deleteSection',
+    call: { params: ofSection },
+  })
+  t.equal(status, 204)
+  t.equal((await readTask(manager, id)).task.section_id, null)
+})
+
+t.test(
+  'deleteSection waits while a task is moved to another section: it stays there',
+  { skip },
+  async (t) => {
+    const { project, section, other, ofSection } = await newSections()
+    const { id } = await createTask(manager, { project_id: project, section_id: section })
+    const { status } = await race(t, {
+      hold: [`update tasks set section_id = '${other}' where id = '${id}'`],
+      operation: 'deleteSection',
+      call: { params: ofSection },
+    })
+    t.equal(status, 204)
+    t.equal((await readTask(manager, id)).task.section_id, other)
+  },
+)

@@ -202,6 +202,25 @@ t.test('updateSection', async (t) => {
     t.equal(await namesOf(project), 'a C B')
   })
 
+  t.test('200: sections without room between them make some, with a new version', async (t) => {
+    const other = await newProject()
+    const first = await createSection(other, '1')
+    await createSection(other, '2')
+    const third = await createSection(other, '3')
+    // Nothing fits between equal positions.
+    await db.run('update sections set position = $2 where project_id = $1', [other, first.position])
+    const before = await listSections(other)
+    await update(third, { after: first.id })
+    t.equal(await namesOf(other), '1 3 2')
+    const after = await listSections(other)
+    t.equal(new Set(after.map(({ position }) => position)).size, 3)
+    for (const { id, version, updated_at } of before) {
+      const moved = after.find((section) => section.id === id)
+      t.equal(moved?.version, version + 1)
+      t.ok(moved && moved.updated_at > updated_at)
+    }
+  })
+
   t.test('412 if If-Match is not the current ETag', async () => {
     const request = { token, params: pathOf(a), body: { name: 'x' }, headers: { 'if-match': '"7"' } }
     await service.expect('updateSection', 412, request)
