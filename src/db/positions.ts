@@ -5,8 +5,9 @@ import type { Row, Values } from './engine/parameters.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /**
- * Moves rows of a manually ordered list: tasks and sections. A move first reads the two neighbours of the destination, and writes
- * only if they have not changed; otherwise it starts again. Moves into the same gap do not conflict, since their positions differ.
+ * Moves rows of a manually ordered list: tasks and sections. A move reads the two neighbours of its destination: those of a section
+ * under the lock of the project; those of a task without a lock, so that it writes only if they have not changed, and otherwise
+ * starts again. Moves of tasks into the same gap do not conflict, since their positions differ.
  */
 
 /** Where a row goes: next to an anchor, or to the end of its list. */
@@ -85,7 +86,7 @@ interface Placed {
 /** Parameters of the statement that writes a position. `position` is null if the gap is full; `neighbours` are as they were read. */
 export const placeParameters = { position: 'text?', neighbours: 'json' } as const
 
-export type PlaceValues = Values<typeof placeParameters>
+type PlaceValues = Values<typeof placeParameters>
 
 /** An empty list, or one that the caller cannot see. */
 const noGap = {
@@ -108,16 +109,27 @@ const positionFor = (present: string | null, gap: Gap): string | null => {
   return isInGap ? present : positionIn(gap)
 }
 
+/** The position at a destination: the present one of a row that is already there. Null if there is no room. */
+export const positionAt = (side: Destination['side'], row: Row<typeof gapColumns>): string | null => {
+  const { present, anchor_position: anchor, neighbour_position: neighbour } = row
+  if (side === 'end' || anchor === null)
+    return present !== null && (neighbour === null || neighbour < present)
+      ? present
+      : positionAtEnd(neighbour)
+  return positionFor(
+    present,
+    side === 'before' ? { after: neighbour, before: anchor } : { after: anchor, before: neighbour },
+  )
+}
+
 /** The values to write. If the anchor is not in the list, the statement that writes them refuses the move. */
 const placeIn = (side: Destination['side'], row: Row<typeof gapColumns>): PlaceValues => {
-  const { present, anchor_id, anchor_position: anchor, neighbour_id, neighbour_position: neighbour } = row
-  const atEnd = (): string =>
-    present !== null && (neighbour === null || neighbour < present) ? present : positionAtEnd(neighbour)
-  const beside =
-    side === 'before' ? { after: neighbour, before: anchor } : { after: anchor, before: neighbour }
+  const { anchor_id, anchor_position, neighbour_id, neighbour_position } = row
   return {
-    position: side === 'end' || anchor === null ? atEnd() : positionFor(present, beside),
-    neighbours: { rows: [...placed(anchor_id, anchor), ...placed(neighbour_id, neighbour)] },
+    position: positionAt(side, row),
+    neighbours: {
+      rows: [...placed(anchor_id, anchor_position), ...placed(neighbour_id, neighbour_position)],
+    },
   }
 }
 
@@ -200,8 +212,11 @@ interface NewPosition {
   readonly to: string
 }
 
-/** Spaces the rows around a gap evenly. Does nothing if one of them is moved concurrently. */
-const rebalanceAround = async <R>(id: string, { readWindow, rebalance }: Placing<R>): Promise<void> => {
+/** Spaces the rows around a gap evenly. `rebalance` does nothing if one of them is moved concurrently. */
+export const rebalanceAround = async (
+  id: string,
+  { readWindow, rebalance }: Pick<Placing<never>, 'readWindow' | 'rebalance'>,
+): Promise<void> => {
   for (const size of windows) {
     const window = await readWindow(id, size)
     if (window === undefined) return

@@ -904,9 +904,6 @@ CREATE OR REPLACE TRIGGER project_teams_touch BEFORE UPDATE ON project_teams FOR
 CREATE OR REPLACE TRIGGER notification_settings_touch BEFORE UPDATE ON notification_settings FOR EACH ROW
   WHEN (OLD.mail_digest <> NEW.mail_digest) EXECUTE FUNCTION increment_version();
 
-CREATE OR REPLACE TRIGGER sections_touch BEFORE UPDATE ON sections FOR EACH ROW
-  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
-
 -- Sets `due_at` of webhooks to that of their next pending delivery. Locks the webhooks first, so that of two concurrent
 -- transactions, the second sees the deliveries that the first has added.
 CREATE OR REPLACE FUNCTION reschedule_webhooks(ids uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
@@ -1246,16 +1243,6 @@ END $$;
 
 CREATE OR REPLACE TRIGGER projects_moved AFTER UPDATE OF deleted_at ON projects FOR EACH ROW
   WHEN ((OLD.deleted_at IS NULL) <> (NEW.deleted_at IS NULL)) EXECUTE FUNCTION trash_or_restore_project();
-
--- Sections ----------------------------------------------------------------------------------------------------------
--- Fires after the section is locked, so that it sees every task that was added to the section.
-CREATE OR REPLACE FUNCTION clear_section() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  UPDATE tasks SET section_id = NULL WHERE project_id = OLD.project_id AND section_id = OLD.id;
-  RETURN OLD;
-END $$;
-
-CREATE OR REPLACE TRIGGER sections_removed BEFORE DELETE ON sections FOR EACH ROW EXECUTE FUNCTION clear_section();
 
 -- Open tasks -----------------------------------------------------------------------------------------------------------
 -- The number of a project's tasks that are neither closed nor in the trash.

@@ -1,36 +1,29 @@
-import { done, found, type Outcome } from '../domain/outcome.ts'
-import type { Principal } from '../domain/permissions.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
+import type { Authorized, Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsProject, seesProject } from './access/permissions.ts'
-import { type ContextPlaceholders, type OpContext, withoutConditions } from './engine/context.ts'
-import { type Created, creation, readCreation } from './engine/creation.ts'
-import { DatabaseUnavailable, OutcomeUnknown } from './engine/errors.ts'
-import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
-import { parameter, type Placeholders } from './engine/parameters.ts'
-import { query } from './engine/statement.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { ContextPlaceholders, OpContext, TransactionContext } from './engine/context.ts'
+import { parameter, type Placeholders, type Row } from './engine/parameters.ts'
+import { query, statement } from './engine/statement.ts'
 import { type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
 import {
   type Destination,
-  destinationOf,
   destinationParameters,
   gapColumns,
   gapFields,
   joinAnchor,
   joinGap,
   type OrderedList,
-  type PlaceValues,
-  placedRows,
-  placeParameters,
-  placeRow,
-  refusalsOfPlace,
-  rebalanceRows,
+  rebalanceAround,
   windowColumns,
   windowFields,
 } from './positions.ts'
-import { isProjectVisible } from './projects.ts'
+import { isProjectVisible, lockProject, type ProjectFacts } from './projects.ts'
 import { sectionJson } from './read-models.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { columnsOf } from './schema/columns.ts'
+import { and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { sections, tasks } from './schema/tables.ts'
 
 /** A section as JSON text, and its version. */
 export interface SectionRow {
@@ -47,13 +40,6 @@ export interface SectionPath {
 const project = sql.raw('project')
 const section = sql.raw('section')
 const { id, version, project_id } = columnsOf<'sections'>(section)
-
-/** The sections of the project `project`. */
-const sectionsOfProject: OrderedList = {
-  table: sql`sections`,
-  holds: (row) => sql`${columnsOf<'sections'>(row).project_id} = project.id`,
-}
-
 const pathParameters = { project_id: 'uuid', id: 'uuid' } as const
 
 /** The section of the path, joined with its project, if the caller can see it; ends with a condition. */
@@ -107,242 +93,222 @@ export const selectSections = async (
   return pageIfVisible(sections, () => isProjectVisible(ctx, projectId))
 }
 
+/** A section that the transaction has written. The lock of its project keeps it visible. */
+export const viewSection = async (tx: TransactionContext, path: SectionPath): Promise<SectionRow> => {
+  const [row] = await selectOne(tx, { project_id: path.projectId, id: path.sectionId })
+  if (row === undefined) throw new Error('The written section is gone')
+  return row
+}
+
+/** The section of the path. */
+const atPath = (p: Placeholders<typeof pathParameters>) =>
+  and(eq(sections.id, p.id), eq(sections.project_id, p.project_id))
+
+/** The tasks of the section of the path. */
+const isInSection = (p: Placeholders<typeof pathParameters>) =>
+  and(eq(tasks.project_id, p.project_id), eq(tasks.section_id, p.id))
+
+/** What a change of a section depends on. */
+export interface SectionFacts<Project = ProjectFacts | null> {
+  readonly id: string
+  readonly name: string
+  readonly position: string
+  readonly version: number
+  /** Null in the trash. */
+  readonly project: Project
+}
+
+/** A project whose content the caller was found to be allowed to edit. */
+export type EditableProject = Authorized<'project.edit', ProjectFacts>
+
+/** A section of such a project. */
+export type EditableSection = SectionFacts<EditableProject>
+
+const lockToChange = builtStatement('sections.lock_to_change', pathParameters, (db, p) =>
+  db.select({ id: sections.id }).from(sections).where(atPath(p)).for('no key update'),
+)
+
+const lockToDelete = builtStatement('sections.lock_to_delete', pathParameters, (db, p) =>
+  db.select({ id: sections.id }).from(sections).where(atPath(p)).for('update'),
+)
+
+const selectFacts = builtStatement('sections.select_facts', pathParameters, (db, p) =>
+  db
+    .select({
+      id: sections.id,
+      name: sections.name,
+      position: sections.position,
+      version: sections.version,
+    })
+    .from(sections)
+    .where(atPath(p)),
+)
+
+/**
+ * Locks a project and its section, and reads both under the locks. The lock of the project also keeps the order of its sections,
+ * which one transaction at a time changes. `delete` waits for writers who put tasks into the section, and they for it.
+ */
+export const lockSection = async (
+  tx: TransactionContext<Principal>,
+  { projectId, sectionId }: SectionPath,
+  purpose: 'change' | 'delete',
+): Promise<SectionFacts | null> => {
+  const path = { project_id: projectId, id: sectionId }
+  const lock = purpose === 'change' ? lockToChange : lockToDelete
+  const [ofSection, , [row]] = await Promise.all([
+    lockProject(tx, projectId, 'change'),
+    lock(tx.db, path),
+    selectFacts(tx.db, path),
+  ])
+  return row === undefined ? null : { ...row, project: ofSection }
+}
+
+/** The sections of the project `project`. */
+const sectionsOfProject: OrderedList = {
+  table: sql`sections`,
+  holds: (row) => sql`${columnsOf<'sections'>(row).project_id} = project.id`,
+}
+
 const moveParameters = { ...pathParameters, ...destinationParameters } as const
 
-const selectGap = query('sections.select_gap', moveParameters, gapColumns, (p) => {
-  return sql`
-    select ${gapFields} from projects project ${joinGap(sectionsOfProject, p)}
-    where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)}`
-})
+const selectGap = statement(
+  'sections.select_gap',
+  moveParameters,
+  gapColumns,
+  (p) => sql`
+    select ${gapFields} from projects project ${joinGap(sectionsOfProject, p)} where project.id = ${p.project_id}`,
+)
 
-const selectWindow = query(
+/** The sections around the destination of a section in a locked project. */
+export const readGap = async (
+  { db }: TransactionContext,
+  { id: project_id }: EditableProject,
+  id: string,
+  destination: Destination,
+): Promise<Row<typeof gapColumns>> => {
+  const [row] = await selectGap(db, { project_id, id, ...destination })
+  if (row === undefined) throw new Error('The locked project is gone')
+  return row
+}
+
+const selectWindow = statement(
   'sections.select_window',
   { ...moveParameters, size: 'int' },
   windowColumns,
   (p) => sql`
     select ${windowFields(sectionsOfProject, p, p.size)} from projects project ${joinAnchor(sectionsOfProject, p)}
-    where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)}`,
+    where project.id = ${p.project_id}`,
 )
 
-const rebalance = query('sections.rebalance', { moved: 'json' }, {}, (p) =>
-  rebalanceRows(sql`sections`, p.moved),
+/** A change that clients see has a new version and time. */
+const touched = { version: sql`${sections.version} + 1`, updated_at: sql`clock_timestamp()` }
+
+const spread = builtStatement('sections.spread', { ids: 'uuid[]', positions: 'text[]' }, (db, p) =>
+  db
+    .update(sections)
+    .set({ position: sql`moved.position`, ...touched })
+    .from(sql`unnest(${p.ids}, ${p.positions}) as moved (id, position)`)
+    .where(eq(sections.id, sql`moved.id`)),
 )
 
-/** The section of the path, locked, with the checks on its project. */
-const lockSection = (p: Placeholders<typeof pathParameters> & ContextPlaceholders): SQL => sql`
-  select section.*, ${columnsOf<'projects'>(project).archived_at} is not null as is_archived, ${allowsProject('project.edit', p, project)} as may_edit
-  from ${visibleSection(p)} for no key update of section`
-
-/** The rows that a place is checked against: the sections of the project, locked where the destination is. */
-const lockNeighbours = (p: {
-  readonly project_id: SQL
-  readonly id: SQL
-  readonly anchor: SQL
-  readonly neighbours: SQL
-}): SQL => sql`
-  select ${id}, position from sections section
-  where ${project_id} = ${p.project_id} and ${id} <> ${p.id} and (${id} = ${p.anchor}
-    or ${id} in (select read.id from ${placedRows(p.neighbours)}))
-  order by ${id} for no key update`
-
-const writeParameters = { ...destinationParameters, ...placeParameters } as const
-
-/** The refusals of a write to a section. Reads `neighbours`. */
-const refusalsOfWrite = (
-  p: Placeholders<typeof writeParameters>,
-  { isArchived, isMoved }: { readonly isArchived: SQL; readonly isMoved: SQL },
-): SQL => sql`
-  when ${isArchived} then 'project_archived'
-  when not ${isMoved} then 'done'
-  when ${p.anchor} is not null and ${p.anchor} not in (select id from neighbours) then 'unknown_' || ${p.side}
-  ${refusalsOfPlace(p, sql`neighbours`)}`
-
-const readSectionOutcome = <R extends { readonly outcome: string }>(row: R | null | undefined): Outcome<R> =>
-  row?.outcome === 'unknown_before' || row?.outcome === 'unknown_after'
-    ? { outcome: 'unknown_reference', pointer: `/${row.outcome.slice('unknown_'.length)}`, kind: 'section' }
-    : readOutcome(row)
-
-const place = <R>(
-  ctx: OpContext,
-  projectId: string,
+/** Spreads the sections around the destination of a section out, so that there is room. */
+export const makeRoom = (
+  { db }: TransactionContext,
+  { id: project_id }: EditableProject,
+  id: string,
   destination: Destination,
-  write: (place: (id: string) => Promise<PlaceValues & Destination>) => Promise<R>,
-  outcomeOf: (written: R) => string | undefined,
-): Promise<R> => {
-  const move = { project_id: projectId, ...destination }
-  return placeRow(destination.side, {
-    readGap: async (sectionId) => (await selectGap(ctx, { ...move, id: sectionId }))[0],
-    write: (placeOf) => write(async (sectionId) => ({ ...(await placeOf(sectionId)), ...destination })),
-    outcomeOf,
-    readWindow: async (sectionId, size) => (await selectWindow(ctx, { ...move, id: sectionId, size }))[0],
-    rebalance: (moved) => rebalance(ctx, { moved }),
+): Promise<void> =>
+  rebalanceAround(id, {
+    readWindow: async (_, size) => (await selectWindow(db, { project_id, id, ...destination, size }))[0],
+    rebalance: ({ rows }) => {
+      const moved = rows.filter(({ from, to }) => from !== to)
+      return spread(db, { ids: moved.map((row) => row.id), positions: moved.map(({ to }) => to) })
+    },
   })
-}
 
-/** The place of a section in a request. At most one field is set. */
-interface SectionPlace {
-  readonly before?: string
-  readonly after?: string
-}
-
-/** The fields of a new section. */
-export interface NewSection extends SectionPlace {
+/** The fields of a section that a request sets, the place as a position. */
+interface SectionFields {
   readonly name: string
+  readonly position: string
 }
 
-const insert = creation(
+const insert = builtStatement(
   'sections.insert',
-  { ...writeParameters, project_id: 'uuid', name: 'text' },
-  { outcome: 'text', json: 'text?' },
-  (p) => {
-    const { columns, values } = insertion<'sections'>({
-      id: p.id,
-      project_id: p.project_id,
-      name: p.name,
-      position: p.position,
-    })
-    const outcome = checkedOutcome(p, {
-      allowed: allowsProject('project.edit', p, project),
-      etag: null,
-      refusals: refusalsOfWrite(p, {
-        isArchived: sql`${columnsOf<'projects'>(project).archived_at} is not null`,
-        isMoved: sql`true`,
-      }),
-    })
-    return {
-      parts: sql`
-        neighbours as (
-          ${lockNeighbours(p)}
-        ), checked as (
-          select ${outcome} as outcome from projects project
-          where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)}
-        ), section as (
-          insert into sections (${columns}) select ${values} from checked where outcome = 'done' returning *
-        ), created as (
-          select id, ${sectionJson(section)} as json from section
-        )`,
-      select: sql`select outcome, created.json from checked left join created on true`,
-    }
-  },
+  { ...pathParameters, name: 'text', position: 'text' },
+  (db, p) =>
+    db.insert(sections).values({ id: p.id, project_id: p.project_id, name: p.name, position: p.position }),
 )
 
-/** Creates a section, by default at the end. */
+/** Inserts a section. */
 export const insertSection = async (
-  ctx: OpContext<Principal>,
-  projectId: string,
-  { name, ...where }: NewSection,
-): Promise<Outcome<Created>> => {
-  const result = await place(
-    ctx,
-    projectId,
-    destinationOf(where),
-    (placeOf) => insert(ctx, async (newId) => ({ ...(await placeOf(newId)), project_id: projectId, name })),
-    (written) => (written.replayed ? undefined : written.row?.outcome),
-  )
-  return readCreation(result, readSectionOutcome)
+  { db }: TransactionContext,
+  { id: project_id }: EditableProject,
+  id: string,
+  { name, position }: SectionFields,
+): Promise<void> => {
+  await insert(db, { id, project_id, name, position })
 }
 
-const change = query(
-  'sections.update',
-  { ...pathParameters, ...writeParameters, name: 'text?', is_moved: 'bool' },
-  { outcome: 'text', json: 'text?', version: 'int?' },
-  (p) => {
-    const outcome = checkedOutcome(p, {
-      allowed: sql`may_edit`,
-      etag: sql`version::text`,
-      refusals: refusalsOfWrite(p, { isArchived: sql`is_archived`, isMoved: p.is_moved }),
-    })
-    return sql`
-      with neighbours as (
-        ${lockNeighbours(p)}
-      ), target as (
-        ${lockSection(p)}
-      ), checked as (
-        select id, ${outcome} as outcome from target
-      ), section as (
-        update sections set ${assignments<'sections'>({
-          name: sql`coalesce(${p.name}, sections.name)`,
-          position: sql`case when ${p.is_moved} then ${p.position} else sections.position end`,
-        })} from checked where sections.id = checked.id and outcome = 'done' returning sections.*
-      )
-      select outcome, ${sectionJson(section)} as json, section.version from checked left join section on true`
-  },
+const update = builtStatement('sections.update', { id: 'uuid', name: 'text', position: 'text' }, (db, p) =>
+  db
+    .update(sections)
+    .set({ name: p.name, position: p.position, ...touched })
+    .where(eq(sections.id, p.id)),
 )
-
-/** A merge patch, which can also move the section. */
-export type SectionPatch = Partial<NewSection>
 
 /** Changes a section. */
-export const updateSection = async (
-  ctx: OpContext,
-  { projectId, sectionId }: SectionPath,
-  { name, ...where }: SectionPatch,
-): Promise<Outcome<SectionRow>> => {
-  const fields = { project_id: projectId, id: sectionId, name: name ?? null }
-  const destination = destinationOf(where)
-  const [row] =
-    destination.side === 'end'
-      ? await change(ctx, { ...fields, ...destination, is_moved: false, position: null, neighbours: {} })
-      : await place(
-          ctx,
-          projectId,
-          destination,
-          async (placeOf) => change(ctx, { ...(await placeOf(sectionId)), ...fields, is_moved: true }),
-          ([written]) => written?.outcome,
-        )
-  return readChangedRow(readSectionOutcome(row))
+export const updateFields = async (
+  { db }: TransactionContext,
+  { id }: EditableSection,
+  { name, position }: SectionFields,
+): Promise<void> => {
+  await update(db, { id, name, position })
 }
 
-/** Tasks per statement; each takes up to a millisecond. */
-const batch = 100
+/** Tasks that leave a deleted section in one transaction; each takes up to a millisecond. */
+export const leavingTasks = 100
 
-const remove = query(
-  'sections.delete',
-  { ...pathParameters, limit: 'int' },
-  { outcome: 'text', has_more: 'bool' },
-  (p) => {
-    const task = columnsOf<'tasks'>(sql`tasks`)
-    const outcome = checkedOutcome(p, {
-      allowed: sql`may_edit`,
-      etag: sql`version::text`,
-      refusals: sql`when is_archived then 'project_archived'`,
-    })
-    return sql`
-      with target as (
-        ${lockSection(p)}
-      ), checked as (
-        select id, ${outcome} as outcome from target
-      ), grouped as materialized (
-        select ${task.id} from tasks, checked
-        where ${task.project_id} = ${p.project_id} and ${task.section_id} = checked.id and outcome = 'done' limit ${p.limit} + 1
-      ), emptied as (
-        update tasks set ${assignments<'tasks'>({ section_id: sql`null` })}
-        where ${task.id} in (select id from grouped limit ${p.limit}) and (select count(*) from grouped) > ${p.limit}
-      ), deleted as (
-        delete from sections using checked
-        where sections.id = checked.id and outcome = 'done' and (select count(*) from grouped) <= ${p.limit}
-      )
-      select outcome, (select count(*) from grouped) > ${p.limit} as has_more from checked`
-  },
+const selectTasks = builtStatement('sections.select_tasks', pathParameters, (db, p) =>
+  db.select({ id: tasks.id }).from(tasks).where(isInSection(p)).limit(leavingTasks),
 )
 
-/**
- * Deletes a section. Its tasks are taken out of it in batches, the last ones by a trigger. Once some are, there is no refusal that
- * would mean that nothing has changed: the ETag is not compared again, and an outage leaves the outcome unknown.
- */
-export const deleteSection = async (
-  ctx: OpContext,
-  { projectId, sectionId }: SectionPath,
-): Promise<Outcome<unknown>> => {
-  const values = { project_id: projectId, id: sectionId, limit: batch }
-  const [first] = await remove(ctx, values)
-  let row = first
-  try {
-    while (row?.outcome === 'done' && row.has_more) [row] = await remove(withoutConditions(ctx), values)
-  } catch (error) {
-    if (error instanceof DatabaseUnavailable) throw new OutcomeUnknown({ cause: error })
-    throw error
-  }
-  // Meanwhile, another request may have deleted the section.
-  return row === undefined && first !== undefined ? done(null) : readOutcome(row)
+/** The ids of up to `leavingTasks` tasks of a locked section, those in the trash included. */
+export const tasksInSection = async (
+  { db }: TransactionContext,
+  { id, project }: EditableSection,
+): Promise<readonly string[]> =>
+  (await selectTasks(db, { project_id: project.id, id })).map((task) => task.id)
+
+const lockTasks = builtStatement('sections.lock_tasks', { ids: 'uuid[]' }, (db, p) =>
+  db
+    .select({ id: tasks.id })
+    .from(tasks)
+    .where(eq(tasks.id, sql`any(${p.ids})`))
+    .orderBy(tasks.id)
+    .for('no key update'),
+)
+
+const takeOut = builtStatement('sections.take_tasks_out', { ...pathParameters, ids: 'uuid[]' }, (db, p) =>
+  db
+    .update(tasks)
+    .set({ section_id: null })
+    .where(and(eq(tasks.id, sql`any(${p.ids})`), isInSection(p))),
+)
+
+/** Takes tasks out of a section, unless they have left it meanwhile. */
+export const takeTasksOut = async (
+  { db }: TransactionContext,
+  { id, project }: EditableSection,
+  ids: readonly string[],
+): Promise<void> => {
+  await Promise.all([lockTasks(db, { ids }), takeOut(db, { project_id: project.id, id, ids })])
+}
+
+const remove = builtStatement('sections.delete', { id: 'uuid' }, (db, p) =>
+  db.delete(sections).where(eq(sections.id, p.id)),
+)
+
+/** Deletes a section without tasks. */
+export const removeSection = async ({ db }: TransactionContext, { id }: EditableSection): Promise<void> => {
+  await remove(db, { id })
 }

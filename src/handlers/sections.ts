@@ -1,16 +1,10 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import {
-  deleteSection,
-  insertSection,
-  type SectionRow,
-  selectSection,
-  selectSections,
-  updateSection,
-} from '../db/sections.ts'
+import { type SectionRow, selectSection, selectSections } from '../db/sections.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectOnePlace } from '../problems/problems.ts'
+import { createSection, deleteSection, updateSection } from '../services/sections.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -28,7 +22,7 @@ export const sectionHandlers = ({ paging }: Deps) =>
 
     async createSection(ctx, { params, body }) {
       expectOnePlace(body)
-      const section = expectDone(await insertSection(ctx, params.project_id, body))
+      const section = await createSection(ctx, params.project_id, body)
       return created<Section>(`/projects/${params.project_id}/sections/${section.id}`, quoteETag(1), section)
     },
 
@@ -38,11 +32,11 @@ export const sectionHandlers = ({ paging }: Deps) =>
 
     async updateSection(ctx, { params, body }) {
       expectOnePlace(body)
-      return sectionResponse(expectDone(await updateSection(ctx, pathOf(params), body)))
+      return sectionResponse(await updateSection(ctx, pathOf(params), body))
     },
 
     async deleteSection(ctx, { params }) {
-      expectDone(await deleteSection(ctx, pathOf(params)))
+      await deleteSection(ctx, pathOf(params))
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

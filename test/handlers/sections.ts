@@ -1,5 +1,6 @@
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
+import { leavingTasks } from '../../src/db/sections.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
@@ -8,7 +9,20 @@ import { countStatuses, pointersOf, taskActions, unknownId, withoutRequest } fro
 type Section = components['schemas']['Section']
 
 const { db } = await openTestDatabase(t)
-const service = await startService(t, { db })
+/** What happens after the next transaction, before another one of its request. */
+let afterTransaction: () => Promise<unknown> = async () => undefined
+const service = await startService(t, {
+  db: {
+    ...db,
+    transaction: async (...parameters) => {
+      const result = await db.transaction(...parameters)
+      const happens = afterTransaction
+      afterTransaction = async () => undefined
+      await happens()
+      return result
+    },
+  },
+})
 const { createTask, readTask } = taskActions(service)
 const { createProject, setMember } = projectActions(service)
 const admin = await service.register('admin')
@@ -202,6 +216,25 @@ t.test('updateSection', async (t) => {
     t.equal(await namesOf(project), 'a C B')
   })
 
+  t.test('200: sections without room between them make some, with a new version', async (t) => {
+    const other = await newProject()
+    const first = await createSection(other, '1')
+    await createSection(other, '2')
+    const third = await createSection(other, '3')
+    // Nothing fits between equal positions.
+    await db.run('update sections set position = $2 where project_id = $1', [other, first.position])
+    const before = await listSections(other)
+    await update(third, { after: first.id })
+    t.equal(await namesOf(other), '1 3 2')
+    const after = await listSections(other)
+    t.equal(new Set(after.map(({ position }) => position)).size, 3)
+    for (const { id, version, updated_at } of before) {
+      const moved = after.find((section) => section.id === id)
+      t.equal(moved?.version, version + 1)
+      t.ok(moved && moved.updated_at > updated_at)
+    }
+  })
+
   t.test('412 if If-Match is not the current ETag', async () => {
     const request = { token, params: pathOf(a), body: { name: 'x' }, headers: { 'if-match': '"7"' } }
     await service.expect('updateSection', 412, request)
@@ -300,6 +333,31 @@ t.test('deleteSection', async (t) => {
     t.equal(remaining.length, created)
     t.ok(remaining.every(({ section_id }) => section_id === null))
   })
+
+  t.test(
+    '404 after the caller was removed between two batches of its tasks, 204 after it was deleted',
+    async (t) => {
+      const remove = (project: string) =>
+        db.run('delete from project_members where project_id = $1 and user_id = $2', [project, editor.id])
+      const deleteAll = async (project: string) => {
+        await db.run('update tasks set section_id = null where project_id = $1', [project])
+        await db.run('delete from sections where project_id = $1', [project])
+      }
+      for (const [status, happens] of [
+        [404, remove],
+        [204, deleteAll],
+      ] as const) {
+        const project = await newProject()
+        const section = await createSection(project, 'Large')
+        const fields = { title: 'One of many', project_id: project, section_id: section.id }
+        const body = { create: Array.from({ length: leavingTasks + 1 }, () => fields) }
+        await service.expect('batchTasks', 200, { token, body })
+        afterTransaction = () => happens(project)
+        t.equal((await service.call('deleteSection', { token, params: pathOf(section) })).status, status)
+        t.strictSame(await listSections(project), status === 404 ? [section] : [])
+      }
+    },
+  )
 
   t.test('403 for viewers, 404 for strangers, 412 if If-Match is not the current ETag', async (t) => {
     const section = await createSection(await newProject(), 'Kept')

@@ -2,7 +2,7 @@ import t from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { racesOn } from '../fixture/races.ts'
+import { held, racesOn } from '../fixture/races.ts'
 import { type Call, startService } from '../fixture/service.ts'
 
 /** Writes to projects and comments that wait for a row while what they depend on changes. */
@@ -142,7 +142,7 @@ for (const [operation, { request, outcomes }] of Object.entries(writes))
     for (const [what, status] of Object.entries(outcomes)) {
       const ids = await prepare()
       const { holds, sql } = changes[what as keyof typeof changes]
-      const race = { hold: [`${holds}s where id = '${ids[holds]}'`], change: sql(ids) }
+      const race = { hold: [held(`${holds}s where id = '${ids[holds]}'`)], change: sql(ids) }
       const reply = await resultAfter(t, race, () =>
         service.call(operation as OperationId, { token: caller.token, ...request(ids) }),
       )

@@ -3,7 +3,7 @@ import type { OperationId } from '../../src/contract/contract.ts'
 import { newId } from '../../src/db/engine/ids.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { racesOn } from '../fixture/races.ts'
+import { held, racesOn } from '../fixture/races.ts'
 import { startService } from '../fixture/service.ts'
 
 /** Writes to webhooks that wait for a row while what they depend on changes. */
@@ -79,7 +79,7 @@ for (const [what, { sql, status, ofCreation }] of Object.entries(changesOfWebhoo
         [deliveryId, id],
       )
       const params = { webhook_id: id }
-      const hold = [`projects where id = '${project.id}'`, `webhooks where id = '${id}'`]
+      const hold = [held(`projects where id = '${project.id}'`), held(`webhooks where id = '${id}'`)]
       const reply = await resultAfter(t, { hold, change: sql(project.id) }, () =>
         service.call(operation, {
           ...request,
@@ -95,7 +95,7 @@ for (const [what, { sql, status, ofCreation }] of Object.entries(changesOfWebhoo
   t.test(`createWebhook waits while ${what}: ${ofCreation}`, { skip }, async (t) => {
     const project = await createProject(admin)
     await setMember(admin, project, manager, 'manager')
-    const hold = [`users where id = '${manager.id}'`, `projects where id = '${project.id}'`]
+    const hold = [held(`users where id = '${manager.id}'`), held(`projects where id = '${project.id}'`)]
     const reply = await resultAfter(t, { hold, change: sql(project.id) }, () =>
       service.call('createWebhook', {
         token: manager.token,
@@ -115,7 +115,7 @@ t.test('concurrent creations of webhooks do not exceed the quota', { skip }, asy
   )
   const create = async () => (await service.call('createWebhook', { token, body: webhookBody })).status
   // One user has three connections.
-  const statuses = await resultAfter(t, { hold: [`users where id = '${id}'`], waiting: 3 }, () =>
+  const statuses = await resultAfter(t, { hold: [held(`users where id = '${id}'`)], waiting: 3 }, () =>
     Promise.all(Array.from({ length: 20 }, create)),
   )
   t.strictSame(
@@ -134,7 +134,7 @@ t.test('a delivery that waits for another one is due after it', { skip }, async 
     insert into webhook_deliveries (id, webhook_id, sequence, event_id, event_type, status, due_at)
     select gen_random_uuid(), id, last_sequence, gen_random_uuid(), 'task.created', 'delivered', clock_timestamp()
     from webhook`
-  const reply = await resultAfter(t, { hold: [`webhooks where id = '${id}'`], change }, () =>
+  const reply = await resultAfter(t, { hold: [held(`webhooks where id = '${id}'`)], change }, () =>
     service.expect('testWebhook', 201, { token, params: { webhook_id: id } }),
   )
   const { sequence, next_attempt_at } = reply.body

@@ -1,0 +1,150 @@
+import {
+  type OpContext,
+  transaction,
+  type TransactionContext,
+  withoutConditions,
+} from '../db/engine/context.ts'
+import { DatabaseUnavailable, OutcomeUnknown } from '../db/engine/errors.ts'
+import { type CreatedOnce, idempotent } from '../db/engine/idempotency.ts'
+import { last } from '../db/engine/transaction.ts'
+import { type Destination, destinationOf, positionAt } from '../db/positions.ts'
+import { lockProject } from '../db/projects.ts'
+import {
+  type EditableProject,
+  type EditableSection,
+  insertSection,
+  leavingTasks,
+  lockSection,
+  makeRoom,
+  readGap,
+  removeSection,
+  type SectionFacts,
+  type SectionPath,
+  type SectionRow,
+  takeTasksOut,
+  tasksInSection,
+  updateFields,
+  viewSection,
+} from '../db/sections.ts'
+import { changedFields } from '../domain/changes.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { problems } from '../problems/problems.ts'
+import { expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
+
+/** The place of a section in a request. At most one field is set. */
+interface SectionPlace {
+  readonly before?: string
+  readonly after?: string
+}
+
+/** The fields of a new section. */
+interface NewSection extends SectionPlace {
+  readonly name: string
+}
+
+/** A merge patch, which can also move the section. */
+type SectionPatch = Partial<NewSection>
+
+/**
+ * The position of a section at its destination. If there is no room, the sections around it make some.
+ *
+ * @throws Problem 422 unless the destination is next to another section of the project
+ */
+const positionOf = async (
+  tx: TransactionContext,
+  project: EditableProject,
+  id: string,
+  destination: Destination,
+): Promise<string> => {
+  const { side, anchor } = destination
+  const gap = await readGap(tx, project, id, destination)
+  if (anchor !== null && gap.anchor_id === null) throw problems.unknownReference(`/${side}`, 'section')
+  const position = positionAt(side, gap)
+  if (position !== null) return position
+  await makeRoom(tx, project, id, destination)
+  const inRoom = positionAt(side, await readGap(tx, project, id, destination))
+  if (inRoom === null) throw new Error('There is no room between the sections')
+  return inRoom
+}
+
+/** Creates a section, by default at the end. */
+export const createSection = (
+  ctx: OpContext<Principal>,
+  projectId: string,
+  { name, ...place }: NewSection,
+): Promise<CreatedOnce> =>
+  idempotent(ctx, async (tx, id) => {
+    const project = expectSeen('project.see', await lockProject(tx, projectId, 'change'))
+    const editable = expectMay('project.edit', project)
+    expectActive(project)
+    const position = await positionOf(tx, editable, id, destinationOf(place))
+    const [, section] = await Promise.all([
+      insertSection(tx, editable, id, { name, position }),
+      viewSection(tx, { projectId, sectionId: id }),
+    ])
+    return section
+  })
+
+/**
+ * The locked section, if the caller may write it.
+ *
+ * @throws Problem 404, 403, 412, 409
+ */
+const expectEditable = (tx: TransactionContext<Principal>, section: SectionFacts | null): EditableSection => {
+  if (section === null) throw problems.notFound()
+  const project = expectSeen('project.see', section.project)
+  const editable = expectMay('project.edit', project)
+  expectMatch(tx, section)
+  expectActive(project)
+  return { ...section, project: editable }
+}
+
+/** Renames a section, moves it, or both. */
+export const updateSection = (
+  ctx: OpContext<Principal>,
+  path: SectionPath,
+  { name, ...place }: SectionPatch,
+): Promise<SectionRow> =>
+  transaction(ctx, async (tx) => {
+    const section = expectEditable(tx, await lockSection(tx, path, 'change'))
+    const destination = destinationOf(place)
+    const isMoved = destination.side !== 'end'
+    const fields = {
+      name: name ?? section.name,
+      position: isMoved ? await positionOf(tx, section.project, section.id, destination) : section.position,
+    }
+    if (changedFields(['name', 'position'], section, fields) !== null) await updateFields(tx, section, fields)
+    return last(viewSection(tx, path))
+  })
+
+/** Takes tasks out of a section, and deletes it if these are the last ones. Whether it is deleted. */
+const deleteIfEmptied = async (tx: TransactionContext, section: EditableSection): Promise<boolean> => {
+  const tasks = await tasksInSection(tx, section)
+  if (tasks.length === leavingTasks) {
+    await takeTasksOut(tx, section, tasks)
+    return false
+  }
+  await Promise.all([takeTasksOut(tx, section, tasks), removeSection(tx, section)])
+  return true
+}
+
+/**
+ * Deletes a section. Its tasks are taken out of it in batches. Once some are, there is no refusal that would mean that nothing has
+ * changed: the ETag is not compared again, and an outage leaves the outcome unknown.
+ */
+export const deleteSection = async (ctx: OpContext<Principal>, path: SectionPath): Promise<void> => {
+  let isDeleted = await transaction(ctx, async (tx) =>
+    deleteIfEmptied(tx, expectEditable(tx, await lockSection(tx, path, 'delete'))),
+  )
+  const unconditional = withoutConditions(ctx)
+  try {
+    while (!isDeleted)
+      isDeleted = await transaction(unconditional, async (tx) => {
+        const section = await lockSection(tx, path, 'delete')
+        // Another request may have deleted it meanwhile.
+        return section === null || deleteIfEmptied(tx, expectEditable(tx, section))
+      })
+  } catch (error) {
+    throw error instanceof DatabaseUnavailable ? new OutcomeUnknown({ cause: error }) : error
+  }
+}
