@@ -66,10 +66,11 @@ export const updateProject = (
     const project = await manage(tx, id, 'change')
     expectActive(project)
     const changes = changedFields(fields, project, patch)
-    if (changes !== null) {
-      await updateFields(tx, project, patch)
-      await recordProjectEvent(tx, 'project.updated', id, changes)
-    }
+    if (changes !== null)
+      await Promise.all([
+        updateFields(tx, project, patch),
+        recordProjectEvent(tx, 'project.updated', id, changes),
+      ])
     return last(viewProject(tx, id))
   })
 
@@ -81,10 +82,11 @@ export const setProjectArchived = (
 ): Promise<ProjectRow> =>
   transaction(ctx, async (tx) => {
     const project = await manage(tx, id, 'close')
-    if (isArchived !== (project.archived_at !== null)) {
-      await setArchived(tx, project, isArchived)
-      await recordProjectEvent(tx, isArchived ? 'project.archived' : 'project.unarchived', id)
-    }
+    if (isArchived !== (project.archived_at !== null))
+      await Promise.all([
+        setArchived(tx, project, isArchived),
+        recordProjectEvent(tx, isArchived ? 'project.archived' : 'project.unarchived', id),
+      ])
     return last(viewProject(tx, id))
   })
 
@@ -92,8 +94,7 @@ export const setProjectArchived = (
 export const deleteProject = (ctx: OpContext<Principal>, id: string): Promise<void> =>
   transaction(ctx, async (tx) => {
     const project = await manage(tx, id, 'close')
-    await moveToTrash(tx, project)
-    await recordProjectEvent(tx, 'project.deleted', id)
+    await Promise.all([moveToTrash(tx, project), recordProjectEvent(tx, 'project.deleted', id)])
   })
 
 /**
