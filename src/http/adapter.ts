@@ -373,7 +373,7 @@ const readPreconditions = (
 
 /**
  * Checks If-Match and If-Unmodified-Since of a read (RFC 9110 §13.1.1, §13.1.4). The date applies only without If-Match.
- * Writes check their conditions in their SQL statement, by the version alone.
+ * Writes check their conditions under their locks, by the version alone.
  */
 const checkUnchanged = (
   { headers }: PlainResponse,

@@ -658,6 +658,7 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   invitations_project_id_projects_id_fk: problems.notFound,
   invitations_invited_by_users_id_fk: problems.invalidToken,
   project_members_user_id_users_id_fk: problems.invalidToken,
+  comments_author_id_users_id_fk: problems.invalidToken,
   idempotency_keys_principal_id_users_id_fk: problems.invalidToken,
   api_tokens_user_id_users_id_fk: problems.invalidToken,
   webhooks_owner_id_users_id_fk: problems.invalidToken,

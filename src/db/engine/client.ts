@@ -148,8 +148,13 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
   ): Promise<T> => {
     const session = pool.take()
     session.isHeld = true
+    // Its statements may have waited for several rows in turn, so that a server without an answer in time can be well.
+    const failedWithin = async (error: unknown): Promise<void> => {
+      if (error instanceof NoAnswer && options.kind === 'server') void session.end(0)
+      else await failed(error)
+    }
     try {
-      return await runTransaction(session, { work, limit: deadline, actor, failed }, body)
+      return await runTransaction(session, { work, limit: deadline, actor, failed: failedWithin }, body)
     } finally {
       pool.release(session)
     }
@@ -161,7 +166,8 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
       try {
         return await task()
       } catch (error) {
-        if (attempt >= attempts || !isTransient(error)) throw translateError(error)
+        if (!isTransient(error)) throw translateError(error)
+        if (attempt >= attempts) throw new DatabaseUnavailable({ cause: error })
       }
     }
   }

@@ -4,7 +4,6 @@ import { deletionInBatches } from './batches.ts'
 import { retentionTime } from './retention.ts'
 import { type ContextPlaceholders, type OpContext, transaction, type TransactionContext } from './context.ts'
 import { newId } from './ids.ts'
-import { last } from './transaction.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import { statement } from './statement.ts'
 
@@ -99,7 +98,7 @@ const store = statement(
       body: sql`excluded.body`,
       created_at: sql`excluded.created_at`,
     })
-    // Only a response that has expired is replaced.
+    // Only a response that has expired is replaced: under the lock of the key, no other was found.
     return sql`
       insert into idempotency_keys (${columns}) values (${values})
       on conflict (principal_id, operation, key) do update set ${replaced}`
@@ -152,8 +151,9 @@ export const idempotent = <P extends Principal>(
       return { id: stored.resource_id, json: stored.body, replayed: true }
     }
     const { json, replay = json } = await work(tx, id)
-    const stores = store(tx.db, { ...named, fingerprint, resource_id: id, body: replay })
-    return last(stores.then(() => ({ id, json, replayed: false })))
+    // Not sent with the commit: the driver repeats a statement whose plan is outdated, which could then be after a rollback.
+    await store(tx.db, { ...named, fingerprint, resource_id: id, body: replay })
+    return { id, json, replayed: false }
   })
 }
 

@@ -32,7 +32,7 @@ interface SentStatement {
 export interface Session {
   /** Hands a statement to the driver at once. Statements are pipelined in the order of the calls. */
   send(text: string, values: readonly unknown[], mode: StatementMode): SentStatement
-  /** Whether the connection was lost. The session sends nothing any more. */
+  /** Whether the connection was lost or is ended. The session sends nothing any more. */
   isLost(): boolean
   /** The number of statements that have not been answered. */
   pending(): number
@@ -50,6 +50,7 @@ export const openSession = (
   openSocket: (address: Address) => Promise<Duplex>,
 ): Session => {
   let isLost = false
+  let isEnding = false
   const unanswered = new Set<(error: Error) => void>()
   const client = createClient(options, {
     // After a lost connection the driver would send what waits on a new session, outside of its transaction.
@@ -78,7 +79,7 @@ export const openSession = (
   }
   return {
     send(text, values, mode) {
-      if (isLost) return { answer: Promise.reject(connectionLost()), wasSent: () => false }
+      if (isLost || isEnding) return { answer: Promise.reject(connectionLost()), wasSent: () => false }
       const query = client.unsafe<ResultRow[]>(text, values as never[], {
         prepare: mode !== 'once',
         // Without it, the driver prepares no statement that has no parameters.
@@ -90,11 +91,14 @@ export const openSession = (
         wasSent: () => !('state' in query) || query.state !== null,
       }
     },
-    isLost: () => isLost,
+    isLost: () => isLost || isEnding,
     pending: () => unanswered.size,
     isHeld: false,
     openedAt: performance.now(),
-    end: (seconds) => client.end({ timeout: seconds }),
+    end(seconds) {
+      isEnding = true
+      return client.end({ timeout: seconds })
+    },
   }
 }
 

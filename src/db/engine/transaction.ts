@@ -38,7 +38,11 @@ export interface Last<T> {
  * Marks the last statement of a transaction, which is sent together with the commit: the view of what was written, or a response
  * that is stored. Its result must not decide whether to commit.
  */
-export const last = <T>(result: Promise<T>): Last<T> => ({ last: result })
+export const last = <T>(result: Promise<T>): Last<T> => {
+  // Nobody awaits it if the transaction fails before.
+  result.catch(() => undefined)
+  return { last: result }
+}
 
 export const isLast = <T>(result: T | Last<T>): result is Last<T> =>
   typeof result === 'object' && result !== null && 'last' in result && result.last instanceof Promise
@@ -91,8 +95,9 @@ export const runTransaction = async <T>(
     try {
       return await withTimeout(due - performance.now(), answer, () => new NoAnswer(limit))
     } catch (error) {
-      if (firstError === null) await failed(error)
+      const isFirst = firstError === null
       firstError ??= asError(error)
+      if (isFirst) await failed(error)
       throw error
     }
   }
@@ -124,7 +129,9 @@ export const runTransaction = async <T>(
     try {
       const { command } = await answerOf(answer)
       // The commit of a transaction with a failed statement rolls it back.
-      if (command === 'COMMIT') return
+      if (command === 'COMMIT' && firstError === null) return
+      // Only BEGIN itself can have failed then: what was sent with it was not part of a transaction.
+      if (command === 'COMMIT') throw new OutcomeUnknown({ cause: firstError })
     } catch (error) {
       if (wasSent() && !isRolledBack(error))
         throw isUnavailable(error) ? new OutcomeUnknown({ cause: error }) : error
@@ -145,6 +152,7 @@ export const runTransaction = async <T>(
   const run: Runner['run'] = async (text, values, mode = 'prepared') => {
     if (state !== 'open') throw new Error('The transaction has ended')
     expectUsable()
+    if (firstError !== null) throw translateError(firstError)
     try {
       const { rows } = await send(text, values, mode)
       return rows
@@ -168,8 +176,9 @@ export const runTransaction = async <T>(
       await committed
       return result
     }
-    const [, value] = await Promise.all([committed, result.last])
-    return value
+    // The commit decides, and is answered after it.
+    await committed
+    return await result.last
   } catch (error) {
     const isToRollBack = state === 'open'
     state = 'ended'

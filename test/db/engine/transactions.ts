@@ -138,6 +138,30 @@ t.test('work whose client was told that nothing was done is rolled back', async 
   t.strictSame(await notes(11), [])
 })
 
+t.test('a view that is abandoned with its transaction fails nothing else', async (t) => {
+  const state = { isAbandoned: false }
+  const work = { caller: 'ada', sent: [] as string[], isAbandoned: () => state.isAbandoned }
+  const abandoned = runAs(work, () =>
+    db.transaction(async (tx) => {
+      await insert(tx, 12)
+      state.isAbandoned = true
+      // An unhandled rejection would end the process.
+      return last(tx.run('select 1', []))
+    }, null),
+  )
+  await t.rejects(abandoned, DatabaseUnavailable)
+  t.strictSame(await notes(12), [])
+})
+
+t.test('a BEGIN that fails fails the transaction, although its statements would succeed', async (t) => {
+  const unopened = db.transaction(async (tx) => {
+    await insert(tx, 13)
+    await insert(tx, 14)
+  }, "no uuid'")
+  await t.rejects(unopened, /syntax error|unterminated/)
+  t.strictSame(await notes(14), [])
+})
+
 t.test(
   'a restart of the embedded database within a transaction leaves nothing of it',
   whenEmbedded,
