@@ -9,7 +9,7 @@ import { assignments, columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /** Time for which a session counts as recently authenticated after proving a password or a second factor. */
-export const recent = sql.raw(`interval '15 minutes'`)
+const recent = sql.raw(`interval '15 minutes'`)
 
 /**
  * Whether the caller's session has authenticated recently. True for an API token and for the shell, which cannot reauthenticate:

@@ -3,7 +3,6 @@ import type { Database } from './engine/client.ts'
 import { minStepBack } from './engine/retention.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 import { invitationLifetime } from './invitations.ts'
-import { recent } from './reauthentication.ts'
 import { assignments, columnsOf, type ColumnName, type TableName } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { idleLifetime, maxLifetime } from './sessions.ts'
@@ -65,15 +64,15 @@ const forgetAuthentications = countingStatement(
   'sessions.forget_authentication',
   {},
   () => sql`
-    update sessions set ${assignments<'sessions'>({ authenticated_at: sql`now() - ${recent}` })}
+    update sessions set ${assignments<'sessions'>({ authenticated_at: sql`to_timestamp(0)` })}
     where ${batchOf('sessions', sql`${ofSession.authenticated_at} > now() + ${minStepBack}`, limit)} returning 1`,
 )
 
 const ofToken = columnsOf<'one_time_tokens'>(sql.raw('token'))
 
 /**
- * Moves all tokens ahead back by the same time, so that each keeps the lifetime of its purpose, and that changes of an email address keep
- * their order: undoing one undoes the later ones. There are few tokens.
+ * Moves the tokens of each user that are ahead back to now, in their order: undoing a change of an email address undoes the later ones.
+ * Each is as long valid as it was to be. There are few tokens.
  */
 const moveOneTimeTokens = statement(
   'one_time_tokens.move_back',
@@ -81,12 +80,26 @@ const moveOneTimeTokens = statement(
   {},
   () => sql`
     update one_time_tokens token set ${assignments<'one_time_tokens'>({
-      created_at: sql`${ofToken.created_at} - ahead.by`,
-      expires_at: sql`${ofToken.expires_at} - ahead.by`,
+      created_at: sql`moved.created_at`,
+      expires_at: sql`moved.created_at + (${ofToken.expires_at} - ${ofToken.created_at})`,
     })}
-    from (select max(${ofToken.created_at}) - now() as by from one_time_tokens token) ahead
-    where ${ofToken.created_at} > now()`,
+    from (
+      select ${ofToken.hash}, now() - (row_number() over (partition by ${ofToken.user_id} order by ${ofToken.created_at} desc) - 1)
+        * interval '1 millisecond' as created_at
+      from one_time_tokens token where ${ofToken.created_at} > now()
+    ) moved
+    where ${ofToken.hash} = moved.hash and ${ofToken.created_at} > now()`,
 )
+
+const ofFactor = columnsOf<'second_factors'>(sql.raw('second_factors'))
+
+/** Accepts the codes of an authenticator again that was used while the clock was ahead. A step has 30 seconds. */
+const moveSteps = statement('second_factors.move_back', {}, {}, () => {
+  const present = sql`floor(extract(epoch from now()) / 30)::bigint`
+  return sql`
+    update second_factors set ${assignments<'second_factors'>({ last_step: present })}
+    where ${ofFactor.last_step} > ${present} + 2`
+})
 
 const webhook = columnsOf<'webhooks'>(sql.raw('webhook'))
 const delivery = columnsOf<'webhook_deliveries'>(sql.raw('delivery'))
@@ -148,9 +161,10 @@ export const correctTimesAhead = async (
   { webhookLease }: { readonly webhookLease: number },
   stop: AbortSignal,
 ): Promise<void> => {
-  await untilNone(async () => (await makeDeliveriesDue(db, {}))[0]?.made_due ?? 0, stop)
-  await shortenWebhookTimes(db, { lease: webhookLease })
   await moveOneTimeTokens(db, {})
+  await moveSteps(db, {})
   for (const correctBatch of [...shortenings, moveAttempts, forgetAuthentications])
     await untilNone(() => correctBatch(db, {}), stop)
+  await shortenWebhookTimes(db, { lease: webhookLease })
+  await untilNone(async () => (await makeDeliveriesDue(db, {}))[0]?.made_due ?? 0, stop)
 }

@@ -224,6 +224,19 @@ t.test('nobody is locked out after the clock was set back', async () => {
   await service.expect('login', 200, { body: { email, password } })
 })
 
+t.test('an authenticator is accepted after the clock was set back', async (t) => {
+  const { id, token, password, codeAt } = await registerGuarded('guarded-ahead')
+  await db.run(
+    'update second_factors set last_step = last_step + extract(epoch from now())::int / 30 + 1000 where user_id = $1',
+    [id],
+  )
+  const disable = async () =>
+    (await service.call('disableSecondFactor', { token, body: { password, code: codeAt(1) } })).status
+  t.equal(await disable(), 422)
+  await setBack('10 minutes')
+  t.equal(await disable(), 204)
+})
+
 t.test('credentials expire no later than usual after the clock was set back', async (t) => {
   const ada = await service.register('ada')
   const bob = await service.register('bob')
