@@ -78,14 +78,15 @@ const selectFacts = query(
     const isGrantedTo = (condition: SQL): SQL => sql`exists (
       select from project_grants granted join users person on person.id = granted.user_id
       where granted.project_id = ${id} and granted.role = 'manager' and ${condition})`
+    const isLive = sql`${columnsOf<'users'>(sql`person`).deleted_at} is null`
     return sql`
-      select ${version}, ${isGrantedTo(sql`granted.user_id = ${p.caller}`)} as is_manager,
-        ${isGrantedTo(sql`${columnsOf<'users'>(sql`person`).deleted_at} is null`)} as has_manager
-      from projects project where ${id} = ${p.id} and ${deleted_at} is not null and ${purged_at} is null`
+      select ${version}, ${isGrantedTo(sql`granted.user_id = ${p.caller}`)} as is_manager, ${isGrantedTo(isLive)} as has_manager
+      from projects project where ${id} = ${p.id} and ${deleted_at} is not null and ${purged_at} is null
+        and exists (select from users person where person.id = ${p.caller} and ${isLive})`
   },
 )
 
-/** Locks a project, and reads it under the lock if it is in the trash. */
+/** Locks a project, and reads it under the lock if it is in the trash and the caller was not deleted meanwhile. */
 export const lockTrashedProject = async (
   tx: TransactionContext<Principal>,
   id: string,

@@ -1668,8 +1668,7 @@ END $$;
 CREATE OR REPLACE TRIGGER tags_removed AFTER DELETE ON tags FOR EACH ROW EXECUTE FUNCTION delete_tag_counts();
 
 -- Followers ---------------------------------------------------------------------------------------------------------
--- The creator, the owner, the assignee and the authors of comments follow a task, unless they have unfollowed it. Users to whom a
--- job transfers a task do not.
+-- The creator, the owner and the assignee follow a task, unless they have unfollowed it. Users to whom a job transfers a task do not.
 
 CREATE OR REPLACE FUNCTION follow_added_tasks() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -1705,7 +1704,7 @@ CREATE OR REPLACE TRIGGER tasks_given_followed AFTER UPDATE OF owner_id, assigne
 
 -- Events ------------------------------------------------------------------------------------------------------------
 -- Each change of a task, its tags, attachments, relations or comments, of a project or of its members writes a row to `events`. The
--- statement sets the actor first (`done_by`); changes by jobs and cascades have no actor.
+-- statement or the transaction sets the actor first (`done_by`, BEGIN); changes by jobs and cascades have no actor.
 
 -- Returns 'done', the outcome of checks that pass (outcome.ts), and sets the actor of the events that triggers write later in the
 -- transaction.

@@ -22,7 +22,7 @@ import { sql } from './schema/drizzle.ts'
 import { taskFollowers } from './schema/tables.ts'
 import { isTaskVisible } from './task-pages.ts'
 
-/** Followers of tasks. Triggers make authors, owners and assignees followers (routines.sql). */
+/** Followers of tasks. Triggers make owners and assignees followers (routines.sql). */
 
 const task = sql.raw('task')
 const follower = columnsOf<'task_followers'>(sql.raw('follower'))

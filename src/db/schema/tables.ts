@@ -243,8 +243,7 @@ export const auditEvents = pgTable(
 )
 
 /**
- * A trigger sets `version` and `updated_at` on every change that a client sees. Another trigger ends all memberships when a project
- * moves to the trash, and restores them when it is restored.
+ * A trigger ends all memberships when a project moves to the trash, and restores them when it is restored.
  */
 export const projects = pgTable(
   'projects',
