@@ -35,8 +35,8 @@ export interface Last<T> {
 }
 
 /**
- * Marks the last statement of a transaction, which is sent together with the commit: the view of what was written, or a response
- * that is stored. Its result must not decide whether to commit.
+ * Marks the last statement of a transaction, which is sent together with the commit: the view of what was written. It must only read,
+ * because the driver can repeat it after a rollback, and its result must not decide whether to commit.
  */
 export const last = <T>(result: Promise<T>): Last<T> => {
   // Nobody awaits it if the transaction fails before.
@@ -126,16 +126,19 @@ export const runTransaction = async <T>(
   const commit = async (): Promise<void> => {
     work.sent.push(commitText)
     const { answer, wasSent } = session.send(commitText, [], 'prepared')
-    try {
-      const { command } = await answerOf(answer)
-      // The commit of a transaction with a failed statement rolls it back.
-      if (command === 'COMMIT' && firstError === null) return
-      // Only BEGIN itself can have failed then: what was sent with it was not part of a transaction.
-      if (command === 'COMMIT') throw new OutcomeUnknown({ cause: firstError })
-    } catch (error) {
-      if (wasSent() && !isRolledBack(error))
+    const command = await answerOf(answer).then(
+      (reply) => reply.command,
+      (error: unknown) => {
+        if (isRolledBack(error) || !wasSent()) return 'ROLLBACK'
         throw isUnavailable(error) ? new OutcomeUnknown({ cause: error }) : error
+      },
+    )
+    if (command === 'COMMIT') {
+      if (firstError === null) return
+      // Only BEGIN itself can have failed: what was sent with it was not part of a transaction.
+      throw new OutcomeUnknown({ cause: firstError })
     }
+    // The commit of a transaction with a failed statement rolls it back.
     work.sent.splice(work.sent.indexOf(commitText), 1)
     throw firstError ?? new Error('The transaction was rolled back')
   }
@@ -171,14 +174,9 @@ export const runTransaction = async <T>(
     const result = await runAs({ ...work, isInTransaction: true }, () => body({ run }))
     expectUsable()
     state = 'committing'
-    const committed = commit()
-    if (!isLast(result)) {
-      await committed
-      return result
-    }
-    // The commit decides, and is answered after it.
-    await committed
-    return await result.last
+    // The commit decides. A view that was sent before it has been answered before.
+    await commit()
+    return isLast(result) ? await result.last : result
   } catch (error) {
     const isToRollBack = state === 'open'
     state = 'ended'
