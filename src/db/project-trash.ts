@@ -11,12 +11,13 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { OpContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { deletedAt, lastDeletedFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
-import { lockToClose, projectColumns, type ProjectRow, touched } from './projects.ts'
+import { lockToClose, projectColumns, type ProjectRow } from './projects.ts'
 import { trashedProjectJson, trashedProjectVariant } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
 import { eq, type SQL, sql } from './schema/drizzle.ts'
 import { projectMembers, projects } from './schema/tables.ts'
 import type { TrashFilter } from './trash.ts'
+import { touched } from './touch.ts'
 
 const project = sql.raw('project')
 
@@ -110,7 +111,7 @@ const makeManager = builtStatement('project_members.make_manager', { id: 'uuid',
 const restore = builtStatement('trashed_projects.restore', { id: 'uuid' }, (db, p) =>
   db
     .update(projects)
-    .set({ deleted_at: null, ...touched })
+    .set({ deleted_at: null, ...touched(projects) })
     .where(eq(projects.id, p.id)),
 )
 

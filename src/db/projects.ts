@@ -27,6 +27,7 @@ import { projectJson, projectVariant } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
 import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
 import { memberships, projectMembers, projects } from './schema/tables.ts'
+import { touched } from './touch.ts'
 
 /** A project as JSON text, its version, and the variant of its entity tag. */
 export interface ProjectRow {
@@ -176,16 +177,13 @@ export const lockProject = async (
 /** A project that the caller was found to manage. */
 export type ManagedProject = Authorized<'project.manage', ProjectFacts>
 
-/** A change that clients see has a new version and time. */
-export const touched = { version: sql`${projects.version} + 1`, updated_at: sql`clock_timestamp()` }
-
 const update = builtStatement(
   'projects.update',
   { id: 'uuid', name: 'text', description: 'text', color: 'text?' },
   (db, p) =>
     db
       .update(projects)
-      .set({ name: p.name, description: p.description, color: p.color, ...touched })
+      .set({ name: p.name, description: p.description, color: p.color, ...touched(projects) })
       .where(eq(projects.id, p.id)),
 )
 
@@ -202,7 +200,7 @@ export const updateFields = async (
 const archive = builtStatement('projects.archive', { id: 'uuid', is_archived: 'bool' }, (db, p) =>
   db
     .update(projects)
-    .set({ archived_at: sql`case when ${p.is_archived} then now() end`, ...touched })
+    .set({ archived_at: sql`case when ${p.is_archived} then now() end`, ...touched(projects) })
     .where(eq(projects.id, p.id)),
 )
 
@@ -218,7 +216,7 @@ export const setArchived = async (
 const trash = builtStatement('projects.trash', { id: 'uuid' }, (db, p) =>
   db
     .update(projects)
-    .set({ deleted_at: sql`now()`, ...touched })
+    .set({ deleted_at: sql`now()`, ...touched(projects) })
     .where(eq(projects.id, p.id)),
 )
 

@@ -24,6 +24,7 @@ import { sectionJson } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
 import { and, eq, type SQL, sql } from './schema/drizzle.ts'
 import { sections, tasks } from './schema/tables.ts'
+import { touched } from './touch.ts'
 
 /** A section as JSON text, and its version. */
 export interface SectionRow {
@@ -200,13 +201,10 @@ const selectWindow = statement(
     where project.id = ${p.project_id}`,
 )
 
-/** A change that clients see has a new version and time. */
-const touched = { version: sql`${sections.version} + 1`, updated_at: sql`clock_timestamp()` }
-
 const spread = builtStatement('sections.spread', { ids: 'uuid[]', positions: 'text[]' }, (db, p) =>
   db
     .update(sections)
-    .set({ position: sql`moved.position`, ...touched })
+    .set({ position: sql`moved.position`, ...touched(sections) })
     .from(sql`unnest(${p.ids}, ${p.positions}) as moved (id, position)`)
     .where(eq(sections.id, sql`moved.id`)),
 )
@@ -252,7 +250,7 @@ export const insertSection = async (
 const update = builtStatement('sections.update', { id: 'uuid', name: 'text', position: 'text' }, (db, p) =>
   db
     .update(sections)
-    .set({ name: p.name, position: p.position, ...touched })
+    .set({ name: p.name, position: p.position, ...touched(sections) })
     .where(eq(sections.id, p.id)),
 )
 
