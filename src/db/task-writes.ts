@@ -3,7 +3,7 @@ import { allowsProject, allowsTag, allowsTask, allowsTaskTag } from './access/pe
 import { isInArchivedProject } from './access/access-relations.ts'
 import type { ContextPlaceholders } from './engine/context.ts'
 import { listOf } from './engine/conditions.ts'
-import type { Created } from './engine/creation.ts'
+import type { Created } from './engine/idempotency.ts'
 import { type Checks, outcomeOfChecks, readOutcome, setActorAndReturnDone } from './engine/outcome.ts'
 import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'

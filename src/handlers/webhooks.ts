@@ -1,7 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import type { CreatedOnce } from '../db/engine/idempotency.ts'
+import type { Created } from '../db/engine/idempotency.ts'
 import { selectDeliveries, selectDelivery } from '../db/webhook-deliveries.ts'
 import { selectWebhook, selectWebhooks, type WebhookRow } from '../db/webhooks.ts'
 import type { Paging } from '../http/paging.ts'
@@ -87,7 +87,7 @@ const deliveryPathOf = (params: { readonly webhook_id: string; readonly delivery
   id: params.delivery_id,
 })
 
-const deliveryCreated = (webhookId: string, { id, json, replayed }: CreatedOnce) => ({
+const deliveryCreated = (webhookId: string, { id, json, replayed }: Created) => ({
   status: 201 as const,
   headers: { location: `/webhooks/${webhookId}/deliveries/${id}` },
   body: jsonText<Schemas['WebhookDelivery']>(json),

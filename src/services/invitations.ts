@@ -1,6 +1,6 @@
 import { hashInvitationToken, newInvitationToken } from '../auth/opaque-tokens.ts'
 import type { OpContext } from '../db/engine/context.ts'
-import type { Created } from '../db/engine/creation.ts'
+import type { Created } from '../db/engine/idempotency.ts'
 import { acceptInvitation, insertInvitation, selectInvitationPreview } from '../db/invitations.ts'
 import { type ProjectRow, selectProject } from '../db/projects.ts'
 import { mailboxOf } from '../domain/email-address.ts'

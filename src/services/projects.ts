@@ -1,7 +1,7 @@
 import { changedFields } from '../domain/changes.ts'
 import type { Authorized, Principal } from '../domain/permissions.ts'
 import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
-import { type CreatedOnce, idempotent } from '../db/engine/idempotency.ts'
+import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   insertManager,
@@ -28,7 +28,7 @@ import { expectActive, expectMatch, expectMay, expectSeen } from './expectations
 const fields = ['name', 'description', 'color'] as const
 
 /** Creates a project, which the caller manages. */
-export const createProject = (ctx: OpContext<Principal>, project: NewProject): Promise<CreatedOnce> =>
+export const createProject = (ctx: OpContext<Principal>, project: NewProject): Promise<Created> =>
   idempotent(ctx, async (tx, id) => {
     const { color, ...required } = project
     const after = color == null ? required : { ...required, color }

@@ -5,7 +5,7 @@ import {
   withoutConditions,
 } from '../db/engine/context.ts'
 import { DatabaseUnavailable, OutcomeUnknown } from '../db/engine/errors.ts'
-import { type CreatedOnce, idempotent } from '../db/engine/idempotency.ts'
+import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
 import { type Destination, destinationOf, positionAt } from '../db/positions.ts'
 import { lockProject } from '../db/projects.ts'
@@ -72,7 +72,7 @@ export const createSection = (
   ctx: OpContext<Principal>,
   projectId: string,
   { name, ...place }: NewSection,
-): Promise<CreatedOnce> =>
+): Promise<Created> =>
   idempotent(ctx, async (tx, id) => {
     const project = expectSeen('project.see', await lockProject(tx, projectId, 'change'))
     const editable = expectMay('project.edit', project)

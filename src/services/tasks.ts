@@ -1,5 +1,5 @@
 import type { OpContext } from '../db/engine/context.ts'
-import type { Created } from '../db/engine/creation.ts'
+import type { Created } from '../db/engine/idempotency.ts'
 import type { Handover } from '../db/quotas.ts'
 import { moveTask, type TaskMove } from '../db/task-moves.ts'
 import { insertTask, type NewTask, type TaskPatch, type TaskRow, updateTask } from '../db/tasks.ts'

@@ -3,7 +3,7 @@ import { hashUndoToken, newResetToken, newUndoToken } from '../auth/opaque-token
 import type { PasswordHasher } from '../auth/passwords.ts'
 import { undoEmailChange } from '../db/email-changes.ts'
 import type { OpContext } from '../db/engine/context.ts'
-import type { Created } from '../db/engine/creation.ts'
+import type { Created } from '../db/engine/idempotency.ts'
 import { hasOneTimeToken } from '../db/one-time-tokens.ts'
 import { insertResetTokenOf, resetTokenLifetime } from '../db/passwords.ts'
 import { purgeUserOnce } from '../db/purge.ts'

@@ -1,6 +1,6 @@
 import { jsonWithSealed, jsonWithSecret, sealForReplay } from '../auth/replayed-secrets.ts'
 import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
-import { type CreatedOnce, idempotent } from '../db/engine/idempotency.ts'
+import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { newId } from '../db/engine/ids.ts'
 import { last } from '../db/engine/transaction.ts'
 import { lockProject, type ManagedProject } from '../db/projects.ts'
@@ -34,7 +34,7 @@ import { newSecret } from '../webhooks/secrets.ts'
 import { expectKnown, expectMatch, expectMay, expectSeen } from './expectations.ts'
 
 /** A webhook whose JSON has the member `secret`, and its version. */
-export interface WebhookWithSecret extends CreatedOnce {
+export interface WebhookWithSecret extends Created {
   readonly version: number
 }
 
@@ -65,13 +65,13 @@ export interface Webhooks {
    *
    * @throws Problem 404, or 409 when the webhook is disabled
    */
-  test(ctx: OpContext<Principal>, webhookId: string): Promise<CreatedOnce>
+  test(ctx: OpContext<Principal>, webhookId: string): Promise<Created>
   /**
    * Adds a delivery of the message of another one.
    *
    * @throws Problem 404, or 409 when the webhook is disabled
    */
-  redeliver(ctx: OpContext<Principal>, path: DeliveryPath): Promise<CreatedOnce>
+  redeliver(ctx: OpContext<Principal>, path: DeliveryPath): Promise<Created>
 }
 
 interface Deps {

@@ -2,17 +2,10 @@ import { done, missing, type Outcome } from '../../domain/outcome.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import type { ContextPlaceholders, OpContext } from './context.ts'
 import { DatabaseUnavailable } from './errors.ts'
-import { findStoredResponse, type StoredResponse, storeResponse } from './idempotency.ts'
+import { type Created, findStoredResponse, type StoredResponse, storeResponse } from './idempotency.ts'
 import { newId } from './ids.ts'
 import type { Columns, Parameters, Placeholders, Row, Values } from './parameters.ts'
 import { query, type StatementName } from './statement.ts'
-
-/** A created resource: its id and JSON text. `replayed`: the response to an earlier request with the same key. */
-export interface Created {
-  readonly id: string
-  readonly json: string
-  readonly replayed: boolean
-}
 
 /** The parts of a statement that creates a resource. */
 interface CreationParts {

@@ -2,8 +2,15 @@ import type { Principal } from '../../domain/permissions.ts'
 import { assignments, columnsOf, insertion } from '../schema/columns.ts'
 import { deletionInBatches } from './batches.ts'
 import { retentionTime } from './retention.ts'
-import { type ContextPlaceholders, type OpContext, transaction, type TransactionContext } from './context.ts'
+import {
+  type ContextPlaceholders,
+  type Idempotency,
+  type OpContext,
+  transaction,
+  type TransactionContext,
+} from './context.ts'
 import { newId } from './ids.ts'
+import type { Placeholders, Row, Values } from './parameters.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import { statement } from './statement.ts'
 
@@ -32,41 +39,67 @@ export const storeResponse = (p: ContextPlaceholders, created: SQL): SQL => {
     from ${created} where ${p.idempotency_key} is not null and json is not null`
 }
 
-const selectStored = statement(
+const keyParameters = { principal_id: 'uuid', operation: 'text', key: 'text' } as const
+const storedColumns = { fingerprint: 'text', resource_id: 'text', body: 'text' } as const
+
+const isOfKey = (p: Placeholders<typeof keyParameters>): SQL =>
+  sql`principal_id = ${p.principal_id} and operation = ${p.operation} and key = ${p.key}`
+
+const unexpired = (p: Placeholders<typeof keyParameters>): SQL => sql`
+  select fingerprint, resource_id::text, body from idempotency_keys
+  where ${isOfKey(p)} and ${created_at} > now() - ${lifetime}`
+
+const lookUp = statement('idempotency_keys.look_up', keyParameters, storedColumns, unexpired)
+
+const expireAndLookUp = statement(
   'idempotency_keys.select',
-  { principal_id: 'uuid', operation: 'text', key: 'text' },
-  { fingerprint: 'text', resource_id: 'text', body: 'text' },
+  keyParameters,
+  storedColumns,
   (p) => sql`
     with expired as (
-      delete from idempotency_keys
-      where principal_id = ${p.principal_id} and operation = ${p.operation} and key = ${p.key}
-        and ${created_at} <= now() - ${lifetime}
+      delete from idempotency_keys where ${isOfKey(p)} and ${created_at} <= now() - ${lifetime}
     )
-    select fingerprint, resource_id::text, body from idempotency_keys
-    where principal_id = ${p.principal_id} and operation = ${p.operation} and key = ${p.key}
-      and ${created_at} > now() - ${lifetime}`,
+    ${unexpired(p)}`,
 )
 
-/** The stored response to an earlier request with the same key. */
-export interface StoredResponse {
+/** A created resource: its id and JSON text. `replayed`: the response to an earlier request with the same key. */
+export interface Created {
   readonly id: string
   readonly json: string
+  readonly replayed: boolean
+}
+
+/** The stored response to an earlier request with the same key. */
+export interface StoredResponse extends Created {
   readonly replayed: true
 }
 
+const valuesOf = ({ principalId, operation, key }: Idempotency): Values<typeof keyParameters> => ({
+  principal_id: principalId,
+  operation,
+  key,
+})
+
 /** @throws IdempotencyKeyReused when the key was used with a different request */
-export const findStoredResponse = async ({ db, idempotency }: OpContext): Promise<StoredResponse | null> => {
-  if (idempotency === null) return null
-  const { principalId, operation, key, isFingerprint } = idempotency
-  const [stored] = await selectStored(db, { principal_id: principalId, operation, key })
+const readStored = (
+  { isFingerprint }: Idempotency,
+  stored: Row<typeof storedColumns> | undefined,
+): StoredResponse | null => {
   if (stored === undefined) return null
   if (!isFingerprint(stored.fingerprint)) throw new IdempotencyKeyReused()
   return { id: stored.resource_id, json: stored.body, replayed: true }
 }
 
+/** @throws IdempotencyKeyReused when the key was used with a different request */
+export const findStoredResponse = async ({ db, idempotency }: OpContext): Promise<StoredResponse | null> => {
+  if (idempotency === null) return null
+  const [stored] = await expireAndLookUp(db, valuesOf(idempotency))
+  return readStored(idempotency, stored)
+}
+
 const lockKey = statement(
   'idempotency_keys.lock',
-  { principal_id: 'uuid', operation: 'text', key: 'text' },
+  keyParameters,
   {},
   (p) => sql`
     select pg_advisory_xact_lock(hashtextextended(${p.principal_id}::text || ' ' || ${p.operation} || ' ' || ${p.key}, 0))::text as locked`,
@@ -74,14 +107,7 @@ const lockKey = statement(
 
 const store = statement(
   'idempotency_keys.store',
-  {
-    principal_id: 'uuid',
-    operation: 'text',
-    key: 'text',
-    fingerprint: 'text',
-    resource_id: 'uuid',
-    body: 'text',
-  },
+  { ...keyParameters, fingerprint: 'text', resource_id: 'uuid', body: 'text' },
   {},
   (p) => {
     const { columns, values } = insertion<'idempotency_keys'>({
@@ -105,23 +131,6 @@ const store = statement(
   },
 )
 
-const lookUp = statement(
-  'idempotency_keys.look_up',
-  { principal_id: 'uuid', operation: 'text', key: 'text' },
-  { fingerprint: 'text', resource_id: 'text', body: 'text' },
-  (p) => sql`
-    select fingerprint, resource_id::text, body from idempotency_keys
-    where principal_id = ${p.principal_id} and operation = ${p.operation} and key = ${p.key}
-      and ${created_at} > now() - ${lifetime}`,
-)
-
-/** A resource that `idempotent` has created, or the stored response to the request that did. */
-export interface CreatedOnce {
-  readonly id: string
-  readonly json: string
-  readonly replayed: boolean
-}
-
 /** The response of a request. */
 interface Response {
   readonly json: string
@@ -139,20 +148,17 @@ export const idempotent = <P extends Principal>(
   ctx: OpContext<P>,
   work: (tx: TransactionContext<P>, id: string) => Promise<Response>,
   id: string = newId(),
-): Promise<CreatedOnce> => {
+): Promise<Created> => {
   const { idempotency } = ctx
-  return transaction<P, CreatedOnce>(ctx, async (tx) => {
+  return transaction<P, Created>(ctx, async (tx) => {
     if (idempotency === null) return { id, json: (await work(tx, id)).json, replayed: false }
-    const { principalId, operation, key, fingerprint, isFingerprint } = idempotency
-    const named = { principal_id: principalId, operation, key }
-    const [, [stored]] = await Promise.all([lockKey(tx.db, named), lookUp(tx.db, named)])
-    if (stored !== undefined) {
-      if (!isFingerprint(stored.fingerprint)) throw new IdempotencyKeyReused()
-      return { id: stored.resource_id, json: stored.body, replayed: true }
-    }
+    const key = valuesOf(idempotency)
+    const [, [row]] = await Promise.all([lockKey(tx.db, key), lookUp(tx.db, key)])
+    const stored = readStored(idempotency, row)
+    if (stored !== null) return stored
     const { json, replay = json } = await work(tx, id)
     // Not sent with the commit: the driver repeats a statement whose plan is outdated, which could then be after a rollback.
-    await store(tx.db, { ...named, fingerprint, resource_id: id, body: replay })
+    await store(tx.db, { ...key, fingerprint: idempotency.fingerprint, resource_id: id, body: replay })
     return { id, json, replayed: false }
   })
 }
