@@ -4,6 +4,7 @@ import type { TransactionContext } from './engine/context.ts'
 import { SerializationFailure } from './engine/errors.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
 import { memberships, projects, tasks, users } from './schema/tables.ts'
+import { touched } from './touch.ts'
 
 /** What a write to what belongs to a task depends on. */
 export interface TaskFacts {
@@ -76,21 +77,27 @@ export const lockTask = async (
   }
 }
 
+const touch = builtStatement('tasks.touch', { id: 'uuid' }, (db, p) =>
+  db.update(tasks).set(touched(tasks)).where(eq(tasks.id, p.id)).returning({ version: tasks.version }),
+)
+
+/** Gives a locked task a new version, because something that belongs to it has changed. Returns the version. */
+export const touchTask = async ({ db }: TransactionContext, id: string): Promise<number> =>
+  versionOf(await touch(db, { id }))
+
+const versionOf = ([row]: readonly { readonly version: number }[]): number => {
+  if (row === undefined) throw new Error('The locked task is gone')
+  return row.version
+}
+
 const count = builtStatement('tasks.count_comments', { id: 'uuid', change: 'int' }, (db, p) =>
   db
     .update(tasks)
-    .set({ comment_count: sql`${tasks.comment_count} + ${p.change}` })
+    .set({ comment_count: sql`${tasks.comment_count} + ${p.change}`, ...touched(tasks) })
     .where(eq(tasks.id, p.id))
     .returning({ version: tasks.version }),
 )
 
 /** Counts a new or a deleted comment. Returns the version that the task has then. */
-export const countComment = async (
-  { db }: TransactionContext,
-  id: string,
-  change: 1 | -1,
-): Promise<number> => {
-  const [row] = await count(db, { id, change })
-  if (row === undefined) throw new Error('The locked task is gone')
-  return row.version
-}
+export const countComment = async ({ db }: TransactionContext, id: string, change: 1 | -1): Promise<number> =>
+  versionOf(await count(db, { id, change }))
