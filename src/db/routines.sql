@@ -1082,12 +1082,10 @@ CREATE OR REPLACE VIEW project_grants AS
 CREATE OR REPLACE FUNCTION role_rank(role text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN array_position(ARRAY['viewer', 'commenter', 'editor', 'manager'], role);
 
--- Computes the memberships of projects, of all users or of those in `whose`. Volatile, so that each statement sees what was
--- committed while it waited for the locks.
-CREATE OR REPLACE FUNCTION compute_memberships(which uuid[], whose uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-  -- FOR UPDATE rather than FOR NO KEY UPDATE waits for tasks that are being added: members who leave may have seen them.
-  PERFORM FROM projects WHERE id = ANY (which) ORDER BY id FOR UPDATE;
+-- Computes the memberships of projects, of all users or of those in `whose`, and returns what has changed: null is no access. The
+-- caller has locked the projects FOR UPDATE, which also waits for tasks that are being added: members who leave may have seen them.
+CREATE OR REPLACE FUNCTION compute_memberships(which uuid[], whose uuid[])
+RETURNS TABLE (project_id uuid, user_id uuid, role_before text, role_after text) LANGUAGE sql VOLATILE AS $$
   WITH granted AS (
     SELECT grants.project_id, grants.user_id, (array_agg(grants.role ORDER BY role_rank(grants.role) DESC))[1] AS role
     FROM project_grants grants
@@ -1097,20 +1095,36 @@ BEGIN
     GROUP BY grants.project_id, grants.user_id
   ), ended AS (
     DELETE FROM memberships membership
-    WHERE project_id = ANY (which) AND (whose IS NULL OR user_id = ANY (whose))
+    WHERE membership.project_id = ANY (which) AND (whose IS NULL OR membership.user_id = ANY (whose))
       AND NOT EXISTS (
         SELECT FROM granted
         WHERE granted.project_id = membership.project_id AND granted.user_id = membership.user_id)
-    RETURNING project_id, user_id
+    RETURNING membership.project_id, membership.user_id, membership.role
   ), recorded AS (
     INSERT INTO membership_tombstones (project_id, user_id, left_in, created_at)
-      SELECT project_id, user_id, pg_current_xact_id(), clock_timestamp() FROM ended
+      SELECT ended.project_id, ended.user_id, pg_current_xact_id(), clock_timestamp() FROM ended
       ON CONFLICT ON CONSTRAINT membership_tombstones_once
         DO UPDATE SET left_in = EXCLUDED.left_in, created_at = EXCLUDED.created_at
+  ), given AS (
+    INSERT INTO memberships AS membership (project_id, user_id, role)
+      SELECT granted.project_id, granted.user_id, granted.role FROM granted ORDER BY granted.project_id, granted.user_id
+      ON CONFLICT (user_id, project_id) DO UPDATE SET role = EXCLUDED.role WHERE membership.role <> EXCLUDED.role
+      RETURNING membership.project_id, membership.user_id, membership.role
   )
-  INSERT INTO memberships AS membership (project_id, user_id, role)
-    SELECT project_id, user_id, role FROM granted ORDER BY project_id, user_id
-    ON CONFLICT (user_id, project_id) DO UPDATE SET role = EXCLUDED.role WHERE membership.role <> EXCLUDED.role;
+  SELECT ended.project_id, ended.user_id, ended.role, NULL FROM ended
+  UNION ALL
+  SELECT given.project_id, given.user_id, earlier.role, given.role
+  FROM given LEFT JOIN memberships earlier ON earlier.project_id = given.project_id AND earlier.user_id = given.user_id
+$$;
+
+CREATE OR REPLACE FUNCTION change_memberships(which uuid[], whose uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM FROM projects WHERE id = ANY (which) ORDER BY id FOR UPDATE;
+  PERFORM record_event(
+    CASE WHEN role_before IS NULL THEN 'member.added' WHEN role_after IS NULL THEN 'member.removed' ELSE 'member.changed' END,
+    NULL, project_id, NULL, NULL, user_id,
+    jsonb_strip_nulls(jsonb_build_object('role', role_before)), jsonb_strip_nulls(jsonb_build_object('role', role_after)))
+  FROM compute_memberships(which, whose);
   IF EXISTS (
     SELECT FROM projects project
     WHERE id = ANY (which) AND deleted_at IS NULL
@@ -1122,7 +1136,7 @@ END $$;
 
 CREATE OR REPLACE FUNCTION compute_memberships_of_member() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM compute_memberships(ARRAY[coalesce(NEW.project_id, OLD.project_id)], ARRAY[coalesce(NEW.user_id, OLD.user_id)]);
+  PERFORM change_memberships(ARRAY[coalesce(NEW.project_id, OLD.project_id)], ARRAY[coalesce(NEW.user_id, OLD.user_id)]);
   RETURN NULL;
 END $$;
 
@@ -1132,7 +1146,7 @@ CREATE OR REPLACE TRIGGER project_members_granted AFTER INSERT OR DELETE OR UPDA
 CREATE OR REPLACE FUNCTION compute_memberships_of_project_team() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM FROM teams WHERE id = coalesce(NEW.team_id, OLD.team_id) FOR NO KEY UPDATE;
-  PERFORM compute_memberships(ARRAY[coalesce(NEW.project_id, OLD.project_id)], NULL);
+  PERFORM change_memberships(ARRAY[coalesce(NEW.project_id, OLD.project_id)], NULL);
   RETURN NULL;
 END $$;
 
@@ -1142,7 +1156,7 @@ CREATE OR REPLACE TRIGGER project_teams_granted AFTER INSERT OR DELETE OR UPDATE
 CREATE OR REPLACE FUNCTION compute_memberships_of_team_member() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM FROM teams WHERE id = coalesce(NEW.team_id, OLD.team_id) FOR NO KEY UPDATE;
-  PERFORM compute_memberships(
+  PERFORM change_memberships(
     ARRAY(SELECT project_id FROM project_teams WHERE team_id = coalesce(NEW.team_id, OLD.team_id)),
     ARRAY[coalesce(NEW.user_id, OLD.user_id)]);
   RETURN NULL;
@@ -1174,33 +1188,6 @@ END $$;
 CREATE OR REPLACE TRIGGER team_members_managed AFTER DELETE OR UPDATE OF role ON team_members FOR EACH ROW
   WHEN (OLD.role = 'manager') EXECUTE FUNCTION check_managers_of_team();
 
--- Deletes the projects, also in the trash, and the teams to which only the deleted user has access. An account cannot be deleted
--- while others have access to a project or team that nobody else manages. Projects in the trash are locked as well, because
--- restoring a project computes memberships.
-CREATE OR REPLACE FUNCTION end_memberships_of_user() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-  granted uuid[] := ARRAY(SELECT DISTINCT project_id FROM project_grants WHERE user_id = NEW.id);
-  managed uuid[] := ARRAY(SELECT team_id FROM team_members WHERE user_id = NEW.id AND role = 'manager');
-BEGIN
-  PERFORM FROM teams WHERE id = ANY (managed) ORDER BY id FOR UPDATE;
-  PERFORM FROM projects WHERE id = ANY (granted) ORDER BY id FOR UPDATE;
-  UPDATE projects project SET deleted_at = coalesce(deleted_at, now()), purged_at = now()
-  WHERE id = ANY (granted) AND purged_at IS NULL
-    AND NOT EXISTS (
-      SELECT FROM project_grants other JOIN users member ON member.id = other.user_id AND member.deleted_at IS NULL
-      WHERE other.project_id = project.id);
-  PERFORM compute_memberships(granted, ARRAY[NEW.id]);
-  DELETE FROM teams team
-  WHERE id = ANY (managed) AND NOT EXISTS (
-    SELECT FROM team_members member JOIN users ON users.id = member.user_id AND users.deleted_at IS NULL
-    WHERE member.team_id = team.id);
-  PERFORM check_team_managers(managed);
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER users_memberships_ended AFTER UPDATE OF deleted_at ON users FOR EACH ROW
-  WHEN (OLD.deleted_at IS NULL AND NEW.deleted_at IS NOT NULL) EXECUTE FUNCTION end_memberships_of_user();
-
 -- A project that is restored is delivered again to everybody by the change feed.
 CREATE OR REPLACE FUNCTION set_visible_in() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
@@ -1215,7 +1202,6 @@ CREATE OR REPLACE TRIGGER projects_shown BEFORE UPDATE OF deleted_at ON projects
 -- other viewers are administrators, and assignees who are not members.
 CREATE OR REPLACE FUNCTION trash_or_restore_project() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  PERFORM set_config('taskwright.moves_project', 'on', true);
   -- Waits for concurrent assignments of tasks (write_tombstones).
   PERFORM FROM projects WHERE id = NEW.id FOR UPDATE;
   IF NEW.deleted_at IS NOT NULL THEN
@@ -1230,14 +1216,14 @@ BEGIN
       ON CONFLICT ON CONSTRAINT membership_tombstones_once
         DO UPDATE SET left_in = EXCLUDED.left_in, created_at = EXCLUDED.created_at;
   END IF;
-  PERFORM compute_memberships(ARRAY[NEW.id], NULL);
+  -- This is one event of the project, and none of its members.
+  PERFORM FROM compute_memberships(ARRAY[NEW.id], NULL);
   IF NEW.deleted_at IS NULL THEN
     -- Setting changed_in changes nothing that a client sees.
     UPDATE tasks task SET changed_in = pg_current_xact_id()
     WHERE project_id = NEW.id AND deleted_at IS NULL AND assignee_id IS NOT NULL
       AND NOT EXISTS (SELECT FROM memberships WHERE project_id = NEW.id AND user_id = task.assignee_id);
   END IF;
-  PERFORM set_config('taskwright.moves_project', '', true);
   RETURN NULL;
 END $$;
 
@@ -1809,26 +1795,6 @@ END $$;
 
 CREATE OR REPLACE TRIGGER task_relations_recorded AFTER INSERT OR DELETE ON task_relations
   FOR EACH ROW EXECUTE FUNCTION record_relation();
-
--- Moving a project to the trash or restoring it ends or renews memberships; this is one event of the project.
-CREATE OR REPLACE FUNCTION record_membership() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-  membership memberships := coalesce(NEW, OLD);
-BEGIN
-  IF current_setting('taskwright.moves_project', true) = 'on' THEN
-    RETURN NULL;
-  END IF;
-  PERFORM record_event(
-    CASE TG_OP WHEN 'INSERT' THEN 'member.added' WHEN 'UPDATE' THEN 'member.changed' ELSE 'member.removed' END,
-    NULL, project.id, NULL, NULL, membership.user_id,
-    CASE TG_OP WHEN 'INSERT' THEN '{}' ELSE jsonb_build_object('role', OLD.role) END,
-    CASE TG_OP WHEN 'DELETE' THEN '{}' ELSE jsonb_build_object('role', NEW.role) END)
-  FROM projects project WHERE id = membership.project_id;
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER memberships_recorded AFTER INSERT OR DELETE OR UPDATE OF role ON memberships
-  FOR EACH ROW EXECUTE FUNCTION record_membership();
 
 -- Records the deletion of a personal task with its owner's account, for the assignee. Tasks of a project are deleted with the
 -- project.

@@ -5,7 +5,7 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsUser } from './access/permissions.ts'
 import { audit, auditColumn, auditEvent } from './audit.ts'
 import type { Database } from './engine/client.ts'
-import type { OpContext } from './engine/context.ts'
+import { type OpContext, transaction } from './engine/context.ts'
 import { creation } from './engine/creation.ts'
 import type { Created } from './engine/idempotency.ts'
 import { newId } from './engine/ids.ts'
@@ -13,6 +13,7 @@ import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts
 import { query, statement } from './engine/statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { endAccessOfUser } from './memberships.ts'
 import { newOneTimeToken } from './one-time-tokens.ts'
 import { endAccess } from './passwords.ts'
 import { userJson } from './read-models.ts'
@@ -346,9 +347,13 @@ const remove = query('users.delete', { id: 'uuid' }, { outcome: 'text' }, (p) =>
  * Deletes a user with their tasks, tags and sessions. They disappear for all readers immediately, and the username and address become
  * free. The dependent rows are deleted in batches (`purge.ts`), the files through the queue.
  */
-export const deleteUser = async (ctx: OpContext<Principal>, id: string): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, { id })
-  return readOutcome(row)
+export const deleteUser = (ctx: OpContext<Principal>, id: string): Promise<Outcome<unknown>> => {
+  return transaction(ctx, async (tx) => {
+    const [row] = await remove(tx, { id })
+    const outcome = readOutcome(row)
+    if (outcome.outcome === 'done') await endAccessOfUser(tx, id)
+    return outcome
+  })
 }
 
 /** Filters of the list of users. */

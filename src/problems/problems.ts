@@ -5,6 +5,7 @@ import type { CursorFault } from '../domain/cursors.ts'
 import type { DateConflict } from '../domain/dates.ts'
 import { FilterError } from '../domain/filter-expression.ts'
 import { TooManyToSort } from '../domain/sort.ts'
+import { LastManager } from '../domain/managers.ts'
 import type { Outcome, QuotaExceeded, QuotaResource, Refusal, SimpleRefusal } from '../domain/outcome.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
 import type { Scope } from '../domain/scopes.ts'
@@ -679,6 +680,8 @@ export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
     return constraintProblems[error.constraint]?.() ?? problems.internalError(error)
   if (error instanceof TextTooCostly) return problems.invalidRequest(`${error.message}.`)
   if (error instanceof FilterError) return problems.invalidFilter(error)
+  if (error instanceof LastManager)
+    return error.of === 'team' ? problems.lastTeamManager() : problems.lastProjectManager()
   if (error instanceof TooManyToSort) return problems.tooManyToSort(error.limit)
   if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
   if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)

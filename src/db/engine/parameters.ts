@@ -20,6 +20,7 @@ export interface ParameterTypes {
   xid8: string
   'xid8?': string | null
   'uuid[]': readonly string[]
+  'uuid[]?': readonly string[] | null
   'text[]': readonly string[]
   'text[]?': readonly string[] | null
 }
@@ -67,6 +68,7 @@ const postgresTypes: Record<ParameterType, string> = {
   xid8: 'xid8',
   'xid8?': 'xid8',
   'uuid[]': 'uuid[]',
+  'uuid[]?': 'uuid[]',
   'text[]': 'text[]',
   'text[]?': 'text[]',
 }
