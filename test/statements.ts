@@ -51,11 +51,8 @@ const seed = async (): Promise<void> => {
     'id, name, description, deleted_at',
     `${id(9)}, 'Project ' || n, '', case when n % 2 = 0 then now() end`,
   )
-  // Without the triggers, which would compute the memberships of each project.
-  await db.run('alter table project_members disable trigger user', [])
   await fill('project_members', 'project_id, user_id, role', `${id(9)}, ${id(1)}, 'manager'`)
   await fill('memberships', 'project_id, user_id, role', `${id(9)}, ${id(1)}, 'manager'`)
-  await db.run('alter table project_members enable trigger user', [])
   await fill(
     'attachments',
     'id, task_id, file_name, content_type, size, sha256, storage_key',

@@ -1,9 +1,10 @@
 import { LastManager } from '../domain/managers.ts'
+import type { ProjectRole } from '../domain/project-roles.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { statement } from './engine/statement.ts'
 import { eq, sql } from './schema/drizzle.ts'
-import { projects, teams } from './schema/tables.ts'
+import { projectMembers, projects, teams } from './schema/tables.ts'
 
 /**
  * `memberships` stores who has access to a project: who was granted it, by their own role or by a team. Whoever changes
@@ -52,6 +53,60 @@ export const grantAccess = async ({ db }: TransactionContext, affected: Affected
   if (affected.projects.length === 0) return
   const [, unmanaged] = await Promise.all([compute(db, { ...affected }), selectUnmanaged(db, affected)])
   if (unmanaged.length > 0) throw new LastManager('project')
+}
+
+const upsert = builtStatement(
+  'project_members.upsert',
+  { project_id: 'uuid', user_id: 'uuid', role: 'text' },
+  (db, p) =>
+    db
+      .insert(projectMembers)
+      .values({ project_id: p.project_id, user_id: p.user_id, role: p.role })
+      .onConflictDoUpdate({
+        target: [projectMembers.project_id, projectMembers.user_id],
+        set: { role: p.role, version: sql`${projectMembers.version} + 1` },
+      }),
+)
+
+/** A role of a user in a project. */
+export interface OwnRole {
+  readonly projectId: string
+  readonly userId: string
+  readonly role: ProjectRole
+}
+
+/** Stores a user's own role in a locked project, which does not give access yet. */
+export const setOwnRole = async (
+  { db }: TransactionContext,
+  { projectId, userId, role }: OwnRole,
+): Promise<void> => {
+  await upsert(db, { project_id: projectId, user_id: userId, role })
+}
+
+/**
+ * Gives a user their own role in a locked project.
+ *
+ * @throws LastManager when they were its last manager
+ */
+export const grantRole = async (tx: TransactionContext, own: OwnRole): Promise<void> => {
+  await Promise.all([
+    setOwnRole(tx, own),
+    grantAccess(tx, { projects: [own.projectId], users: [own.userId] }),
+  ])
+}
+
+const lockMany = builtStatement('projects.lock_many', { ids: 'uuid[]' }, (db, p) =>
+  db
+    .select({ id: projects.id })
+    .from(projects)
+    .where(eq(projects.id, sql`any(${p.ids})`))
+    .orderBy(projects.id)
+    .for('update'),
+)
+
+/** Locks projects to change who has access to them. */
+export const lockProjects = async ({ db }: TransactionContext, ids: readonly string[]): Promise<void> => {
+  if (ids.length > 0) await lockMany(db, { ids })
 }
 
 const selectTeamsWithoutManager = statement(
@@ -120,6 +175,18 @@ const removeAbandonedTeams = builtStatement('teams.delete_abandoned', { ids: 'uu
   ),
 )
 
+/** Ends the access of a deleted user to locked projects. */
+const endAccessTo = async (tx: TransactionContext, userId: string, ids: readonly string[]): Promise<void> => {
+  if (ids.length === 0) return
+  await Promise.all([purgeAbandoned(tx.db, { ids }), grantAccess(tx, { projects: ids, users: [userId] })])
+}
+
+/** Takes locked teams away from a deleted manager. */
+const endManagementOf = async (tx: TransactionContext, ids: readonly string[]): Promise<void> => {
+  if (ids.length === 0) return
+  await Promise.all([removeAbandonedTeams(tx.db, { ids }), expectTeamManagers(tx, ids)])
+}
+
 /**
  * Ends the access of a user whom the transaction has deleted, and who was locked before. Deletes the projects, also those in the trash,
  * and the teams to which only they had access.
@@ -127,17 +194,10 @@ const removeAbandonedTeams = builtStatement('teams.delete_abandoned', { ids: 'uu
  * @throws LastManager when others have access to a project or team that nobody else manages
  */
 export const endAccessOfUser = async (tx: TransactionContext, userId: string): Promise<void> => {
-  const { db } = tx
   const [managed, granted] = await Promise.all([
-    lockTeamsOfManager(db, { user_id: userId }),
-    lockProjectsOfUser(db, { user_id: userId }),
+    lockTeamsOfManager(tx.db, { user_id: userId }),
+    lockProjectsOfUser(tx.db, { user_id: userId }),
   ])
-  const teamIds = managed.map(({ id }) => id)
-  const projectIds = granted.map(({ id }) => id)
-  await Promise.all([
-    purgeAbandoned(db, { ids: projectIds }),
-    grantAccess(tx, { projects: projectIds, users: [userId] }),
-    removeAbandonedTeams(db, { ids: teamIds }),
-    expectTeamManagers(tx, teamIds),
-  ])
+  const idsOf = (rows: readonly { readonly id: string }[]) => rows.map(({ id }) => id)
+  await Promise.all([endAccessTo(tx, userId, idsOf(granted)), endManagementOf(tx, idsOf(managed))])
 }

@@ -881,24 +881,12 @@ CREATE OR REPLACE TRIGGER users_touch BEFORE UPDATE ON users FOR EACH ROW
     IS DISTINCT FROM (NEW.username, NEW.email, NEW.display_name, NEW.role, NEW.time_zone, NEW.is_disabled, NEW.attachment_quota_bytes, NEW.task_quota))
   EXECUTE FUNCTION touch();
 
-CREATE OR REPLACE TRIGGER teams_touch BEFORE UPDATE ON teams FOR EACH ROW
-  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
-
 -- For tables without `updated_at`.
 CREATE OR REPLACE FUNCTION increment_version() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.version := OLD.version + 1;
   RETURN NEW;
 END $$;
-
-CREATE OR REPLACE TRIGGER team_members_touch BEFORE UPDATE ON team_members FOR EACH ROW
-  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION increment_version();
-
-CREATE OR REPLACE TRIGGER project_members_touch BEFORE UPDATE ON project_members FOR EACH ROW
-  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION increment_version();
-
-CREATE OR REPLACE TRIGGER project_teams_touch BEFORE UPDATE ON project_teams FOR EACH ROW
-  WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION increment_version();
 
 -- `digest_due_at` is not part of the representation.
 CREATE OR REPLACE TRIGGER notification_settings_touch BEFORE UPDATE ON notification_settings FOR EACH ROW
@@ -1068,9 +1056,7 @@ CREATE OR REPLACE TRIGGER tags_placed AFTER INSERT ON tags FOR EACH ROW
   WHEN (NEW.project_id IS NOT NULL) EXECUTE FUNCTION refuse_trashed_project('tags_project_id_projects_id_fk');
 
 -- Membership --------------------------------------------------------------------------------------------------------
--- `memberships` stores who has access to a project. Every change of a member, a team or a project recomputes it under the lock
--- of the project, so that concurrent changes see each other. Locks are taken in the order: teams, projects. A statement
--- that inserts a row that references a project locks the project first, because its foreign key would share that lock.
+-- `memberships` stores who has access to a project. Whoever changes what grants it computes it anew (db/memberships.ts).
 
 -- The roles granted to members and to members of teams. Includes projects in the trash.
 CREATE OR REPLACE VIEW project_grants AS
@@ -1116,77 +1102,6 @@ RETURNS TABLE (project_id uuid, user_id uuid, role_before text, role_after text)
   SELECT given.project_id, given.user_id, earlier.role, given.role
   FROM given LEFT JOIN memberships earlier ON earlier.project_id = given.project_id AND earlier.user_id = given.user_id
 $$;
-
-CREATE OR REPLACE FUNCTION change_memberships(which uuid[], whose uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-  PERFORM FROM projects WHERE id = ANY (which) ORDER BY id FOR UPDATE;
-  PERFORM record_event(
-    CASE WHEN role_before IS NULL THEN 'member.added' WHEN role_after IS NULL THEN 'member.removed' ELSE 'member.changed' END,
-    NULL, project_id, NULL, NULL, user_id,
-    jsonb_strip_nulls(jsonb_build_object('role', role_before)), jsonb_strip_nulls(jsonb_build_object('role', role_after)))
-  FROM compute_memberships(which, whose);
-  IF EXISTS (
-    SELECT FROM projects project
-    WHERE id = ANY (which) AND deleted_at IS NULL
-      AND NOT EXISTS (SELECT FROM memberships WHERE project_id = project.id AND role = 'manager'))
-  THEN
-    RAISE check_violation USING CONSTRAINT = 'projects_have_manager', TABLE = 'projects';
-  END IF;
-END $$;
-
-CREATE OR REPLACE FUNCTION compute_memberships_of_member() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  PERFORM change_memberships(ARRAY[coalesce(NEW.project_id, OLD.project_id)], ARRAY[coalesce(NEW.user_id, OLD.user_id)]);
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER project_members_granted AFTER INSERT OR DELETE OR UPDATE OF role ON project_members
-  FOR EACH ROW EXECUTE FUNCTION compute_memberships_of_member();
-
-CREATE OR REPLACE FUNCTION compute_memberships_of_project_team() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  PERFORM FROM teams WHERE id = coalesce(NEW.team_id, OLD.team_id) FOR NO KEY UPDATE;
-  PERFORM change_memberships(ARRAY[coalesce(NEW.project_id, OLD.project_id)], NULL);
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER project_teams_granted AFTER INSERT OR DELETE OR UPDATE OF role ON project_teams
-  FOR EACH ROW EXECUTE FUNCTION compute_memberships_of_project_team();
-
-CREATE OR REPLACE FUNCTION compute_memberships_of_team_member() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  PERFORM FROM teams WHERE id = coalesce(NEW.team_id, OLD.team_id) FOR NO KEY UPDATE;
-  PERFORM change_memberships(
-    ARRAY(SELECT project_id FROM project_teams WHERE team_id = coalesce(NEW.team_id, OLD.team_id)),
-    ARRAY[coalesce(NEW.user_id, OLD.user_id)]);
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER team_members_granted AFTER INSERT OR DELETE ON team_members
-  FOR EACH ROW EXECUTE FUNCTION compute_memberships_of_team_member();
-
--- Every team has a manager.
-CREATE OR REPLACE FUNCTION check_team_managers(which uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-  IF EXISTS (
-    SELECT FROM teams team
-    WHERE id = ANY (which) AND NOT EXISTS (
-      SELECT FROM team_members member JOIN users ON users.id = member.user_id AND users.deleted_at IS NULL
-      WHERE member.team_id = team.id AND member.role = 'manager'))
-  THEN
-    RAISE check_violation USING CONSTRAINT = 'teams_have_manager', TABLE = 'teams';
-  END IF;
-END $$;
-
-CREATE OR REPLACE FUNCTION check_managers_of_team() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  PERFORM FROM teams WHERE id = OLD.team_id FOR NO KEY UPDATE;
-  PERFORM check_team_managers(ARRAY[OLD.team_id]);
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER team_members_managed AFTER DELETE OR UPDATE OF role ON team_members FOR EACH ROW
-  WHEN (OLD.role = 'manager') EXECUTE FUNCTION check_managers_of_team();
 
 -- A project that is restored is delivered again to everybody by the change feed.
 CREATE OR REPLACE FUNCTION set_visible_in() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -1970,19 +1885,6 @@ LANGUAGE sql VOLATILE AS $$
   SELECT count(*) FROM one_time_tokens
   WHERE user_id = asking_user AND purpose = counted_purpose AND created_at > now() - counted_for;
 $$;
-
--- The number of invitations of a sender in the last day. Volatile, as above.
-CREATE OR REPLACE FUNCTION count_invitations_by(sender uuid) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-  SELECT count(*) FROM invitation_mails WHERE invited_by = sender AND created_at > now() - interval '1 day';
-$$;
-
--- The number of invitations to a mailbox in the last day. Until the end of the transaction, others that count the same mailbox
--- wait, so that concurrent invitations by several senders are counted.
-CREATE OR REPLACE FUNCTION count_invitations_to(recipient text) RETURNS bigint LANGUAGE plpgsql VOLATILE AS $$
-BEGIN
-  PERFORM pg_advisory_xact_lock(hashtext('invitation_mails'), hashtext(recipient));
-  RETURN (SELECT count(*) FROM invitation_mails WHERE mailbox = recipient AND created_at > now() - interval '1 day');
-END $$;
 
 -- Reserves an address that can still be restored to its user. Fires after the row, so that an insertion that waited for the
 -- user's change of address sees the token that the change stored.

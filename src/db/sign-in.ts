@@ -1,10 +1,10 @@
 import { attemptParameter, clearAttempts, countAttempt, waitColumn } from './attempts.ts'
 import { audit, auditColumn, auditEvent } from './audit.ts'
-import type { OpContext } from './engine/context.ts'
+import { type OpContext, transaction } from './engine/context.ts'
 import { newId } from './engine/ids.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import { joinInvited, usedInvitation } from './invitations.ts'
+import { join, lockInvitation } from './invitations.ts'
 import { newOneTimeToken } from './one-time-tokens.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -35,7 +35,6 @@ const register = query(
     time_zone: 'text',
     password_hash: 'text',
     is_open: 'bool',
-    invitation_hash: 'bytes?',
     ...sessionParameters,
   },
   startedColumns,
@@ -52,15 +51,19 @@ const register = query(
     return sql`
       with first as (
         ${insertInstallation}
-      ), ${usedInvitation(p.invitation_hash)}, person as (
-        insert into users (${user.columns}) select ${user.values}
-        where (${p.is_open} or exists (select from first))
-          and (${p.invitation_hash} is null or exists (select from invitation))
+      ), person as (
+        insert into users (${user.columns}) select ${user.values} where ${p.is_open} or exists (select from first)
         returning *
-      ), joined as (
-        ${joinInvited(columnsOf<'users'>(person).id, sql`person, invitation`)}
       ), ${startSession(p, 'user.registered')}`
   },
+)
+
+// Who registers has joined the project themselves.
+const actAs = query(
+  'users.act_as',
+  { id: 'uuid' },
+  {},
+  (p) => sql`select set_config('taskwright.actor', ${p.id}::text, true) as actor`,
 )
 
 /** A registration: the account, whether registration is open, and the hash of the first refresh token. */
@@ -80,18 +83,24 @@ export const insertRegistration = async (
   ctx: OpContext,
   { account, isOpen, tokenHash, invitationHash }: Registration,
 ): Promise<StartedSession | null> => {
-  const [row] = await register(ctx, {
-    id: newId(),
-    username: account.username,
-    email: account.email,
-    display_name: account.displayName,
-    time_zone: account.timeZone,
-    password_hash: account.passwordHash,
-    is_open: isOpen,
-    invitation_hash: invitationHash,
-    ...sessionValues(tokenHash),
+  const id = newId()
+  return transaction(ctx, async (tx) => {
+    const invitation = invitationHash === null ? null : await lockInvitation(tx, invitationHash)
+    if (invitationHash !== null && invitation === null) return null
+    const [row] = await register(tx, {
+      id,
+      username: account.username,
+      email: account.email,
+      display_name: account.displayName,
+      time_zone: account.timeZone,
+      password_hash: account.passwordHash,
+      is_open: isOpen,
+      ...sessionValues(tokenHash),
+    })
+    if (row !== undefined && invitation !== null)
+      await Promise.all([actAs(tx, { id }), join(tx, id, invitation)])
+    return readStarted(row)
   })
-  return readStarted(row)
 }
 
 const hasInstallation = query(

@@ -1,5 +1,5 @@
 /** What is managed by at least one of its members. */
-export type Managed = 'project' | 'team'
+type Managed = 'project' | 'team'
 
 /** A change would leave a project or a team without a manager. */
 export class LastManager extends Error {

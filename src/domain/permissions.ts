@@ -1,6 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { nilId } from './nil-id.ts'
 import { type ProjectRole, projectRoles } from './project-roles.ts'
+import type { TeamRole } from './team-roles.ts'
 import { includesScope, type RequiredScope, type Scope } from './scopes.ts'
 
 /**
@@ -188,6 +189,23 @@ export const relationsToOwned = (
 ): readonly Relation[] => {
   const shared = relationsToProject(principal, role)
   return project_id === null && owner_id === principal.userId ? [...shared, 'owner'] : shared
+}
+
+/** What decides who a principal is to a team. */
+export interface TeamAccess {
+  /** The principal's role in the team; null for none. */
+  readonly role: TeamRole | null
+  /** Whether the team is in a project to which the principal has access. */
+  readonly shares_project: boolean
+}
+
+/** The relations of a principal to a team. */
+export const relationsToTeam = (principal: Principal, team: TeamAccess): readonly Relation[] => {
+  const relations: Relation[] = principal.role === 'admin' ? ['admin'] : []
+  if (team.role !== null) relations.push('member')
+  if (team.role === 'manager') relations.push('manager')
+  if (team.shares_project) relations.push('shares_project')
+  return relations
 }
 
 /** What decides who a principal is to a task. */

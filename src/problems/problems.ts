@@ -549,8 +549,6 @@ const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
   forbidden: problems.forbidden,
   reauthentication_required: problems.reauthenticationRequired,
   email_changed_often: problems.emailChangedOften,
-  invited_many: problems.invitedMany,
-  address_invited_often: problems.addressInvitedOften,
   precondition_failed: problems.preconditionFailed,
   start_twice: () => problems.conflictingDates(['start_twice']),
   due_twice: () => problems.conflictingDates(['due_twice']),
@@ -563,7 +561,6 @@ const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
   parent_cycle: () => problems.invalidParent('must not be the task itself or one of its subtasks'),
   parent_too_deep: () => problems.invalidParent(`would nest tasks more than ${maxLevels} levels deep`),
   too_many_subtasks: problems.tooManySubtasks,
-  access_through_team: problems.accessThroughTeam,
   upload_gone: problems.uploadGone,
   upload_locked: () => problems.uploadLocked(leaseSeconds),
   upload_conflict: problems.uploadConflict,
@@ -642,8 +639,6 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   tasks_owner_id_users_id_fk: () => problems.unknownReference('/owner_id', 'user'),
   tasks_assignee_id_users_id_fk: () => problems.unknownReference('/assignee_id', 'user'),
   tasks_parents_form_trees: problems.parentsConflict,
-  projects_have_manager: problems.lastProjectManager,
-  teams_have_manager: problems.lastTeamManager,
   tasks_project_id_section_id_sections_project_id_id_fk: () =>
     problems.unknownReference('/section_id', 'section'),
   // The following are violated only if a resource of the request is deleted while the request runs.

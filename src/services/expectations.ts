@@ -52,12 +52,16 @@ export const expectMay = <P extends Permission, R extends Related>(
 }
 
 /**
- * Requires that the resource meets If-Match and If-None-Match.
+ * Requires that the resource meets If-Match and If-None-Match. A version of null: it does not exist.
  *
  * @throws Problem 412
  */
-export const expectMatch = (conditions: Preconditions, { version }: { readonly version: number }): void => {
-  if (!meetsPreconditions([String(version)], conditions)) throw problems.preconditionFailed()
+export const expectMatch = (
+  conditions: Preconditions,
+  { version }: { readonly version: number | null },
+): void => {
+  const tags = version === null ? null : [String(version)]
+  if (!meetsPreconditions(tags, conditions)) throw problems.preconditionFailed()
 }
 
 /**

@@ -3,8 +3,8 @@ import type { Authorized, Principal } from '../domain/permissions.ts'
 import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
 import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
+import { grantRole } from '../db/memberships.ts'
 import {
-  insertManager,
   insertProject,
   lockProject,
   type ManagedProject,
@@ -35,7 +35,7 @@ export const createProject = (ctx: OpContext<Principal>, project: NewProject): P
     await Promise.all([
       insertProject(tx, id, project),
       recordProjectEvent(tx, 'project.created', id, { before: {}, after }),
-      insertManager(tx, id),
+      grantRole(tx, { projectId: id, userId: tx.principal.userId, role: 'manager' }),
     ])
     return viewProject(tx, id)
   })

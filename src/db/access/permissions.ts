@@ -92,19 +92,6 @@ export const seesProject = (caller: CallerPlaceholders, projectId: SQL): SQL => 
     select from projects project where ${id} = ${projectId} and ${allowsProject('project.see', caller, project)})`
 }
 
-/** Whether the caller has the permission on the access of the user `userId` to the row `project`. */
-export const allowsProjectMember = (
-  permission: Permission,
-  caller: CallerPlaceholders,
-  project: SQL,
-  userId: SQL,
-): SQL =>
-  allowed(permission, {
-    self: sql`${userId} = ${caller.caller}`,
-    manager: isMember(sql`${project}.id`, caller.caller, 'manager'),
-    admin: caller.is_admin,
-  })
-
 /** Access branches for the projects `item` that pass `project.see`. */
 export const projectBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
   if (role === 'admin') return onlyBranch(sql`${columnsOf<'projects'>(sql`item`).deleted_at} is null`)
@@ -117,14 +104,6 @@ export const projectBranches = (role: Role, caller: CallerPlaceholders): readonl
 /** Whether the caller has the permission on the row `team`. */
 export const allowsTeam = (permission: Permission, caller: CallerPlaceholders, team: SQL): SQL =>
   allowed(permission, teamRelations(caller, team))
-
-/** Whether the caller has the permission on the membership of the user `userId` in the row `team`. */
-export const allowsTeamMember = (
-  permission: Permission,
-  caller: CallerPlaceholders,
-  team: SQL,
-  userId: SQL,
-): SQL => allowed(permission, { ...teamRelations(caller, team), self: sql`${userId} = ${caller.caller}` })
 
 const teamRelations = (caller: CallerPlaceholders, team: SQL) => {
   const isInTeam = (condition: SQL): SQL => sql`exists (

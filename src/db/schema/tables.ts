@@ -1,4 +1,5 @@
 import type { ProjectRole } from '../../domain/project-roles.ts'
+import type { TeamRole } from '../../domain/team-roles.ts'
 import {
   bigint,
   bigserial,
@@ -314,7 +315,7 @@ export const teamMembers = pgTable(
     user_id: uuid('user_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
-    role: text('role').notNull(),
+    role: text('role').$type<TeamRole>().notNull(),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
   },
@@ -360,7 +361,7 @@ export const projectTeams = pgTable(
     team_id: uuid('team_id')
       .notNull()
       .references(() => teams.id, { onDelete: 'cascade' }),
-    role: text('role').notNull(),
+    role: text('role').$type<ProjectRole>().notNull(),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
   },
@@ -373,7 +374,7 @@ export const projectTeams = pgTable(
 
 /**
  * Users with access to a project that is not in the trash, each with their highest role, their own or that of a team. Maintained by
- * triggers on the tables above. All checks of access read this table.
+ * `grantAccess`, which whoever changes the tables above calls. All checks of access read this table.
  */
 export const memberships = pgTable(
   'memberships',
@@ -426,7 +427,7 @@ export const invitations = pgTable(
       .references(() => projects.id, { onDelete: 'cascade' }),
     /** In canonical form. */
     email: text('email').notNull(),
-    role: text('role').notNull(),
+    role: text('role').$type<ProjectRole>().notNull(),
     /** SHA-256 of the token in the email. */
     hash: bytea('hash').notNull(),
     invited_by: uuid('invited_by').references(() => users.id, { onDelete: 'set null' }),
