@@ -9,6 +9,7 @@ import { parameter } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { expectRow } from './members.ts'
 import { grantRole } from './memberships.ts'
 import { lockProject, lockToClose, type ManagedProject, type ProjectFacts } from './projects.ts'
 import { invitationJson, invitationPreviewJson } from './read-models.ts'
@@ -81,14 +82,14 @@ export const lockInviting = async (
   { projectId, mailbox }: { readonly projectId: string; readonly mailbox: string },
 ): Promise<SentInvitations> => {
   const { db, principal } = tx
-  const [, project, , [row]] = await Promise.all([
+  const [, project, , sent] = await Promise.all([
     lockSender(db, { id: principal.userId }),
     lockProject(tx, projectId, 'use'),
     lockMailbox(db, { mailbox }),
     selectSent(db, { sender: principal.userId, mailbox }),
   ])
-  if (row === undefined) throw new Error('The sender is gone')
-  return { project, senderName: row.sender_name, bySender: row.by_sender, toMailbox: row.to_mailbox }
+  const { sender_name: senderName, by_sender: bySender, to_mailbox: toMailbox } = expectRow(sent)
+  return { project, senderName, bySender, toMailbox }
 }
 
 /** A new invitation. */
@@ -147,11 +148,7 @@ const reread = query('invitations.reread', { id: 'uuid' }, { json: 'text' }, (p)
 export const viewInvitation = async (
   tx: TransactionContext,
   id: string,
-): Promise<{ readonly json: string }> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The written invitation is gone')
-  return row
-}
+): Promise<{ readonly json: string }> => expectRow(await reread(tx, { id }))
 
 /** A page of the valid invitations to a project that the caller manages. */
 export const selectInvitations = (

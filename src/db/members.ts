@@ -15,8 +15,8 @@ export const lockUser = builtStatement('users.lock_to_use', { id: 'uuid' }, (db,
   db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('key share'),
 )
 
-/** A row that a write has changed or locked. */
+/** The row that a transaction has locked or written. */
 export const expectRow = <R>([row]: readonly R[]): R => {
-  if (row === undefined) throw new Error('The written member is gone')
+  if (row === undefined) throw new Error('The written row is gone')
   return row
 }

@@ -141,20 +141,11 @@ export const removeRole = async (
   ])
 }
 
-const reread = query(
-  'project_members.reread',
-  key,
-  { json: 'text', version: 'int' },
-  (p) => sql`
-    select ${projectMemberJson(sql`member`, [], p)} as json, member.version
-    from ${membersOf(p.project_id)} member where member.id = ${p.user_id}`,
-)
-
-/** A member that the transaction has written. */
+/** A member that the transaction has written. The lock of the project keeps it visible. */
 export const viewProjectMember = async (
   tx: TransactionContext,
   { projectId, userId }: ProjectMemberKey,
-): Promise<MemberRow> => expectRow(await reread(tx, { project_id: projectId, user_id: userId }))
+): Promise<MemberRow> => expectRow(await select(tx, { project_id: projectId, user_id: userId }))
 
 /** Filters of a list of members. */
 export interface ProjectMemberFilter {

@@ -138,20 +138,11 @@ export const removeRole = async (
   ])
 }
 
-const reread = query(
-  'project_teams.reread',
-  key,
-  { json: 'text', version: 'int' },
-  (p) => sql`
-    select ${projectTeamJson(sql`shared`, sql`shared.name`)} as json, shared.version
-    from ${teamsOf(p.project_id)} shared where shared.id = ${p.team_id}`,
-)
-
-/** A team of a project that the transaction has written. */
+/** A team of a project that the transaction has written. The lock of the project keeps it visible. */
 export const viewProjectTeam = async (
   tx: TransactionContext,
   { projectId, teamId }: ProjectTeamKey,
-): Promise<MemberRow> => expectRow(await reread(tx, { project_id: projectId, team_id: teamId }))
+): Promise<MemberRow> => expectRow(await select(tx, { project_id: projectId, team_id: teamId }))
 
 /** A page of the teams of a project, if the caller can see it. */
 export const selectProjectTeams = async (

@@ -156,20 +156,11 @@ export const removeMember = async (
   ])
 }
 
-const reread = query(
-  'team_members.reread',
-  key,
-  { json: 'text', version: 'int' },
-  (p) => sql`
-    select ${teamMemberJson(sql`member`, [], p)} as json, member.version
-    from ${membersOf(p.team_id)} member where member.id = ${p.user_id}`,
-)
-
-/** A member that the transaction has written. */
+/** A member that the transaction has written. The lock of the team keeps it visible. */
 export const viewTeamMember = async (
   tx: TransactionContext,
   { teamId, userId }: TeamMemberKey,
-): Promise<MemberRow> => expectRow(await reread(tx, { team_id: teamId, user_id: userId }))
+): Promise<MemberRow> => expectRow(await select(tx, { team_id: teamId, user_id: userId }))
 
 const isTeamVisible = visibilityCheck('team_members.check_team', seesTeam)
 

@@ -13,6 +13,7 @@ import { nameContains } from './engine/conditions.ts'
 import type { OpContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { expectRow } from './members.ts'
 import { grantAccess, lockProjects } from './memberships.ts'
 import { roleInTeam, teamJson } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
@@ -28,12 +29,11 @@ export interface TeamRow {
 }
 
 const team = sql.raw('team')
-const teamColumns = { json: 'text', version: 'int', role: 'text?' } as const
 
 const selectOne = query(
   'teams.select',
   { id: 'uuid' },
-  teamColumns,
+  { json: 'text', version: 'int', role: 'text?' },
   (p) => sql`
     select ${teamJson(team, p)} as json, version, ${roleInTeam(team, p)} as role
     from teams team where id = ${p.id} and ${allowsTeam('team.see', p, team)}`,
@@ -45,20 +45,9 @@ export const selectTeam = async (ctx: OpContext, id: string): Promise<Outcome<Te
   return found(row)
 }
 
-const reread = query(
-  'teams.reread',
-  { id: 'uuid' },
-  teamColumns,
-  (p) => sql`
-    select ${teamJson(team, p)} as json, version, ${roleInTeam(team, p)} as role from teams team where id = ${p.id}`,
-)
-
-/** A team that the transaction has written, whether or not the caller can see it. */
-export const viewTeam = async (tx: TransactionContext, id: string): Promise<TeamRow> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The written team is gone')
-  return row
-}
+/** A team that the transaction has written. Its lock keeps it visible. */
+export const viewTeam = async (tx: TransactionContext, id: string): Promise<TeamRow> =>
+  expectRow(await selectOne(tx, { id }))
 
 const insert = builtStatement('teams.insert', { id: 'uuid', name: 'text' }, (db, p) =>
   db.insert(teams).values({ id: p.id, name: p.name }),
