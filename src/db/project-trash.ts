@@ -16,7 +16,7 @@ import { lockToClose, projectColumns, type ProjectRow } from './projects.ts'
 import { trashedProjectJson, trashedProjectVariant } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
 import { eq, type SQL, sql } from './schema/drizzle.ts'
-import { projects } from './schema/tables.ts'
+import { projects, users } from './schema/tables.ts'
 import type { TrashFilter } from './trash.ts'
 import { touched } from './touch.ts'
 
@@ -97,6 +97,25 @@ export const lockTrashedProject = async (
   if (row === undefined) return null
   const relations = relationsToProject(tx.principal, row.is_manager ? 'manager' : null)
   return { id, version: row.version, hasManager: row.has_manager, relations }
+}
+
+const lockPeople = builtStatement('trashed_projects.lock_people', { id: 'uuid', caller: 'uuid' }, (db, p) =>
+  db
+    .select({ id: users.id })
+    .from(users)
+    .where(
+      sql`${users.id} = ${p.caller} or ${users.id} in (select user_id from project_grants where project_id = ${p.id})`,
+    )
+    .orderBy(users.id)
+    .for('key share'),
+)
+
+/** Locks the users who get access to a project in the trash when it is restored, before the project. */
+export const lockTrashedMembers = async (
+  { db, principal }: TransactionContext<Principal>,
+  id: string,
+): Promise<void> => {
+  await lockPeople(db, { id, caller: principal.userId })
 }
 
 const restore = builtStatement('trashed_projects.restore', { id: 'uuid' }, (db, p) =>

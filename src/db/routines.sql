@@ -1070,8 +1070,12 @@ RETURN array_position(ARRAY['viewer', 'commenter', 'editor', 'manager'], role);
 
 -- Computes the memberships of projects, of all users or of those in `whose`, and returns what has changed: null is no access. The
 -- caller has locked the projects FOR UPDATE, which also waits for tasks that are being added: members who leave may have seen them.
+-- In PL/pgSQL, which keeps the plan.
 CREATE OR REPLACE FUNCTION compute_memberships(which uuid[], whose uuid[])
-RETURNS TABLE (project_id uuid, user_id uuid, role_before text, role_after text) LANGUAGE sql VOLATILE AS $$
+RETURNS TABLE (project_id uuid, user_id uuid, role_before text, role_after text) LANGUAGE plpgsql VOLATILE AS $$
+#variable_conflict use_column
+BEGIN
+  RETURN QUERY
   WITH granted AS (
     SELECT grants.project_id, grants.user_id, (array_agg(grants.role ORDER BY role_rank(grants.role) DESC))[1] AS role
     FROM project_grants grants
@@ -1097,11 +1101,11 @@ RETURNS TABLE (project_id uuid, user_id uuid, role_before text, role_after text)
       ON CONFLICT (user_id, project_id) DO UPDATE SET role = EXCLUDED.role WHERE membership.role <> EXCLUDED.role
       RETURNING membership.project_id, membership.user_id, membership.role
   )
-  SELECT ended.project_id, ended.user_id, ended.role, NULL FROM ended
+  SELECT ended.project_id, ended.user_id, ended.role, NULL::text FROM ended
   UNION ALL
   SELECT given.project_id, given.user_id, earlier.role, given.role
-  FROM given LEFT JOIN memberships earlier ON earlier.project_id = given.project_id AND earlier.user_id = given.user_id
-$$;
+  FROM given LEFT JOIN memberships earlier ON earlier.project_id = given.project_id AND earlier.user_id = given.user_id;
+END $$;
 
 -- A project that is restored is delivered again to everybody by the change feed.
 CREATE OR REPLACE FUNCTION set_visible_in() RETURNS trigger LANGUAGE plpgsql AS $$

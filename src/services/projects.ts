@@ -17,6 +17,7 @@ import {
   viewProject,
 } from '../db/projects.ts'
 import {
+  lockTrashedMembers,
   lockTrashedProject,
   purgeProject,
   takeFromTrash,
@@ -116,7 +117,10 @@ const openTrashed = async <P extends 'project_trash.restore' | 'project_trash.de
 /** Restores a project with its content. If nobody manages it any more, the caller does. */
 export const restoreProject = (ctx: OpContext<Principal>, id: string): Promise<ProjectRow> =>
   transaction(ctx, async (tx) => {
-    const project = await openTrashed(tx, id, 'project_trash.restore')
+    const [, project] = await Promise.all([
+      lockTrashedMembers(tx, id),
+      openTrashed(tx, id, 'project_trash.restore'),
+    ])
     await takeFromTrash(tx, project)
     await recordProjectEvent(tx, 'project.restored', id)
     return last(viewProject(tx, id))
