@@ -6,19 +6,14 @@ import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { type SecondFactorCode, codeParameters, codeValues, consumeCode } from './second-factors.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
 
 /** Time for which a session counts as recently authenticated after proving a password or a second factor. */
 const recent = sql.raw(`interval '15 minutes'`)
 
-/**
- * Whether the caller's session has authenticated recently. True for an API token and for the shell, which cannot reauthenticate:
- * they are restricted by scopes and permissions alone.
- */
-export const isRecentlyAuthenticated = (
-  p: Pick<ContextPlaceholders, 'in_session' | 'audit_session'>,
-): SQL => sql`(not ${p.in_session} or ${p.audit_session} is null or exists (
-  select from sessions where id = ${p.audit_session} and authenticated_at between now() - ${recent} and now() + ${recent}))`
+/** Whether a session with this time of its authentication counts as recently authenticated. */
+export const isRecent = (authenticatedAt: SQLWrapper): SQL =>
+  sql`${authenticatedAt} between now() - ${recent} and now() + ${recent}`
 
 /**
  * A statement that renews the authentication of the caller's session. `proof` are its first parts: `person` has the id of

@@ -875,12 +875,6 @@ BEGIN
   RETURN NEW;
 END $$;
 
--- The password hash and the attachment total are not part of any representation.
-CREATE OR REPLACE TRIGGER users_touch BEFORE UPDATE ON users FOR EACH ROW
-  WHEN ((OLD.username, OLD.email, OLD.display_name, OLD.role, OLD.time_zone, OLD.is_disabled, OLD.attachment_quota_bytes, OLD.task_quota)
-    IS DISTINCT FROM (NEW.username, NEW.email, NEW.display_name, NEW.role, NEW.time_zone, NEW.is_disabled, NEW.attachment_quota_bytes, NEW.task_quota))
-  EXECUTE FUNCTION touch();
-
 CREATE OR REPLACE TRIGGER teams_touch BEFORE UPDATE ON teams FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch();
 
@@ -899,10 +893,6 @@ CREATE OR REPLACE TRIGGER project_members_touch BEFORE UPDATE ON project_members
 
 CREATE OR REPLACE TRIGGER project_teams_touch BEFORE UPDATE ON project_teams FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION increment_version();
-
--- `digest_due_at` is not part of the representation.
-CREATE OR REPLACE TRIGGER notification_settings_touch BEFORE UPDATE ON notification_settings FOR EACH ROW
-  WHEN (OLD.mail_digest <> NEW.mail_digest) EXECUTE FUNCTION increment_version();
 
 -- Sets `due_at` of webhooks to that of their next pending delivery. Locks the webhooks first, so that of two concurrent
 -- transactions, the second sees the deliveries that the first has added.
@@ -992,9 +982,6 @@ END $$;
 
 CREATE OR REPLACE TRIGGER users_time_zone_added AFTER INSERT ON users FOR EACH ROW
   WHEN (NEW.time_zone <> 'UTC') EXECUTE FUNCTION check_time_zone();
-
-CREATE OR REPLACE TRIGGER users_time_zone_changed AFTER UPDATE OF time_zone ON users FOR EACH ROW
-  WHEN (OLD.time_zone <> NEW.time_zone) EXECUTE FUNCTION check_time_zone();
 
 -- The calendar day at an instant; in UTC if this server does not know the zone, as after a restore on an older server.
 CREATE OR REPLACE FUNCTION day_in_zone(instant timestamptz, zone text) RETURNS date LANGUAGE plpgsql STABLE STRICT AS $$
@@ -1554,16 +1541,6 @@ RETURN CASE mail_digest
     (date_trunc('day', now() AT TIME ZONE time_zone + interval '16 hours') + interval '8 hours') AT TIME ZONE time_zone
 END;
 
-CREATE OR REPLACE FUNCTION reschedule_digest() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  UPDATE notification_settings SET digest_due_at = next_digest_at(mail_digest, NEW.time_zone)
-  WHERE user_id = NEW.id AND mail_digest = 'daily';
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER users_digest_rescheduled AFTER UPDATE OF time_zone ON users FOR EACH ROW
-  WHEN (OLD.time_zone <> NEW.time_zone) EXECUTE FUNCTION reschedule_digest();
-
 -- Change feed -------------------------------------------------------------------------------------------------------
 
 -- Writes a tombstone for each viewer who no longer sees the task, and removes it for each user who sees it again. The tombstone
@@ -1992,20 +1969,7 @@ CREATE OR REPLACE TRIGGER tasks_changed_recorded AFTER UPDATE ON tasks FOR EACH 
 
 -- Access ------------------------------------------------------------------------------------------------------------
 
--- Volatile, to see what a sign-in committed while the calling statement waited for the lock on the user.
-CREATE OR REPLACE FUNCTION end_access(ended_user uuid, kept_session uuid) RETURNS void LANGUAGE sql VOLATILE AS $$
-  DELETE FROM one_time_tokens WHERE user_id = ended_user AND purpose <> 'undo_email';
-  DELETE FROM sessions WHERE user_id = ended_user AND id IS DISTINCT FROM kept_session;
-$$;
-
--- Volatile, to count everything committed until the calling statement locked the user.
-CREATE OR REPLACE FUNCTION count_tokens(asking_user uuid, counted_purpose text, counted_for interval) RETURNS bigint
-LANGUAGE sql VOLATILE AS $$
-  SELECT count(*) FROM one_time_tokens
-  WHERE user_id = asking_user AND purpose = counted_purpose AND created_at > now() - counted_for;
-$$;
-
--- The number of invitations of a sender in the last day. Volatile, as above.
+-- The number of invitations of a sender in the last day. Volatile, to count everything committed until the calling statement locked the sender.
 CREATE OR REPLACE FUNCTION count_invitations_by(sender uuid) RETURNS bigint LANGUAGE sql VOLATILE AS $$
   SELECT count(*) FROM invitation_mails WHERE invited_by = sender AND created_at > now() - interval '1 day';
 $$;
@@ -2029,6 +1993,3 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE TRIGGER users_email_added AFTER INSERT ON users FOR EACH ROW EXECUTE FUNCTION refuse_reserved_email();
-
-CREATE OR REPLACE TRIGGER users_email_changed AFTER UPDATE OF email ON users FOR EACH ROW
-WHEN (OLD.email IS DISTINCT FROM NEW.email) EXECUTE FUNCTION refuse_reserved_email();

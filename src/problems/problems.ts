@@ -1,5 +1,10 @@
 import { HashQueueFull } from '../auth/passwords.ts'
-import { ConstraintViolation, DatabaseUnavailable, TooManyStatements } from '../db/engine/errors.ts'
+import {
+  CallerGone,
+  ConstraintViolation,
+  DatabaseUnavailable,
+  TooManyStatements,
+} from '../db/engine/errors.ts'
 import { IdempotencyKeyReused } from '../db/engine/idempotency.ts'
 import type { CursorFault } from '../domain/cursors.ts'
 import type { DateConflict } from '../domain/dates.ts'
@@ -546,8 +551,6 @@ export const problemWithin = (pointer: string, problem: Problem): Problem => {
 const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
   missing: problems.notFound,
   forbidden: problems.forbidden,
-  reauthentication_required: problems.reauthenticationRequired,
-  email_changed_often: problems.emailChangedOften,
   invited_many: problems.invitedMany,
   address_invited_often: problems.addressInvitedOften,
   precondition_failed: problems.preconditionFailed,
@@ -555,7 +558,6 @@ const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
   due_twice: () => problems.conflictingDates(['due_twice']),
   due_at_before_start: () => problems.conflictingDates(['due_at_before_start']),
   due_on_before_start: () => problems.conflictingDates(['due_on_before_start']),
-  last_admin: problems.lastAdmin,
   project_archived: problems.projectArchived,
   parent_elsewhere: () =>
     problems.invalidParent('must be a task of the same project, or a personal task of the same owner'),
@@ -677,6 +679,7 @@ export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
   if (error instanceof Problem) return error
   if (error instanceof ConstraintViolation)
     return constraintProblems[error.constraint]?.() ?? problems.internalError(error)
+  if (error instanceof CallerGone) return problems.invalidToken()
   if (error instanceof TextTooCostly) return problems.invalidRequest(`${error.message}.`)
   if (error instanceof FilterError) return problems.invalidFilter(error)
   if (error instanceof TooManyToSort) return problems.tooManyToSort(error.limit)

@@ -1,5 +1,6 @@
 import type { AttemptKeys } from '../auth/attempts.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
+import { insertAttempt } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
 import type { OpContext } from '../db/engine/context.ts'
 import { selectOwnPassword } from '../db/passwords.ts'
@@ -41,7 +42,7 @@ export const createCheckPassword =
   async (ctx, { password, pointer }) => {
     const { userId } = ctx.principal
     const attemptKey = attemptKeys.ofPassword(userId, ctx.client)
-    const { wait, passwordHash } = await selectOwnPassword(ctx, attemptKey)
+    const [wait, passwordHash] = await Promise.all([insertAttempt(ctx, attemptKey), selectOwnPassword(ctx)])
     if (wait > 0) throw problems.tooManyAttempts(wait)
     const { valid } = await passwords.verify(passwordHash, password)
     if (passwordHash === null) throw problems.invalidToken()

@@ -52,12 +52,25 @@ export const expectMay = <P extends Permission, R extends Related>(
 }
 
 /**
- * Requires that the resource meets If-Match and If-None-Match.
+ * Requires that a resource that exists meets If-Match and If-None-Match. Null: it has no ETag.
  *
  * @throws Problem 412
  */
-export const expectMatch = (conditions: Preconditions, { version }: { readonly version: number }): void => {
-  if (!meetsPreconditions([String(version)], conditions)) throw problems.preconditionFailed()
+export const expectMatch = (
+  conditions: Preconditions,
+  resource: { readonly version: number } | null,
+): void => {
+  const tags = resource === null ? [] : [String(resource.version)]
+  if (!meetsPreconditions(tags, conditions)) throw problems.preconditionFailed()
+}
+
+/**
+ * Requires that the caller's session has authenticated recently.
+ *
+ * @throws Problem 403
+ */
+export const expectProven = ({ is_proven }: { readonly is_proven: boolean }): void => {
+  if (!is_proven) throw problems.reauthenticationRequired()
 }
 
 /**

@@ -9,6 +9,7 @@ import {
   transaction,
   type TransactionContext,
 } from './context.ts'
+import { lockCaller } from './callers.ts'
 import { newId } from './ids.ts'
 import type { Placeholders, Row, Values } from './parameters.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
@@ -97,6 +98,17 @@ export const findStoredResponse = async ({ db, idempotency }: OpContext): Promis
   return readStored(idempotency, stored)
 }
 
+/**
+ * The stored response to an earlier request with the same key, for work that must be done before the transaction.
+ *
+ * @throws IdempotencyKeyReused when the key was used with a different request
+ */
+export const findReplay = async ({ db, idempotency }: OpContext): Promise<StoredResponse | null> => {
+  if (idempotency === null) return null
+  const [row] = await lookUp(db, valuesOf(idempotency))
+  return readStored(idempotency, row)
+}
+
 const lockKey = statement(
   'idempotency_keys.lock',
   keyParameters,
@@ -140,8 +152,9 @@ interface Response {
 
 /**
  * Runs `work`, which creates a resource, as a transaction, once per Idempotency-Key: its response is stored with it. A repeated
- * request gets that response, and a concurrent one waits for it. `id` is that of the resource.
+ * request gets that response, and a concurrent one waits for it. `id` is that of the resource. The caller is locked first.
  *
+ * @throws CallerGone when the caller was disabled or deleted since they were authenticated
  * @throws IdempotencyKeyReused when the key was used with a different request
  */
 export const idempotent = <P extends Principal>(
@@ -151,9 +164,12 @@ export const idempotent = <P extends Principal>(
 ): Promise<Created> => {
   const { idempotency } = ctx
   return transaction<P, Created>(ctx, async (tx) => {
-    if (idempotency === null) return { id, json: (await work(tx, id)).json, replayed: false }
+    if (idempotency === null) {
+      const [, { json }] = await Promise.all([lockCaller(tx), work(tx, id)])
+      return { id, json, replayed: false }
+    }
     const key = valuesOf(idempotency)
-    const [, [row]] = await Promise.all([lockKey(tx.db, key), lookUp(tx.db, key)])
+    const [, , [row]] = await Promise.all([lockKey(tx.db, key), lockCaller(tx), lookUp(tx.db, key)])
     const stored = readStored(idempotency, row)
     if (stored !== null) return stored
     const { json, replay = json } = await work(tx, id)

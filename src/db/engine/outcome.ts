@@ -10,8 +10,6 @@ export interface Checks {
   readonly etag: SQL | null
   /** Whether a resource without an ETag exists, if the operation takes If-None-Match. */
   readonly exists?: SQL
-  /** Whether the caller has authenticated recently, where required. */
-  readonly authenticated?: SQL
   /** Further refusals, as WHEN branches. */
   readonly refusals?: SQL
 }
@@ -55,10 +53,9 @@ const whenConditionsFail = (
 /** Like `checkedOutcome`, for one item of a batch with its own If-Match: a text array; null accepts any. */
 export const outcomeOfChecks = (
   p: Pick<ContextPlaceholders, 'if_none_match' | 'caller'>,
-  { allowed, authenticated = sql`true`, refusals = sql``, ...conditions }: Checks & { readonly ifMatch: SQL },
+  { allowed, refusals = sql``, ...conditions }: Checks & { readonly ifMatch: SQL },
 ): SQL => sql`case
   when not (${allowed}) then 'forbidden'
-  when not (${authenticated}) then 'reauthentication_required'
   ${whenConditionsFail(p, conditions)}
   ${refusals}
   else ${setActorAndReturnDone(p)} end`
