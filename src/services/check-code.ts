@@ -1,6 +1,6 @@
 import type { AttemptKeys } from '../auth/attempts.ts'
 import { insertAttempt } from '../db/attempts.ts'
-import { insertFailure } from '../db/audit.ts'
+import { recordAudit } from '../db/audit.ts'
 import type { OpContext } from '../db/engine/context.ts'
 import { type SecondFactor, selectSecondFactor } from '../db/second-factors.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
@@ -37,6 +37,6 @@ export const countCodeAttempt = async (
 
 /** Records that the caller's code was wrong, and returns the problem. */
 export const recordWrongCode = async (ctx: OpContext<SessionPrincipal>): Promise<Error> => {
-  await insertFailure(ctx, 'proof.failed', ctx.principal.userId)
+  await recordAudit(ctx, 'proof.failed', { userId: ctx.principal.userId })
   return problems.wrongCode()
 }

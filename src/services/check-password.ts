@@ -1,6 +1,6 @@
 import type { AttemptKeys } from '../auth/attempts.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
-import { insertFailure } from '../db/audit.ts'
+import { recordAudit } from '../db/audit.ts'
 import type { OpContext } from '../db/engine/context.ts'
 import { selectOwnPassword } from '../db/passwords.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
@@ -46,6 +46,6 @@ export const createCheckPassword =
     const { valid } = await passwords.verify(passwordHash, password)
     if (passwordHash === null) throw problems.invalidToken()
     if (valid) return { oldHash: passwordHash, attemptKey }
-    await insertFailure(ctx, 'proof.failed', userId)
+    await recordAudit(ctx, 'proof.failed', { userId })
     throw problems.wrongCurrentPassword(pointer)
   }

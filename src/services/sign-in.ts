@@ -4,7 +4,7 @@ import type { ShouldAuditFailure } from '../auth/audited-failures.ts'
 import { hashChallenge, hashInvitationToken, newChallenge, newRefreshToken } from '../auth/opaque-tokens.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
 import { readCode } from '../auth/second-factor.ts'
-import { insertFailure } from '../db/audit.ts'
+import { recordAudit } from '../db/audit.ts'
 import type { OpContext } from '../db/engine/context.ts'
 import { hasInvitation } from '../db/invitations.ts'
 import { insertSessionBySecondFactor, selectChallenged } from '../db/second-factors.ts'
@@ -90,7 +90,7 @@ export const createSignIn = ({
     const { valid, rehash } = await passwords.verify(credentials?.passwordHash ?? null, password)
     if (credentials === null || !valid) {
       if (shouldAuditFailure(ctx.client))
-        await insertFailure(ctx, 'sign_in.failed', credentials?.userId ?? null)
+        await recordAudit(ctx, 'sign_in.failed', { userId: credentials?.userId ?? null })
       throw problems.wrongPassword()
     }
     if (credentials.isDisabled) throw problems.accountDisabled()
@@ -115,7 +115,7 @@ export const createSignIn = ({
     const answer = code && { userId, challengeHash, code, attemptKey, tokenHash }
     const started = answer && (await insertSessionBySecondFactor(ctx, answer))
     if (started === null) {
-      await insertFailure(ctx, 'sign_in.failed', userId)
+      await recordAudit(ctx, 'sign_in.failed', { userId })
       throw problems.wrongSecondFactor()
     }
     return issueTokens(accessTokens, started, { refreshToken })
