@@ -1,10 +1,12 @@
 import { deletionInBatches } from './engine/batches.ts'
-import type { OpContext } from './engine/context.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { statement } from './engine/statement.ts'
 import { minStepBack, retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { eq, type SQL, sql } from './schema/drizzle.ts'
+import { attempts } from './schema/tables.ts'
 
 /**
  * Attempts to prove an identity with a password or a code. Each is counted as failed before it is checked, in a separate
@@ -80,6 +82,15 @@ export const insertAttempt = async ({ db }: Pick<OpContext, 'db'>, key: Buffer):
   const [row] = await count(db, { attempt_key: key })
   if (row === undefined) throw new Error('Counting an attempt returned no row')
   return row.wait
+}
+
+const forget = builtStatement('attempts.forget', attemptParameter, (db, p) =>
+  db.delete(attempts).where(eq(attempts.key, p.attempt_key)),
+)
+
+/** Clears the count after a success. */
+export const forgetAttempts = async ({ db }: TransactionContext, key: Buffer): Promise<void> => {
+  await forget(db, { attempt_key: key })
 }
 
 /** Deletes counts that have expired. */

@@ -98,7 +98,7 @@ export const selectUserIdByName = async (
 const installation = insertion<'installation'>({ singleton: sql`true` })
 
 /** A part of a statement that records that there is an account, and returns a row if it is the first. */
-export const insertInstallation = sql`
+const insertInstallation = sql`
   insert into installation (${installation.columns}) values (${installation.values}) on conflict do nothing returning *`
 
 const insert = creation(

@@ -171,6 +171,23 @@ export type Relation = (typeof permissions)[Permission][number]
 export const grants = (permission: Permission, relations: readonly Relation[]): boolean =>
   permissions[permission].some((relation) => relations.includes(relation))
 
+/** The relations of a principal to a user. */
+export const relationsToUser = ({ userId, role, credential }: Principal, id: string): readonly Relation[] => {
+  const isSelf = id === userId
+  const isAdmin = role === 'admin'
+  // The shell has the permissions of a session.
+  const isInSession = credential.kind === 'session' || credential.kind === 'shell'
+  const holds: readonly (readonly [Relation, boolean])[] = [
+    ['signed_in', true],
+    ['self', isSelf],
+    ['self_in_session', isSelf && isInSession],
+    ['admin', isAdmin],
+    ['admin_in_session', isAdmin && isInSession],
+    ['another_admin', isAdmin && !isSelf],
+  ]
+  return holds.filter(([, isHeld]) => isHeld).map(([relation]) => relation)
+}
+
 /** The relations of a principal to a project in which they have a role; null for none. A role includes those before it. */
 export const relationsToProject = (
   { role: ofPrincipal }: Principal,

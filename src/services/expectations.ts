@@ -1,3 +1,4 @@
+import type { AccountFacts, OwnAccount } from '../db/accounts.ts'
 import { meetsPreconditions, type Preconditions } from '../domain/entity-tags.ts'
 import type { UnknownReference } from '../domain/outcome.ts'
 import { type Authorized, grants, type Permission, type Relation } from '../domain/permissions.ts'
@@ -67,4 +68,27 @@ export const expectMatch = (conditions: Preconditions, { version }: { readonly v
  */
 export const expectActive = ({ archived_at }: { readonly archived_at: string | null }): void => {
   if (archived_at !== null) throw problems.projectArchived()
+}
+
+/**
+ * The caller's account, if the session that authenticated the request has not ended meanwhile.
+ *
+ * @throws Problem 401
+ */
+export const expectSignedIn = (account: OwnAccount | null): OwnAccount => {
+  if (account === null) throw problems.invalidToken()
+  return account
+}
+
+/**
+ * Requires that the password of an account is still the one that was verified. `pointer` is its location in the body.
+ *
+ * @throws Problem 422
+ */
+export const expectSamePassword = (
+  { passwordHash }: AccountFacts,
+  verifiedHash: string,
+  pointer: string,
+): void => {
+  if (passwordHash !== verifiedHash) throw problems.wrongCurrentPassword(pointer)
 }
