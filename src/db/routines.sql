@@ -1039,9 +1039,6 @@ BEGIN
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE TRIGGER api_tokens_given AFTER INSERT ON api_tokens
-  FOR EACH ROW EXECUTE FUNCTION refuse_row_of_deleted_user('user_id', 'api_tokens_user_id_users_id_fk');
-
 CREATE OR REPLACE TRIGGER tags_given AFTER INSERT ON tags
   FOR EACH ROW EXECUTE FUNCTION refuse_row_of_deleted_user('owner_id', 'tags_owner_id_users_id_fk');
 
