@@ -42,12 +42,13 @@ const { requestTo } = await prepareOperations(service, await service.register('a
 const stored = async (): Promise<string> => {
   const tables = await db.run(
     `select table_name as name from information_schema.tables where table_schema = 'public' and table_type = 'BASE TABLE'
-      and table_name not in ('sessions', 'api_tokens', 'attempts', 'leases', 'retention') order by table_name`,
+      and table_name not in ('attempts', 'leases', 'retention') order by table_name`,
     [],
   )
+  const row = `(to_jsonb(stored) - 'last_used_at')::text`
   const digests = tables.map(
     ({ name }) =>
-      `select '${String(name)}', md5(coalesce(string_agg(stored::text, ' ' order by stored::text), '')) from ${String(name)} stored`,
+      `select '${String(name)}', md5(coalesce(string_agg(${row}, ' ' order by ${row}), '')) from ${String(name)} stored`,
   )
   return JSON.stringify(await db.run(digests.join(' union all '), []))
 }

@@ -6,7 +6,7 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsAudit, allowsTask, isProjectSeenByRole, isTaskSeenByRole } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { ContextPlaceholders, OpContext, StatementContext } from './engine/context.ts'
+import type { OpContext, StatementContext } from './engine/context.ts'
 import { newId } from './engine/ids.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { type Query, query } from './engine/statement.ts'
@@ -14,7 +14,7 @@ import { retentionTime } from './engine/retention.ts'
 import { conditionsOf, createdTimeFilters, filterOneOf } from './engine/conditions.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { auditEventJson } from './read-models.ts'
-import { columnsOf, insertion } from './schema/columns.ts'
+import { columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 import { auditEvents } from './schema/tables.ts'
 
@@ -89,48 +89,6 @@ export const recordAudit = async (
   for (const row of rows)
     db.audited?.(JSON.stringify([{ ...event, ...row } satisfies components['schemas']['AuditEvent']]))
 }
-
-// Changes that are still one statement write their event with the functions below.
-
-/** The subject of an event. Omitted fields default to the caller's: user, session and API token. */
-interface Subject {
-  /** The user whose access is concerned. */
-  readonly user: SQL
-  readonly actor?: SQL
-  readonly session?: SQL
-  readonly token?: SQL
-  /** The id of the event. Required for the second event of a statement. */
-  readonly id?: SQL
-}
-
-/** Selects the row of an event. */
-export const auditEvent = (
-  p: ContextPlaceholders,
-  action: AuditAction | SQL,
-  { user, actor = p.audit_actor, session = p.audit_session, token = p.audit_token, id = p.audit_id }: Subject,
-): SQL => sql`
-  select ${id} as id, ${typeof action === 'string' ? sql.raw(`'${action}'`) : action} as action, ${actor} as actor_id,
-    ${user} as user_id, ${session} as session_id, ${token} as token_id`
-
-/** A part of a statement, to be named `audit`, that writes the events that `events` selects. */
-export const audit = (p: ContextPlaceholders, events: SQL): SQL => {
-  const { columns, values } = insertion<'audit_events'>({
-    id: sql`event.id`,
-    action: sql`event.action`,
-    actor_id: sql`event.actor_id`,
-    user_id: sql`event.user_id`,
-    session_id: sql`event.session_id`,
-    token_id: sql`event.token_id`,
-    address: p.audit_address,
-    user_agent: p.audit_user_agent,
-    request_id: p.audit_request,
-  })
-  return sql`insert into audit_events (${columns}) select ${values} from (${events}) event returning *`
-}
-
-/** The column `audit` of a statement with the part `audit`. */
-export const auditColumn = sql`
-  (select '[' || string_agg(${auditEventJson(sql`audit`)}, ',') || ']' from audit) as audit`
 
 const task = sql.raw('task')
 const project = sql.raw('project')

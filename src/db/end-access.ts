@@ -50,7 +50,7 @@ const deleteSecondFactor = builtStatement('end_access.delete_second_factor', { u
 )
 
 /** Deletes the second factor of a user with its recovery codes. False when there is none. */
-export const removeSecondFactor = async ({ db }: TransactionContext, userId: string): Promise<boolean> => {
+export const discardSecondFactor = async ({ db }: TransactionContext, userId: string): Promise<boolean> => {
   const rows = await deleteSecondFactor(db, { user_id: userId })
   return rows.length > 0
 }
@@ -67,6 +67,6 @@ export const removeCredentials = async (tx: TransactionContext, userId: string):
     deleteOneTimeTokens(tx.db, { user_id: userId }),
     endSessions(tx.db, { user_id: userId, kept: null }),
     revokeApiTokens(tx, userId),
-    removeSecondFactor(tx, userId),
+    discardSecondFactor(tx, userId),
   ])
 }

@@ -1,10 +1,10 @@
 import type { Outcome } from '../domain/outcome.ts'
-import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
+import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsProject, type CallerPlaceholders } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
-import type { OpContext } from './engine/context.ts'
+import type { OpContext, StatementContext } from './engine/context.ts'
 import { creation } from './engine/creation.ts'
 import type { Created } from './engine/idempotency.ts'
 import { checkedOutcome, outcomeOfDeletion, readOutcome, setActorAndReturnDone } from './engine/outcome.ts'
@@ -236,7 +236,7 @@ export const hasInvitation = async (ctx: OpContext, hash: Buffer): Promise<boole
  * Parts of a statement that use the valid invitation with this hash: `invitation` is its deleted row, if there is one. Locks the
  * project first, since joining changes its memberships. Of two concurrent statements, the second finds the row deleted.
  */
-export const usedInvitation = (hash: SQL): SQL => {
+const usedInvitation = (hash: SQL): SQL => {
   const invited = columnsOf<'invitations'>(invitation)
   const used = columnsOf<'invitations'>(sql`invitations`)
   return sql`
@@ -251,7 +251,7 @@ export const usedInvitation = (hash: SQL): SQL => {
 }
 
 /** A part of a statement with `usedInvitation`, to be named `joined`: makes a user a member, or raises the role of a member. */
-export const joinInvited = (user: SQL, from: SQL): SQL => {
+const joinInvited = (user: SQL, from: SQL): SQL => {
   const { role } = columnsOf<'project_members'>(sql`member`)
   const { columns, values } = insertion<'project_members'>({
     project_id: columnsOf<'invitations'>(invitation).project_id,
@@ -267,19 +267,19 @@ export const joinInvited = (user: SQL, from: SQL): SQL => {
 
 const accept = query(
   'invitations.accept',
-  { hash: 'bytes' },
+  { hash: 'bytes', user_id: 'uuid' },
   { project_id: 'text' },
   (p) => sql`
-    with ${usedInvitation(p.hash)}, joined as (${joinInvited(p.caller, invitation)})
+    with ${usedInvitation(p.hash)}, joined as (${joinInvited(p.user_id, invitation)})
     select ${columnsOf<'invitations'>(invitation).project_id}::text from invitation`,
 )
 
-/** Joins the caller to the project of a valid invitation, and deletes it. Returns the project's id; null if there is none. */
+/** Joins a user to the project of a valid invitation, and deletes it. Returns the project's id; null if there is none. */
 export const acceptInvitation = async (
-  ctx: OpContext<SessionPrincipal>,
-  hash: Buffer,
+  ctx: StatementContext,
+  { hash, userId }: { readonly hash: Buffer; readonly userId: string },
 ): Promise<string | null> => {
-  const [row] = await accept(ctx, { hash })
+  const [row] = await accept(ctx, { hash, user_id: userId })
   return row?.project_id ?? null
 }
 

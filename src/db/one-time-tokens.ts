@@ -3,33 +3,11 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { OpContext, TransactionContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { retentionTime } from './engine/retention.ts'
-import { columnsOf, insertion } from './schema/columns.ts'
-import { and, eq, gte, ne, type SQL, sql } from './schema/drizzle.ts'
+import { and, eq, gte, ne, sql } from './schema/drizzle.ts'
 import { oneTimeTokens } from './schema/tables.ts'
 
 /** The purpose of a one-time token: completing a sign-in, resetting a password, or undoing a change of email address. */
 export type Purpose = 'sign_in' | 'reset_password' | 'undo_email'
-
-interface TokenRow {
-  readonly purpose: Purpose
-  readonly hash: SQL
-  /** The id of its user. */
-  readonly user: SQL
-  /** An interval. */
-  readonly lifetime: SQL
-  /** The address that `undo_email` restores. */
-  readonly email?: SQL
-}
-
-/** The columns of a new token and their values. */
-export const newOneTimeToken = ({ purpose, hash, user, lifetime, email = sql`null::text` }: TokenRow) =>
-  insertion<'one_time_tokens'>({
-    hash,
-    purpose: sql.raw(`'${purpose}'`),
-    user_id: user,
-    email,
-    expires_at: sql`now() + ${lifetime}`,
-  })
 
 const insert = builtStatement(
   'one_time_tokens.insert',
@@ -60,13 +38,6 @@ export const insertOneTimeToken = async (
   { userId, email, ...token }: NewToken,
 ): Promise<void> => {
   await insert(db, { ...token, user_id: userId, email: email ?? null })
-}
-
-/** Whether the row `token` is the unexpired token with this hash. */
-export const isOneTimeToken = (token: SQL, purpose: Purpose | SQL, hash: SQL): SQL => {
-  const columns = columnsOf<'one_time_tokens'>(token)
-  const expected = typeof purpose === 'string' ? sql.raw(`'${purpose}'`) : purpose
-  return sql`(${columns.hash} = ${hash} and ${columns.purpose} = ${expected} and ${columns.expires_at} > now())`
 }
 
 const wantedParameters = { purpose: 'text', hash: 'bytes' } as const

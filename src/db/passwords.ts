@@ -1,6 +1,6 @@
 import type { Authorized, Principal, SessionPrincipal } from '../domain/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { StatementContext, TransactionContext } from './engine/context.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { takeOneTimeToken } from './one-time-tokens.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
 import { oneTimeTokens, users } from './schema/tables.ts'
@@ -17,18 +17,9 @@ const selectHash = builtStatement('users.select_password', { id: 'uuid' }, (db, 
 export const selectOwnPassword = async ({
   db,
   principal,
-}: StatementContext<SessionPrincipal>): Promise<string | null> => {
+}: OpContext<SessionPrincipal>): Promise<string | null> => {
   const [row] = await selectHash(db, { id: principal.userId })
   return row?.password_hash ?? null
-}
-
-/** Locks the caller, and reads the hash of their password under the lock. */
-export const lockOwnPassword = async (tx: TransactionContext<SessionPrincipal>): Promise<string | null> => {
-  const [, hash] = await Promise.all([
-    lockToChange(tx.db, { id: tx.principal.userId }),
-    selectOwnPassword(tx),
-  ])
-  return hash
 }
 
 const update = builtStatement('users.set_password', { id: 'uuid', password_hash: 'text' }, (db, p) =>

@@ -970,18 +970,6 @@ BEGIN
 END $$;
 
 -- Time zones --------------------------------------------------------------------------------------------------------
--- The service checks names against its own copy of the IANA database, which can be newer than the server's.
-
-CREATE OR REPLACE FUNCTION check_time_zone() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  PERFORM now() AT TIME ZONE NEW.time_zone;
-  RETURN NULL;
-EXCEPTION WHEN invalid_parameter_value THEN
-  RAISE check_violation USING CONSTRAINT = 'users_time_zone_known', TABLE = 'users';
-END $$;
-
-CREATE OR REPLACE TRIGGER users_time_zone_added AFTER INSERT ON users FOR EACH ROW
-  WHEN (NEW.time_zone <> 'UTC') EXECUTE FUNCTION check_time_zone();
 
 -- The calendar day at an instant; in UTC if this server does not know the zone, as after a restore on an older server.
 CREATE OR REPLACE FUNCTION day_in_zone(instant timestamptz, zone text) RETURNS date LANGUAGE plpgsql STABLE STRICT AS $$
@@ -1025,9 +1013,6 @@ BEGIN
   END IF;
   RETURN NULL;
 END $$;
-
-CREATE OR REPLACE TRIGGER api_tokens_given AFTER INSERT ON api_tokens
-  FOR EACH ROW EXECUTE FUNCTION refuse_row_of_deleted_user('user_id', 'api_tokens_user_id_users_id_fk');
 
 CREATE OR REPLACE TRIGGER tags_given AFTER INSERT ON tags
   FOR EACH ROW EXECUTE FUNCTION refuse_row_of_deleted_user('owner_id', 'tags_owner_id_users_id_fk');
@@ -1981,15 +1966,3 @@ BEGIN
   PERFORM pg_advisory_xact_lock(hashtext('invitation_mails'), hashtext(recipient));
   RETURN (SELECT count(*) FROM invitation_mails WHERE mailbox = recipient AND created_at > now() - interval '1 day');
 END $$;
-
--- Reserves an address that can still be restored to its user. Fires after the row, so that an insertion that waited for the
--- user's change of address sees the token that the change stored.
-CREATE OR REPLACE FUNCTION refuse_reserved_email() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  IF EXISTS (SELECT FROM one_time_tokens WHERE email = NEW.email AND user_id <> NEW.id AND expires_at > now()) THEN
-    RAISE unique_violation USING CONSTRAINT = 'users_email_unique', TABLE = 'users';
-  END IF;
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER users_email_added AFTER INSERT ON users FOR EACH ROW EXECUTE FUNCTION refuse_reserved_email();

@@ -19,9 +19,9 @@ import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { userJson } from './read-models.ts'
 import { isRecent } from './reauthentication.ts'
-import { columnsOf, insertion } from './schema/columns.ts'
+import { columnsOf } from './schema/columns.ts'
 import { and, eq, isNull, ne, type SQL, sql } from './schema/drizzle.ts'
-import { installation, oneTimeTokens, sessions, tags, users } from './schema/tables.ts'
+import { oneTimeTokens, sessions, tags, users } from './schema/tables.ts'
 import { touched } from './touch.ts'
 
 /** A user as the caller sees it: the JSON text, its version, and whether it includes the email address and the quotas. */
@@ -102,17 +102,6 @@ export const viewUser = async (tx: TransactionContext<Principal>, id: string): P
   return row
 }
 
-const firstInstallation = insertion<'installation'>({ singleton: sql`true` })
-
-/** A part of a statement that records that there is an account, and returns a row if it is the first. */
-export const insertInstallation = sql`
-  insert into installation (${firstInstallation.columns}) values (${firstInstallation.values}) on conflict do nothing returning *`
-
-// Otherwise the next account to register would count as the first and become an administrator.
-const recordInstallation = builtStatement('installation.insert', {}, (db) =>
-  db.insert(installation).values({ singleton: true }).onConflictDoNothing(),
-)
-
 const insert = builtStatement(
   'users.insert',
   {
@@ -154,11 +143,7 @@ export const insertUser = async (
     time_zone: timeZone,
     password_hash: passwordHash,
   }
-  await Promise.all([
-    recordInstallation(tx.db, {}),
-    insert(tx.db, row),
-    expectFreeAddress(tx, { id, email: names.email }),
-  ])
+  await Promise.all([insert(tx.db, row), expectFreeAddress(tx, { id, email: names.email })])
 }
 
 const probeTimeZone = statement(

@@ -634,7 +634,6 @@ export const expectOnePlace = (body: {
 const constraintProblems: Readonly<Record<string, () => Problem>> = {
   users_username_unique: problems.usernameTaken,
   users_email_unique: problems.emailTaken,
-  users_time_zone_known: problems.unknownTimeZone,
   tags_owner_name_unique: problems.tagExists,
   tags_project_name_unique: problems.projectTagExists,
   tasks_project_id_projects_id_fk: () => problems.unknownReference('/project_id', 'project'),
@@ -662,13 +661,8 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   project_members_user_id_users_id_fk: problems.invalidToken,
   comments_author_id_users_id_fk: problems.invalidToken,
   idempotency_keys_principal_id_users_id_fk: problems.invalidToken,
-  api_tokens_user_id_users_id_fk: problems.invalidToken,
   webhooks_owner_id_users_id_fk: problems.invalidToken,
-  second_factors_user_id_users_id_fk: problems.invalidToken,
-  recovery_codes_user_id_second_factors_user_id_fk: problems.secondFactorNotEnrolled,
   one_time_tokens_user_id_users_id_fk: problems.wrongPassword,
-  sessions_user_id_users_id_fk: problems.wrongPassword,
-  refresh_tokens_session_id_sessions_id_fk: problems.invalidRefreshToken,
 }
 
 /**

@@ -1,7 +1,11 @@
+import type { AccountFacts, OwnAccount } from '../db/accounts.ts'
 import { meetsPreconditions, type Preconditions } from '../domain/entity-tags.ts'
 import type { UnknownReference } from '../domain/outcome.ts'
 import { type Authorized, grants, type Permission, type Relation } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
+import type { OpContext } from '../db/engine/context.ts'
+import { knowsTimeZone } from '../db/users.ts'
+import { defaultTimeZone } from '../domain/time-zones.ts'
 
 /**
  * The checks of a write on facts that were read under a lock, in the order that the contract promises: seen, may, match, and then
@@ -80,4 +84,36 @@ export const expectProven = ({ is_proven }: { readonly is_proven: boolean }): vo
  */
 export const expectActive = ({ archived_at }: { readonly archived_at: string | null }): void => {
   if (archived_at !== null) throw problems.projectArchived()
+}
+
+/**
+ * The caller's account, if the session that authenticated the request has not ended meanwhile.
+ *
+ * @throws Problem 401
+ */
+export const expectSignedIn = (account: OwnAccount | null): OwnAccount => {
+  if (account === null) throw problems.invalidToken()
+  return account
+}
+
+/**
+ * Requires that the password of an account is still the one that was verified. `pointer` is its location in the body.
+ *
+ * @throws Problem 422
+ */
+export const expectSamePassword = (
+  { passwordHash }: AccountFacts,
+  verifiedHash: string,
+  pointer: string,
+): void => {
+  if (passwordHash !== verifiedHash) throw problems.wrongCurrentPassword(pointer)
+}
+
+/**
+ * Requires that the database knows a time zone. Before a transaction.
+ *
+ * @throws Problem 400
+ */
+export const expectTimeZone = async (ctx: OpContext, timeZone: string): Promise<void> => {
+  if (timeZone !== defaultTimeZone && !(await knowsTimeZone(ctx, timeZone))) throw problems.unknownTimeZone()
 }

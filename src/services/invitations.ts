@@ -59,7 +59,7 @@ export const createInvitations = ({ mode, maxPerDay, isRegistrationOpen, mailer 
   async accept(ctx, token) {
     if (mode === 'off') throw problems.invitationsOff()
     const hash = hashInvitationToken(token)
-    const projectId = hash && (await acceptInvitation(ctx, hash))
+    const projectId = hash && (await acceptInvitation(ctx, { hash, userId: ctx.principal.userId }))
     if (projectId === null) throw problems.invalidInvitation('/token')
     const project = await selectProject(ctx, projectId)
     // The project was deleted, or the caller removed from it, right after the invitation was accepted.

@@ -1,24 +1,26 @@
 import type { Credentials } from '../auth/credentials.ts'
 import { hashResetToken, newResetToken } from '../auth/opaque-tokens.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
+import { lockOwnAccount } from '../db/accounts.ts'
 import { forgetAttempts } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
-import { endAccess, removeSecondFactor } from '../db/end-access.ts'
+import { discardSecondFactor, endAccess } from '../db/end-access.ts'
 import { type OpContext, transaction } from '../db/engine/context.ts'
 import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
-import {
-  lockOwnPassword,
-  lockUserByEmail,
-  setOwnPassword,
-  setPasswordOf,
-  takeResetToken,
-} from '../db/passwords.ts'
+import { lockUserByEmail, setOwnPassword, setPasswordOf, takeResetToken } from '../db/passwords.ts'
 import { lockUser } from '../db/users.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { problems } from '../problems/problems.ts'
 import type { CheckPassword } from './check-password.ts'
-import { expectMatch, expectMay, expectProven, expectSeen } from './expectations.ts'
+import {
+  expectMatch,
+  expectMay,
+  expectProven,
+  expectSamePassword,
+  expectSeen,
+  expectSignedIn,
+} from './expectations.ts'
 
 interface PasswordChange {
   readonly currentPassword: string
@@ -80,7 +82,7 @@ export const setPassword = (
     expectProven(user)
     expectMatch(tx, null)
     const [hadSecondFactor] = await Promise.all([
-      resetsSecondFactor && removeSecondFactor(tx, userId),
+      resetsSecondFactor && discardSecondFactor(tx, userId),
       setPasswordOf(tx, user, newHash),
       endAccess(tx, userId),
       recordAudit(tx, 'password.set', { userId }),
@@ -95,9 +97,8 @@ export const createPasswords = ({ passwords, checkPassword, credentials, mailer 
     const newHash = await passwords.hash(newPassword)
     const { userId, credential } = ctx.principal
     await transaction(ctx, async (tx) => {
-      const present = await lockOwnPassword(tx)
-      if (present === null) throw problems.invalidToken()
-      if (present !== oldHash) throw problems.wrongCurrentPassword(pointer)
+      const account = expectSignedIn(await lockOwnAccount(tx))
+      expectSamePassword(account, oldHash, pointer)
       await Promise.all([
         setOwnPassword(tx, userId, newHash),
         forgetAttempts(tx, attemptKey),

@@ -11,11 +11,11 @@ import { last } from '../db/engine/transaction.ts'
 import { rescheduleDigest } from '../db/notification-settings.ts'
 import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
 import { purgeUserOnce } from '../db/purge.ts'
+import { claimInstallation } from '../db/sign-in.ts'
 import {
   type ChangeableUser,
   hideUser,
   insertUser,
-  knowsTimeZone,
   lockUser,
   type NewUser,
   updateFields,
@@ -35,26 +35,16 @@ import {
   type Role,
   type SessionPrincipal,
 } from '../domain/permissions.ts'
-import { defaultTimeZone } from '../domain/time-zones.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { problems } from '../problems/problems.ts'
-import { expectMatch, expectMay, expectProven, expectSeen } from './expectations.ts'
+import { expectMatch, expectMay, expectProven, expectSeen, expectTimeZone } from './expectations.ts'
 import { resetTokenLifetime } from './passwords.ts'
 import type { Reauthenticate } from './reauthenticate.ts'
 
 interface UserCreation extends Omit<NewUser, 'passwordHash'> {
   readonly role: Role
   readonly password: string
-}
-
-/**
- * Requires that the database knows a time zone.
- *
- * @throws Problem 400
- */
-const expectTimeZone = async (ctx: OpContext, timeZone: string): Promise<void> => {
-  if (timeZone !== defaultTimeZone && !(await knowsTimeZone(ctx, timeZone))) throw problems.unknownTimeZone()
 }
 
 /** Creates a user. The password of a repeated request is not hashed, since that is expensive. */
@@ -73,7 +63,9 @@ export const createUser = async (
   return idempotent(
     ctx,
     async (tx, id) => {
-      const [, , view] = await Promise.all([
+      const [, , , view] = await Promise.all([
+        // Otherwise the next account to register would count as the first and become an administrator.
+        claimInstallation(tx),
         insertUser(tx, id, user),
         recordAudit(tx, 'user.created', { userId: id }),
         viewUser(tx, id),

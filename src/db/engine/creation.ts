@@ -57,10 +57,6 @@ export const creation = <P extends Parameters, C extends Columns>(
   }
 }
 
-/** The JSON of a created row for a replay, with a sealed secret as its last member (auth/replayed-secrets.ts). */
-export const withSealed = (json: SQL, name: 'token' | 'secret', sealed: SQL): SQL =>
-  sql`left(${json}, -1) || ${sql.raw(`',"sealed_${name}":"'`)} || ${sealed} || '"}'`
-
 /** Whether the statement created nothing. */
 const isRefused = (row: object | null): boolean => row === null || ('json' in row && row.json === null)
 

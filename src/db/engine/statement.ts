@@ -107,8 +107,7 @@ const nameOf = (param: unknown): string => {
 }
 
 /**
- * Runs a compiled statement and checks its rows against `columns`. The column `audit`, if present, has the audit events that
- * the statement recorded; they are reported after the commit. A connection keeps its prepared statements until it closes.
+ * Runs a compiled statement and checks its rows against `columns`. A connection keeps its prepared statements until it closes.
  */
 export const runCompiled = async <C extends Columns>(
   db: Runner,
@@ -118,10 +117,7 @@ export const runCompiled = async <C extends Columns>(
   mode: StatementMode = 'prepared',
 ): Promise<Row<C>[]> => {
   const rows = await db.run(text, encode(names, values), mode)
-  return rows.map((row) => {
-    if (typeof row.audit === 'string') db.audited?.(row.audit)
-    return parseRow(columns, row)
-  })
+  return rows.map((row) => parseRow(columns, row))
 }
 
 /** Parameter values in the order of `names`. */

@@ -51,7 +51,7 @@ export const users = pgTable(
     email: text('email').notNull(),
     display_name: text('display_name').notNull(),
     role: text('role').notNull(),
-    /** A name of the IANA database, in its spelling. A trigger refuses one that this server does not know. */
+    /** A name of the IANA database, in its spelling, that this server knew when it was stored. */
     time_zone: text('time_zone').notNull().default('UTC'),
     password_hash: text('password_hash').notNull(),
     /** Whether an administrator keeps the user from signing in and from using API tokens. */
