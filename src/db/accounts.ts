@@ -3,6 +3,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
 import { secondFactors, sessions, users } from './schema/tables.ts'
+import { lockToChange } from './users.ts'
 
 /** A user's second factor. */
 export interface SecondFactor {
@@ -21,11 +22,6 @@ export interface AccountFacts {
   /** Confirmed or not. */
   readonly secondFactor: SecondFactor | null
 }
-
-// Whatever decides who gets into an account locks its user: signing in, and what ends access, such as a new password.
-const lock = builtStatement('users.lock_account', { id: 'uuid' }, (db, p) =>
-  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('no key update'),
-)
 
 const factColumns = {
   id: users.id,
@@ -61,9 +57,12 @@ const readFacts = ({ id, username, password_hash, is_disabled, secret, confirmed
   secondFactor: secret && { userId: id, secret, isConfirmed: confirmed_at !== null },
 })
 
-/** Locks an account, and reads it under the lock, unless its user is deleted. */
+/**
+ * Locks an account, and reads it under the lock, unless its user is deleted. Whatever decides who gets into it locks its user: signing in,
+ * and what ends access, such as a new password.
+ */
 export const lockAccount = async ({ db }: TransactionContext, id: string): Promise<AccountFacts | null> => {
-  const [, [row]] = await Promise.all([lock(db, { id }), selectFacts(db, { id })])
+  const [, [row]] = await Promise.all([lockToChange(db, { id }), selectFacts(db, { id })])
   return row === undefined ? null : readFacts(row)
 }
 
@@ -97,7 +96,7 @@ export const lockOwnAccount = async ({
   principal: { userId: id, credential },
 }: TransactionContext<SessionPrincipal>): Promise<OwnAccount | null> => {
   const [, [row]] = await Promise.all([
-    lock(db, { id }),
+    lockToChange(db, { id }),
     selectOwn(db, { id, session_id: credential.sessionId }),
   ])
   return row === undefined ? null : (readFacts(row) as OwnAccount)
