@@ -2,15 +2,8 @@ import type { SessionPrincipal } from '../domain/permissions.ts'
 import type { OwnAccount } from './accounts.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
-import { eq, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { eq, sql } from './schema/drizzle.ts'
 import { sessions } from './schema/tables.ts'
-
-/** Time for which a session counts as recently authenticated after proving a password or a second factor. */
-const recent = sql.raw(`interval '15 minutes'`)
-
-/** Whether a session with this time of its authentication counts as recently authenticated. */
-export const isRecent = (authenticatedAt: SQLWrapper): SQL =>
-  sql`${authenticatedAt} between now() - ${recent} and now() + ${recent}`
 
 const renew = builtStatement('sessions.renew_authentication', { id: 'uuid' }, (db, p) =>
   db

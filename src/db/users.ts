@@ -18,7 +18,6 @@ import { query, statement } from './engine/statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { userJson } from './read-models.ts'
-import { isRecent } from './reauthentication.ts'
 import { columnsOf } from './schema/columns.ts'
 import { and, eq, isNull, ne, type SQL, sql } from './schema/drizzle.ts'
 import { oneTimeTokens, sessions, tags, users } from './schema/tables.ts'
@@ -254,11 +253,14 @@ const selectOtherAdministrator = builtStatement('users.select_other_administrato
 
 const roleOf = (text: string): Role => (text === 'admin' ? 'admin' : 'member')
 
+/** Time for which a session counts as recently authenticated after proving a password or a second factor. */
+const recent = sql.raw(`interval '15 minutes'`)
+
 const selectCaller = builtStatement('users.select_caller', { id: 'uuid', session_id: 'uuid?' }, (db, p) =>
   db
     .select({
       role: users.role,
-      is_proven: sql<boolean>`coalesce(${isRecent(sessions.authenticated_at)}, false)`,
+      is_proven: sql<boolean>`coalesce(${sessions.authenticated_at} between now() - ${recent} and now() + ${recent}, false)`,
     })
     .from(users)
     .leftJoin(sessions, eq(sessions.id, p.session_id))
