@@ -1,6 +1,6 @@
 import fastifyMultipart from '@fastify/multipart'
 import { hostname } from 'node:os'
-import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
+import Fastify, { type FastifyInstance, LogController } from 'fastify'
 import { createAccessTokens } from './auth/access-tokens.ts'
 import { limitAuditedFailures } from './auth/audited-failures.ts'
 import { createAttemptKeys } from './auth/attempts.ts'
@@ -240,7 +240,7 @@ export const buildApp = async ({
   const background = instrumentDatabase(backgroundDb, outages.forStatements)
   const db: Database = {
     ...instrumentDatabase(rawDb, outages.forStatements),
-    audited: (events) => logAudit(app.log, events),
+    audited: (event) => app.log.info({ audit: event }, 'audit'),
   }
 
   // Faster than weak maps keyed by request, especially in garbage collection.
@@ -454,12 +454,6 @@ export const buildApp = async ({
 
 /** The fields of every log line of a worker: pino's defaults and its number. */
 const logBase = (worker: number) => ({ pid: process.pid, hostname: hostname(), worker })
-
-/** Logs each audit event as a line. */
-const logAudit = (log: FastifyBaseLogger, events: string): void => {
-  const parsed: unknown = JSON.parse(events)
-  if (Array.isArray(parsed)) for (const event of parsed) log.info({ audit: event as unknown }, 'audit')
-}
 
 const limitsOf = (config: AppDeps['config']) =>
   config.rateLimit === 'off'

@@ -1,4 +1,3 @@
-import type { components } from '../../generated/openapi.ts'
 import type { AuditAction, AuditedContent, ShownContent } from '../domain/audit.ts'
 import type { RelationExpansion, TaskExpansion } from '../domain/expansions.ts'
 import { bearerOf, type Principal } from '../domain/permissions.ts'
@@ -86,8 +85,7 @@ export const recordAudit = async (
     request_id: client.requestId,
   }
   const rows = await record(db, event)
-  for (const row of rows)
-    db.audited?.(JSON.stringify([{ ...event, ...row } satisfies components['schemas']['AuditEvent']]))
+  for (const row of rows) db.audited?.({ ...event, ...row })
 }
 
 const task = sql.raw('task')

@@ -1,6 +1,6 @@
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { retentionTime } from './engine/retention.ts'
 import { and, eq, gte, ne, sql } from './schema/drizzle.ts'
@@ -60,7 +60,10 @@ interface WantedToken {
 }
 
 /** The id of the user of a token that can be used now; null if there is none. */
-export const findUserOfToken = async ({ db }: OpContext, wanted: WantedToken): Promise<string | null> => {
+export const findUserOfToken = async (
+  { db }: StatementContext,
+  wanted: WantedToken,
+): Promise<string | null> => {
   const [row] = await select(db, wanted)
   return row?.user_id ?? null
 }

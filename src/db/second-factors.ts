@@ -1,12 +1,13 @@
 import type { Authorized, Principal } from '../domain/permissions.ts'
 import type { AccountFacts, OwnAccount, SecondFactor } from './accounts.ts'
+import { discardSecondFactor } from './end-access.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
-import type { OpContext, StatementContext, TransactionContext } from './engine/context.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
 import { query, statement } from './engine/statement.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { and, eq, isNotNull, sql } from './schema/drizzle.ts'
+import { and, eq, sql } from './schema/drizzle.ts'
 import { oneTimeTokens, recoveryCodes, secondFactors } from './schema/tables.ts'
 
 const factor = sql.raw('factor')
@@ -51,42 +52,6 @@ export const selectOwnEnrolment = async ({
 }: OpContext<Principal>): Promise<Enrolled | null> => {
   const [row] = await selectOwn(db, { user_id: principal.userId })
   return row === undefined ? null : { isConfirmed: row.confirmed_at !== null }
-}
-
-const selectOfChallenge = builtStatement('one_time_tokens.select_challenge', { hash: 'bytes' }, (db, p) =>
-  db
-    .select({ user_id: oneTimeTokens.user_id })
-    .from(oneTimeTokens)
-    .innerJoin(secondFactors, eq(secondFactors.user_id, oneTimeTokens.user_id))
-    .where(
-      and(
-        eq(oneTimeTokens.hash, p.hash),
-        eq(oneTimeTokens.purpose, 'sign_in'),
-        sql`${oneTimeTokens.expires_at} > now()`,
-        isNotNull(secondFactors.confirmed_at),
-      ),
-    ),
-)
-
-/**
- * The id of the user whom a challenge asks for a code; null when it is unknown, used or expired, and when the second factor is gone. It
- * stays true under the lock of the account.
- */
-export const selectChallenged = async (
-  { db }: StatementContext,
-  challengeHash: Buffer,
-): Promise<string | null> => {
-  const [row] = await selectOfChallenge(db, { hash: challengeHash })
-  return row?.user_id ?? null
-}
-
-const removeOne = builtStatement('one_time_tokens.delete_challenge', { hash: 'bytes' }, (db, p) =>
-  db.delete(oneTimeTokens).where(eq(oneTimeTokens.hash, p.hash)),
-)
-
-/** Uses a challenge. */
-export const removeChallenge = async ({ db }: TransactionContext, challengeHash: Buffer): Promise<void> => {
-  await removeOne(db, { hash: challengeHash })
 }
 
 const insert = builtStatement('second_factors.insert', { user_id: 'uuid', secret: 'bytes' }, (db, p) =>
@@ -166,10 +131,6 @@ export const useCode = async (
   return used.length > 0
 }
 
-const remove = builtStatement('second_factors.delete', { user_id: 'uuid' }, (db, p) =>
-  db.delete(secondFactors).where(eq(secondFactors.user_id, p.user_id)),
-)
-
 const removeChallenges = builtStatement('one_time_tokens.delete_challenges', { user_id: 'uuid' }, (db, p) =>
   db
     .delete(oneTimeTokens)
@@ -178,10 +139,10 @@ const removeChallenges = builtStatement('one_time_tokens.delete_challenges', { u
 
 /** Turns a second factor off: deletes it with its recovery codes, and the challenges that wait for a code. */
 export const removeSecondFactor = async (
-  { db }: TransactionContext,
-  { id: user_id }: OwnAccount | Authorized<'user.set_password', AccountFacts>,
+  tx: TransactionContext,
+  { id }: OwnAccount | Authorized<'user.set_password', AccountFacts>,
 ): Promise<void> => {
-  await Promise.all([remove(db, { user_id }), removeChallenges(db, { user_id })])
+  await Promise.all([discardSecondFactor(tx, id), removeChallenges(tx.db, { user_id: id })])
 }
 
 const selectAfter = statement(

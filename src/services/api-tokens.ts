@@ -58,6 +58,7 @@ export const createApiTokens = ({ credentials, replayKeys }: Deps): ApiTokens =>
           recordAudit(tx, 'api_token.created', { userId: account.id, tokenId: id }),
           viewApiToken(tx, id),
         ])
+        // By the clock of the database.
         if (isExpired) throw problems.invalidField('/expires_at', 'must be in the future')
         return { json, replay: jsonWithSealed(json, 'token', sealed) }
       },

@@ -11,7 +11,7 @@ import { newId } from '../db/engine/ids.ts'
 import { last } from '../db/engine/transaction.ts'
 import { acceptInvitation, hasInvitation } from '../db/invitations.ts'
 import { insertRefreshToken, type StartedSession, viewStarted } from '../db/refresh-tokens.ts'
-import { removeChallenge, selectChallenged } from '../db/second-factors.ts'
+import { findUserOfToken, takeOneTimeToken } from '../db/one-time-tokens.ts'
 import { insertSession } from '../db/sessions.ts'
 import {
   challengeLifetime,
@@ -145,20 +145,22 @@ export const createSignIn = ({
 
   async completeSignIn(ctx, { challenge, code }) {
     const challengeHash = hashChallenge(challenge)
-    const userId = challengeHash && (await selectChallenged(ctx, challengeHash))
-    if (challengeHash === null || userId === null) throw problems.wrongSecondFactor()
+    const wanted = challengeHash && ({ purpose: 'sign_in', hash: challengeHash } as const)
+    const userId = wanted && (await findUserOfToken(ctx, wanted))
+    if (wanted === null || userId === null) throw problems.wrongSecondFactor()
     const attemptKey = await countCodeAttempt(ctx, attemptKeys, userId)
     const { token: refreshToken, hash: tokenHash } = newRefreshToken()
     const started = await transaction(ctx, async (tx) => {
       const [account, challengedId] = await Promise.all([
         lockAccount(tx, userId),
-        selectChallenged(tx, challengeHash),
+        findUserOfToken(tx, wanted),
       ])
       if (account === null || account.isDisabled || challengedId === null) return null
       const { secondFactor } = account
-      if (secondFactor === null || !(await proveCode(tx, secondFactorKeys, secondFactor, code))) return null
+      if (secondFactor?.isConfirmed !== true) return null
+      if (!(await proveCode(tx, secondFactorKeys, secondFactor, code))) return null
       await Promise.all([
-        removeChallenge(tx, challengeHash),
+        takeOneTimeToken(tx, wanted),
         forgetAttempts(tx, attemptKey),
         startSession(tx, { userId, tokenHash }),
       ])

@@ -1,4 +1,4 @@
-import type { Client } from '../../domain/audit.ts'
+import type { AuditEvent, Client } from '../../domain/audit.ts'
 import { anyTag, type Preconditions } from '../../domain/entity-tags.ts'
 import { type Principal, shellPrincipal } from '../../domain/permissions.ts'
 import type { Database } from './client.ts'
@@ -63,7 +63,7 @@ export const transaction = async <P extends Principal | null, T>(
     // The tasks of an attempt that is repeated are dropped.
     committed = []
     const afterCommit = (task: () => void): void => void committed.push(task)
-    const audited = (events: string): void => afterCommit(() => db.audited?.(events))
+    const audited = (event: AuditEvent): void => afterCommit(() => db.audited?.(event))
     return work({ ...ctx, db: { ...statements, audited }, afterCommit })
   }, principal?.userId ?? null)
   for (const task of committed) task()

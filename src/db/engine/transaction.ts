@@ -1,6 +1,7 @@
 import { channel } from 'node:diagnostics_channel'
 import { withTimeout } from '../../concurrency/deadline.ts'
 import { runAs, type Work } from '../../concurrency/work.ts'
+import type { AuditEvent } from '../../domain/audit.ts'
 import {
   DatabaseUnavailable,
   isAborted,
@@ -25,8 +26,8 @@ export interface Runner {
     values: readonly unknown[],
     mode?: StatementMode,
   ) => Promise<readonly ResultRow[]>
-  /** Called with committed audit events, as a JSON array. */
-  readonly audited?: (events: string) => void
+  /** Called with each audit event that was recorded, after its commit. */
+  readonly audited?: (event: AuditEvent) => void
 }
 
 /** A result that is known when the last statement of a transaction has been answered. */
