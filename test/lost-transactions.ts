@@ -16,18 +16,23 @@ const statements = { count: 0, last: Number.POSITIVE_INFINITY }
 const endingSessions = (database: Database): Database => ({
   ...database,
   transaction: (body, actor) =>
-    database.transaction((transaction) => {
+    database.transaction(async (transaction) => {
       statements.count = 0
-      return body({
+      // What is sent with the commit does not delay it.
+      let isCommitting = false
+      const result = await body({
         ...transaction,
         async run(...parameters) {
           const rows = await transaction.run(...parameters)
+          if (isCommitting) return rows
           statements.count += 1
           if (statements.count === statements.last)
             await transaction.run('select pg_terminate_backend(pg_backend_pid())', []).catch(() => undefined)
           return rows
         },
       })
+      isCommitting = true
+      return result
     }, actor),
 })
 
@@ -57,11 +62,24 @@ const readMethods = new Set(['GET', 'HEAD', 'OPTIONS'])
 
 const isRead = ({ method }: Operation): boolean => readMethods.has(method)
 
-// A notification is made by a reader of events, which would change what is stored meanwhile.
-for (const operation of operations.filter((one) => !isRead(one) && one.id !== 'updateNotification'))
+const countsAttempts: ReadonlySet<string> = new Set([
+  'login',
+  'completeLogin',
+  'reauthenticate',
+  'changePassword',
+  'enrolSecondFactor',
+  'confirmSecondFactor',
+  'disableSecondFactor',
+])
+
+// A reader of events makes a notification, and a delivery is sent, which would change what is stored meanwhile.
+const changesBehind: ReadonlySet<string> = new Set(['updateNotification', 'testWebhook', 'redeliverWebhook'])
+
+for (const operation of operations.filter((one) => !isRead(one) && !changesBehind.has(one.id)))
   t.test(operation.id, { skip }, async (t) => {
+    const first = await requestTo(operation)
     statements.count = 0
-    const { status } = await service.call(operation.id, await requestTo(operation))
+    const { status } = await service.call(operation.id, first)
     t.ok(status < 300)
     const { count } = statements
     for (let last = 1; last <= count; last += 1) {
@@ -70,11 +88,15 @@ for (const operation of operations.filter((one) => !isRead(one) && one.id !== 'u
       statements.last = last
       const reply = await service.call(operation.id, request)
       statements.last = Number.POSITIVE_INFINITY
+      // An attempt at a password or code was counted before, so that the service cannot say that it has written nothing.
       t.match(
         reply,
-        { status: 503, body: { code: 'service_unavailable' } },
+        countsAttempts.has(operation.id)
+          ? { status: 504, body: { code: 'outcome_unknown' } }
+          : { status: 503, body: { code: 'service_unavailable' } },
         `after statement ${last} of ${count}`,
       )
+      await db.run('delete from attempts', [])
       t.equal(await stored(), before, `nothing is left after statement ${last} of ${count}`)
     }
   })
