@@ -382,12 +382,12 @@ export const buildApp = async ({
       publicUrl,
       attachments: createAttachments({
         storage,
+        jobs,
         linkKeys,
         attachmentMaxBytes,
         attachmentQuotaBytes,
         now: databaseClock.now,
       }),
-      jobs,
     }),
     ...thumbnailHandlers({ thumbnails: createThumbnails({ storage, thumbnailer }) }),
     ...uploadHandlers({

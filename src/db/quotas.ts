@@ -1,13 +1,15 @@
 import { done, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { allowsTask, allowsUser } from './access/permissions.ts'
-import type { OpContext } from './engine/context.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { OpContext, StatementContext, TransactionContext } from './engine/context.ts'
 import { readOutcome } from './engine/outcome.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import { userUsageJson } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
+import { users } from './schema/tables.ts'
 
 /** The quotas of the installation; null is unlimited. */
 export interface Quotas {
@@ -27,6 +29,52 @@ const maxCountedTasks = sql.raw('20000')
 /** The quota that applies to a user: their own, where 0 is unlimited, or that of the installation. Null is unlimited. */
 export const effectiveQuota = (own: SQL, ofInstallation: SQL): SQL =>
   sql`case when ${own} is null then ${ofInstallation} else nullif(${own}, 0) end`
+
+/** Locks a user whose counters a transaction changes, or whose rows it counts: another one waits, and then counts its rows as well. */
+export const lockCounters = builtStatement('users.lock_counters', { id: 'uuid' }, (db, p) =>
+  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('no key update'),
+)
+
+/** The size of a user's attachments, and the quota that replaces that of the installation: see `effectiveQuota`. */
+export interface StorageUse {
+  readonly used: number
+  readonly own_quota: number | null
+}
+
+const selectStorageUse = builtStatement('users.select_storage_use', { id: 'uuid' }, (db, p) =>
+  db
+    .select({ used: users.attachment_bytes, own_quota: users.attachment_quota_bytes })
+    .from(users)
+    .where(and(eq(users.id, p.id), isNull(users.deleted_at))),
+)
+
+/** What the caller uses of the storage; null if they were deleted meanwhile. */
+export const readStorageUse = async ({
+  db,
+  principal,
+}: StatementContext<Principal>): Promise<StorageUse | null> =>
+  (await selectStorageUse(db, { id: principal.userId }))[0] ?? null
+
+/** The same, under a lock. */
+export const lockStorageUse = async (tx: TransactionContext<Principal>): Promise<StorageUse | null> => {
+  const [, use] = await Promise.all([lockCounters(tx.db, { id: tx.principal.userId }), readStorageUse(tx)])
+  return use
+}
+
+const charge = builtStatement('users.charge_attachment', { id: 'uuid', size: 'int8' }, (db, p) =>
+  db
+    .update(users)
+    .set({ attachment_bytes: sql`${users.attachment_bytes} + ${p.size}` })
+    .where(eq(users.id, p.id)),
+)
+
+/** Adds an attachment to what the caller uses. A trigger subtracts it when it is deleted. */
+export const chargeAttachment = async (
+  { db, principal }: TransactionContext<Principal>,
+  size: number,
+): Promise<void> => {
+  await charge(db, { id: principal.userId, size })
+}
 
 /** Counts the tasks that a user owns, including the trash, up to one more than `limit`. */
 const countTasks = (owner: SQL, limit: SQL): SQL =>

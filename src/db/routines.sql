@@ -1477,40 +1477,28 @@ CREATE OR REPLACE TRIGGER tasks_subtask_removed AFTER DELETE ON tasks FOR EACH R
 
 -- Attachments and files ---------------------------------------------------------------------------------------------
 
-CREATE OR REPLACE FUNCTION count_added_attachment() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  UPDATE tasks SET attachment_count = attachment_count + 1 WHERE id = NEW.task_id;
-  RETURN NULL;
-END $$;
+-- Removing a row queues its file for removal, and an attachment no longer counts as used by its uploader. Triggers, because most of
+-- these rows are removed by cascades: with the tasks that are purged (trash.delete, trash.remove_batch, tasks.purge_project,
+-- tasks.purge_user), with an attachment (its upload and its thumbnails), and with a user (uploads.purge_user).
 
-CREATE OR REPLACE TRIGGER attachments_added AFTER INSERT ON attachments
-  FOR EACH ROW EXECUTE FUNCTION count_added_attachment();
-
--- Deletes the row, decrements the count and queues the file for deletion in one transaction, whichever statement deletes.
-CREATE OR REPLACE FUNCTION clean_up_attachment() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE OR REPLACE FUNCTION queue_file_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  INSERT INTO file_deletions (storage_key) VALUES (OLD.storage_key);
-  UPDATE tasks SET attachment_count = attachment_count - 1 WHERE id = OLD.task_id;
+  INSERT INTO file_deletions (storage_key, is_unfinished) VALUES (OLD.storage_key, TG_TABLE_NAME = 'uploads');
   RETURN NULL;
 END $$;
 
 CREATE OR REPLACE TRIGGER attachments_removed AFTER DELETE ON attachments
-  FOR EACH ROW EXECUTE FUNCTION clean_up_attachment();
+  FOR EACH ROW EXECUTE FUNCTION queue_file_deletion();
 
--- The total size of a user's attachments, whichever statement adds or removes them, cascades included. An attachment loses
--- its uploader only when that user is deleted, and the total with it.
-CREATE OR REPLACE FUNCTION charge_added_attachments() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  UPDATE users SET attachment_bytes = attachment_bytes + charge.size
-  FROM (SELECT uploaded_by, sum(size) AS size FROM added GROUP BY uploaded_by) charge
-  WHERE users.id = charge.uploaded_by;
-  RETURN NULL;
-END $$;
+CREATE OR REPLACE TRIGGER thumbnails_removed AFTER DELETE ON thumbnails
+  FOR EACH ROW EXECUTE FUNCTION queue_file_deletion();
 
-CREATE OR REPLACE TRIGGER attachments_charged AFTER INSERT ON attachments
-  REFERENCING NEW TABLE AS added FOR EACH STATEMENT EXECUTE FUNCTION charge_added_attachments();
+-- The bytes of a finished upload belong to the attachment.
+CREATE OR REPLACE TRIGGER uploads_removed AFTER DELETE ON uploads FOR EACH ROW
+  WHEN (OLD.attachment_id IS NULL) EXECUTE FUNCTION queue_file_deletion();
 
--- Locks the uploaders in the order of their ids to prevent deadlocks between two deletions.
+-- Locks the uploaders in the order of their ids to prevent deadlocks between two deletions. An attachment loses its uploader only when
+-- that user is deleted, and the total with it.
 CREATE OR REPLACE FUNCTION refund_removed_attachments() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM FROM users WHERE id IN (SELECT uploaded_by FROM removed) ORDER BY id FOR NO KEY UPDATE;
@@ -1522,27 +1510,6 @@ END $$;
 
 CREATE OR REPLACE TRIGGER attachments_refunded AFTER DELETE ON attachments
   REFERENCING OLD TABLE AS removed FOR EACH STATEMENT EXECUTE FUNCTION refund_removed_attachments();
-
--- A thumbnail is deleted with its attachment. Its file is queued for deletion.
-CREATE OR REPLACE FUNCTION queue_thumbnail_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO file_deletions (storage_key) VALUES (OLD.storage_key);
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER thumbnails_removed AFTER DELETE ON thumbnails
-  FOR EACH ROW EXECUTE FUNCTION queue_thumbnail_deletion();
-
--- Queues the bytes of an unfinished upload for deletion, whichever statement deletes its row. The bytes of a finished upload
--- belong to the attachment.
-CREATE OR REPLACE FUNCTION queue_upload_deletion() RETURNS trigger LANGUAGE plpgsql AS $$
-BEGIN
-  INSERT INTO file_deletions (storage_key, is_unfinished) VALUES (OLD.storage_key, true);
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER uploads_removed AFTER DELETE ON uploads FOR EACH ROW
-  WHEN (OLD.attachment_id IS NULL) EXECUTE FUNCTION queue_upload_deletion();
 
 -- Email digests -----------------------------------------------------------------------------------------------------
 
@@ -1768,22 +1735,6 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE TRIGGER task_tags_recorded AFTER INSERT OR DELETE ON task_tags FOR EACH ROW EXECUTE FUNCTION record_tag();
-
-CREATE OR REPLACE FUNCTION record_attachment() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-  attachment attachments := coalesce(NEW, OLD);
-  value jsonb := jsonb_build_object('file_name', attachment.file_name, 'content_type', attachment.content_type, 'size', attachment.size);
-BEGIN
-  IF TG_OP = 'INSERT' THEN
-    PERFORM record_event_of_task('attachment.created', attachment.task_id, attachment.id, '{}', value);
-  ELSE
-    PERFORM record_event_of_task('attachment.deleted', attachment.task_id, attachment.id, value, '{}');
-  END IF;
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER attachments_recorded AFTER INSERT OR DELETE ON attachments
-  FOR EACH ROW EXECUTE FUNCTION record_attachment();
 
 -- The kind of a relation from the view of the other task.
 CREATE OR REPLACE FUNCTION inverse_relation_kind(kind text) RETURNS text LANGUAGE sql IMMUTABLE AS $$

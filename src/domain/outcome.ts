@@ -26,9 +26,6 @@ export const simpleRefusals = [
   'email_changed_often',
   'invited_many',
   'address_invited_often',
-  'upload_gone',
-  'upload_locked',
-  'upload_conflict',
   'too_many_relations',
   'too_many_blocked',
 ] as const

@@ -331,11 +331,11 @@ export const problems = {
     ),
   uploadGone: (cause?: unknown) =>
     new Problem('upload_gone', 'The upload has expired, or its data is lost. Start a new one.', { cause }),
-  uploadLocked: (seconds: number) =>
+  uploadLocked: () =>
     new Problem(
       'upload_locked',
-      `Another request is writing to this upload. Retry in ${seconds} seconds.`,
-      retryAfter(seconds),
+      `Another request is writing to this upload. Retry in ${leaseSeconds} seconds.`,
+      retryAfter(leaseSeconds),
     ),
   checksumMismatch: () =>
     new Problem(
@@ -563,9 +563,6 @@ const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
   parent_too_deep: () => problems.invalidParent(`would nest tasks more than ${maxLevels} levels deep`),
   too_many_subtasks: problems.tooManySubtasks,
   access_through_team: problems.accessThroughTeam,
-  upload_gone: problems.uploadGone,
-  upload_locked: () => problems.uploadLocked(leaseSeconds),
-  upload_conflict: problems.uploadConflict,
   too_many_relations: problems.tooManyRelations,
   too_many_blocked: problems.tooManyBlocked,
 }

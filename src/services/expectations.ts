@@ -52,13 +52,21 @@ export const expectMay = <P extends Permission, R extends Related>(
 }
 
 /**
- * Requires that the resource meets If-Match and If-None-Match.
+ * Requires that a resource with these entity tags meets If-Match and If-None-Match. No tags: it has no ETag; null: it does not exist.
  *
  * @throws Problem 412
  */
-export const expectMatch = (conditions: Preconditions, { version }: { readonly version: number }): void => {
-  if (!meetsPreconditions([String(version)], conditions)) throw problems.preconditionFailed()
+export const expectTags = (conditions: Preconditions, tags: readonly string[] | null): void => {
+  if (!meetsPreconditions(tags, conditions)) throw problems.preconditionFailed()
 }
+
+/**
+ * Requires that a resource whose ETag is its version meets If-Match and If-None-Match.
+ *
+ * @throws Problem 412
+ */
+export const expectMatch = (conditions: Preconditions, { version }: { readonly version: number }): void =>
+  expectTags(conditions, [String(version)])
 
 /**
  * Requires that a project is not archived.
