@@ -61,6 +61,16 @@ export const expectMatch = (conditions: Preconditions, { version }: { readonly v
 }
 
 /**
+ * Requires that a resource without an ETag does not exist, if the request has `If-None-Match: *`.
+ *
+ * @throws Problem 412
+ */
+export const expectAbsent = ({ ifNoneMatch }: Preconditions, exists: boolean): void => {
+  if (!meetsPreconditions(exists ? [] : null, { ifMatch: null, ifNoneMatch }))
+    throw problems.preconditionFailed()
+}
+
+/**
  * Requires that a project is not archived.
  *
  * @throws Problem 409
