@@ -5,6 +5,7 @@ import { type SQL, sql } from './schema/drizzle.ts'
 import { DatabaseUnavailable } from './engine/errors.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { statement, type StatementName } from './engine/statement.ts'
+import { untagging } from './task-tags.ts'
 
 /**
  * Purges deleted tags, webhooks, projects and users. A deletion only sets `deleted_at` (for a project in the trash, `purged_at`),
@@ -23,12 +24,24 @@ const ofWebhook = columnsOf<'webhooks'>(sql.raw('webhooks'))
 
 const parameters = { id: 'uuid' } as const
 type P = Placeholders<typeof parameters>
+type Step = (db: Database, values: { readonly id: string }) => Promise<number>
 
 /** Rows locked by another transaction are left to a later round. */
 const deletion = (name: StatementName, table: string, condition: (p: P) => SQL) =>
   deletionOfBatch(name, { parameters, table, condition, limit: purgeBatch })
 
-const unlinkTag = deletion('task_tags.purge_tag', 'task_tags', (p) => sql`tag_id = ${p.id}`)
+/** Takes deleted tags, those of a condition, from a batch of tasks. */
+const untag = (name: StatementName, condition: (p: P) => SQL): Step => {
+  const untagBatch = untagging(name, condition, purgeBatch)
+  return (db, values) => db.transaction((transaction) => untagBatch({ db: transaction }, values), null)
+}
+
+const untagOne = untag('task_tags.purge_tag', (p) => sql`link.tag_id = ${p.id}`)
+
+const untagProject = untag(
+  'task_tags.purge_project',
+  (p) => sql`link.tag_id in (select id from tags where ${ofTag.project_id} = ${p.id})`,
+)
 
 const removeTag = statement(
   'purge.remove_tag',
@@ -47,7 +60,8 @@ const removeProject = statement(
   {},
   (p) => sql`
     delete from projects where id = ${p.id} and ${ofProject.purged_at} is not null
-      and not exists (select from tasks where ${ofTask.project_id} = ${p.id})`,
+      and not exists (select from tasks where ${ofTask.project_id} = ${p.id})
+      and not exists (select from task_tags link join tags on tags.id = link.tag_id where ${ofTag.project_id} = ${p.id})`,
 )
 
 /**
@@ -97,12 +111,11 @@ const removeWebhook = statement(
       and not exists (select from webhook_deliveries where webhook_id = ${p.id})`,
 )
 
-const userSteps = [
-  deletion(
+const userSteps: readonly Step[] = [
+  untag(
     'task_tags.purge_user',
-    'task_tags',
     (p) =>
-      sql`tag_id in (select id from tags where ${ofTag.owner_id} = ${p.id} and ${ofTag.deleted_at} is not null)`,
+      sql`link.tag_id in (select id from tags where ${ofTag.owner_id} = ${p.id} and ${ofTag.deleted_at} is not null)`,
   ),
   deletion(
     'tags.purge_user',
@@ -196,7 +209,7 @@ export const purgeUserOnce = async (db: Database, id: string): Promise<void> => 
 /** Removes deleted tags, webhooks, projects and users with their dependent rows. Several processes may run it concurrently, on different rows. */
 export const purgeDeleted = async (db: Database, stop: AbortSignal): Promise<void> => {
   for (const { id } of await selectTags(db, {})) {
-    await untilNone(() => unlinkTag(db, { id }), stop)
+    await untilNone(() => untagOne(db, { id }), stop)
     if (stop.aborted) return
     await removeTag(db, { id })
   }
@@ -207,6 +220,7 @@ export const purgeDeleted = async (db: Database, stop: AbortSignal): Promise<voi
   }
   for (const { id } of await selectProjects(db, {})) {
     await untilNone(() => purgeProjectTasks(db, { id }), stop)
+    await untilNone(() => untagProject(db, { id }), stop)
     await untilNone(() => purgeProjectDeliveries(db, { id }), stop)
     if (stop.aborted) return
     await removeProject(db, { id })

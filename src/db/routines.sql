@@ -946,8 +946,8 @@ END $$;
 CREATE OR REPLACE TRIGGER tasks_touch BEFORE UPDATE ON tasks FOR EACH ROW
   WHEN (OLD.* IS DISTINCT FROM NEW.*) EXECUTE FUNCTION touch_task();
 
--- Removing a tag from a task changes the task, even if the tag or its owner was deleted. A statement that adds a tag increments
--- the version itself, because a new task has version 1 with its tags.
+-- Removing a tag from a task changes the task. A statement that adds a tag increments the version itself, because a new task has
+-- version 1 with its tags; so does a transaction.
 CREATE OR REPLACE FUNCTION touch_untagged_task() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE tasks SET version = version + 1 WHERE id = OLD.task_id;
@@ -955,7 +955,8 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE TRIGGER task_tags_removed AFTER DELETE ON task_tags FOR EACH ROW
-  WHEN (current_setting('taskwright.replaces_tags', true) IS DISTINCT FROM 'on')
+  WHEN ('on' NOT IN (coalesce(current_setting('taskwright.replaces_tags', true), ''),
+    coalesce(current_setting('taskwright.records_tags', true), '')))
   EXECUTE FUNCTION touch_untagged_task();
 
 -- The tags of a task. Volatile, so that it sees what was committed while the calling statement waited for the task.
@@ -1734,7 +1735,9 @@ BEGIN
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE TRIGGER task_tags_recorded AFTER INSERT OR DELETE ON task_tags FOR EACH ROW EXECUTE FUNCTION record_tag();
+-- For statements outside of transactions; transactions record for themselves.
+CREATE OR REPLACE TRIGGER task_tags_recorded AFTER INSERT OR DELETE ON task_tags FOR EACH ROW
+  WHEN (current_setting('taskwright.records_tags', true) IS DISTINCT FROM 'on') EXECUTE FUNCTION record_tag();
 
 -- The kind of a relation from the view of the other task.
 CREATE OR REPLACE FUNCTION inverse_relation_kind(kind text) RETURNS text LANGUAGE sql IMMUTABLE AS $$

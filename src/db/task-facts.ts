@@ -19,21 +19,27 @@ export interface TaskFacts {
 }
 
 // Against the project's end: archiving it or moving it to the trash waits for the write, and the write for it.
-const lockProject = builtStatement('tasks.lock_project', { id: 'uuid' }, (db, p) =>
+const lockProjects = builtStatement('tasks.lock_projects', { ids: 'uuid[]' }, (db, p) =>
   db
     .select({ id: projects.id })
     .from(projects)
-    .where(sql`${projects.id} = (select project_id from tasks where id = ${p.id})`)
+    .where(sql`${projects.id} = any(array(select project_id from tasks where id = any(${p.ids})))`)
+    .orderBy(projects.id)
     .for('key share'),
 )
 
-const lock = builtStatement('tasks.lock', { id: 'uuid' }, (db, p) =>
-  db.select({ id: tasks.id }).from(tasks).where(eq(tasks.id, p.id)).for('no key update'),
+const lock = builtStatement('tasks.lock', { ids: 'uuid[]' }, (db, p) =>
+  db
+    .select({ id: tasks.id })
+    .from(tasks)
+    .where(eq(tasks.id, sql`any(${p.ids})`))
+    .orderBy(tasks.id)
+    .for('no key update'),
 )
 
-/** Selects the facts of the task that meets a condition on `id`. */
-const factsOfTask = (name: StatementName, isTask: (id: SQL) => SQL) =>
-  builtStatement(name, { id: 'uuid', caller: 'uuid' }, (db, p) =>
+/** Selects the facts of tasks that meet a condition on `ids`. */
+const factsOfTasks = (name: StatementName, areTasks: (ids: SQL) => SQL) =>
+  builtStatement(name, { ids: 'uuid[]', caller: 'uuid' }, (db, p) =>
     db
       .select({
         id: tasks.id,
@@ -53,50 +59,62 @@ const factsOfTask = (name: StatementName, isTask: (id: SQL) => SQL) =>
         memberships,
         and(eq(memberships.project_id, tasks.project_id), eq(memberships.user_id, p.caller)),
       )
-      .where(and(isTask(p.id), isNull(tasks.deleted_at))),
+      .where(and(areTasks(p.ids), isNull(tasks.deleted_at))),
   )
 
-const selectFacts = factsOfTask('tasks.select_facts', (id) => eq(tasks.id, id))
+const selectFacts = factsOfTasks('tasks.select_facts', (ids) => sql`${tasks.id} = any(${ids})`)
 
-const selectFactsOfUpload = factsOfTask(
-  'tasks.select_facts_of_upload',
-  (id) => sql`${tasks.id} = (select task_id from uploads where uploads.id = ${id})`,
+const selectFactsOfUploads = factsOfTasks(
+  'tasks.select_facts_of_uploads',
+  (ids) => sql`${tasks.id} = any(array(select task_id from uploads where uploads.id = any(${ids})))`,
 )
 
 type FactsRow = Awaited<ReturnType<typeof selectFacts>>[number]
 
-const factsIn = (principal: Principal, row: FactsRow): TaskFacts => {
-  const { id, owner_id, version, archived_at } = row
-  const isListLive = (row.project_id === null ? row.owner_deleted_at : row.project_deleted_at) === null
+const factsIn = (row: FactsRow, principal: Principal): TaskFacts => {
+  const { id, owner_id, version, archived_at, project_id } = row
+  const isListLive = (project_id === null ? row.owner_deleted_at : row.project_deleted_at) === null
   return { id, owner_id, version, archived_at, relations: relationsToTask(principal, { ...row, isListLive }) }
 }
 
 /**
- * Locks a task and, before it, its project, and reads the task under the locks, unless it is in the trash.
+ * Locks tasks in the order of their ids and, before them, their projects, and reads the tasks under the locks. Those in the trash are
+ * left out. The keys are ids as the database writes them, in lower case.
  *
- * @throws SerializationFailure when the task was moved while its project was locked; the transaction is repeated
+ * @throws SerializationFailure when a task was moved while its project was locked; the transaction is repeated
  */
-export const lockTask = async (
+export const lockTasks = async (
   { db, principal }: TransactionContext<Principal>,
-  id: string,
-): Promise<TaskFacts | null> => {
-  const [[locked], , [row]] = await Promise.all([
-    lockProject(db, { id }),
-    lock(db, { id }),
-    selectFacts(db, { id, caller: principal.userId }),
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, TaskFacts>> => {
+  const [locked, , rows] = await Promise.all([
+    lockProjects(db, { ids }),
+    lock(db, { ids }),
+    selectFacts(db, { ids, caller: principal.userId }),
   ])
-  if (row === undefined) return null
-  if (row.project_id !== null && row.project_id !== locked?.id) throw new SerializationFailure()
-  return factsIn(principal, row)
+  const lockedProjects = new Set(locked.map(({ id }) => id))
+  return new Map(
+    rows.map((row) => {
+      const { id, project_id } = row
+      if (project_id !== null && !lockedProjects.has(project_id)) throw new SerializationFailure()
+      return [id, factsIn(row, principal)]
+    }),
+  )
 }
 
-/** Reads a task without a lock, unless it is in the trash: for a check before a write that checks again, or one that does not change it. */
+/** Locks one task as `lockTasks` does; null if it does not exist or is in the trash. */
+export const lockTask = async (tx: TransactionContext<Principal>, id: string): Promise<TaskFacts | null> => {
+  const [task = null] = (await lockTasks(tx, [id])).values()
+  return task
+}
+
+/** Reads a task without a lock, unless it is in the trash: for a check that a later transaction repeats under its lock. */
 export const readTask = async (
   { db, principal }: StatementContext<Principal>,
   id: string,
 ): Promise<TaskFacts | null> => {
-  const [row] = await selectFacts(db, { id, caller: principal.userId })
-  return row === undefined ? null : factsIn(principal, row)
+  const [row] = await selectFacts(db, { ids: [id], caller: principal.userId })
+  return row === undefined ? null : factsIn(row, principal)
 }
 
 /** The same for the task of an upload. */
@@ -104,17 +122,29 @@ export const readTaskOfUpload = async (
   { db, principal }: StatementContext<Principal>,
   id: string,
 ): Promise<TaskFacts | null> => {
-  const [row] = await selectFactsOfUpload(db, { id, caller: principal.userId })
-  return row === undefined ? null : factsIn(principal, row)
+  const [row] = await selectFactsOfUploads(db, { ids: [id], caller: principal.userId })
+  return row === undefined ? null : factsIn(row, principal)
 }
 
-const touch = builtStatement('tasks.touch', { id: 'uuid' }, (db, p) =>
-  db.update(tasks).set(touched(tasks)).where(eq(tasks.id, p.id)).returning({ version: tasks.version }),
+const touch = builtStatement('tasks.touch', { ids: 'uuid[]' }, (db, p) =>
+  db
+    .update(tasks)
+    .set(touched(tasks))
+    .where(eq(tasks.id, sql`any(${p.ids})`))
+    .returning({ version: tasks.version }),
 )
 
-/** Gives a locked task a new version, because something that belongs to it has changed. Returns the version. */
+/** Gives locked tasks a new version, because something that belongs to them has changed. */
+export const touchTasks = async (
+  { db }: Pick<TransactionContext, 'db'>,
+  ids: readonly string[],
+): Promise<void> => {
+  if (ids.length > 0) await touch(db, { ids })
+}
+
+/** The same for one task. Returns the version. */
 export const touchTask = async ({ db }: TransactionContext, id: string): Promise<number> =>
-  versionOf(await touch(db, { id }))
+  versionOf(await touch(db, { ids: [id] }))
 
 const versionOf = ([row]: readonly { readonly version: number }[]): number => {
   if (row === undefined) throw new Error('The locked task is gone')

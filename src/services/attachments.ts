@@ -20,7 +20,7 @@ import { expectDone } from '../problems/problems.ts'
 import { putWithTypeDetection } from '../storage/content-type.ts'
 import type { ByteRange, Storage, StoredFile } from '../storage/storage.ts'
 import { addAttachment, expectAttachable, expectRoom, recordedFields } from './attaching.ts'
-import { expectActive, expectMay, expectSeen, expectTags } from './expectations.ts'
+import { expectActive, expectMay, expectSeen, expectTag } from './expectations.ts'
 import { openUnlessDeleted } from './open-file.ts'
 
 interface Deps {
@@ -150,7 +150,7 @@ export const createAttachments = ({
       transaction(ctx, async (tx) => {
         const seen = expectSeen('attachment.see', await lockAttachment(tx, id))
         const attachment = expectMay('attachment.delete', seen)
-        expectTags(tx, [attachment.sha256])
+        expectTag(tx, attachment.sha256)
         expectActive(attachment)
         const { task_id: taskId } = attachment
         const changes = { before: recordedFields(attachment), after: {} }

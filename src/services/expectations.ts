@@ -52,12 +52,12 @@ export const expectMay = <P extends Permission, R extends Related>(
 }
 
 /**
- * Requires that a resource with these entity tags meets If-Match and If-None-Match. No tags: it has no ETag; null: it does not exist.
+ * Requires that a resource with this entity tag meets If-Match and If-None-Match.
  *
  * @throws Problem 412
  */
-export const expectTags = (conditions: Preconditions, tags: readonly string[] | null): void => {
-  if (!meetsPreconditions(tags, conditions)) throw problems.preconditionFailed()
+export const expectTag = (conditions: Preconditions, tag: string): void => {
+  if (!meetsPreconditions([tag], conditions)) throw problems.preconditionFailed()
 }
 
 /**
@@ -66,7 +66,17 @@ export const expectTags = (conditions: Preconditions, tags: readonly string[] | 
  * @throws Problem 412
  */
 export const expectMatch = (conditions: Preconditions, { version }: { readonly version: number }): void =>
-  expectTags(conditions, [String(version)])
+  expectTag(conditions, String(version))
+
+/**
+ * Requires that a resource without an ETag does not exist, if the request has `If-None-Match: *`.
+ *
+ * @throws Problem 412
+ */
+export const expectAbsent = ({ ifNoneMatch }: Preconditions, exists: boolean): void => {
+  if (!meetsPreconditions(exists ? [] : null, { ifMatch: null, ifNoneMatch }))
+    throw problems.preconditionFailed()
+}
 
 /**
  * Requires that a project is not archived.

@@ -27,7 +27,7 @@ import { examine } from '../storage/content-type.ts'
 import { newKey } from '../storage/keys.ts'
 import { FileMissing, FileTooLarge, type Storage } from '../storage/storage.ts'
 import { addAttachment, expectAttachable, expectRoom } from './attaching.ts'
-import { expectActive, expectMay, expectSeen, expectTags } from './expectations.ts'
+import { expectAbsent, expectActive, expectMay, expectSeen } from './expectations.ts'
 
 interface Deps {
   readonly storage: Storage
@@ -113,7 +113,7 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
       const [found, task] = await Promise.all([lockUpload(tx, id), readTaskOfUpload(tx, id)])
       const upload = expectSeen('upload.continue', found)
       const attachable = expectMay('attachment.add', expectSeen('attachment.see', task))
-      expectTags(tx, [])
+      expectAbsent(tx, true)
       expectActive(attachable)
       if (upload.is_expired) throw problems.uploadGone()
       if (upload.is_leased) throw problems.uploadLocked()

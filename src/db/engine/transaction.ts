@@ -164,7 +164,7 @@ export const runTransaction = async <T>(
     }
   }
 
-  const settings = [`idle_in_transaction_session_timeout = ${idleTimeout}`]
+  const settings = [`idle_in_transaction_session_timeout = ${idleTimeout}`, `taskwright.records_tags = 'on'`]
   if (actor !== null) settings.push(`taskwright.actor = '${actor}'`)
   // Not awaited: the first statement of `body` is sent with it. The statements after it fail with it.
   send(['begin', ...settings.map((setting) => `set local ${setting}`)].join('; '), [], 'once').catch(
