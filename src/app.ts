@@ -99,6 +99,7 @@ import { createEventStreams, maxStreams } from './services/event-streams.ts'
 import { createRunBatch } from './services/task-batch.ts'
 import { createTaskQuota } from './services/task-quota.ts'
 import { createTasks } from './services/tasks.ts'
+import { createTags } from './services/tags.ts'
 import { createThumbnails } from './services/thumbnails.ts'
 import { createUploads } from './services/uploads.ts'
 
@@ -394,7 +395,7 @@ export const buildApp = async ({
       uploads: createUploads({ storage, jobs, attachmentQuotaBytes }),
       attachmentMaxBytes,
     }),
-    ...tagHandlers({ paging, jobs }),
+    ...tagHandlers({ paging, tags: createTags({ jobs }) }),
     ...taskTagHandlers({ paging }),
     ...relationHandlers({ paging }),
     ...notificationHandlers({ paging }),

@@ -1043,11 +1043,12 @@ END $$;
 CREATE OR REPLACE TRIGGER api_tokens_given AFTER INSERT ON api_tokens
   FOR EACH ROW EXECUTE FUNCTION refuse_row_of_deleted_user('user_id', 'api_tokens_user_id_users_id_fk');
 
+-- For the creation of a tag, and of tasks with tags by name.
 CREATE OR REPLACE TRIGGER tags_given AFTER INSERT ON tags
   FOR EACH ROW EXECUTE FUNCTION refuse_row_of_deleted_user('owner_id', 'tags_owner_id_users_id_fk');
 
 -- Deleted projects --------------------------------------------------------------------------------------------------
--- Tasks and tags cannot be added to a project in the trash. Like the triggers above, these fire after the checks of the foreign
+-- Tasks cannot be added to a project in the trash. Like the triggers above, these fire after the checks of the foreign
 -- keys, which wait for a concurrent move to the trash (trash_or_restore_project).
 
 CREATE OR REPLACE FUNCTION refuse_trashed_project() RETURNS trigger LANGUAGE plpgsql AS $$
@@ -1064,9 +1065,6 @@ CREATE OR REPLACE TRIGGER tasks_placed AFTER INSERT ON tasks FOR EACH ROW
 CREATE OR REPLACE TRIGGER tasks_moved AFTER UPDATE OF project_id ON tasks FOR EACH ROW
   WHEN (NEW.project_id <> OLD.project_id OR OLD.project_id IS NULL AND NEW.project_id IS NOT NULL)
   EXECUTE FUNCTION refuse_trashed_project('tasks_project_id_projects_id_fk');
-
-CREATE OR REPLACE TRIGGER tags_placed AFTER INSERT ON tags FOR EACH ROW
-  WHEN (NEW.project_id IS NOT NULL) EXECUTE FUNCTION refuse_trashed_project('tags_project_id_projects_id_fk');
 
 -- Membership --------------------------------------------------------------------------------------------------------
 -- `memberships` stores who has access to a project. Every change of a member, a team or a project recomputes it under the lock

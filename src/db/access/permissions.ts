@@ -487,6 +487,11 @@ const isCountOfReader = (caller: CallerPlaceholders, row: SQL): SQL => {
   return sql`case when ${user_id} is null then ${isOfMember} else ${user_id} = ${caller.caller} and (${isOfAssignee}) end`
 }
 
+/** Whether the caller sees, as a member or an assignee, a task that has the row `tag`. */
+export const seesTaggedTask = (caller: CallerPlaceholders, tag: SQL): SQL => sql`exists (
+  select from tag_counts counted
+  where ${columnsOf<'tag_counts'>(sql`counted`).tag_id} = ${tag}.id and ${isCountOfReader(caller, sql`counted`)})`
+
 /** The number of tasks with the tag that the reader can see. */
 export const countTasksOfTag = (tag: SQL, role: Role, caller: CallerPlaceholders): SQL => {
   const { tasks, project_id, user_id, tag_id } = columnsOf<'tag_counts'>(sql`counted`)
@@ -551,9 +556,7 @@ const tagRelations = (caller: CallerPlaceholders, tag: SQL) => {
     owner: sql`(${owner_id} = ${caller.caller} and ${project_id} is null)`,
     viewer: isMember(project_id, caller.caller, 'viewer'),
     editor: isMember(project_id, caller.caller, 'editor'),
-    sees_tagged_task: sql`exists (
-    select from tag_counts counted
-    where ${columnsOf<'tag_counts'>(sql`counted`).tag_id} = ${tag}.id and ${isCountOfReader(caller, sql`counted`)})`,
+    sees_tagged_task: seesTaggedTask(caller, tag),
     admin: caller.is_admin,
   }
 }
