@@ -7,10 +7,11 @@ import {
   updateNotificationSettings,
 } from '../db/notification-settings.ts'
 import { markNotificationsRead, selectNotifications, updateNotification } from '../db/notifications.ts'
-import { selectTaskFollowers, setFollower } from '../db/task-followers.ts'
+import { selectTaskFollowers } from '../db/task-followers.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectScopes } from '../problems/problems.ts'
+import { followTask, unfollowTask } from '../services/task-followers.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -28,12 +29,12 @@ export const notificationHandlers = ({ paging }: Deps) =>
     },
 
     async followTask(ctx, { params }) {
-      expectDone(await setFollower(ctx, { taskId: params.task_id, hasStopped: false }))
+      await followTask(ctx, params.task_id)
       return { status: 204 }
     },
 
     async unfollowTask(ctx, { params }) {
-      expectDone(await setFollower(ctx, { taskId: params.task_id, hasStopped: true }))
+      await unfollowTask(ctx, params.task_id)
       return { status: 204 }
     },
 
