@@ -1,4 +1,4 @@
-import type { Principal, Relation } from '../domain/permissions.ts'
+import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
 import { leaseSeconds, uploadHours, type UploadLease } from '../domain/uploads.ts'
 import type { AttachableTask } from './attachments.ts'
 import { deletionInBatches } from './engine/batches.ts'
@@ -40,6 +40,9 @@ export interface Upload extends NewUpload {
   /** What the caller is to it. */
   readonly relations: readonly Relation[]
 }
+
+/** An upload that the caller was found to be allowed to continue. */
+export type OwnUpload = Authorized<'upload.continue', Upload>
 
 const newExpiry = sql.raw(`now() + interval '${uploadHours} hours'`)
 const newLeaseEnd = sql.raw(`now() + interval '${leaseSeconds} seconds'`)
@@ -151,7 +154,11 @@ const take = builtStatement('uploads.lease', leaseParameters, (db, p) =>
 )
 
 /** Leases a locked upload to a request, which then writes to it. */
-export const takeLease = async ({ db }: TransactionContext, { id, leaseId }: UploadLease): Promise<void> => {
+export const takeLease = async (
+  { db }: TransactionContext,
+  { id }: OwnUpload,
+  leaseId: string,
+): Promise<void> => {
   await take(db, { id, lease_id: leaseId })
 }
 
@@ -252,7 +259,7 @@ const remove = builtStatement('uploads.delete', { id: 'uuid' }, (db, p) =>
 )
 
 /** Deletes an upload. A trigger queues its bytes for removal, unless they belong to an attachment. */
-export const removeUpload = async ({ db }: TransactionContext, { id }: Upload): Promise<void> => {
+export const removeUpload = async ({ db }: TransactionContext, { id }: OwnUpload): Promise<void> => {
   await remove(db, { id })
 }
 

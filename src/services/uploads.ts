@@ -10,6 +10,7 @@ import {
   endLease,
   insertUpload,
   lockUpload,
+  type OwnUpload,
   readUpload,
   recordOffset,
   removeUpload,
@@ -106,25 +107,24 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
   }
 
   /** Leases the caller's own upload to a request that writes at this offset. A complete upload is returned without a lease. */
-  const lease = (ctx: OpContext<Principal>, held: UploadLease, offset: number): Promise<Upload> =>
+  const lease = (ctx: OpContext<Principal>, { id, leaseId }: UploadLease, offset: number): Promise<Upload> =>
     transaction(ctx, async (tx) => {
-      const { id } = held
       // The task is not locked, since the lease does not change it. The attachment is added under its lock.
       const [found, task] = await Promise.all([lockUpload(tx, id), readTaskOfUpload(tx, id)])
-      const upload = expectSeen('upload.continue', found)
+      const upload = expectOwn(found)
       const attachable = expectMay('attachment.add', expectSeen('attachment.see', task))
       expectAbsent(tx, true)
       expectActive(attachable)
       if (upload.is_expired) throw problems.uploadGone()
       if (upload.is_leased) throw problems.uploadLocked()
       if (resumeOffset(upload) !== offset) throw problems.uploadConflict()
-      if (upload.attachment_id === null) await takeLease(tx, held)
+      if (upload.attachment_id === null) await takeLease(tx, upload, leaseId)
       return upload
     })
 
   const abortUpload: Uploads['abortUpload'] = (ctx, id) =>
     transaction(ctx, async (tx) => {
-      const upload = expectSeen('upload.continue', await lockUpload(tx, id))
+      const upload = expectOwn(await lockUpload(tx, id))
       await removeUpload(tx, upload)
       tx.afterCommit(() => jobs.wake('remove_deleted_files'))
     })
@@ -201,7 +201,7 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
       }
     },
     async getProgress(ctx, id) {
-      const upload = expectSeen('upload.continue', await readUpload(ctx, id))
+      const upload = expectOwn(await readUpload(ctx, id))
       if (upload.is_expired) throw problems.uploadGone()
       return { ...upload, upload_offset: resumeOffset(upload) }
     },
@@ -209,6 +209,14 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
     abortUpload,
   }
 }
+
+/**
+ * The caller's own upload.
+ *
+ * @throws Problem 404
+ */
+const expectOwn = (upload: Upload | null): OwnUpload =>
+  expectMay('upload.continue', expectSeen('upload.continue', upload))
 
 /** Writes to an upload under a lease. */
 interface LeasedWriter {
