@@ -1279,21 +1279,6 @@ CREATE OR REPLACE TRIGGER tasks_open_removed AFTER DELETE ON tasks FOR EACH ROW
 -- Whether a task is blocked depends on the viewer (`is_blocked`), so it does not affect the version. Setting changed_in makes
 -- the change feed deliver the task again.
 
-CREATE OR REPLACE FUNCTION count_blockers() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-  relation task_relations := coalesce(NEW, OLD);
-BEGIN
-  UPDATE tasks SET changed_in = pg_current_xact_id(), blocker_count = blocker_count + CASE TG_OP WHEN 'INSERT' THEN 1 ELSE -1 END
-  WHERE id = relation.other_task_id;
-  RETURN NULL;
-END $$;
-
-CREATE OR REPLACE TRIGGER task_relations_added AFTER INSERT ON task_relations FOR EACH ROW
-  WHEN (NEW.kind = 'blocks') EXECUTE FUNCTION count_blockers();
-
-CREATE OR REPLACE TRIGGER task_relations_removed AFTER DELETE ON task_relations FOR EACH ROW
-  WHEN (OLD.kind = 'blocks') EXECUTE FUNCTION count_blockers();
-
 CREATE OR REPLACE FUNCTION redeliver_blocked_tasks() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   UPDATE tasks SET changed_in = pg_current_xact_id() WHERE id IN (
@@ -1306,10 +1291,10 @@ CREATE OR REPLACE TRIGGER tasks_unblocking AFTER UPDATE ON tasks FOR EACH ROW
   EXECUTE FUNCTION redeliver_blocked_tasks();
 
 -- The tasks from `blocked` to `blocker`, each of which blocks the next; null if there is no such path. If there is one, a relation
--- between the two would close a cycle. The lock serializes the checks, because two concurrent relations can close a cycle together.
--- Everybody waits for it, so the search ends at the contract's limit. `previous` has a task that blocks each task that was reached.
+-- between the two would close a cycle. Empty if `blocked` blocks more tasks than the contract allows: others may wait for the search.
+-- `previous` has a task that blocks each task that was reached.
 CREATE OR REPLACE FUNCTION blocking_path(blocker uuid, blocked uuid) RETURNS uuid[]
-LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_generic_plan AS $$
+LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
   previous jsonb := jsonb_build_object(blocked, NULL);
   found jsonb;
@@ -1317,7 +1302,6 @@ DECLARE
   reached int := 0;
   path uuid[] := ARRAY[blocker];
 BEGIN
-  PERFORM pg_advisory_xact_lock(hashtext('task_relations'));
   WHILE NOT previous ? blocker::text LOOP
     SELECT jsonb_object_agg(other_task_id, task_id), array_agg(DISTINCT other_task_id) INTO found, latest
     FROM task_relations
@@ -1328,7 +1312,7 @@ BEGIN
     previous := previous || found;
     reached := reached + cardinality(latest);
     IF reached > 1000 THEN
-      RAISE check_violation USING CONSTRAINT = 'task_relations_bounded', TABLE = 'task_relations';
+      RETURN '{}';
     END IF;
   END LOOP;
   WHILE path[1] <> blocked LOOP
@@ -1793,25 +1777,21 @@ CREATE OR REPLACE FUNCTION inverse_relation_kind(kind text) RETURNS text LANGUAG
   SELECT CASE kind WHEN 'blocks' THEN 'blocked_by' WHEN 'duplicates' THEN 'duplicated_by' ELSE kind END
 $$;
 
--- A relation is recorded for both tasks.
-CREATE OR REPLACE FUNCTION record_relation() RETURNS trigger LANGUAGE plpgsql AS $$
-DECLARE
-  relation task_relations := coalesce(NEW, OLD);
-  value jsonb := jsonb_build_object('kind', relation.kind);
-  inverse jsonb := jsonb_build_object('kind', inverse_relation_kind(relation.kind));
+-- A cascade, of a task that is purged or deleted from the trash, ends its relations: what the removal of a relation does for both
+-- tasks is done for the one that is left.
+CREATE OR REPLACE FUNCTION end_relation() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-  IF TG_OP = 'INSERT' THEN
-    PERFORM record_event_of_task('task.related', relation.task_id, relation.other_task_id, '{}', value);
-    PERFORM record_event_of_task('task.related', relation.other_task_id, relation.task_id, '{}', inverse);
-  ELSE
-    PERFORM record_event_of_task('task.unrelated', relation.task_id, relation.other_task_id, value, '{}');
-    PERFORM record_event_of_task('task.unrelated', relation.other_task_id, relation.task_id, inverse, '{}');
+  IF OLD.kind = 'blocks' THEN
+    UPDATE tasks SET changed_in = pg_current_xact_id(), blocker_count = blocker_count - 1 WHERE id = OLD.other_task_id;
   END IF;
+  PERFORM record_event_of_task('task.unrelated', OLD.task_id, OLD.other_task_id, jsonb_build_object('kind', OLD.kind), '{}');
+  PERFORM record_event_of_task('task.unrelated', OLD.other_task_id, OLD.task_id,
+    jsonb_build_object('kind', inverse_relation_kind(OLD.kind)), '{}');
   RETURN NULL;
 END $$;
 
-CREATE OR REPLACE TRIGGER task_relations_recorded AFTER INSERT OR DELETE ON task_relations
-  FOR EACH ROW EXECUTE FUNCTION record_relation();
+CREATE OR REPLACE TRIGGER task_relations_cascaded AFTER DELETE ON task_relations FOR EACH ROW
+  WHEN (pg_trigger_depth() > 0) EXECUTE FUNCTION end_relation();
 
 -- Moving a project to the trash or restoring it ends or renews memberships; this is one event of the project.
 CREATE OR REPLACE FUNCTION record_membership() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -127,3 +127,16 @@ const count = builtStatement('tasks.count_comments', { id: 'uuid', change: 'int'
 /** Counts a new or a deleted comment. Returns the version that the task has then. */
 export const countComment = async ({ db }: TransactionContext, id: string, change: 1 | -1): Promise<number> =>
   versionOf(await count(db, { id, change }))
+
+// Whether a task is blocked is no part of its version. The change feed delivers it again.
+const countBlocking = builtStatement('tasks.count_blockers', { id: 'uuid', change: 'int' }, (db, p) =>
+  db
+    .update(tasks)
+    .set({ blocker_count: sql`${tasks.blocker_count} + ${p.change}`, changed_in: sql`pg_current_xact_id()` })
+    .where(eq(tasks.id, p.id)),
+)
+
+/** Counts a task that blocks the locked one, or no longer does. */
+export const countBlocker = async ({ db }: TransactionContext, id: string, change: 1 | -1): Promise<void> => {
+  await countBlocking(db, { id, change })
+}

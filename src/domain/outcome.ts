@@ -4,7 +4,7 @@
  */
 export type Outcome<T> = { readonly outcome: 'done'; readonly value: T } | Refusal
 
-export type Refusal = { readonly outcome: SimpleRefusal } | UnknownReference | QuotaExceeded | BlockingCycle
+export type Refusal = { readonly outcome: SimpleRefusal } | UnknownReference | QuotaExceeded
 
 /** Refusals without further data. */
 export const simpleRefusals = [
@@ -29,8 +29,6 @@ export const simpleRefusals = [
   'upload_gone',
   'upload_locked',
   'upload_conflict',
-  'too_many_relations',
-  'too_many_blocked',
 ] as const
 
 export type SimpleRefusal = (typeof simpleRefusals)[number]
@@ -41,13 +39,6 @@ export interface UnknownReference {
   /** JSON Pointer into the body. */
   readonly pointer: string
   readonly kind: 'user' | 'tag' | 'project' | 'section' | 'task'
-}
-
-/** A task would block itself, directly or through others. */
-export interface BlockingCycle {
-  readonly outcome: 'blocking_cycle'
-  /** The ids of the tasks that would be in the cycle, in order, as far as the caller can see them. */
-  readonly path: readonly string[]
 }
 
 /** A resource with a quota: the total bytes of a user's attachments, or the number of tasks or webhooks that a user owns. */

@@ -566,14 +566,11 @@ const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
   upload_gone: problems.uploadGone,
   upload_locked: () => problems.uploadLocked(leaseSeconds),
   upload_conflict: problems.uploadConflict,
-  too_many_relations: problems.tooManyRelations,
-  too_many_blocked: problems.tooManyBlocked,
 }
 
 export const problemOfRefusal = (refusal: Refusal): Problem => {
   if (refusal.outcome === 'unknown_reference') return problems.unknownReference(refusal.pointer, refusal.kind)
   if (refusal.outcome === 'quota_exceeded') return problems.quotaExceeded(refusal)
-  if (refusal.outcome === 'blocking_cycle') return problems.blockingCycle(refusal.path)
   return simpleRefusals[refusal.outcome]()
 }
 

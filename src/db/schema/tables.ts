@@ -556,7 +556,7 @@ export const tasks = pgTable(
     /** The number of subtasks that are not in the trash, and of those that are open. Maintained by a trigger. */
     subtask_count: integer('subtask_count').notNull().default(0),
     open_subtask_count: integer('open_subtask_count').notNull().default(0),
-    /** The number of tasks that block this one, open or not, visible or not. Never shown. Maintained by a trigger on task_relations. */
+    /** The number of tasks that block this one, open or not, visible or not. Never shown. When one of them is deleted permanently, a trigger lowers it. */
     blocker_count: integer('blocker_count').notNull().default(0),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
