@@ -1,0 +1,12 @@
+/* sessions.delete_reused */
+  with ended as (
+    delete from sessions using refresh_tokens shown
+    where shown.hash = $1::bytea and sessions.id = shown.session_id
+      and (shown.spent_at is not null or shown.expires_at <=
+coalesce((select least(now(), retention.seen_at + interval '2 hours') - retention.unconfirmed from retention), now()))
+    returning sessions.id, sessions.user_id, shown.expires_at > now() and sessions.expires_at > now() as reused
+  ), audit as (insert into audit_events (id, action, actor_id, user_id, session_id, token_id, address, user_agent, request_id) select event.id, event.action, event.actor_id, event.user_id, event.session_id, event.token_id, $2::text, $3::text, $4::text from (
+select $5::uuid as id, 'session.token_reused' as action, $6::uuid as actor_id,
+  user_id as user_id, id as session_id, $7::uuid as token_id from ended where reused) event returning *)
+  select ended.id::text,
+(select '[' || string_agg((select row_to_json(fields)::text from (select audit.id as id, audit.action as action, audit.actor_id as actor_id, audit.user_id as user_id, audit.session_id as session_id, audit.token_id as token_id, audit.address as address, audit.user_agent as user_agent, audit.request_id as request_id, to_char(audit.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at) fields), ',') || ']' from audit) as audit from ended;
