@@ -1,5 +1,5 @@
 import { channel } from 'node:diagnostics_channel'
-import { withTimeout } from '../../concurrency/deadline.ts'
+import { startDeadline, withTimeout } from '../../concurrency/deadline.ts'
 import { runAs, type Work } from '../../concurrency/work.ts'
 import {
   DatabaseUnavailable,
@@ -81,6 +81,11 @@ export const runTransaction = async <T>(
   body: (transaction: Runner) => Promise<T | Last<T>>,
 ): Promise<T> => {
   const due = performance.now() + limit
+  let late: Error | null = null
+  const endDeadline = startDeadline(limit, () => {
+    late = new NoAnswer(limit)
+    session.rejectPending(late)
+  })
   let state: 'open' | 'committing' | 'ended' = 'open'
   let firstError: Error | null = null
   let sent = 0
@@ -89,11 +94,12 @@ export const runTransaction = async <T>(
   const expectUsable = (): void => {
     // Its client was told that nothing was done.
     if (work.isAbandoned()) throw new DatabaseUnavailable({ cause: new Error('its request has ended') })
+    if (late !== null) throw late
   }
 
   const answerOf = async (answer: Promise<Answer>): Promise<Answer> => {
     try {
-      return await withTimeout(due - performance.now(), answer, () => new NoAnswer(limit))
+      return await answer
     } catch (error) {
       const isFirst = firstError === null
       firstError ??= asError(error)
@@ -189,6 +195,7 @@ export const runTransaction = async <T>(
         : error,
     )
   } finally {
+    endDeadline()
     state = 'ended'
   }
 }
