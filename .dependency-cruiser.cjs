@@ -28,6 +28,7 @@ const mayImport = {
     'contract',
     'db',
     'db/engine',
+    'db/lists',
     'images',
     'jobs',
     'mail',

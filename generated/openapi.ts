@@ -709,9 +709,8 @@ export interface paths {
          *     * **Order.** The lists are processed in the order `create`, `update`, `tag`, `untag`, `delete`, and each list from
          *       first to last, as if its items were sent one after the other. Several items can be for the same task: `if_match`
          *       is compared with the ETag after the previous item for that task.
-         *     * **Subtasks.** Items for different tasks do not see each other. Subtasks move or are deleted with their parents,
-         *       and the counts of parents change, after the last item. A batch is rejected if its items together would make a task
-         *       a subtask of its own subtask, or exceed 8 levels.
+         *     * **Subtasks.** Subtasks move or are deleted with their parents, and the items after that find them there. The counts
+         *       of parents change after the last item.
          *     * **Text.** All titles and descriptions together can have at most 262,144 characters. Only the first 8,192
          *       characters of each description count; characters from U+0E00 on (Chinese, Japanese, Korean, Thai, emoji) count as
          *       four.

@@ -13,13 +13,14 @@ import { type OpContext, shellContext } from '../src/db/engine/context.ts'
 import { FolderInUse } from '../src/db/engine/embedded.ts'
 import { readMigrationState } from '../src/db/engine/migrate.ts'
 import type { PageRequest } from '../src/db/lists/list.ts'
-import { setPassword } from '../src/db/passwords.ts'
-import { resetSecondFactor } from '../src/db/second-factors.ts'
-import { insertUser, selectUserIdByName, selectUsers, updateUser, type UserChange } from '../src/db/users.ts'
+import { selectUserIdByName, selectUsers, type UserChange } from '../src/db/users.ts'
 import { type Principal, shellPrincipal } from '../src/domain/permissions.ts'
 import { canonicalEmail } from '../src/domain/email-address.ts'
 import { compileValidation, type ObjectSchema } from '../src/http/validation.ts'
-import { expectDone, type Problem, problemOf } from '../src/problems/problems.ts'
+import { type Problem, problemOf } from '../src/problems/problems.ts'
+import { setPassword } from '../src/services/passwords.ts'
+import { resetSecondFactor } from '../src/services/second-factor.ts'
+import { createUser, updateUser } from '../src/services/users.ts'
 import { openConfigured } from './configured-database.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 
@@ -96,7 +97,7 @@ const expectUser = async ({ ctx }: Shell, name: string): Promise<string> => {
 const changeUser = async (shell: Shell, name: string, change: UserChange): Promise<void> => {
   const id = await expectUser(shell, name)
   const { hash: undoHash } = newUndoToken()
-  expectDone(await updateUser(shell.ctx, { id, change, undoHash }))
+  await updateUser(shell.ctx, { id, change, undoHash })
   await shell.forgetUser(id)
 }
 
@@ -113,16 +114,8 @@ const commands: Readonly<Record<string, Command>> = {
         role: admin ? 'admin' : 'member',
         time_zone: 'UTC',
       })
-      const { display_name = user.username, role = 'member', time_zone: timeZone = 'UTC' } = user
-      const newUser = async () => ({
-        username: user.username,
-        email: user.email,
-        displayName: display_name,
-        role,
-        timeZone,
-        passwordHash: await hasher.hash(user.password),
-      })
-      const { id } = expectDone(await insertUser(ctx, newUser))
+      const { display_name = user.username, role = 'member', time_zone: timeZone = 'UTC', ...names } = user
+      const { id } = await createUser(ctx, { ...names, displayName: display_name, role, timeZone }, hasher)
       return `Created ${role} ${user.username} (${id})`
     },
   },
@@ -155,7 +148,7 @@ const commands: Readonly<Record<string, Command>> = {
         password: await readPassword(),
       })
       const newHash = await hasher.hash(password)
-      expectDone(await setPassword(shell.ctx, { userId, newHash, resetsSecondFactor: false }))
+      await setPassword(shell.ctx, { userId, newHash, resetsSecondFactor: false })
       await shell.forgetUser(userId)
       return `Set the password of ${name}, and ended all sessions`
     },

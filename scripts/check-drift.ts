@@ -1,12 +1,12 @@
 import { execFileSync } from 'node:child_process'
 import { globSync, readFileSync } from 'node:fs'
 
-/** Fails if the generated types, migrations, routines, folded characters or tables of docs/ are out of date. */
+/** Fails if the generated types, migrations, routines, statements, folded characters or tables of docs/ are out of date. */
 
 const snapshot = (): ReadonlyMap<string, string> =>
   new Map(
     globSync([
-      'generated/**/*.ts',
+      'generated/**/*.{ts,sql}',
       'src/db/migrations/**/*.{sql,json}',
       'src/db/routines.sql',
       'src/domain/*.json',
@@ -17,7 +17,8 @@ const snapshot = (): ReadonlyMap<string, string> =>
 const before = snapshot()
 execFileSync('npm', ['run', '--silent', 'generate'], { stdio: ['ignore', 'ignore', 'inherit'] })
 const after = snapshot()
-const drifted = [...after].filter(([path, content]) => before.get(path) !== content).map(([path]) => path)
+const paths = [...new Set([...before.keys(), ...after.keys()])]
+const drifted = paths.filter((path) => before.get(path) !== after.get(path))
 
 if (drifted.length > 0) {
   console.error(

@@ -2,7 +2,6 @@ import { readFileSync, writeFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { blockedRoutine } from '../src/db/access/blocked.ts'
 import { viewerRoutines } from '../src/db/access/access-relations.ts'
-import { eventRoutines } from '../src/db/event-values.ts'
 import { foldingRoutine } from '../src/db/folded-characters.ts'
 
 /**
@@ -12,7 +11,7 @@ import { foldingRoutine } from '../src/db/folded-characters.ts'
 
 const path = fileURLToPath(new URL('../src/db/routines.sql', import.meta.url))
 /** In the order of the file. */
-const parts = [foldingRoutine(), viewerRoutines() + blockedRoutine() + eventRoutines()]
+const parts = [foldingRoutine(), viewerRoutines() + blockedRoutine()]
 const part = /(?<=-- Generated from .*\n)[^]*?(?=-- End of the generated part\.)/g
 const routines = readFileSync(path, 'utf8')
 if (routines.match(part)?.length !== parts.length)

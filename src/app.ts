@@ -1,6 +1,6 @@
 import fastifyMultipart from '@fastify/multipart'
 import { hostname } from 'node:os'
-import Fastify, { type FastifyBaseLogger, type FastifyInstance, LogController } from 'fastify'
+import Fastify, { type FastifyInstance, LogController } from 'fastify'
 import { createAccessTokens } from './auth/access-tokens.ts'
 import { limitAuditedFailures } from './auth/audited-failures.ts'
 import { createAttemptKeys } from './auth/attempts.ts'
@@ -96,9 +96,7 @@ import { startJobs } from './jobs/runner.ts'
 import { createAttachments } from './services/attachments.ts'
 import { createSendDigests } from './services/digests.ts'
 import { createEventStreams, maxStreams } from './services/event-streams.ts'
-import { createRunBatch } from './services/task-batch.ts'
-import { createTaskQuota } from './services/task-quota.ts'
-import { createTasks } from './services/tasks.ts'
+import { createTags } from './services/tags.ts'
 import { createThumbnails } from './services/thumbnails.ts'
 import { createUploads } from './services/uploads.ts'
 
@@ -240,7 +238,7 @@ export const buildApp = async ({
   const background = instrumentDatabase(backgroundDb, outages.forStatements)
   const db: Database = {
     ...instrumentDatabase(rawDb, outages.forStatements),
-    audited: (events) => logAudit(app.log, events),
+    audited: (event) => app.log.info({ audit: event }, 'audit'),
   }
 
   // Faster than weak maps keyed by request, especially in garbage collection.
@@ -336,8 +334,7 @@ export const buildApp = async ({
     ),
   )
 
-  const { attachmentMaxBytes, attachmentQuotaBytes } = config
-  const taskQuota = createTaskQuota(db, config.taskQuota)
+  const { attachmentMaxBytes, attachmentQuotaBytes, taskQuota } = config
   const isRegistrationOpen = config.registration === 'open'
   const signIn = createSignIn({
     accessTokens,
@@ -370,11 +367,11 @@ export const buildApp = async ({
     ...auditHandlers({ paging }),
     ...userHandlers({
       paging,
-      quotas: { attachmentBytes: attachmentQuotaBytes, tasks: config.taskQuota },
+      quotas: { attachmentBytes: attachmentQuotaBytes, tasks: taskQuota },
       users,
     }),
-    ...taskBatchHandlers({ publicUrl, runBatch: createRunBatch(taskQuota) }),
-    ...taskHandlers({ paging, cursorKeys, tasks: createTasks(taskQuota) }),
+    ...taskBatchHandlers({ publicUrl, taskQuota }),
+    ...taskHandlers({ paging, cursorKeys, taskQuota }),
     ...trashHandlers({ paging, jobs }),
     ...eventHandlers({ paging, streams, expiryOf: createExpiryOf(accessTokens) }),
     ...attachmentHandlers({
@@ -382,19 +379,19 @@ export const buildApp = async ({
       publicUrl,
       attachments: createAttachments({
         storage,
+        jobs,
         linkKeys,
         attachmentMaxBytes,
         attachmentQuotaBytes,
         now: databaseClock.now,
       }),
-      jobs,
     }),
     ...thumbnailHandlers({ thumbnails: createThumbnails({ storage, thumbnailer }) }),
     ...uploadHandlers({
       uploads: createUploads({ storage, jobs, attachmentQuotaBytes }),
       attachmentMaxBytes,
     }),
-    ...tagHandlers({ paging, jobs }),
+    ...tagHandlers({ paging, tags: createTags({ jobs }) }),
     ...taskTagHandlers({ paging }),
     ...relationHandlers({ paging }),
     ...notificationHandlers({ paging }),
@@ -454,12 +451,6 @@ export const buildApp = async ({
 
 /** The fields of every log line of a worker: pino's defaults and its number. */
 const logBase = (worker: number) => ({ pid: process.pid, hostname: hostname(), worker })
-
-/** Logs each audit event as a line. */
-const logAudit = (log: FastifyBaseLogger, events: string): void => {
-  const parsed: unknown = JSON.parse(events)
-  if (Array.isArray(parsed)) for (const event of parsed) log.info({ audit: event as unknown }, 'audit')
-}
 
 const limitsOf = (config: AppDeps['config']) =>
   config.rateLimit === 'off'

@@ -1,4 +1,5 @@
-import type { SecondFactorCode, SecondFactor } from '../db/second-factors.ts'
+import type { SecondFactor } from '../db/accounts.ts'
+import type { SecondFactorCode } from '../db/second-factors.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { hashRecoveryCode } from './recovery-codes.ts'
 import { open, seal } from './seal.ts'

@@ -2,8 +2,21 @@
 const blockedAfter = 1_000
 
 /**
- * The result of `work`, or a rejection with `late()` if it takes longer than `milliseconds`. The work itself is not stopped.
- * After the event loop was blocked, a result that arrived in time may still be unread, so the deadline moves by one second.
+ * Calls `late` after `milliseconds`, unless the returned function is called before. After the event loop was blocked, a result that
+ * arrived in time may still be unread, so the deadline moves by one second.
+ */
+export const startDeadline = (milliseconds: number, late: () => void): (() => void) => {
+  const due = performance.now() + milliseconds
+  let timer = setTimeout(() => {
+    if (performance.now() < due + blockedAfter) late()
+    else timer = setTimeout(late, blockedAfter)
+  }, milliseconds)
+  return () => clearTimeout(timer)
+}
+
+/**
+ * The result of `work`, or a rejection with `late()` if it takes longer than `milliseconds`, as `startDeadline` measures them. The work
+ * itself is not stopped.
  */
 export const withTimeout = async <T>(
   milliseconds: number,
@@ -11,15 +24,11 @@ export const withTimeout = async <T>(
   late: () => Error,
 ): Promise<T> => {
   const { promise, resolve, reject } = Promise.withResolvers<T>()
-  const due = performance.now() + milliseconds
-  let timer = setTimeout(() => {
-    if (performance.now() < due + blockedAfter) reject(late())
-    else timer = setTimeout(() => reject(late()), blockedAfter)
-  }, milliseconds)
+  const end = startDeadline(milliseconds, () => reject(late()))
   work.then(resolve, reject)
   try {
     return await promise
   } finally {
-    clearTimeout(timer)
+    end()
   }
 }

@@ -291,7 +291,7 @@ export const settings = {
     parse: parseCountLimit,
     default: 200_000,
     example: '200000',
-    doc: 'Tasks that a user may own, including those in the trash. `0` is unlimited. An administrator can give a user [another quota](administration.md#quotas). Others can give a user tasks up to half of it. Each process counts by itself, so several processes can exceed it slightly.',
+    doc: 'Tasks that a user may own, including those in the trash. `0` is unlimited. An administrator can give a user [another quota](administration.md#quotas). Others can give a user tasks up to half of it.',
   }),
   diskReserveBytes: setting({
     name: 'DISK_RESERVE_BYTES',

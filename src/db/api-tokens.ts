@@ -1,19 +1,24 @@
-import { found, type Outcome } from '../domain/outcome.ts'
-import type { BearerPrincipal, Principal, SessionPrincipal } from '../domain/permissions.ts'
+import {
+  type Authorized,
+  type BearerPrincipal,
+  type Principal,
+  type Relation,
+  relationsToUser,
+} from '../domain/permissions.ts'
 import { parseScopes, type Scope } from '../domain/scopes.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsOwn } from './access/permissions.ts'
-import { audit, auditColumn, auditEvent } from './audit.ts'
+import type { OwnAccount } from './accounts.ts'
+import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
-import type { OpContext } from './engine/context.ts'
-import { creation, withSealed } from './engine/creation.ts'
-import type { Created } from './engine/idempotency.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { apiTokenJson } from './read-models.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { assignments, columnsOf } from './schema/columns.ts'
+import { and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { apiTokens } from './schema/tables.ts'
 import {
   isUseRecorded,
   principalColumns,
@@ -30,58 +35,49 @@ export interface NewApiToken {
   readonly expiresAt: string | null
   /** SHA-256 of the token. */
   readonly hash: Buffer
-  /** Seals the token for the row with this id, so that its creation can be replayed. */
-  readonly seal: (id: string) => string
 }
 
 const token = sql.raw('token')
 
-const insert = creation(
+const insert = builtStatement(
   'api_tokens.insert',
-  { name: 'text', hash: 'bytes', scopes: 'text[]', expires_at: 'instant?', sealed_token: 'text' },
-  { json: 'text' },
-  (p) => {
-    const { columns, values } = insertion<'api_tokens'>({
+  { id: 'uuid', user_id: 'uuid', name: 'text', hash: 'bytes', scopes: 'text[]', expires_at: 'instant?' },
+  (db, p) =>
+    db.insert(apiTokens).values({
       id: p.id,
-      user_id: p.caller,
+      user_id: p.user_id,
       name: p.name,
       hash: p.hash,
       scopes: p.scopes,
       expires_at: p.expires_at,
-    })
-    return {
-      parts: sql`
-        token as (
-          insert into api_tokens (${columns}) select ${values}
-          where ${p.expires_at} is null or ${p.expires_at} > now() returning *
-        ), created as (
-          select id, ${withSealed(apiTokenJson(token), 'token', p.sealed_token)} as json from token
-        ), audit as (${audit(
-          p,
-          sql`${auditEvent(p, 'api_token.created', { user: sql`user_id`, token: sql`id` })} from token`,
-        )})`,
-      select: sql`select ${apiTokenJson(token)} as json, ${auditColumn} from token`,
-    }
-  },
+    }),
 )
 
-/**
- * Creates an API token of the caller; null when the expiry is in the past. The stored JSON, and so that of a replay, also has the
- * member `sealed_token`.
- */
+/** Inserts an API token of the caller. */
 export const insertApiToken = async (
-  ctx: OpContext<SessionPrincipal>,
-  { name, scopes, expiresAt, hash, seal }: NewApiToken,
-): Promise<Created | null> => {
-  const result = await insert(ctx, (id) => ({
-    name,
-    scopes,
-    hash,
-    expires_at: expiresAt,
-    sealed_token: seal(id),
-  }))
-  if (result.replayed) return result
-  return result.row && { id: result.id, json: result.row.json, replayed: false }
+  { db }: TransactionContext,
+  id: string,
+  account: OwnAccount,
+  { expiresAt: expires_at, ...fields }: NewApiToken,
+): Promise<void> => {
+  await insert(db, { id, user_id: account.id, expires_at, ...fields })
+}
+
+const reread = query('api_tokens.reread', { id: 'uuid' }, { json: 'text', is_expired: 'bool' }, (p) => {
+  const { id, expires_at } = columnsOf<'api_tokens'>(token)
+  return sql`
+    select ${apiTokenJson(token)} as json, coalesce(${expires_at} <= now(), false) as is_expired
+    from api_tokens token where ${id} = ${p.id}`
+})
+
+/** An API token that the transaction has inserted, and whether it has expired already. */
+export const viewApiToken = async (
+  tx: TransactionContext,
+  id: string,
+): Promise<{ readonly json: string; readonly is_expired: boolean }> => {
+  const [row] = await reread(tx, { id })
+  if (row === undefined) throw new Error('The inserted API token is gone')
+  return row
 }
 
 /** A page of the caller's own API tokens. Expired tokens stay until they are revoked. */
@@ -126,44 +122,47 @@ export const selectUserApiTokens = (
     page,
   )
 
-const removal = (
-  name: 'api_tokens.delete' | 'api_tokens.delete_any',
-  permission: 'api_token.revoke' | 'api_token.revoke_any',
-) =>
-  query(
-    name,
-    { id: 'uuid', user_id: 'uuid' },
-    { id: 'text' },
-    (p) => sql`
-      with token as (
-        delete from api_tokens token
-        where id = ${p.id} and user_id = ${p.user_id} and ${allowsOwn(permission, p, token)} returning *
-      ), audit as (${audit(
-        p,
-        sql`${auditEvent(p, 'api_token.revoked', { user: sql`user_id`, token: sql`id` })} from token`,
-      )})
-      select ${columnsOf<'api_tokens'>(token).id}::text, ${auditColumn} from token`,
-  )
-
-const removeOwn = removal('api_tokens.delete', 'api_token.revoke')
-const removeAny = removal('api_tokens.delete_any', 'api_token.revoke_any')
-
-/** Revokes an API token of the caller. */
-export const deleteApiToken = async (
-  ctx: OpContext<SessionPrincipal>,
-  id: string,
-): Promise<Outcome<unknown>> => {
-  const [row] = await removeOwn(ctx, { id, user_id: ctx.principal.userId })
-  return found(row)
+/** What revoking an API token depends on. */
+export interface ApiTokenFacts {
+  readonly id: string
+  readonly userId: string
+  /** What the caller is to its user. */
+  readonly relations: readonly Relation[]
 }
 
-/** Revokes an API token of any user, for an administrator. */
-export const deleteUserApiToken = async (
-  ctx: OpContext<SessionPrincipal>,
-  { userId, id }: { readonly userId: string; readonly id: string },
-): Promise<Outcome<unknown>> => {
-  const [row] = await removeAny(ctx, { id, user_id: userId })
-  return found(row)
+const lock = builtStatement('api_tokens.lock', { id: 'uuid' }, (db, p) =>
+  db.select({ id: apiTokens.id }).from(apiTokens).where(eq(apiTokens.id, p.id)).for('update'),
+)
+
+const selectFacts = builtStatement('api_tokens.select_facts', { id: 'uuid', user_id: 'uuid' }, (db, p) =>
+  db
+    .select({ id: apiTokens.id })
+    .from(apiTokens)
+    .where(and(eq(apiTokens.id, p.id), eq(apiTokens.user_id, p.user_id))),
+)
+
+/** Locks an API token of a user, and reads it under the lock. */
+export const lockApiToken = async (
+  { db, principal }: TransactionContext<Principal>,
+  { id, userId }: { readonly id: string; readonly userId: string },
+): Promise<ApiTokenFacts | null> => {
+  const [, [row]] = await Promise.all([lock(db, { id }), selectFacts(db, { id, user_id: userId })])
+  return row === undefined ? null : { id, userId, relations: relationsToUser(principal, userId) }
+}
+
+/** An API token that the caller was found to be allowed to revoke. */
+export type RevocableApiToken = Authorized<'api_token.revoke' | 'api_token.revoke_any', ApiTokenFacts>
+
+const remove = builtStatement('api_tokens.delete', { id: 'uuid' }, (db, p) =>
+  db.delete(apiTokens).where(eq(apiTokens.id, p.id)),
+)
+
+/** Revokes an API token. */
+export const removeApiToken = async (
+  { db }: TransactionContext,
+  { id }: RevocableApiToken,
+): Promise<void> => {
+  await remove(db, { id })
 }
 
 /** The principal of an API token, and the milliseconds until the token expires, at most a day. */

@@ -1,10 +1,11 @@
 import { deletionInBatches } from './engine/batches.ts'
-import type { OpContext } from './engine/context.ts'
-import type { Placeholders } from './engine/parameters.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { statement } from './engine/statement.ts'
 import { minStepBack, retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { eq, sql } from './schema/drizzle.ts'
+import { attempts } from './schema/tables.ts'
 
 /**
  * Attempts to prove an identity with a password or a code. Each is counted as failed before it is checked, in a separate
@@ -20,16 +21,11 @@ const maxDelay = sql.raw('900')
 /** Time after the last failure at which the count expires. */
 const memory = sql.raw(`interval '1 day'`)
 
-/** The parameter of a statement that counts or clears attempts: the key of the counter. */
-export const attemptParameter = { attempt_key: 'bytes' } as const
+const attemptParameter = { attempt_key: 'bytes' } as const
 
-type AttemptPlaceholders = Placeholders<typeof attemptParameter>
-
-/**
- * A part of a statement, to be named `counted`, with a row if the attempt may be made now. A delay that is longer than the longest was
- * set before the clock was set back.
- */
-export const countAttempt = (p: AttemptPlaceholders): SQL => {
+// An attempt with a delay that is longer than the longest may be made: it was set before the clock was set back. Of two concurrent
+// attempts, the second sees the row as it was before the first: it may have no delay (`-infinity`, which is not subtracted), or not exist.
+const count = statement('attempts.count', attemptParameter, { wait: 'int' }, (p) => {
   const attempt = columnsOf<'attempts'>(sql`attempt`)
   const failures = sql`case when ${attempt.last_failed_at} < now() - ${memory} then 1 else ${attempt.failures} + 1 end`
   // Bounds the exponent, since two to the power of a large count is out of range.
@@ -47,39 +43,33 @@ export const countAttempt = (p: AttemptPlaceholders): SQL => {
       case when ${failures} < ${freeFailures} then '-infinity' else now() + ${delay} * interval '1 second' end`,
   })
   return sql`
-    insert into attempts as attempt (${columns}) values (${values})
-    on conflict (key) do update set ${again}
-    where ${attempt.delayed_until} <= now() or ${attempt.delayed_until} > now() + ${maxDelay} * interval '1 second' + ${minStepBack}
-    returning *`
-}
-
-/**
- * The column `wait` of a statement with `counted`: seconds until the attempt may be made, 0 for now. Of two concurrent attempts,
- * the second sees the row as it was before the first: it may have no delay (`-infinity`, which is not subtracted), or not exist.
- */
-export const waitColumn = (p: AttemptPlaceholders): SQL => sql`
-  case when exists (select from counted) then 0
-  else coalesce((
-    select greatest(1, ceil(extract(epoch from delayed_until) - extract(epoch from now())))::int
-    from attempts where key = ${p.attempt_key}
-  ), 1) end as wait`
-
-/** A part of a statement that clears the count, if `when` has a row. */
-export const clearAttempts = (p: AttemptPlaceholders, when: SQL): SQL =>
-  sql`delete from attempts using ${when} where attempts.key = ${p.attempt_key}`
-
-const count = statement(
-  'attempts.count',
-  attemptParameter,
-  { wait: 'int' },
-  (p) => sql`with counted as (${countAttempt(p)}) select ${waitColumn(p)}`,
-)
+    with counted as (
+      insert into attempts as attempt (${columns}) values (${values})
+      on conflict (key) do update set ${again}
+      where ${attempt.delayed_until} <= now() or ${attempt.delayed_until} > now() + ${maxDelay} * interval '1 second' + ${minStepBack}
+      returning *
+    )
+    select case when exists (select from counted) then 0
+      else coalesce((
+        select greatest(1, ceil(extract(epoch from delayed_until) - extract(epoch from now())))::int
+        from attempts where key = ${p.attempt_key}
+      ), 1) end as wait`
+})
 
 /** Counts an attempt. Returns the seconds until it may be made, 0 for now. */
 export const insertAttempt = async ({ db }: Pick<OpContext, 'db'>, key: Buffer): Promise<number> => {
   const [row] = await count(db, { attempt_key: key })
   if (row === undefined) throw new Error('Counting an attempt returned no row')
   return row.wait
+}
+
+const forget = builtStatement('attempts.forget', attemptParameter, (db, p) =>
+  db.delete(attempts).where(eq(attempts.key, p.attempt_key)),
+)
+
+/** Clears the count after a success. */
+export const forgetAttempts = async ({ db }: TransactionContext, key: Buffer): Promise<void> => {
+  await forget(db, { attempt_key: key })
 }
 
 /** Deletes counts that have expired. */

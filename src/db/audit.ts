@@ -1,80 +1,91 @@
 import type { AuditAction, AuditedContent, ShownContent } from '../domain/audit.ts'
 import type { RelationExpansion, TaskExpansion } from '../domain/expansions.ts'
-import type { Principal } from '../domain/permissions.ts'
+import { bearerOf, type Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsAudit, allowsTask, isProjectSeenByRole, isTaskSeenByRole } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
-import type { ContextPlaceholders, OpContext } from './engine/context.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { OpContext, StatementContext } from './engine/context.ts'
+import { newId } from './engine/ids.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { type Query, query } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
 import { conditionsOf, createdTimeFilters, filterOneOf } from './engine/conditions.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { auditEventJson } from './read-models.ts'
-import { columnsOf, insertion } from './schema/columns.ts'
+import { columnsOf } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
+import { auditEvents } from './schema/tables.ts'
 
 /**
- * The audit trail. The statement that makes a change also writes its event, so that neither exists without the other, and returns
- * the event in its column `audit`, for the log.
+ * The audit trail. The transaction of a change also records its event, so that neither exists without the other.
  */
 
-/** The subject of an event. Omitted fields default to the caller's: user, session and API token. */
-interface Subject {
-  /** The user whose access is concerned. */
-  readonly user: SQL
-  readonly actor?: SQL
-  readonly session?: SQL
-  readonly token?: SQL
-  /** The id of the event. Required for the second event of a statement. */
-  readonly id?: SQL
-}
-
-/** Selects the row of an event. */
-export const auditEvent = (
-  p: ContextPlaceholders,
-  action: AuditAction | SQL,
-  { user, actor = p.audit_actor, session = p.audit_session, token = p.audit_token, id = p.audit_id }: Subject,
-): SQL => sql`
-  select ${id} as id, ${typeof action === 'string' ? sql.raw(`'${action}'`) : action} as action, ${actor} as actor_id,
-    ${user} as user_id, ${session} as session_id, ${token} as token_id`
-
-/** A part of a statement, to be named `audit`, that writes the events that `events` selects. */
-export const audit = (p: ContextPlaceholders, events: SQL): SQL => {
-  const { columns, values } = insertion<'audit_events'>({
-    id: sql`event.id`,
-    action: sql`event.action`,
-    actor_id: sql`event.actor_id`,
-    user_id: sql`event.user_id`,
-    session_id: sql`event.session_id`,
-    token_id: sql`event.token_id`,
-    address: p.audit_address,
-    user_agent: p.audit_user_agent,
-    request_id: p.audit_request,
-  })
-  return sql`insert into audit_events (${columns}) select ${values} from (${events}) event returning *`
-}
-
-/** The column `audit` of a statement with the part `audit`. */
-export const auditColumn = sql`
-  (select '[' || string_agg(${auditEventJson(sql`audit`)}, ',') || ']' from audit) as audit`
-
-const insert = query(
-  'audit_events.insert',
-  { action: 'text', user_id: 'uuid?' },
-  {},
-  (p) => sql`
-    with audit as (${audit(p, auditEvent(p, p.action, { user: p.user_id }))})
-    select ${auditColumn}`,
+const record = builtStatement(
+  'audit_events.record',
+  {
+    id: 'uuid',
+    action: 'text',
+    actor_id: 'uuid?',
+    user_id: 'uuid?',
+    session_id: 'uuid?',
+    token_id: 'uuid?',
+    address: 'text?',
+    user_agent: 'text?',
+    request_id: 'text',
+  },
+  (db, p) =>
+    db
+      .insert(auditEvents)
+      .values({
+        id: p.id,
+        action: p.action,
+        actor_id: p.actor_id,
+        user_id: p.user_id,
+        session_id: p.session_id,
+        token_id: p.token_id,
+        address: p.address,
+        user_agent: p.user_agent,
+        request_id: p.request_id,
+      })
+      .returning({ created_at: auditEvents.created_at }),
 )
 
-/** Records a failure to prove an identity; `userId` is null when no account has the address. */
-export const insertFailure = async (
-  ctx: OpContext,
-  action: 'sign_in.failed' | 'proof.failed',
-  userId: string | null,
+/** What an event is about. What is omitted is the caller's: the user who acts, their session and their API token. */
+interface AuditSubject {
+  /** The user whose access is concerned; null when there is no such account. */
+  readonly userId: string | null
+  readonly actorId?: string
+  readonly sessionId?: string
+  readonly tokenId?: string
+}
+
+/**
+ * Records an event in the audit trail and in the log, where it appears after the commit.
+ *
+ * A change calls it in its transaction. A refusal is recorded with the context of the operation, not of the transaction, which would
+ * be rolled back with the refusal's problem.
+ */
+export const recordAudit = async (
+  { db, principal, client }: StatementContext,
+  action: AuditAction,
+  { userId, actorId, sessionId, tokenId }: AuditSubject,
 ): Promise<void> => {
-  await insert(ctx, { action, user_id: userId })
+  const credential = principal && bearerOf(principal.credential)
+  const isShell = principal?.credential.kind === 'shell'
+  const event = {
+    id: newId(),
+    action,
+    actor_id: actorId ?? (isShell ? null : (principal?.userId ?? null)),
+    user_id: userId,
+    session_id: sessionId ?? (credential?.kind === 'session' ? credential.sessionId : null),
+    token_id: tokenId ?? (credential?.kind === 'api_token' ? credential.tokenId : null),
+    address: isShell ? null : client.address,
+    user_agent: client.userAgent,
+    request_id: client.requestId,
+  }
+  const rows = await record(db, event)
+  for (const row of rows) db.audited?.({ ...event, ...row })
 }
 
 const task = sql.raw('task')
@@ -170,8 +181,7 @@ export const auditRead = async <R>(
     ? await selectExpandedTask(ctx, { id, expand })
     : await selectSeenByRole[parameter](ctx, { id })
   const response = await respond()
-  if (seen !== undefined)
-    await insert(ctx, { action: `${kind}.read_by_admin` satisfies AuditAction, user_id: seen.owner_id })
+  if (seen !== undefined) await recordAudit(ctx, `${kind}.read_by_admin`, { userId: seen.owner_id })
   return response
 }
 

@@ -1,50 +1,87 @@
-import { audit, auditColumn, auditEvent } from './audit.ts'
-import type { OpContext } from './engine/context.ts'
-import { query } from './engine/statement.ts'
-import { isOneTimeToken } from './one-time-tokens.ts'
-import { endAccess } from './passwords.ts'
-import { assignments, columnsOf } from './schema/columns.ts'
-import { sql } from './schema/drizzle.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { TransactionContext } from './engine/context.ts'
+import {
+  countOneTimeTokens,
+  insertOneTimeToken,
+  takeOneTimeToken,
+  voidOneTimeTokens,
+  voidUndoTokens,
+} from './one-time-tokens.ts'
+import { eq } from './schema/drizzle.ts'
+import { users } from './schema/tables.ts'
+import { touched } from './touch.ts'
+import { type ChangeableUser, lockToRename } from './users.ts'
 
-// The tokens of later changes are deleted too, since the person who changed the address may have them. Tokens of earlier changes
-// stay: they were sent to previous addresses of the user.
-const undo = query(
-  'users.undo_email_change',
-  { token_hash: 'bytes', unmatchable_hash: 'text' },
-  { id: 'text', email: 'text' },
-  (p) => {
-    const { id, email } = columnsOf<'users'>(sql`person`)
-    const token = columnsOf<'one_time_tokens'>(sql`token`)
-    const restored = assignments<'users'>({ email: token.email, password_hash: p.unmatchable_hash })
-    return sql`
-      with token as (
-        select * from one_time_tokens
-        where ${isOneTimeToken(sql`one_time_tokens`, 'undo_email', p.token_hash)} for update
-      ), person as (
-        update users set ${restored} from token
-        where users.id = token.user_id returning users.id, users.email, ${token.created_at}
-      ), used as (
-        delete from one_time_tokens undoing using person
-        where undoing.user_id = person.id and purpose = 'undo_email' and undoing.created_at >= person.created_at
-      ), revoked as (
-        delete from api_tokens using person where user_id = person.id
-      ), audit as (${audit(
-        p,
-        sql`${auditEvent(p, 'user.email_change_undone', { user: sql`id`, actor: sql`id` })} from person`,
-      )})
-      select ${id}::text, ${email}, ${endAccess(sql`id`)}, ${auditColumn} from person`
-  },
+/** Each change sends an email to the address before. */
+const maxChangesPerDay = 5
+const day = 86_400
+
+/** Whether a user has changed their own address too often. */
+export const hasChangedEmailOften = async (
+  tx: TransactionContext,
+  { id }: ChangeableUser,
+): Promise<boolean> =>
+  (await countOneTimeTokens(tx, { userId: id, purpose: 'undo_email', period: day })) >= maxChangesPerDay
+
+const undoLifetime = 7 * day
+
+/**
+ * Voids what was sent to the address that a user leaves. `undoHash` is that of a token that restores the address, which stays reserved
+ * until then; null if there is none.
+ */
+export const leaveAddress = async (
+  tx: TransactionContext,
+  { id, email }: ChangeableUser,
+  undoHash: Buffer | null,
+): Promise<void> => {
+  const undoing = { purpose: 'undo_email', userId: id, email, lifetime: undoLifetime } as const
+  await Promise.all([
+    voidOneTimeTokens(tx, id),
+    undoHash !== null && insertOneTimeToken(tx, { ...undoing, hash: undoHash }),
+  ])
+}
+
+/** A change of address that is undone: the address before, and when it was changed. */
+interface UndoneChange {
+  readonly userId: string
+  readonly email: string
+  readonly changedAt: string
+}
+
+/** Locks a user, and uses their token to undo a change of address up. Null if it was used or has expired. */
+export const takeUndoToken = async (
+  tx: TransactionContext,
+  { userId, hash }: { readonly userId: string; readonly hash: Buffer },
+): Promise<UndoneChange | null> => {
+  const [, token] = await Promise.all([
+    lockToRename(tx.db, { id: userId }),
+    takeOneTimeToken(tx, { purpose: 'undo_email', hash }),
+  ])
+  if (token === null || token.email === null) return null
+  return { userId, email: token.email, changedAt: token.created_at }
+}
+
+const restore = builtStatement(
+  'users.restore_email',
+  { id: 'uuid', email: 'text', unmatchable_hash: 'text' },
+  (db, p) =>
+    db
+      .update(users)
+      .set({ email: p.email, password_hash: p.unmatchable_hash, ...touched(users) })
+      .where(eq(users.id, p.id)),
 )
 
 /**
- * Uses a token to restore an address. Because the person who changed the address could sign in, this also ends the user's
- * sessions, revokes their API tokens and invalidates the password. Returns the user and the restored address; null for an invalid
- * token.
+ * Restores an address, and invalidates the password. The tokens of later changes are deleted too, since the person who changed the
+ * address may have them. Those of earlier changes stay: they were sent to previous addresses of the user.
  */
-export const undoEmailChange = async (
-  ctx: OpContext,
-  { tokenHash, unmatchableHash }: { readonly tokenHash: Buffer; readonly unmatchableHash: string },
-): Promise<{ readonly userId: string; readonly email: string } | null> => {
-  const [row] = await undo(ctx, { token_hash: tokenHash, unmatchable_hash: unmatchableHash })
-  return row === undefined ? null : { userId: row.id, email: row.email }
+export const restoreAddress = async (
+  tx: TransactionContext,
+  { userId, email, changedAt }: UndoneChange,
+  unmatchableHash: string,
+): Promise<void> => {
+  await Promise.all([
+    restore(tx.db, { id: userId, email, unmatchable_hash: unmatchableHash }),
+    voidUndoTokens(tx, { userId, since: changedAt }),
+  ])
 }

@@ -1,25 +1,24 @@
-import type { Outcome } from '../domain/outcome.ts'
-import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
-import type { ProjectRole } from '../domain/project-roles.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { isHigherRole, type ProjectRole } from '../domain/project-roles.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsProject, type CallerPlaceholders } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
-import type { OpContext } from './engine/context.ts'
-import { creation } from './engine/creation.ts'
-import type { Created } from './engine/idempotency.ts'
-import { checkedOutcome, outcomeOfDeletion, readOutcome, setActorAndReturnDone } from './engine/outcome.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
-import { query } from './engine/statement.ts'
+import { query, statement } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { expectRow } from './members.ts'
+import { grantRole } from './memberships.ts'
+import { lockProject, lockToClose, type ManagedProject, type ProjectFacts } from './projects.ts'
 import { invitationJson, invitationPreviewJson } from './read-models.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { columnsOf } from './schema/columns.ts'
+import { and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { invitationMails, invitations, projectMembers, projects, users } from './schema/tables.ts'
 
 /** How long an invitation can be accepted. */
 export const invitationLifetime = sql.raw(`interval '7 days'`)
-
-const maxMailsPerMailbox = sql.raw('5')
 
 const invitation = sql.raw('invitation')
 const project = sql.raw('project')
@@ -40,9 +39,61 @@ const isValid = (row: SQL, ofProject: SQL): SQL => {
   return sql`(${expires_at} > now() and ${allowsProject('project.manage', asSender, ofProject)})`
 }
 
+const lockSender = builtStatement('invitations.lock_sender', { id: 'uuid' }, (db, p) =>
+  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('no key update'),
+)
+
+// Concurrent invitations of a mailbox by several senders.
+const lockMailbox = statement(
+  'invitations.lock_mailbox',
+  { mailbox: 'text' },
+  {},
+  (p) =>
+    sql`select pg_advisory_xact_lock(hashtext('invitation_mails'), hashtext(${p.mailbox}))::text as locked`,
+)
+
+const selectSent = statement(
+  'invitations.select_sent',
+  { sender: 'uuid', mailbox: 'text' },
+  { sender_name: 'text', by_sender: 'int', to_mailbox: 'int' },
+  (p) => {
+    const { mailbox, invited_by, created_at } = columnsOf<'invitation_mails'>(sql`mail`)
+    const sent = (condition: SQL): SQL => sql`(
+      select count(*)::int from invitation_mails mail where ${condition} and ${created_at} > now() - interval '1 day')`
+    return sql`
+      select ${columnsOf<'users'>(sender).display_name} as sender_name,
+        ${sent(sql`${invited_by} = ${p.sender}`)} as by_sender, ${sent(sql`${mailbox} = ${p.mailbox}`)} as to_mailbox
+      from users sender where id = ${p.sender}`
+  },
+)
+
+/** What the limits of an invitation depend on. */
+export interface SentInvitations {
+  readonly project: ProjectFacts | null
+  readonly senderName: string
+  /** Invitations of the last day. */
+  readonly bySender: number
+  readonly toMailbox: number
+}
+
+/** Locks what counts an invitation by the caller, and its project, and reads them under the locks. */
+export const lockInviting = async (
+  tx: TransactionContext<Principal>,
+  { projectId, mailbox }: { readonly projectId: string; readonly mailbox: string },
+): Promise<SentInvitations> => {
+  const { db, principal } = tx
+  const [, project, , sent] = await Promise.all([
+    lockSender(db, { id: principal.userId }),
+    lockProject(tx, projectId, 'use'),
+    lockMailbox(db, { mailbox }),
+    selectSent(db, { sender: principal.userId, mailbox }),
+  ])
+  const { sender_name: senderName, by_sender: bySender, to_mailbox: toMailbox } = expectRow(sent)
+  return { project, senderName, bySender, toMailbox }
+}
+
 /** A new invitation. */
 interface NewInvitation {
-  readonly projectId: string
   /** In canonical form. */
   readonly email: string
   /** The mailbox that the address probably belongs to. */
@@ -50,105 +101,54 @@ interface NewInvitation {
   readonly role: ProjectRole
   /** SHA-256 of the token. */
   readonly hash: Buffer
-  /** Maximum number of invitations per sender and day. */
-  readonly maxPerDay: number
 }
 
-/** A created invitation. `mail` is the content of its email; null if the creation is replayed. */
-export interface CreatedInvitation extends Created {
-  readonly mail: { readonly projectName: string; readonly invitedByName: string } | null
-}
-
-const insert = creation(
-  'invitations.insert',
-  { project_id: 'uuid', email: 'text', mailbox: 'text', role: 'text', hash: 'bytes', max_per_day: 'int' },
-  { outcome: 'text', json: 'text?', project_name: 'text', invited_by_name: 'text' },
-  (p) => {
+const upsert = builtStatement(
+  'invitations.upsert',
+  { id: 'uuid', project_id: 'uuid', email: 'text', role: 'text', hash: 'bytes', invited_by: 'uuid' },
+  (db, { project_id, email, ...p }) => {
     const values = {
-      id: p.id,
-      role: p.role,
-      hash: p.hash,
-      invited_by: p.caller,
+      ...p,
       created_at: sql`now()`,
       expires_at: sql`now() + ${invitationLifetime}`,
     }
-    const row = insertion<'invitations'>({ ...values, project_id: sql`checked.id`, email: p.email })
-    const mail = insertion<'invitation_mails'>({
-      id: sql`id`,
-      mailbox: p.mailbox,
-      invited_by: sql`invited_by`,
-    })
-    return {
-      // The lock on the sender serializes their concurrent requests, so that each invitation counts towards the limit.
-      parts: sql`
-        sender as materialized (
-          select * from users where id = ${p.caller} for no key update
-        ), project as (
-          select * from projects project
-          where id = ${p.project_id} and ${allowsProject('project.see', p, project)}
-            and (select count(*) from sender) is not null
-          for key share
-        ), checked as (
-          select id, name, ${checkedOutcome(p, {
-            allowed: allowsProject('project.manage', p, project),
-            etag: null,
-            refusals: sql`
-              when count_invitations_by(${p.caller}) >= ${p.max_per_day} then 'invited_many'
-              when count_invitations_to(${p.mailbox}) >= ${maxMailsPerMailbox} then 'address_invited_often'`,
-          })} as outcome
-          from project
-        ), invitation as (
-          insert into invitations as invitation (${row.columns}) select ${row.values} from checked where outcome = 'done'
-          on conflict (project_id, email) do update set ${assignments<'invitations'>(values)}
-          returning *
-        ), mail as (
-          insert into invitation_mails (${mail.columns}) select ${mail.values} from invitation
-        ), created as (
-          select id, ${invitationJson(invitation)} as json from invitation
-        )`,
-      select: sql`
-        select outcome, json, checked.name as project_name, ${columnsOf<'users'>(sender).display_name} as invited_by_name
-        from checked cross join sender left join created on true`,
-    }
+    return db
+      .insert(invitations)
+      .values({ ...values, project_id, email })
+      .onConflictDoUpdate({ target: [invitations.project_id, invitations.email], set: values })
   },
 )
 
-/**
- * Invites an address to a project, and replaces an earlier invitation. Does not read accounts, so that it cannot reveal whether
- * the address has one.
- */
-export const insertInvitation = async (
-  ctx: OpContext<Principal>,
-  { projectId, email, mailbox, role, hash, maxPerDay }: NewInvitation,
-): Promise<Outcome<CreatedInvitation>> => {
-  const values = { project_id: projectId, email, mailbox, role, hash, max_per_day: maxPerDay }
-  const result = await insert(ctx, () => values)
-  if (result.replayed) return { outcome: 'done', value: { ...result, mail: null } }
-  const checked = readOutcome(result.row)
-  if (checked.outcome !== 'done') return checked
-  const { json, project_name: projectName, invited_by_name: invitedByName } = checked.value
-  if (json === null) throw new Error('The invitation was not created')
-  const mail = { projectName, invitedByName }
-  return { outcome: 'done', value: { id: result.id, json, replayed: false, mail } }
-}
-
-const check = query(
-  'invitations.check_project',
-  { project_id: 'uuid' },
-  { outcome: 'text' },
-  (p) => sql`
-    select ${checkedOutcome(p, { allowed: allowsProject('project.manage', p, project), etag: null })} as outcome
-    from projects project where id = ${p.project_id} and ${allowsProject('project.see', p, project)}`,
+const insertMail = builtStatement(
+  'invitation_mails.insert',
+  { id: 'uuid', mailbox: 'text', invited_by: 'uuid' },
+  (db, p) => db.insert(invitationMails).values({ id: p.id, mailbox: p.mailbox, invited_by: p.invited_by }),
 )
 
-/** Whether the caller may read the invitations to a project. */
-export const checkInvitations = async (
-  ctx: OpContext<Principal>,
-  projectId: string,
-): Promise<Outcome<unknown>> => {
-  const [row] = await check(ctx, { project_id: projectId })
-  return readOutcome(row)
+/** Inserts an invitation to a project, in place of an earlier one to the same address, and counts its email. */
+export const insertInvitation = async (
+  { db, principal }: TransactionContext<Principal>,
+  id: string,
+  { id: project_id }: ManagedProject,
+  { mailbox, ...fields }: NewInvitation,
+): Promise<void> => {
+  const invited_by = principal.userId
+  await Promise.all([
+    upsert(db, { id, project_id, invited_by, ...fields }),
+    insertMail(db, { id, mailbox, invited_by }),
+  ])
 }
+
+const reread = query('invitations.reread', { id: 'uuid' }, { json: 'text' }, (p) => {
+  const { id } = columnsOf<'invitations'>(invitation)
+  return sql`select ${invitationJson(invitation)} as json from invitations invitation where ${id} = ${p.id}`
+})
+
+/** An invitation that the transaction has written. */
+export const viewInvitation = async (
+  tx: TransactionContext,
+  id: string,
+): Promise<{ readonly json: string }> => expectRow(await reread(tx, { id }))
 
 /** A page of the valid invitations to a project that the caller manages. */
 export const selectInvitations = (
@@ -175,29 +175,19 @@ export const selectInvitations = (
     page,
   )
 
-// Only managers learn whether the invitation exists. The deletion itself decides, since it may be accepted concurrently.
-const remove = query('invitations.delete', { id: 'uuid', project_id: 'uuid' }, { outcome: 'text' }, (p) => {
-  const { id, project_id } = columnsOf<'invitations'>(sql`invitations`)
-  return sql`
-      with checked as (
-        select id, ${checkedOutcome(p, { allowed: allowsProject('project.manage', p, project), etag: null })} as outcome
-        from projects project where id = ${p.project_id} and ${allowsProject('project.see', p, project)}
-      ), deleted as (
-        delete from invitations using checked
-        where ${id} = ${p.id} and ${project_id} = checked.id and checked.outcome = 'done' returning ${id}
-      )
-      select ${outcomeOfDeletion(sql`not exists (select from deleted)`)} as outcome
-      from checked`
-})
+const remove = builtStatement('invitations.delete', { id: 'uuid', project_id: 'uuid' }, (db, p) =>
+  db
+    .delete(invitations)
+    .where(and(eq(invitations.id, p.id), eq(invitations.project_id, p.project_id)))
+    .returning({ id: invitations.id }),
+)
 
-/** Revokes an invitation to a project. */
-export const deleteInvitation = async (
-  ctx: OpContext<Principal>,
-  { projectId, id }: { readonly projectId: string; readonly id: string },
-): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, { id, project_id: projectId })
-  return readOutcome(row)
-}
+/** Deletes an invitation to a project. Whether there was one. */
+export const removeInvitation = async (
+  { db }: TransactionContext,
+  { id: project_id }: ManagedProject,
+  id: string,
+): Promise<boolean> => (await remove(db, { id, project_id })).length > 0
 
 const select = query(
   'invitations.select_preview',
@@ -232,55 +222,61 @@ const selectHas = query('invitations.select_has', { hash: 'bytes' }, { id: 'text
 export const hasInvitation = async (ctx: OpContext, hash: Buffer): Promise<boolean> =>
   (await selectHas(ctx, { hash })).length > 0
 
-/**
- * Parts of a statement that use the valid invitation with this hash: `invitation` is its deleted row, if there is one. Locks the
- * project first, since joining changes its memberships. Of two concurrent statements, the second finds the row deleted.
- */
-export const usedInvitation = (hash: SQL): SQL => {
-  const invited = columnsOf<'invitations'>(invitation)
-  const used = columnsOf<'invitations'>(sql`invitations`)
-  return sql`
-    project as materialized (
-      select project.id from invitations invitation join projects project on project.id = ${invited.project_id}
-      where ${invited.hash} = ${hash} and ${isValid(invitation, project)}
-      for update of project
-    ), invitation as (
-      delete from invitations using project where ${used.hash} = ${hash} and ${used.project_id} = project.id
-      returning invitations.*
-    )`
-}
-
-/** A part of a statement with `usedInvitation`, to be named `joined`: makes a user a member, or raises the role of a member. */
-export const joinInvited = (user: SQL, from: SQL): SQL => {
-  const { role } = columnsOf<'project_members'>(sql`member`)
-  const { columns, values } = insertion<'project_members'>({
-    project_id: columnsOf<'invitations'>(invitation).project_id,
-    user_id: user,
-    role: columnsOf<'invitations'>(invitation).role,
-  })
-  const done = setActorAndReturnDone({ caller: user })
-  return sql`
-    insert into project_members as member (${columns}) select ${values} from ${from} where ${done} = 'done'
-    on conflict (project_id, user_id) do update set role = excluded.role
-      where role_rank(excluded.role) > role_rank(${role})`
-}
-
-const accept = query(
-  'invitations.accept',
-  { hash: 'bytes' },
-  { project_id: 'text' },
-  (p) => sql`
-    with ${usedInvitation(p.hash)}, joined as (${joinInvited(p.caller, invitation)})
-    select ${columnsOf<'invitations'>(invitation).project_id}::text from invitation`,
+const selectPlace = builtStatement('invitations.select_project', { hash: 'bytes' }, (db, p) =>
+  db.select({ project_id: invitations.project_id }).from(invitations).where(eq(invitations.hash, p.hash)),
 )
 
-/** Joins the caller to the project of a valid invitation, and deletes it. Returns the project's id; null if there is none. */
-export const acceptInvitation = async (
-  ctx: OpContext<SessionPrincipal>,
+const selectValid = builtStatement('invitations.select_valid', { hash: 'bytes', caller: 'uuid?' }, (db, p) =>
+  db
+    .select({
+      id: invitations.id,
+      project_id: invitations.project_id,
+      role: invitations.role,
+      own_role: projectMembers.role,
+    })
+    .from(invitations)
+    .innerJoin(projects, eq(projects.id, invitations.project_id))
+    .leftJoin(
+      projectMembers,
+      and(eq(projectMembers.project_id, invitations.project_id), eq(projectMembers.user_id, p.caller)),
+    )
+    .where(and(eq(invitations.hash, p.hash), isValid(sql.raw('invitations'), sql.raw('projects')))),
+)
+
+/** An invitation that can be accepted. */
+export interface ValidInvitation {
+  readonly id: string
+  readonly project_id: string
+  readonly role: ProjectRole
+  /** The role of the caller in the project; null for none. */
+  readonly own_role: ProjectRole | null
+}
+
+/** Locks the project of an invitation with this hash, and reads the invitation under the lock, if it is valid. */
+export const lockInvitation = async (
+  { db, principal }: TransactionContext,
   hash: Buffer,
-): Promise<string | null> => {
-  const [row] = await accept(ctx, { hash })
-  return row?.project_id ?? null
+): Promise<ValidInvitation | null> => {
+  const [place] = await selectPlace(db, { hash })
+  if (place === undefined) return null
+  const [, [row]] = await Promise.all([
+    lockToClose(db, { id: place.project_id }),
+    selectValid(db, { hash, caller: principal?.userId ?? null }),
+  ])
+  return row ?? null
+}
+
+/** Makes a user a member by a locked invitation, which is thereby used. A higher role of their own stays. */
+export const join = async (
+  tx: TransactionContext,
+  userId: string,
+  { id, project_id, role, own_role }: ValidInvitation,
+): Promise<void> => {
+  const isRaised = isHigherRole(role, own_role)
+  await Promise.all([
+    remove(tx.db, { id, project_id }),
+    isRaised ? grantRole(tx, { projectId: project_id, userId, role }) : undefined,
+  ])
 }
 
 /** Deletes expired invitations. */

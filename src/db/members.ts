@@ -1,4 +1,8 @@
-/** Members of projects and teams, as their statements return them. */
+import { builtStatement } from './engine/built-statement.ts'
+import { eq } from './schema/drizzle.ts'
+import { users } from './schema/tables.ts'
+
+/** Members of projects and teams. */
 
 /** A member as JSON text, with the version of their role. */
 export interface MemberRow {
@@ -6,14 +10,13 @@ export interface MemberRow {
   readonly version: number
 }
 
-/** A member after a change, and whether they were no member before. */
-export interface ChangedMember extends MemberRow {
-  readonly is_new: boolean
-}
+/** Locks a user against being deleted, before what they become a member of. */
+export const lockUser = builtStatement('users.lock_to_use', { id: 'uuid' }, (db, p) =>
+  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('key share'),
+)
 
-export const changedMemberColumns = {
-  outcome: 'text',
-  json: 'text?',
-  version: 'int?',
-  is_new: 'bool',
-} as const
+/** The row that a transaction has locked or written. */
+export const expectRow = <R>([row]: readonly R[]): R => {
+  if (row === undefined) throw new Error('The written row is gone')
+  return row
+}

@@ -3,13 +3,16 @@ import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { allowsNotification } from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
-import type { OpContext } from './engine/context.ts'
-import { checkedOutcome, outcomeOfUpsert, readOutcome, stillMeetsConditions } from './engine/outcome.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
+import { CallerGone } from './engine/errors.ts'
 import { query, statement } from './engine/statement.ts'
 import { isNotificationReason, type NotificationReason } from './notifications.ts'
 import { notificationSettingsJson } from './read-models.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { assignments, columnsOf } from './schema/columns.ts'
+import { and, eq, isNull, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { notificationSettings, users } from './schema/tables.ts'
+import { lockToChange } from './users.ts'
 
 /** The notification settings of users, and the email digests. */
 
@@ -24,9 +27,10 @@ export interface NotificationSettingsRow {
   readonly version: number
 }
 
-/** Settings that were never changed have no row, and version 1. */
-const present = sql`(values (true)) caller left join notification_settings settings`
-const version = sql`coalesce(${ofSettings.version}, 1)`
+/** The version of settings that were never changed, which have no row. */
+const unchanged = 1
+
+const version = sql`coalesce(${ofSettings.version}, ${sql.raw(String(unchanged))})`
 
 const select = query(
   'notification_settings.select',
@@ -34,7 +38,7 @@ const select = query(
   { json: 'text', version: 'int' },
   (p) => sql`
     select ${notificationSettingsJson(settings)} as json, ${version} as version
-    from ${present} on ${ofSettings.user_id} = ${p.caller}`,
+    from (values (true)) caller left join notification_settings settings on ${ofSettings.user_id} = ${p.caller}`,
 )
 
 /** The caller's settings. */
@@ -45,53 +49,114 @@ export const selectNotificationSettings = async (
   return found(row)
 }
 
-const update = query(
-  'notification_settings.update',
-  { patch: 'json' },
-  { outcome: 'text', json: 'text', version: 'int' },
-  (p) => {
-    const person = columnsOf<'users'>(sql`person`)
-    const patched = (value: SQL): SQL => sql`coalesce(${p.patch} ->> 'mail_digest', ${value})`
-    const dueAt = (digest: SQL): SQL =>
-      sql`next_digest_at(${digest}, (select ${person.time_zone} from users person where ${person.id} = ${p.caller}))`
-    const chosen = sql`checked.mail_digest`
-    const { columns, values } = insertion<'notification_settings'>({
-      user_id: p.caller,
-      mail_digest: chosen,
-      digest_due_at: dueAt(chosen),
-      version: sql`case when ${chosen} = 'off' then 1 else 2 end`,
+/** When a user gets email digests. */
+type MailDigest = Schemas['NotificationSettings']['mail_digest']
+
+/** What a change of notification settings depends on. */
+export interface SettingsFacts {
+  readonly mail_digest: MailDigest
+  readonly version: number
+  /** The time zone of the user. */
+  readonly time_zone: string
+}
+
+const selectFacts = builtStatement('notification_settings.select_facts', { id: 'uuid' }, (db, p) =>
+  db
+    .select({
+      mail_digest: notificationSettings.mail_digest,
+      version: notificationSettings.version,
+      time_zone: users.time_zone,
     })
-    const replaced = patched(ofSettings.mail_digest)
-    const storedTag = sql`${ofSettings.version}::text`
-    const changes = assignments<'notification_settings'>({
-      mail_digest: replaced,
-      digest_due_at: sql`case when ${replaced} = ${ofSettings.mail_digest} then ${ofSettings.digest_due_at} else ${dueAt(replaced)} end`,
-      digested_until: sql`case when ${ofSettings.mail_digest} = 'off' then now() else ${ofSettings.digested_until} end`,
-    })
-    return sql`
-      with checked as (
-        select ${checkedOutcome(p, { allowed: sql`true`, etag: sql`${version}::text` })} as outcome,
-          ${patched(sql`coalesce(${ofSettings.mail_digest}, 'off')`)} as mail_digest
-        from ${present} on ${ofSettings.user_id} = ${p.caller}
-      ), settings as (
-        insert into notification_settings as settings (${columns}) select ${values} from checked where outcome = 'done'
-        on conflict (user_id) do update set ${changes}
-          where ${stillMeetsConditions(p, storedTag)}
-        returning *
-      )
-      select ${outcomeOfUpsert(sql`${ofSettings.user_id} is not null`)} as outcome,
-        ${notificationSettingsJson(settings)} as json, ${version} as version
-      from checked left join settings on true`
+    .from(users)
+    .leftJoin(notificationSettings, eq(notificationSettings.user_id, users.id))
+    .where(and(eq(users.id, p.id), isNull(users.deleted_at), eq(users.is_disabled, false))),
+)
+
+const digests: readonly MailDigest[] = ['off', 'hourly', 'daily']
+
+/**
+ * Locks the caller, whose time zone decides when a digest is due, and reads their settings under the lock.
+ *
+ * @throws CallerGone when the caller was disabled or deleted since they were authenticated
+ */
+export const lockNotificationSettings = async ({
+  db,
+  principal,
+}: TransactionContext<Principal>): Promise<SettingsFacts> => {
+  const id = principal.userId
+  const [, [row]] = await Promise.all([lockToChange(db, { id }), selectFacts(db, { id })])
+  if (row === undefined) throw new CallerGone()
+  const { mail_digest, version, time_zone } = row
+  return {
+    mail_digest: digests.find((one) => one === mail_digest) ?? 'off',
+    version: version ?? unchanged,
+    time_zone,
+  }
+}
+
+const nextDigestAt = (digest: SQLWrapper, timeZone: SQLWrapper): SQL =>
+  sql`next_digest_at(${digest}, ${timeZone})`
+
+const choose = builtStatement(
+  'notification_settings.choose',
+  { user_id: 'uuid', mail_digest: 'text', time_zone: 'text', version: 'int', restarts: 'bool' },
+  (db, p) => {
+    const chosen = {
+      mail_digest: p.mail_digest,
+      digest_due_at: nextDigestAt(p.mail_digest, p.time_zone),
+      version: p.version,
+    }
+    const { digested_until } = notificationSettings
+    return db
+      .insert(notificationSettings)
+      .values({ user_id: p.user_id, ...chosen })
+      .onConflictDoUpdate({
+        target: notificationSettings.user_id,
+        set: {
+          ...chosen,
+          digested_until: sql`case when ${p.restarts} then now() else ${digested_until} end`,
+        },
+      })
   },
 )
 
-/** Changes the caller's settings. */
-export const updateNotificationSettings = async (
-  ctx: OpContext<Principal>,
-  patch: Schemas['NotificationSettingsPatch'],
-): Promise<Outcome<NotificationSettingsRow>> => {
-  const [row] = await update(ctx, { patch })
-  return readOutcome(row)
+/** Chooses when the caller gets email digests. The first one has what follows. */
+export const chooseDigest = async (
+  { db, principal }: TransactionContext<Principal>,
+  { mail_digest: before, version, time_zone }: SettingsFacts,
+  mail_digest: MailDigest,
+): Promise<void> => {
+  const restarts = before === 'off'
+  const user_id = principal.userId
+  await choose(db, { user_id, mail_digest, time_zone, version: version + 1, restarts })
+}
+
+/** The settings that the transaction has written. */
+export const viewNotificationSettings = async (
+  tx: TransactionContext<Principal>,
+): Promise<NotificationSettingsRow> => {
+  const [row] = await select(tx, {})
+  if (row === undefined) throw new Error('There is no row of settings')
+  return row
+}
+
+const reschedule = builtStatement(
+  'notification_settings.reschedule',
+  { user_id: 'uuid', time_zone: 'text' },
+  (db, p) =>
+    db
+      .update(notificationSettings)
+      .set({ digest_due_at: nextDigestAt(notificationSettings.mail_digest, p.time_zone) })
+      .where(and(eq(notificationSettings.user_id, p.user_id), eq(notificationSettings.mail_digest, 'daily'))),
+)
+
+/** Moves the daily digest of a user, who is locked, to the morning of another time zone. */
+export const rescheduleDigest = async (
+  { db }: TransactionContext,
+  userId: string,
+  timeZone: string,
+): Promise<void> => {
+  await reschedule(db, { user_id: userId, time_zone: timeZone })
 }
 
 /** A notification in a digest. */

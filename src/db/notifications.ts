@@ -1,20 +1,20 @@
 import type { components } from '../../generated/openapi.ts'
 import type { NotificationExpansion } from '../domain/expansions.ts'
-import { done, missing, type Outcome } from '../domain/outcome.ts'
-import type { Principal } from '../domain/permissions.ts'
+import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { isListLive } from './access/access-relations.ts'
 import { allowsNotification, isSeenBy } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
-import type { OpContext } from './engine/context.ts'
-import { checkedOutcome, readOutcome } from './engine/outcome.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
 import { eventReader } from './event-readers.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { notificationJson } from './read-models.ts'
 import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { eq, type SQL, sql } from './schema/drizzle.ts'
+import { notifications } from './schema/tables.ts'
 
 /** Notifications of users about tasks that they follow, are assigned to or are mentioned in. */
 
@@ -49,47 +49,85 @@ export const selectNotifications = (
     page,
   )
 
-const update = query(
-  'notifications.update',
-  { id: 'uuid', patch: 'json' },
-  { outcome: 'text', json: 'text?' },
-  (p) => {
-    const { id, read_at } = columnsOf<'notifications'>(notification)
-    const readAt = sql`case when coalesce((${p.patch} ->> 'is_read')::bool, ${read_at} is not null) then coalesce(${read_at}, now()) end`
-    return sql`
-    with checked as (
-      select ${id}, ${checkedOutcome(p, { allowed: sql`true`, etag: null, exists: sql`true` })} as outcome
-      from notifications notification
-      where ${id} = ${p.id} and ${allowsNotification('notification.change', p, notification)} for no key update
-    ), changed as (
-      update notifications notification set ${assignments<'notifications'>({ read_at: readAt })}
-      from checked where ${id} = checked.id and checked.outcome = 'done' returning notification.*
-    )
-    select outcome, ${notificationJson(sql`changed`, [], p)} as json from checked left join changed on true`
-  },
+/** What a change of a notification depends on. */
+export interface NotificationFacts {
+  readonly id: string
+  readonly is_read: boolean
+  /** What the caller is to it. */
+  readonly relations: readonly Relation[]
+}
+
+const lock = builtStatement('notifications.lock', { id: 'uuid' }, (db, p) =>
+  db
+    .select({ id: notifications.id })
+    .from(notifications)
+    .where(eq(notifications.id, p.id))
+    .for('no key update'),
 )
 
-/** Marks a notification of the caller as read or unread. */
-export const updateNotification = async (
-  ctx: OpContext<Principal>,
+const { id, read_at } = columnsOf<'notifications'>(notification)
+
+const selectFacts = query(
+  'notifications.select_facts',
+  { id: 'uuid' },
+  { is_read: 'bool' },
+  (p) => sql`
+    select ${read_at} is not null as is_read from notifications notification
+    where ${id} = ${p.id} and ${allowsNotification('notification.see', p, notification)}`,
+)
+
+/** Locks a notification, and reads it under the lock, if the caller is its recipient and sees its task. */
+export const lockNotification = async (
+  tx: TransactionContext<Principal>,
   id: string,
-  patch: { readonly is_read?: boolean },
-): Promise<Outcome<{ readonly json: string }>> => {
-  const [row] = await update(ctx, { id, patch })
-  const checked = readOutcome(row)
-  if (checked.outcome !== 'done') return checked
-  return checked.value.json === null ? missing : done({ json: checked.value.json })
+): Promise<NotificationFacts | null> => {
+  const [, [row]] = await Promise.all([lock(tx.db, { id }), selectFacts(tx, { id })])
+  return row === undefined ? null : { ...row, id, relations: ['recipient'] }
+}
+
+const setRead = builtStatement('notifications.set_read', { id: 'uuid', is_read: 'bool' }, (db, p) =>
+  db
+    .update(notifications)
+    .set({ read_at: sql`case when ${p.is_read} then now() end` })
+    .where(eq(notifications.id, p.id)),
+)
+
+/** Marks a notification as read or unread. */
+export const setNotificationRead = async (
+  { db }: TransactionContext,
+  { id }: Authorized<'notification.change', NotificationFacts>,
+  isRead: boolean,
+): Promise<void> => {
+  await setRead(db, { id, is_read: isRead })
+}
+
+const reread = query(
+  'notifications.reread',
+  { id: 'uuid' },
+  { json: 'text' },
+  (p) => sql`
+    select ${notificationJson(notification, [], p)} as json from notifications notification where ${id} = ${p.id}`,
+)
+
+/** A notification that the transaction has locked. */
+export const viewNotification = async (
+  tx: TransactionContext<Principal>,
+  id: string,
+): Promise<{ readonly json: string }> => {
+  const [row] = await reread(tx, { id })
+  if (row === undefined) throw new Error('The locked notification is gone')
+  return row
 }
 
 /** Maximum number of notifications that one request marks as read: about 100 ms. */
 const maxMarked = 5_000
 
-const markRead = query(
+const markUntil = query(
   'notifications.mark_read',
   { until: 'instant' },
   { marked: 'int', has_more: 'bool' },
   (p) => {
-    const { id, user_id, read_at, created_at } = columnsOf<'notifications'>(notification)
+    const { user_id, created_at } = columnsOf<'notifications'>(notification)
     const limit = sql.raw(String(maxMarked))
     return sql`
     with unread as materialized (
@@ -112,11 +150,11 @@ export interface MarkedNotifications {
 }
 
 /** Marks the caller's notifications up to a time as read, the oldest first; not those about tasks that they no longer see. */
-export const markNotificationsRead = async (
-  ctx: OpContext<Principal>,
+export const markRead = async (
+  tx: TransactionContext<Principal>,
   until: string,
 ): Promise<MarkedNotifications> => {
-  const [row] = await markRead(ctx, { until })
+  const [row] = await markUntil(tx, { until })
   return { marked_count: row?.marked ?? 0, has_more: row?.has_more ?? false }
 }
 

@@ -1,57 +1,147 @@
 import { deletionInBatches } from './engine/batches.ts'
-import type { OpContext } from './engine/context.ts'
-import { query } from './engine/statement.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
+import type { Placeholders } from './engine/parameters.ts'
 import { retentionTime } from './engine/retention.ts'
-import { columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { and, eq, gte, ne, sql } from './schema/drizzle.ts'
+import { oneTimeTokens } from './schema/tables.ts'
 
 /** The purpose of a one-time token: completing a sign-in, resetting a password, or undoing a change of email address. */
 export type Purpose = 'sign_in' | 'reset_password' | 'undo_email'
 
-interface NewToken {
-  readonly purpose: Purpose
-  readonly hash: SQL
-  /** The id of its user. */
-  readonly user: SQL
-  /** An interval. */
-  readonly lifetime: SQL
-  /** The address that `undo_email` restores. */
-  readonly email?: SQL
-}
-
-/** The columns of a new token and their values. */
-export const newOneTimeToken = ({ purpose, hash, user, lifetime, email = sql`null::text` }: NewToken) =>
-  insertion<'one_time_tokens'>({
-    hash,
-    purpose: sql.raw(`'${purpose}'`),
-    user_id: user,
-    email,
-    expires_at: sql`now() + ${lifetime}`,
-  })
-
-/** Whether the row `token` is the unexpired token with this hash. */
-export const isOneTimeToken = (token: SQL, purpose: Purpose | SQL, hash: SQL): SQL => {
-  const columns = columnsOf<'one_time_tokens'>(token)
-  const expected = typeof purpose === 'string' ? sql.raw(`'${purpose}'`) : purpose
-  return sql`(${columns.hash} = ${hash} and ${columns.purpose} = ${expected} and ${columns.expires_at} > now())`
-}
-
-const token = sql.raw('token')
-
-const select = query(
-  'one_time_tokens.select',
-  { purpose: 'text', hash: 'bytes' },
-  { user_id: 'text' },
-  (p) => sql`
-    select ${columnsOf<'one_time_tokens'>(token).user_id}::text from one_time_tokens token
-    where ${isOneTimeToken(token, p.purpose, p.hash)}`,
+const insert = builtStatement(
+  'one_time_tokens.insert',
+  { hash: 'bytes', purpose: 'text', user_id: 'uuid', email: 'text?', lifetime: 'int' },
+  (db, p) =>
+    db.insert(oneTimeTokens).values({
+      hash: p.hash,
+      purpose: p.purpose,
+      user_id: p.user_id,
+      email: p.email,
+      expires_at: sql`now() + make_interval(secs => ${p.lifetime})`,
+    }),
 )
 
-/** Whether a token can be used now. */
-export const hasOneTimeToken = async (
-  ctx: OpContext,
-  wanted: { readonly purpose: Purpose; readonly hash: Buffer },
-): Promise<boolean> => (await select(ctx, wanted)).length > 0
+interface NewToken {
+  readonly purpose: Purpose
+  readonly hash: Buffer
+  readonly userId: string
+  /** Seconds. */
+  readonly lifetime: number
+  /** The address that `undo_email` restores. */
+  readonly email?: string
+}
+
+/** Stores a token of a locked user. */
+export const insertOneTimeToken = async (
+  { db }: TransactionContext,
+  { userId, email, ...token }: NewToken,
+): Promise<void> => {
+  await insert(db, { ...token, user_id: userId, email: email ?? null })
+}
+
+const wantedParameters = { purpose: 'text', hash: 'bytes' } as const
+
+/** The unexpired token with the hash. */
+const isWanted = (p: Placeholders<typeof wantedParameters>) =>
+  and(
+    eq(oneTimeTokens.hash, p.hash),
+    eq(oneTimeTokens.purpose, p.purpose),
+    sql`${oneTimeTokens.expires_at} > now()`,
+  )
+
+const select = builtStatement('one_time_tokens.select', wantedParameters, (db, p) =>
+  db.select({ user_id: oneTimeTokens.user_id }).from(oneTimeTokens).where(isWanted(p)),
+)
+
+interface WantedToken {
+  readonly purpose: Purpose
+  readonly hash: Buffer
+}
+
+/** The id of the user of a token that can be used now; null if there is none. */
+export const findUserOfToken = async (
+  { db }: StatementContext,
+  wanted: WantedToken,
+): Promise<string | null> => {
+  const [row] = await select(db, wanted)
+  return row?.user_id ?? null
+}
+
+const take = builtStatement('one_time_tokens.take', wantedParameters, (db, p) =>
+  db
+    .delete(oneTimeTokens)
+    .where(isWanted(p))
+    .returning({ email: oneTimeTokens.email, created_at: oneTimeTokens.created_at }),
+)
+
+/** Uses a token of a locked user up. Null if it was used or has expired. */
+export const takeOneTimeToken = async (
+  { db }: TransactionContext,
+  wanted: WantedToken,
+): Promise<{ readonly email: string | null; readonly created_at: string } | null> => {
+  const [row] = await take(db, wanted)
+  return row ?? null
+}
+
+const count = builtStatement(
+  'one_time_tokens.count',
+  { user_id: 'uuid', purpose: 'text', period: 'int' },
+  (db, p) =>
+    db
+      .select({ stored: sql<number>`count(*)::int` })
+      .from(oneTimeTokens)
+      .where(
+        and(
+          eq(oneTimeTokens.user_id, p.user_id),
+          eq(oneTimeTokens.purpose, p.purpose),
+          sql`${oneTimeTokens.created_at} > now() - make_interval(secs => ${p.period})`,
+        ),
+      ),
+)
+
+/** The number of tokens of a locked user that were stored in the last `period` seconds. */
+export const countOneTimeTokens = async (
+  { db }: TransactionContext,
+  { userId, ...counted }: { readonly userId: string; readonly purpose: Purpose; readonly period: number },
+): Promise<number> => {
+  const [row] = await count(db, { ...counted, user_id: userId })
+  return row?.stored ?? 0
+}
+
+const voidTokens = builtStatement('one_time_tokens.void', { user_id: 'uuid' }, (db, p) =>
+  db
+    .delete(oneTimeTokens)
+    .where(and(eq(oneTimeTokens.user_id, p.user_id), ne(oneTimeTokens.purpose, 'undo_email'))),
+)
+
+/** Deletes the tokens of a locked user, except those that undo a change of email address. */
+export const voidOneTimeTokens = async ({ db }: TransactionContext, userId: string): Promise<void> => {
+  await voidTokens(db, { user_id: userId })
+}
+
+const voidUndoing = builtStatement(
+  'one_time_tokens.void_undoing',
+  { user_id: 'uuid', since: 'instant' },
+  (db, p) =>
+    db
+      .delete(oneTimeTokens)
+      .where(
+        and(
+          eq(oneTimeTokens.user_id, p.user_id),
+          eq(oneTimeTokens.purpose, 'undo_email'),
+          gte(oneTimeTokens.created_at, p.since),
+        ),
+      ),
+)
+
+/** Deletes the tokens of a locked user that undo a change of email address since a time. */
+export const voidUndoTokens = async (
+  { db }: TransactionContext,
+  { userId, since }: { readonly userId: string; readonly since: string },
+): Promise<void> => {
+  await voidUndoing(db, { user_id: userId, since })
+}
 
 /** Deletes expired tokens. Tokens for passwords stay for an hour, since they count towards the hourly limit of emails. */
 export const removeExpiredOneTimeTokens = deletionInBatches('one_time_tokens.delete_expired', {

@@ -1,13 +1,12 @@
 import { type Gap, positionAtEnd, positionIn, positionsIn } from '../domain/positions.ts'
 import { unionAll } from './engine/conditions.ts'
-import { DatabaseUnavailable } from './engine/errors.ts'
-import type { Row, Values } from './engine/parameters.ts'
+import type { Row } from './engine/parameters.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
 
 /**
- * Moves rows of a manually ordered list: tasks and sections. A move reads the two neighbours of its destination: those of a section
- * under the lock of the project; those of a task without a lock, so that it writes only if they have not changed, and otherwise
- * starts again. Moves of tasks into the same gap do not conflict, since their positions differ.
+ * Places of rows in a manually ordered list: tasks and sections. A move reads the two neighbours of its destination: those of a section
+ * under the lock of the project; of a task, under a lock of the row itself and of its anchor, while the other neighbour may move away.
+ * Moves into the same gap do not conflict, since their positions differ.
  */
 
 /** Where a row goes: next to an anchor, or to the end of its list. */
@@ -83,23 +82,6 @@ interface Placed {
   readonly position: string
 }
 
-/** Parameters of the statement that writes a position. `position` is null if the gap is full; `neighbours` are as they were read. */
-export const placeParameters = { position: 'text?', neighbours: 'json' } as const
-
-type PlaceValues = Values<typeof placeParameters>
-
-/** An empty list, or one that the caller cannot see. */
-const noGap = {
-  present: null,
-  anchor_id: null,
-  anchor_position: null,
-  neighbour_id: null,
-  neighbour_position: null,
-}
-
-const placed = (id: string | null, position: string | null): readonly Placed[] =>
-  id === null || position === null ? [] : [{ id, position }]
-
 /** The position of a row in a gap: the present one if the row is already there. Null if there is no room. */
 const positionFor = (present: string | null, gap: Gap): string | null => {
   const isInGap =
@@ -110,7 +92,7 @@ const positionFor = (present: string | null, gap: Gap): string | null => {
 }
 
 /** The position at a destination: the present one of a row that is already there. Null if there is no room. */
-export const positionAt = (side: Destination['side'], row: Row<typeof gapColumns>): string | null => {
+const positionAt = (side: Destination['side'], row: Row<typeof gapColumns>): string | null => {
   const { present, anchor_position: anchor, neighbour_position: neighbour } = row
   if (side === 'end' || anchor === null)
     return present !== null && (neighbour === null || neighbour < present)
@@ -122,69 +104,28 @@ export const positionAt = (side: Destination['side'], row: Row<typeof gapColumns
   )
 }
 
-/** The values to write. If the anchor is not in the list, the statement that writes them refuses the move. */
-const placeIn = (side: Destination['side'], row: Row<typeof gapColumns>): PlaceValues => {
-  const { anchor_id, anchor_position, neighbour_id, neighbour_position } = row
-  return {
-    position: positionAt(side, row),
-    neighbours: {
-      rows: [...placed(anchor_id, anchor_position), ...placed(neighbour_id, neighbour_position)],
-    },
-  }
-}
-
-/** The rows of the parameter `neighbours`, as `read`. It is an object, since the driver sends an array as a PostgreSQL array. */
-export const placedRows = (neighbours: SQL): SQL =>
-  sql`jsonb_to_recordset(${neighbours} -> 'rows') as read (id uuid, position text)`
-
-/**
- * The last refusals of the statement that writes, as WHEN branches: the neighbours have moved, or there is no room between them.
- * `rows` are the current neighbours.
- */
-export const refusalsOfPlace = (
-  { position, neighbours }: { readonly position: SQL; readonly neighbours: SQL },
-  rows: SQL,
-): SQL => sql`
-  when exists (
-    select from ${placedRows(neighbours)}
-    where (read.id, read.position collate "C") not in (select id, position from ${rows})
-  ) then 'neighbours_moved'
-  when ${position} is null then 'gap_full'`
-
-/** Maximum number of attempts to place a row whose neighbours keep moving. */
-const maxAttempts = 20
-
 /** Numbers of rows on each side of a gap to rebalance. The first one that makes room is used. */
 const windows = [16, 256, 4_096]
 
-/** The statements of a table for placing a row. `id` is the id of the row. */
-interface Placing<R> {
-  /** Reads the gap. Undefined if the caller cannot see the list. */
-  readonly readGap: (id: string) => Promise<Row<typeof gapColumns> | undefined>
-  readonly write: (place: (id: string) => Promise<PlaceValues>) => Promise<R>
-  readonly outcomeOf: (written: R) => string | undefined
-  /** Reads `size` rows, and one more, on each side of the gap. */
-  readonly readWindow: (id: string, size: number) => Promise<Row<typeof windowColumns> | undefined>
-  readonly rebalance: (moved: { readonly rows: readonly NewPosition[] }) => Promise<unknown>
+/** The statements of a list for placing a row. */
+interface Placing {
+  readonly readGap: () => Promise<Row<typeof gapColumns>>
+  readonly makeRoom: () => Promise<void>
 }
 
-/**
- * Places a row.
- *
- * @throws DatabaseUnavailable when its neighbours keep moving; nothing was changed
- */
-export const placeRow = async <R>(side: Destination['side'], placing: Placing<R>): Promise<R> => {
-  for (let attempt = 0; attempt < maxAttempts; attempt += 1) {
-    let placedId = ''
-    const written = await placing.write(async (id) => {
-      placedId = id
-      return placeIn(side, (await placing.readGap(id)) ?? noGap)
-    })
-    const outcome = placing.outcomeOf(written)
-    if (outcome === 'gap_full') await rebalanceAround(placedId, placing)
-    else if (outcome !== 'neighbours_moved') return written
-  }
-  throw new DatabaseUnavailable({ cause: new Error('the neighbours of the row kept moving') })
+/** The position of a row at its destination; null if its anchor is not in the list. If there is no room, the rows around it make some. */
+export const findPosition = async (
+  { side, anchor }: Destination,
+  { readGap, makeRoom }: Placing,
+): Promise<string | null> => {
+  const gap = await readGap()
+  if (anchor !== null && gap.anchor_id === null) return null
+  const position = positionAt(side, gap)
+  if (position !== null) return position
+  await makeRoom()
+  const inRoom = positionAt(side, await readGap())
+  if (inRoom === null) throw new Error('There is no room between the rows')
+  return inRoom
 }
 
 /** Columns of `windowFields`: JSON arrays of rows, the nearest first. */
@@ -206,19 +147,22 @@ export const joinAnchor = (list: OrderedList, move: Move): SQL =>
   sql`join lateral (${anchorOf(list, move)}) anchor on true`
 
 /** A new position of a row, to make room in a gap. */
-interface NewPosition {
+export interface NewPosition {
   readonly id: string
   readonly from: string
   readonly to: string
 }
 
-/** Spaces the rows around a gap evenly. `rebalance` does nothing if one of them is moved concurrently. */
-export const rebalanceAround = async (
-  id: string,
-  { readWindow, rebalance }: Pick<Placing<never>, 'readWindow' | 'rebalance'>,
-): Promise<void> => {
+interface Rebalancing {
+  /** Reads `size` rows, and one more, on each side of the gap. */
+  readonly readWindow: (size: number) => Promise<Row<typeof windowColumns> | undefined>
+  readonly spread: (rows: readonly NewPosition[]) => Promise<void>
+}
+
+/** Spaces the rows around a gap evenly. */
+export const rebalance = async ({ readWindow, spread }: Rebalancing): Promise<void> => {
   for (const size of windows) {
-    const window = await readWindow(id, size)
+    const window = await readWindow(size)
     if (window === undefined) return
     const sides = [window.previous, window.next].map((json) => JSON.parse(json) as readonly Placed[])
     const [previous = [], next = []] = sides.map((rows) => rows.slice(0, size))
@@ -227,21 +171,9 @@ export const rebalanceAround = async (
     const rows = [...previous.toReversed(), ...next]
     const positions = positionsIn({ after: after ?? null, before: before ?? null }, rows.length)
     if (positions !== null) {
-      await rebalance({
-        rows: rows.map(({ id, position: from }, index) => ({ id, from, to: positions[index] ?? from })),
-      })
+      const moved = rows.map(({ id, position: from }, index) => ({ id, from, to: positions[index] ?? from }))
+      await spread(moved.filter(({ from, to }) => from !== to))
       return
     }
   }
 }
-
-/** Writes the positions of `moved`: all of them, unless a row has been moved meanwhile. */
-export const rebalanceRows = (table: SQL, moved: SQL): SQL => sql`
-  with moved as (
-    select * from jsonb_to_recordset(${moved} -> 'rows') as row (id uuid, "from" text, "to" text)
-  ), present as (
-    select item.id from ${table} item join moved on moved.id = item.id
-    where item.position = moved."from" collate "C" order by item.id for no key update of item
-  )
-  update ${table} item set position = moved."to" from moved
-  where item.id = moved.id and (select count(*) from present) = (select count(*) from moved)`

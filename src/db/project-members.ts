@@ -1,20 +1,14 @@
 import { found, type Outcome } from '../domain/outcome.ts'
 import type { MemberExpansion } from '../domain/expansions.ts'
-import type { Principal } from '../domain/permissions.ts'
+import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { foldSearch } from '../domain/text.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsProject, allowsProjectMember, allowsUser, seesProject } from './access/permissions.ts'
+import { seesProject } from './access/permissions.ts'
+import { builtStatement } from './engine/built-statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
-import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import {
-  checkedOutcome,
-  outcomeOfUpsert,
-  readChangedRow,
-  readOutcome,
-  stillMeetsConditions,
-} from './engine/outcome.ts'
-import { parameter, type Placeholders } from './engine/parameters.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
+import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
   createdAt,
@@ -24,11 +18,13 @@ import {
   type PageRequest,
   selectPage,
 } from './lists/list.ts'
-import { type ChangedMember, changedMemberColumns, type MemberRow } from './members.ts'
-import { isProjectVisible } from './projects.ts'
+import { expectRow, lockUser, type MemberRow } from './members.ts'
+import { grantAccess, grantRole } from './memberships.ts'
+import { isProjectVisible, lockProject, type ManagedProject, type ProjectFacts } from './projects.ts'
 import { projectMemberJson } from './read-models.ts'
-import { columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { columnsOf } from './schema/columns.ts'
+import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
+import { memberships, projectMembers, users } from './schema/tables.ts'
 import { foldedNames } from './users.ts'
 
 /** A project, and a user who may be its member. */
@@ -38,12 +34,7 @@ export interface ProjectMemberKey {
 }
 
 const key = { project_id: 'uuid', user_id: 'uuid' } as const
-const project = sql.raw('project')
-const own = sql.raw('own')
-const ownVersion = columnsOf<'project_members'>(own).version
-const storedEtag = sql`${columnsOf<'project_members'>(sql`stored`).version}::text`
-/** The version of a member: 0 with access only through a team; null without access. */
-const memberVersion = sql`coalesce(${ownVersion}, (select 0 from access))`
+const ownVersion = columnsOf<'project_members'>(sql.raw('own')).version
 
 /** The members of a project: rows of `memberships`, with the user's own role in addition. */
 const membersOf = (projectId: SQL): SQL => sql`(
@@ -71,102 +62,90 @@ export const selectProjectMember = async (
   return found(row)
 }
 
-/**
- * The user, the project, the user's own role and their access, locked in the order of deleteUser: a user before projects. The
- * project is locked as the triggers of memberships lock it, before a foreign key shares the lock. The lock on the access skips
- * access that ended while the statement waited.
- */
-const locked = (p: Placeholders<typeof key> & ContextPlaceholders): SQL => sql`
-  person as materialized (
-    select person.id from users person
-    where person.id = ${p.user_id} and ${allowsUser('user.see', p, sql`person`)} for key share
-  ), project as materialized (
-    select * from projects project
-    where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)} and exists (select from person)
-    for update
-  ), own as materialized (
-    select * from project_members own
-    where own.project_id = (select id from project) and own.user_id = ${p.user_id} for update
-  ), access as materialized (
-    select created_at from memberships
-    where project_id = (select id from project) and user_id = ${p.user_id} for key share
-  )`
-
-const set = query('project_members.set', { ...key, role: 'text' }, changedMemberColumns, (p) => {
-  const { columns, values } = insertion<'project_members'>({
-    project_id: p.project_id,
-    user_id: p.user_id,
-    role: p.role,
-  })
-  const ofTeams = sql`
-      select team.role from project_teams team join team_members member on member.team_id = team.team_id
-      where team.project_id = ${p.project_id} and member.user_id = ${p.user_id}`
-  return sql`
-      with ${locked(p)}, checked as (
-        select ${checkedOutcome(p, {
-          allowed: allowsProject('project.manage', p, project),
-          etag: sql`${memberVersion}::text`,
-        })} as outcome
-        from project left join own on true
-      ), changed as (
-        insert into project_members as stored (${columns}) select ${values} from checked where outcome = 'done'
-        on conflict (project_id, user_id) do update set role = excluded.role
-        where ${stillMeetsConditions(p, storedEtag)} returning *
-      ), member as (
-        select changed.user_id, changed.role as direct_role, changed.version,
-          (select role from (select changed.role union all ${ofTeams}) roles order by role_rank(role) desc limit 1) as role,
-          coalesce((select created_at from access), ${columnsOf<'project_members'>(sql`changed`).created_at}) as created_at
-        from changed
-      )
-      select ${outcomeOfUpsert(sql`member.version is not null`)} as outcome, ${projectMemberJson(sql`member`, [], p)} as json, member.version,
-        not exists (select from own) and not exists (select from access) as is_new
-      from checked left join member on true`
-})
-
-/** A role to give to a member. */
-interface ProjectMemberChange extends ProjectMemberKey {
-  readonly role: ProjectRole
+/** The access of a user to a project. */
+export interface ProjectMemberFacts {
+  readonly project_id: string
+  readonly user_id: string
+  /** Their own role; null for none. */
+  readonly role: ProjectRole | null
+  /** 0 with access only through a team; null without access. */
+  readonly version: number | null
+  /** What the caller is to it. */
+  readonly relations: readonly Relation[]
 }
 
-/** Gives a user their own role in a project. Demoting the last manager violates projects_have_manager. */
-export const setProjectMember = async (
-  ctx: OpContext,
-  { projectId, userId, role }: ProjectMemberChange,
-): Promise<Outcome<ChangedMember>> => {
-  const [row] = await set(ctx, { project_id: projectId, user_id: userId, role })
-  return readChangedRow(readOutcome(row))
-}
-
-const remove = query(
-  'project_members.delete',
-  key,
-  { outcome: 'text' },
-  (p) => sql`
-    with ${locked(p)}, checked as (
-      select ${checkedOutcome(p, {
-        allowed: allowsProjectMember('project_member.remove', p, project, p.user_id),
-        etag: sql`${memberVersion}::text`,
-        refusals: sql`when ${ownVersion} is null then 'access_through_team'`,
-      })} as outcome
-      from project left join own on true where ${memberVersion} is not null
-    ), deleted as (
-      delete from project_members member using checked
-      where member.project_id = ${p.project_id} and member.user_id = ${p.user_id} and checked.outcome = 'done'
+const selectFacts = builtStatement('project_members.select_facts', key, (db, p) =>
+  db
+    .select({ role: projectMembers.role, version: projectMembers.version, access: memberships.role })
+    .from(users)
+    .leftJoin(
+      projectMembers,
+      and(eq(projectMembers.user_id, users.id), eq(projectMembers.project_id, p.project_id)),
     )
-    select outcome from checked`,
+    .leftJoin(memberships, and(eq(memberships.user_id, users.id), eq(memberships.project_id, p.project_id)))
+    .where(and(eq(users.id, p.user_id), isNull(users.deleted_at))),
+)
+
+/** Locks a user and a project, and reads them, and the access of the user, under the locks. Null unless there are both. */
+export const lockProjectMember = async (
+  tx: TransactionContext<Principal>,
+  { projectId, userId }: ProjectMemberKey,
+): Promise<{ readonly project: ProjectFacts; readonly member: ProjectMemberFacts } | null> => {
+  const keys = { project_id: projectId, user_id: userId }
+  const [, project, [row]] = await Promise.all([
+    lockUser(tx.db, { id: userId }),
+    lockProject(tx, projectId, 'close'),
+    selectFacts(tx.db, keys),
+  ])
+  if (project === null || row === undefined) return null
+  const { role, version, access } = row
+  const self: readonly Relation[] = userId === tx.principal.userId ? ['self'] : []
+  const member = {
+    ...keys,
+    role,
+    version: version ?? (access === null ? null : 0),
+    relations: [...project.relations, ...self],
+  }
+  return { project, member }
+}
+
+/**
+ * Gives a user their own role in a project.
+ *
+ * @throws LastManager when they were its last manager
+ */
+export const setRole = (
+  tx: TransactionContext,
+  { id: projectId }: ManagedProject,
+  { userId, role }: { readonly userId: string; readonly role: ProjectRole },
+): Promise<void> => grantRole(tx, { projectId, userId, role })
+
+const remove = builtStatement('project_members.delete', key, (db, p) =>
+  db
+    .delete(projectMembers)
+    .where(and(eq(projectMembers.project_id, p.project_id), eq(projectMembers.user_id, p.user_id))),
 )
 
 /**
- * Removes a member's own role; `access_through_team` if they have none. Removing the last manager violates
- * projects_have_manager.
+ * Removes a member's own role.
+ *
+ * @throws LastManager when they were the last manager of the project
  */
-export const deleteProjectMember = async (
-  ctx: OpContext,
-  { projectId, userId }: ProjectMemberKey,
-): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, { project_id: projectId, user_id: userId })
-  return readOutcome(row)
+export const removeRole = async (
+  tx: TransactionContext,
+  { project_id, user_id }: Authorized<'project_member.remove', ProjectMemberFacts>,
+): Promise<void> => {
+  await Promise.all([
+    remove(tx.db, { project_id, user_id }),
+    grantAccess(tx, { projects: [project_id], users: [user_id] }),
+  ])
 }
+
+/** A member that the transaction has written. The lock of the project keeps it visible. */
+export const viewProjectMember = async (
+  tx: TransactionContext,
+  { projectId, userId }: ProjectMemberKey,
+): Promise<MemberRow> => expectRow(await select(tx, { project_id: projectId, user_id: userId }))
 
 /** Filters of a list of members. */
 export interface ProjectMemberFilter {

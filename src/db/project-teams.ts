@@ -2,15 +2,9 @@ import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsProject, allowsTeam, seesProject } from './access/permissions.ts'
-import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import {
-  checkedOutcome,
-  outcomeOfUpsert,
-  readChangedRow,
-  readOutcome,
-  stillMeetsConditions,
-} from './engine/outcome.ts'
+import { seesProject } from './access/permissions.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -21,11 +15,13 @@ import {
   type PageRequest,
   selectPage,
 } from './lists/list.ts'
-import { type ChangedMember, changedMemberColumns, type MemberRow } from './members.ts'
-import { isProjectVisible } from './projects.ts'
+import { expectRow, type MemberRow } from './members.ts'
+import { grantAccess } from './memberships.ts'
+import { isProjectVisible, lockProject, type ManagedProject, type ProjectFacts } from './projects.ts'
 import { projectTeamJson } from './read-models.ts'
-import { columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { projectTeams, users } from './schema/tables.ts'
+import { lockTeam, type TeamFacts } from './teams.ts'
 
 /** A project, and a team that may be its member. */
 export interface ProjectTeamKey {
@@ -34,11 +30,6 @@ export interface ProjectTeamKey {
 }
 
 const key = { project_id: 'uuid', team_id: 'uuid' } as const
-const project = sql.raw('project')
-const team = sql.raw('team')
-const current = sql.raw('current')
-const currentVersion = columnsOf<'project_teams'>(current).version
-const storedEtag = sql`${columnsOf<'project_teams'>(sql`stored`).version}::text`
 
 /** The teams of a project, with their names. */
 const teamsOf = (projectId: SQL): SQL => sql`(
@@ -63,98 +54,95 @@ export const selectProjectTeam = async (
   return found(row)
 }
 
-/**
- * The project and the team's role in it, locked after the row `team`, in the order of deleteUser. The project is locked as the
- * triggers of memberships lock it, before a foreign key shares the lock.
- */
-const locked = (p: Placeholders<typeof key> & ContextPlaceholders): SQL => sql`
-  project as materialized (
-    select * from projects project
-    where project.id = ${p.project_id} and ${allowsProject('project.see', p, project)} and exists (select from team)
-    for update
-  ), current as materialized (
-    select * from project_teams current
-    where current.project_id = (select id from project) and current.team_id = ${p.team_id} for update
-  )`
-
-// The members of the team are locked before the team, in the order of deleteUser.
-const set = query('project_teams.set', { ...key, role: 'text' }, changedMemberColumns, (p) => {
-  const { columns, values } = insertion<'project_teams'>({
-    project_id: p.project_id,
-    team_id: p.team_id,
-    role: p.role,
-  })
-  return sql`
-      with people as materialized (
-        select from users where id in (
-          select user_id from team_members join teams team on team.id = team_id
-          where team.id = ${p.team_id} and ${allowsTeam('team.see', p, team)})
-        order by id for key share
-      ), team as materialized (
-        select * from teams team
-        where team.id = ${p.team_id} and ${allowsTeam('team.see', p, team)} and (select count(*) from people) is not null
-        for no key update
-      ), ${locked(p)}, checked as (
-        select ${checkedOutcome(p, {
-          allowed: allowsProject('project.manage', p, project),
-          etag: sql`${currentVersion}::text`,
-        })} as outcome
-        from project left join current on true
-      ), changed as (
-        insert into project_teams as stored (${columns}) select ${values} from checked where outcome = 'done'
-        on conflict (project_id, team_id) do update set role = excluded.role
-        where ${stillMeetsConditions(p, storedEtag)} returning *
-      )
-      select ${outcomeOfUpsert(sql`changed.version is not null`)} as outcome, ${projectTeamJson(sql`changed`, sql`(select name from team)`)} as json, changed.version,
-        not exists (select from current) as is_new
-      from checked left join changed on true`
-})
-
-/** A role to give to a team. */
-interface ProjectTeamChange extends ProjectTeamKey {
-  readonly role: ProjectRole
+/** The role of a team in a project. */
+export interface ProjectTeamFacts {
+  readonly project: ProjectFacts | null
+  readonly team: TeamFacts | null
+  /** Null if the project does not have the team. */
+  readonly role: ProjectRole | null
+  readonly version: number | null
 }
 
-/** Adds a team that the caller sees to a project, or changes its role. Demoting the last manager violates projects_have_manager. */
-export const setProjectTeam = async (
-  ctx: OpContext,
-  { projectId, teamId, role }: ProjectTeamChange,
-): Promise<Outcome<ChangedMember>> => {
-  const [row] = await set(ctx, { project_id: projectId, team_id: teamId, role })
-  return readChangedRow(readOutcome(row))
-}
-
-const remove = query(
-  'project_teams.delete',
-  key,
-  { outcome: 'text' },
-  (p) => sql`
-    with team as materialized (
-      select id from teams
-      where id = ${p.team_id}
-        and exists (select from project_teams where project_id = ${p.project_id} and team_id = ${p.team_id})
-      for no key update
-    ), ${locked(p)}, checked as (
-      select ${checkedOutcome(p, {
-        allowed: allowsProject('project.manage', p, project),
-        etag: sql`${currentVersion}::text`,
-      })} as outcome
-      from project join current on true
-    ), deleted as (
-      delete from project_teams shared using checked
-      where shared.project_id = ${p.project_id} and shared.team_id = ${p.team_id} and checked.outcome = 'done'
-    )
-    select outcome from checked`,
+// They get access to the project, which shares the lock.
+const lockPeople = builtStatement('project_teams.lock_people', { team_id: 'uuid' }, (db, p) =>
+  db
+    .select({ id: users.id })
+    .from(users)
+    .where(sql`${users.id} in (select user_id from team_members where team_id = ${p.team_id})`)
+    .orderBy(users.id)
+    .for('key share'),
 )
 
-/** Removes a team from a project. Removing the last manager violates projects_have_manager. */
-export const deleteProjectTeam = async (
-  ctx: OpContext,
+const isKey = (p: Placeholders<typeof key>) =>
+  and(eq(projectTeams.project_id, p.project_id), eq(projectTeams.team_id, p.team_id))
+
+const selectFacts = builtStatement('project_teams.select_facts', key, (db, p) =>
+  db.select({ role: projectTeams.role, version: projectTeams.version }).from(projectTeams).where(isKey(p)),
+)
+
+/** Locks a team with its members, and a project, and reads both under the locks. */
+export const lockProjectTeam = async (
+  tx: TransactionContext<Principal>,
   { projectId, teamId }: ProjectTeamKey,
-): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, { project_id: projectId, team_id: teamId })
-  return readOutcome(row)
+): Promise<ProjectTeamFacts> => {
+  const [, team, project, [row]] = await Promise.all([
+    lockPeople(tx.db, { team_id: teamId }),
+    lockTeam(tx, teamId, 'change'),
+    lockProject(tx, projectId, 'close'),
+    selectFacts(tx.db, { project_id: projectId, team_id: teamId }),
+  ])
+  return { project, team, role: row?.role ?? null, version: row?.version ?? null }
 }
+
+const upsert = builtStatement('project_teams.upsert', { ...key, role: 'text' }, (db, p) =>
+  db
+    .insert(projectTeams)
+    .values({ project_id: p.project_id, team_id: p.team_id, role: p.role })
+    .onConflictDoUpdate({
+      target: [projectTeams.project_id, projectTeams.team_id],
+      set: { role: p.role, version: sql`${projectTeams.version} + 1` },
+    }),
+)
+
+/**
+ * Gives a team a role in a project.
+ *
+ * @throws LastManager when nobody else manages the project
+ */
+export const setRole = async (
+  tx: TransactionContext,
+  { id: project_id }: ManagedProject,
+  { teamId: team_id, role }: { readonly teamId: string; readonly role: ProjectRole },
+): Promise<void> => {
+  await Promise.all([
+    upsert(tx.db, { project_id, team_id, role }),
+    grantAccess(tx, { projects: [project_id], users: null }),
+  ])
+}
+
+const remove = builtStatement('project_teams.delete', key, (db, p) => db.delete(projectTeams).where(isKey(p)))
+
+/**
+ * Removes a team from a project.
+ *
+ * @throws LastManager when nobody else manages the project
+ */
+export const removeRole = async (
+  tx: TransactionContext,
+  { id: project_id }: ManagedProject,
+  team_id: string,
+): Promise<void> => {
+  await Promise.all([
+    remove(tx.db, { project_id, team_id }),
+    grantAccess(tx, { projects: [project_id], users: null }),
+  ])
+}
+
+/** A team of a project that the transaction has written. The lock of the project keeps it visible. */
+export const viewProjectTeam = async (
+  tx: TransactionContext,
+  { projectId, teamId }: ProjectTeamKey,
+): Promise<MemberRow> => expectRow(await select(tx, { project_id: projectId, team_id: teamId }))
 
 /** A page of the teams of a project, if the caller can see it. */
 export const selectProjectTeams = async (

@@ -11,11 +11,12 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { OpContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { deletedAt, lastDeletedFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { setOwnRole } from './memberships.ts'
 import { lockToClose, projectColumns, type ProjectRow } from './projects.ts'
 import { trashedProjectJson, trashedProjectVariant } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
 import { eq, type SQL, sql } from './schema/drizzle.ts'
-import { projectMembers, projects } from './schema/tables.ts'
+import { projects, users } from './schema/tables.ts'
 import type { TrashFilter } from './trash.ts'
 import { touched } from './touch.ts'
 
@@ -98,15 +99,24 @@ export const lockTrashedProject = async (
   return { id, version: row.version, hasManager: row.has_manager, relations }
 }
 
-const makeManager = builtStatement('project_members.make_manager', { id: 'uuid', user_id: 'uuid' }, (db, p) =>
+const lockPeople = builtStatement('trashed_projects.lock_people', { id: 'uuid', caller: 'uuid' }, (db, p) =>
   db
-    .insert(projectMembers)
-    .values({ project_id: p.id, user_id: p.user_id, role: 'manager' })
-    .onConflictDoUpdate({
-      target: [projectMembers.project_id, projectMembers.user_id],
-      set: { role: 'manager' },
-    }),
+    .select({ id: users.id })
+    .from(users)
+    .where(
+      sql`${users.id} = ${p.caller} or ${users.id} in (select user_id from project_grants where project_id = ${p.id})`,
+    )
+    .orderBy(users.id)
+    .for('key share'),
 )
+
+/** Locks the users who get access to a project in the trash when it is restored, before the project. */
+export const lockTrashedMembers = async (
+  { db, principal }: TransactionContext<Principal>,
+  id: string,
+): Promise<void> => {
+  await lockPeople(db, { id, caller: principal.userId })
+}
 
 const restore = builtStatement('trashed_projects.restore', { id: 'uuid' }, (db, p) =>
   db
@@ -117,10 +127,11 @@ const restore = builtStatement('trashed_projects.restore', { id: 'uuid' }, (db, 
 
 /** Restores a project; triggers restore the access of its members. If it has no manager, the caller becomes one. */
 export const takeFromTrash = async (
-  { db, principal }: TransactionContext<Principal>,
+  tx: TransactionContext<Principal>,
   { id, hasManager }: Authorized<'project_trash.restore', TrashedProjectFacts>,
 ): Promise<void> => {
-  if (!hasManager) await makeManager(db, { id, user_id: principal.userId })
+  const { db, principal } = tx
+  if (!hasManager) await setOwnRole(tx, { projectId: id, userId: principal.userId, role: 'manager' })
   await restore(db, { id })
 }
 

@@ -11,7 +11,12 @@ import { foldSearch } from '../domain/text.ts'
 import { allowsProject, projectBranches, seesProject } from './access/permissions.ts'
 import { nameContains } from './engine/conditions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { ContextPlaceholders, OpContext, TransactionContext } from './engine/context.ts'
+import type {
+  ContextPlaceholders,
+  OpContext,
+  StatementContext,
+  TransactionContext,
+} from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -26,7 +31,7 @@ import type { SortField } from './lists/keyset.ts'
 import { projectJson, projectVariant } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
 import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
-import { memberships, projectMembers, projects } from './schema/tables.ts'
+import { memberships, projects } from './schema/tables.ts'
 import { touched } from './touch.ts'
 
 /** A project as JSON text, its version, and the variant of its entity tag. */
@@ -96,20 +101,6 @@ export const insertProject = async (
   await insert(db, { id, name, description, color })
 }
 
-const insertMember = builtStatement(
-  'project_members.insert_manager',
-  { id: 'uuid', user_id: 'uuid' },
-  (db, p) => db.insert(projectMembers).values({ project_id: p.id, user_id: p.user_id, role: 'manager' }),
-)
-
-/** Makes the caller the manager of a new project. */
-export const insertManager = async (
-  { db, principal }: TransactionContext<Principal>,
-  id: string,
-): Promise<void> => {
-  await insertMember(db, { id, user_id: principal.userId })
-}
-
 /** A merge patch: absent fields are not changed. */
 export type ProjectPatch = Partial<NewProject>
 
@@ -156,22 +147,28 @@ const selectFacts = builtStatement('projects.select_facts', { id: 'uuid', caller
     .where(and(eq(projects.id, p.id), isNull(projects.deleted_at))),
 )
 
-/**
- * Locks a project, and reads it under the lock, unless it is in the trash. `close`, to archive it or move it to the trash, waits for
- * writers of what belongs to it, which `use` it, and they for it.
- */
-export const lockProject = async (
-  { db, principal }: TransactionContext<Principal>,
+/** A project, unless it is in the trash. */
+export const readProject = async (
+  { db, principal }: StatementContext<Principal>,
   id: string,
-  purpose: keyof typeof lockFor,
 ): Promise<ProjectFacts | null> => {
-  const [, [row]] = await Promise.all([
-    lockFor[purpose](db, { id }),
-    selectFacts(db, { id, caller: principal.userId }),
-  ])
+  const [row] = await selectFacts(db, { id, caller: principal.userId })
   if (row === undefined) return null
   const { role, ...project } = row
   return { ...project, relations: relationsToProject(principal, role) }
+}
+
+/**
+ * Locks a project, and reads it under the lock, unless it is in the trash. `close`, to archive it, to move it to the trash or to
+ * change who has access to it, waits for writers of what belongs to it, which `use` it, and they for it.
+ */
+export const lockProject = async (
+  tx: TransactionContext<Principal>,
+  id: string,
+  purpose: keyof typeof lockFor,
+): Promise<ProjectFacts | null> => {
+  const [, project] = await Promise.all([lockFor[purpose](tx.db, { id }), readProject(tx, id)])
+  return project
 }
 
 /** A project that the caller was found to manage. */

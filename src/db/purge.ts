@@ -5,6 +5,7 @@ import { type SQL, sql } from './schema/drizzle.ts'
 import { DatabaseUnavailable } from './engine/errors.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { statement, type StatementName } from './engine/statement.ts'
+import { untagging } from './task-tags.ts'
 
 /**
  * Purges deleted tags, webhooks, projects and users. A deletion only sets `deleted_at` (for a project in the trash, `purged_at`),
@@ -23,12 +24,24 @@ const ofWebhook = columnsOf<'webhooks'>(sql.raw('webhooks'))
 
 const parameters = { id: 'uuid' } as const
 type P = Placeholders<typeof parameters>
+type Step = (db: Database, values: { readonly id: string }) => Promise<number>
 
 /** Rows locked by another transaction are left to a later round. */
 const deletion = (name: StatementName, table: string, condition: (p: P) => SQL) =>
   deletionOfBatch(name, { parameters, table, condition, limit: purgeBatch })
 
-const unlinkTag = deletion('task_tags.purge_tag', 'task_tags', (p) => sql`tag_id = ${p.id}`)
+/** Takes deleted tags, those of a condition, from a batch of tasks. */
+const untag = (name: StatementName, condition: (p: P) => SQL): Step => {
+  const untagBatch = untagging(name, condition, purgeBatch)
+  return (db, values) => db.transaction((transaction) => untagBatch({ db: transaction }, values), null)
+}
+
+const untagOne = untag('task_tags.purge_tag', (p) => sql`link.tag_id = ${p.id}`)
+
+const untagProject = untag(
+  'task_tags.purge_project',
+  (p) => sql`link.tag_id in (select id from tags where ${ofTag.project_id} = ${p.id})`,
+)
 
 const removeTag = statement(
   'purge.remove_tag',
@@ -47,31 +60,90 @@ const removeProject = statement(
   {},
   (p) => sql`
     delete from projects where id = ${p.id} and ${ofProject.purged_at} is not null
-      and not exists (select from tasks where ${ofTask.project_id} = ${p.id})`,
+      and not exists (select from tasks where ${ofTask.project_id} = ${p.id})
+      and not exists (select from task_tags link join tags on tags.id = link.tag_id where ${ofTag.project_id} = ${p.id})`,
 )
 
 /**
- * Hands a batch of rows that a user owns in projects to the member with the highest role in each project, who is locked against
- * deletion. Rows of a project without members stay; they are deleted with the project.
+ * A statement that changes tasks (common table expressions) and records an event of each (a query with a row per task). Counts them.
  */
-const transfer = (name: StatementName, table: 'tasks' | 'tags', condition: SQL) => {
-  const owned = sql.raw(table)
-  const { id, owner_id, project_id } = columnsOf<'tasks' | 'tags'>(owned)
-  return countingStatement(
+const recordingStatement = (name: StatementName, change: (p: P) => SQL, record: (p: P) => SQL): Step => {
+  const run = statement(
     name,
     parameters,
+    { changed: 'int8' },
     (p) => sql`
-      update ${owned} set ${assignments<'tasks' | 'tags'>({ owner_id: sql`handed.heir_id` })} from (
-        select ${id}, heir.id as heir_id from ${owned} cross join lateral (
-          select person.id from project_grants granted join users person on person.id = granted.user_id
-          where granted.project_id = ${project_id} and ${columnsOf<'users'>(sql`person`).deleted_at} is null
-          order by role_rank(granted.role) desc, person.id limit 1 for key share of person skip locked
-        ) heir
-        where ${owner_id} = ${p.id} and ${project_id} is not null and ${condition}
-        limit ${sql.raw(String(purgeBatch))} for no key update of ${owned} skip locked
-      ) handed where ${id} = handed.id returning 1`,
+      with ${change(p)}, recorded as materialized (${record(p)}) select count(*) as changed from recorded`,
   )
+  return async (db, values) => (await run(db, values))[0]?.changed ?? 0
 }
+
+/** The member with the highest role in a project, who is locked against deletion. */
+const heirOf = (projectId: SQL): SQL => sql`
+  select person.id as heir_id from project_grants granted join users person on person.id = granted.user_id
+  where granted.project_id = ${projectId} and ${columnsOf<'users'>(sql`person`).deleted_at} is null
+  order by role_rank(granted.role) desc, person.id limit 1 for key share of person skip locked`
+
+/**
+ * Hands a batch of tasks that a user owns in projects to their heirs. Tasks of a project without members stay; they are deleted with
+ * the project.
+ */
+const transferTasks = recordingStatement(
+  'tasks.transfer',
+  (p) => sql`
+    handed as (
+      select ${ofTask.id}, heir_id from tasks cross join lateral (${heirOf(ofTask.project_id)}) heir
+      where ${ofTask.owner_id} = ${p.id} and ${ofTask.project_id} is not null
+      limit ${sql.raw(String(purgeBatch))} for no key update of tasks skip locked
+    ), given as (
+      update tasks set owner_id = heir_id, version = version + 1, updated_at = clock_timestamp()
+      from handed where tasks.id = handed.id returning tasks.*
+    ), counted as (
+      insert into task_counts (user_id, tasks) select owner_id, count(*) from given group by owner_id order by owner_id
+      on conflict (user_id) do update set tasks = task_counts.tasks + excluded.tasks
+    )`,
+  (p) => sql`
+    select record_event('task.updated', id, project_id, owner_id, assignee_id, null,
+      jsonb_build_object('owner_id', ${p.id}), jsonb_build_object('owner_id', owner_id))::text from given`,
+)
+
+/** Hands a batch of tags likewise. */
+const transferTags = countingStatement(
+  'tags.transfer',
+  parameters,
+  (p) => sql`
+    update tags set ${assignments<'tags'>({ owner_id: sql`handed.heir_id` })} from (
+      select ${ofTag.id}, heir_id from tags cross join lateral (${heirOf(ofTag.project_id)}) heir
+      where ${ofTag.owner_id} = ${p.id} and ${ofTag.project_id} is not null and ${ofTag.deleted_at} is null
+      limit ${sql.raw(String(purgeBatch))} for no key update of tags skip locked
+    ) handed where ${ofTag.id} = handed.id returning 1`,
+)
+
+/** Deletes a batch of a user's personal tasks. An assignee sees that. */
+const deletePersonalTasks = recordingStatement(
+  'tasks.purge_user',
+  (p) => sql`
+    deleted as (
+      delete from tasks
+      where ${batchOf('tasks', sql`${ofTask.owner_id} = ${p.id} and ${ofTask.project_id} is null`, purgeBatch)} returning *
+    )`,
+  () => sql`
+    select case when deleted_at is null and assignee_id <> owner_id then
+      record_event('task.deleted', id, null, owner_id, assignee_id, null, '{}', '{}')::text end from deleted`,
+)
+
+/** Takes a batch of a user's tasks from them. */
+const unassignTasks = recordingStatement(
+  'tasks.purge_assignee',
+  (p) => sql`
+    unassigned as (
+      update tasks set assignee_id = null, version = version + 1, updated_at = clock_timestamp()
+      where ${batchOf('tasks', sql`${ofTask.assignee_id} = ${p.id}`, purgeBatch)} returning *
+    )`,
+  (p) => sql`
+    select record_event('task.updated', id, project_id, owner_id, null, null,
+      jsonb_build_object('assignee_id', ${p.id}), jsonb_build_object('assignee_id', null))::text from unassigned`,
+)
 
 /** Deletes deliveries of webhooks that meet a condition. The webhooks themselves are few, and are deleted by a cascade. */
 const deletionOfDeliveries = (name: StatementName, condition: (p: P) => SQL) =>
@@ -97,12 +169,11 @@ const removeWebhook = statement(
       and not exists (select from webhook_deliveries where webhook_id = ${p.id})`,
 )
 
-const userSteps = [
-  deletion(
+const userSteps: readonly Step[] = [
+  untag(
     'task_tags.purge_user',
-    'task_tags',
     (p) =>
-      sql`tag_id in (select id from tags where ${ofTag.owner_id} = ${p.id} and ${ofTag.deleted_at} is not null)`,
+      sql`link.tag_id in (select id from tags where ${ofTag.owner_id} = ${p.id} and ${ofTag.deleted_at} is not null)`,
   ),
   deletion(
     'tags.purge_user',
@@ -110,19 +181,10 @@ const userSteps = [
     (p) => sql`
       ${ofTag.owner_id} = ${p.id} and ${ofTag.deleted_at} is not null and not exists (select from task_tags where tag_id = tags.id)`,
   ),
-  deletion(
-    'tasks.purge_user',
-    'tasks',
-    (p) => sql`${ofTask.owner_id} = ${p.id} and ${ofTask.project_id} is null`,
-  ),
-  transfer('tasks.transfer', 'tasks', sql`true`),
-  transfer('tags.transfer', 'tags', sql`${ofTag.deleted_at} is null`),
-  countingStatement(
-    'tasks.purge_assignee',
-    parameters,
-    (p) => sql`
-      update tasks set assignee_id = null where ${batchOf('tasks', sql`${ofTask.assignee_id} = ${p.id}`, purgeBatch)} returning 1`,
-  ),
+  deletePersonalTasks,
+  transferTasks,
+  transferTags,
+  unassignTasks,
   countingStatement(
     'attachments.purge_uploader',
     parameters,
@@ -196,7 +258,7 @@ export const purgeUserOnce = async (db: Database, id: string): Promise<void> => 
 /** Removes deleted tags, webhooks, projects and users with their dependent rows. Several processes may run it concurrently, on different rows. */
 export const purgeDeleted = async (db: Database, stop: AbortSignal): Promise<void> => {
   for (const { id } of await selectTags(db, {})) {
-    await untilNone(() => unlinkTag(db, { id }), stop)
+    await untilNone(() => untagOne(db, { id }), stop)
     if (stop.aborted) return
     await removeTag(db, { id })
   }
@@ -207,6 +269,7 @@ export const purgeDeleted = async (db: Database, stop: AbortSignal): Promise<voi
   }
   for (const { id } of await selectProjects(db, {})) {
     await untilNone(() => purgeProjectTasks(db, { id }), stop)
+    await untilNone(() => untagProject(db, { id }), stop)
     await untilNone(() => purgeProjectDeliveries(db, { id }), stop)
     if (stop.aborted) return
     await removeProject(db, { id })

@@ -1,118 +1,215 @@
-import { audit, auditColumn, auditEvent } from './audit.ts'
 import { deletionInBatches } from './engine/batches.ts'
-import type { OpContext } from './engine/context.ts'
-import { query } from './engine/statement.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { TransactionContext } from './engine/context.ts'
+import { statement } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
-import { assignments, columnsOf } from './schema/columns.ts'
-import { sql } from './schema/drizzle.ts'
-import {
-  insertRefreshToken,
-  readStarted,
-  selectStarted,
-  startedColumns,
-  type StartedSession,
-} from './sessions.ts'
+import { userJson } from './read-models.ts'
+import { columnsOf } from './schema/columns.ts'
+import { eq, sql } from './schema/drizzle.ts'
+import { refreshTokens, sessions } from './schema/tables.ts'
+import { idleLifetime } from './sessions.ts'
+
+const insert = builtStatement('refresh_tokens.insert', { hash: 'bytes', session_id: 'uuid' }, (db, p) =>
+  db.insert(refreshTokens).values({
+    hash: p.hash,
+    session_id: p.session_id,
+    expires_at: sql`least(now() + ${idleLifetime}, (select expires_at from sessions where id = ${p.session_id}))`,
+  }),
+)
+
+/** Inserts a refresh token of a session that the transaction has inserted or locked. */
+export const insertRefreshToken = async (
+  { db }: TransactionContext,
+  token: { readonly hash: Buffer; readonly sessionId: string },
+): Promise<void> => {
+  await insert(db, { hash: token.hash, session_id: token.sessionId })
+}
+
+/** A session that was started or refreshed. */
+export interface StartedSession {
+  readonly sessionId: string
+  readonly userId: string
+  /** The session's user as JSON text. */
+  readonly userJson: string
+  /** The hash of its refresh token. */
+  readonly tokenHash: Buffer
+  /** Seconds until the refresh token expires unless it is used. */
+  readonly refreshExpiresIn: number
+  /** When its current tokens were issued, in milliseconds since the epoch. */
+  readonly issuedAt: number
+  /** Seconds since then. The database says it: an instance only estimates the database's clock. */
+  readonly age: number
+}
+
+// Instants have milliseconds, so `now()` is rounded to them.
+const selectStarted = statement(
+  'refresh_tokens.select_started',
+  { hash: 'bytes' },
+  {
+    session_id: 'text',
+    user_id: 'text',
+    user_json: 'text',
+    expires_in: 'int',
+    issued_at: 'int8',
+    age: 'int',
+  },
+  (p) => {
+    const person = sql.raw('person')
+    const { id: userId } = columnsOf<'users'>(person)
+    const { id: sessionId, user_id } = columnsOf<'sessions'>(sql`session`)
+    const { hash, session_id, created_at, expires_at } = columnsOf<'refresh_tokens'>(sql`token`)
+    return sql`
+      select ${sessionId}::text as session_id, ${userId}::text as user_id,
+        ${userJson(person, { caller: userId, is_admin: sql`false`, in_session: sql`true` })} as user_json,
+        floor(extract(epoch from ${expires_at} - now()::timestamptz(3)))::int as expires_in,
+        (extract(epoch from ${created_at}) * 1000)::bigint as issued_at,
+        greatest(floor(extract(epoch from now()::timestamptz(3) - ${created_at})), 0)::int as age
+      from refresh_tokens token
+        join sessions session on ${sessionId} = ${session_id}
+        join users person on ${userId} = ${user_id}
+      where ${hash} = ${p.hash}`
+  },
+)
+
+/** The session of a refresh token that the transaction has inserted, or that answers a repeated refresh. */
+export const viewStarted = async ({ db }: TransactionContext, tokenHash: Buffer): Promise<StartedSession> => {
+  const [row] = await selectStarted(db, { hash: tokenHash })
+  if (row === undefined) throw new Error('The refresh token is gone')
+  return {
+    sessionId: row.session_id,
+    userId: row.user_id,
+    userJson: row.user_json,
+    tokenHash,
+    refreshExpiresIn: row.expires_in,
+    issuedAt: row.issued_at,
+    age: row.age,
+  }
+}
 
 /** Time for which a spent refresh token still returns its successor. A longer time ahead is from before the clock was set back. */
 const reuseGrace = sql.raw(`interval '30 seconds'`)
 
-const rotate = query(
-  'refresh_tokens.rotate',
-  { shown_hash: 'bytes', next_hash: 'bytes' },
-  startedColumns,
-  (p) => sql`
-    with spent as (
-      update refresh_tokens token set ${assignments<'refresh_tokens'>({ spent_at: sql`now()` })} from sessions
-      where token.hash = ${p.shown_hash} and token.spent_at is null and token.expires_at > now()
-        and sessions.id = token.session_id and sessions.expires_at > now()
-      returning sessions.id
-    ), session as (
-      update sessions set ${assignments<'sessions'>({
-        last_used_at: sql`now()`,
-        user_agent: p.audit_user_agent,
-        address: p.audit_address,
-      })}
-      from spent where sessions.id = spent.id returning sessions.*
-    ), token as (
-      ${insertRefreshToken(p.next_hash)}
-    ), person as (
-      select users.* from users join session on users.id = session.user_id
-    )
-    ${selectStarted()}`,
-)
-
-const repeat = query(
-  'refresh_tokens.repeat',
-  { shown_hash: 'bytes', next_hashes: 'text[]' },
-  { ...startedColumns, next_hash: 'bytes' },
-  (p) => sql`
-    with token as (
-      select next.* from refresh_tokens shown join refresh_tokens next using (session_id)
-      where shown.hash = ${p.shown_hash} and shown.spent_at between now() - ${reuseGrace} and now() + ${reuseGrace}
-        and next.hash in (select decode(hash, 'hex') from unnest(${p.next_hashes}) hash)
-        and next.spent_at is null and next.expires_at > now()
-    ), session as (
-      select sessions.* from sessions join token on sessions.id = token.session_id where sessions.expires_at > now()
-    ), person as (
-      select users.* from users join session on users.id = session.user_id
-    )
-    ${selectStarted(sql`${columnsOf<'refresh_tokens'>(sql`token`).hash} as next_hash`)}`,
-)
-
-/** A refreshed session, and the hash of its refresh token. */
-export interface RefreshedSession extends StartedSession {
-  readonly tokenHash: Buffer
+/** What a refresh depends on. */
+export interface RefreshFacts {
+  readonly hash: Buffer
+  readonly sessionId: string
+  readonly userId: string
+  /** Whether neither the token nor its session has expired. */
+  readonly isLive: boolean
+  /** By the time of retention, which no jump of the clock moves on. */
+  readonly isExpiredForCertain: boolean
+  readonly isSpent: boolean
+  /** The hash of the successor that a repeated refresh returns; null when it was used, or the token was spent long ago. */
+  readonly repeatable: Buffer | null
 }
 
-/** The hash of the presented refresh token, and the hashes of its successor under each key, the active key first. */
-interface Rotation {
-  readonly shownHash: Buffer
-  readonly nextHashes: readonly Buffer[]
-}
+// The order of all writers: a session, then its tokens.
+const lock = builtStatement('sessions.lock_by_token', { hash: 'bytes' }, (db, p) =>
+  db
+    .select({ id: sessions.id })
+    .from(sessions)
+    .where(
+      eq(
+        sessions.id,
+        db.select({ id: refreshTokens.session_id }).from(refreshTokens).where(eq(refreshTokens.hash, p.hash)),
+      ),
+    )
+    .for('update'),
+)
+
+const selectFacts = statement(
+  'refresh_tokens.select_facts',
+  { hash: 'bytes', next_hashes: 'text[]' },
+  {
+    session_id: 'text',
+    user_id: 'text',
+    is_live: 'bool',
+    is_expired_for_certain: 'bool',
+    is_spent: 'bool',
+    next_hash: 'text?',
+  },
+  (p) => {
+    const { id, user_id, expires_at: sessionExpiresAt } = columnsOf<'sessions'>(sql`session`)
+    const { hash, session_id, expires_at, spent_at } = columnsOf<'refresh_tokens'>(sql`shown`)
+    const next = columnsOf<'refresh_tokens'>(sql`next`)
+    return sql`
+      select ${id}::text as session_id, ${user_id}::text,
+        ${expires_at} > now() and ${sessionExpiresAt} > now() as is_live,
+        ${expires_at} <= ${retentionTime} as is_expired_for_certain,
+        ${spent_at} is not null as is_spent,
+        (select encode(${next.hash}, 'hex') from refresh_tokens next
+          where ${next.session_id} = ${id} and ${next.hash} in (select decode(hash, 'hex') from unnest(${p.next_hashes}) hash)
+            and ${next.spent_at} is null and ${next.expires_at} > now() and ${sessionExpiresAt} > now()
+            and ${spent_at} between now() - ${reuseGrace} and now() + ${reuseGrace}) as next_hash
+      from refresh_tokens shown join sessions session on ${id} = ${session_id}
+      where ${hash} = ${p.hash}`
+  },
+)
 
 /**
- * Spends a refresh token and stores its successor. Null when the token is invalid.
- *
- * A token that was spent within `reuseGrace` and whose successor is unused returns the same successor again, because two tabs may
- * refresh at once, and a response may be lost.
+ * Locks the session of a refresh token, and reads both under the lock; null when there is no such token. `nextHashes` are those of its
+ * successor under each key.
  */
-export const rotateRefreshToken = async (
-  ctx: OpContext,
-  { shownHash, nextHashes }: Rotation,
-): Promise<RefreshedSession | null> => {
-  const [nextHash] = nextHashes
-  if (nextHash === undefined) throw new Error('There is no key for the next refresh token')
-  const [rotated] = await rotate(ctx, { shown_hash: shownHash, next_hash: nextHash })
-  const started = readStarted(rotated)
-  if (started !== null) return { ...started, tokenHash: nextHash }
-  // A second statement, whose snapshot includes what a concurrent request committed while the first statement waited for it.
-  const hashes = nextHashes.map((hash) => hash.toString('hex'))
-  const [row] = await repeat(ctx, { shown_hash: shownHash, next_hashes: hashes })
-  const repeated = readStarted(row)
-  return row && repeated ? { ...repeated, tokenHash: row.next_hash } : null
+export const lockRefresh = async (
+  { db }: TransactionContext,
+  hash: Buffer,
+  nextHashes: readonly Buffer[],
+): Promise<RefreshFacts | null> => {
+  const next_hashes = nextHashes.map((one) => one.toString('hex'))
+  const [, [row]] = await Promise.all([lock(db, { hash }), selectFacts(db, { hash, next_hashes })])
+  if (row === undefined) return null
+  return {
+    hash,
+    sessionId: row.session_id,
+    userId: row.user_id,
+    isLive: row.is_live,
+    isExpiredForCertain: row.is_expired_for_certain,
+    isSpent: row.is_spent,
+    repeatable: row.next_hash === null ? null : Buffer.from(row.next_hash, 'hex'),
+  }
 }
 
-const endReused = query(
-  'sessions.delete_reused',
-  { shown_hash: 'bytes' },
-  { id: 'text' },
-  (p) => sql`
-    with ended as (
-      delete from sessions using refresh_tokens shown
-      where shown.hash = ${p.shown_hash} and sessions.id = shown.session_id
-        and (shown.spent_at is not null or shown.expires_at <= ${retentionTime})
-      returning sessions.id, sessions.user_id, shown.expires_at > now() and sessions.expires_at > now() as reused
-    ), audit as (${audit(
-      p,
-      sql`${auditEvent(p, 'session.token_reused', { user: sql`user_id`, session: sql`id` })} from ended where reused`,
-    )})
-    select ${columnsOf<'sessions'>(sql`ended`).id}::text, ${auditColumn} from ended`,
+const markSpent = builtStatement('refresh_tokens.spend', { hash: 'bytes' }, (db, p) =>
+  db
+    .update(refreshTokens)
+    .set({ spent_at: sql`now()` })
+    .where(eq(refreshTokens.hash, p.hash)),
 )
 
-/** Ends the session of a refresh token that is spent or expired. Returns the session's id, null when there is none. */
-export const endReusedSession = async (ctx: OpContext, shownHash: Buffer): Promise<string | null> => {
-  const [row] = await endReused(ctx, { shown_hash: shownHash })
-  return row?.id ?? null
+const continueSession = builtStatement(
+  'sessions.continue',
+  { id: 'uuid', user_agent: 'text?', address: 'text' },
+  (db, p) =>
+    db
+      .update(sessions)
+      .set({ last_used_at: sql`now()`, user_agent: p.user_agent, address: p.address })
+      .where(eq(sessions.id, p.id)),
+)
+
+/** Spends a refresh token, and continues its session with the successor. */
+export const rotate = async (
+  tx: TransactionContext,
+  { hash, sessionId }: RefreshFacts,
+  nextHash: Buffer,
+): Promise<void> => {
+  const { userAgent: user_agent, address } = tx.client
+  await Promise.all([
+    markSpent(tx.db, { hash }),
+    continueSession(tx.db, { id: sessionId, user_agent, address }),
+    insertRefreshToken(tx, { hash: nextHash, sessionId }),
+  ])
+}
+
+const removeReused = builtStatement('sessions.delete_reused', { id: 'uuid' }, (db, p) =>
+  db.delete(sessions).where(eq(sessions.id, p.id)),
+)
+
+/** Ends the session of a refresh token. */
+export const removeRefreshedSession = async (
+  { db }: TransactionContext,
+  { sessionId }: RefreshFacts,
+): Promise<void> => {
+  await removeReused(db, { id: sessionId })
 }
 
 /** Deletes spent tokens that have expired: reusing one no longer indicates a theft. */

@@ -1,16 +1,14 @@
 import type { Outcome } from '../domain/outcome.ts'
-import type { Principal } from '../domain/permissions.ts'
+import type { Authorized, Principal } from '../domain/permissions.ts'
 import type { RelationExpansion } from '../domain/expansions.ts'
 import type { RelationKind, StoredRelation } from '../domain/relations.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsTask } from './access/permissions.ts'
+import { builtStatement } from './engine/built-statement.ts'
 import { conditionsOf, filterOneOf } from './engine/conditions.ts'
-import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import { ConstraintViolation } from './engine/errors.ts'
-import { newId } from './engine/ids.ts'
-import { outcomeOfCreation, outcomeOfDeletion, readOutcome } from './engine/outcome.ts'
-import { parameter, type Placeholders } from './engine/parameters.ts'
-import { query } from './engine/statement.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
+import { parameter } from './engine/parameters.ts'
+import { query, statement } from './engine/statement.ts'
 import {
   createdAt,
   newestFirst,
@@ -20,132 +18,173 @@ import {
   selectPage,
 } from './lists/list.ts'
 import { relationJson } from './read-models.ts'
-import { columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { columnsOf } from './schema/columns.ts'
+import { and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { taskRelations } from './schema/tables.ts'
+import { lockTasks, type TaskFacts } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
-import { lockTasks, outcomeOfTaskWrite } from './task-writes.ts'
 
 /**
- * Relations of tasks. A relation is one row, which both tasks show: see `storedRelation`. Changing it requires permission to change
- * the task in the path and to see the other one.
+ * Relations of tasks. A relation is one row, which both tasks show: see `storedRelation`. Writers hold the locks of both tasks.
  */
 
-/** Maximum number of relations of a task. The contract documents it. */
-const maxRelations = 200
-
-const target = sql.raw('target')
 const relation = columnsOf<'task_relations'>(sql.raw('relation'))
 const { id } = columnsOf<'tasks'>(sql.raw('task'))
 
-const parameters = {
-  task_id: 'uuid',
-  related_id: 'uuid',
-  from_id: 'uuid',
-  kind: 'text',
-  to_id: 'uuid',
-} as const
-
-/** A relation of the task in the path of a request to a related one, and its row. */
+/** A relation of the task in the path of a request to a related one, and its row. Ids are in lower case. */
 export interface Relation {
   readonly taskId: string
   readonly relatedId: string
   readonly stored: StoredRelation
 }
 
-const valuesOf = ({ taskId, relatedId, stored }: Relation) => ({
-  task_id: taskId,
-  related_id: relatedId,
-  from_id: stored.taskId,
-  kind: stored.kind,
-  to_id: stored.otherTaskId,
+/** What a change of a relation depends on. A task that does not exist or is in the trash is null. */
+export interface RelationFacts<Task = TaskFacts | null> {
+  readonly stored: StoredRelation
+  readonly task: Task
+  readonly related: TaskFacts | null
+  /** Whether the relation exists. */
+  readonly isRelated: boolean
+  /** The relations of the task that has more. */
+  readonly count: number
+  /** Whether another task blocks the one that would block the other. */
+  readonly isBlockerBlocked: boolean
+  /** Whether the one that would be blocked blocks another task. */
+  readonly isBlockedBlocking: boolean
+}
+
+/** A relation of a task that the caller was found to be allowed to change. */
+export type ChangeableRelation = RelationFacts<Authorized<'task.change', TaskFacts>>
+
+const rowParameters = { from_id: 'uuid', kind: 'text', to_id: 'uuid' } as const
+
+const rowValues = ({ taskId, kind, otherTaskId }: StoredRelation) => ({
+  from_id: taskId,
+  kind,
+  to_id: otherTaskId,
 })
 
-/** Both tasks, locked, as `targets`; the outcome of the checks on a change of their relation, as `checked`. */
-const checkedTasks = (p: Placeholders<typeof parameters> & ContextPlaceholders, outcome: SQL): SQL => sql`
-  targets as (
-    ${lockTasks(p, sql`${p.task_id}, ${p.related_id}`)}
-  ), checked as (
-    select ${outcome} as outcome from targets target
-    where id = ${p.task_id} and exists (select from targets related where related.id = ${p.related_id})
-  )`
-
-const insert = query(
-  'task_relations.insert',
-  { ...parameters, id: 'uuid', limit: 'int' },
-  { outcome: 'text', path: 'text?' },
+const selectFacts = statement(
+  'task_relations.select_facts',
+  rowParameters,
+  { is_related: 'bool', count: 'int8', is_blocker_blocked: 'bool', is_blocked_blocking: 'bool' },
   (p) => {
-    const isRelated = sql`exists (
-      select from task_relations relation where ${relation.task_id} = ${p.from_id} and ${relation.kind} = ${p.kind}
-        and ${relation.other_task_id} = ${p.to_id})`
-    const countOf = (taskId: typeof target) => sql`(
+    const exists = (condition: SQL) => sql`exists (select from task_relations relation where ${condition})`
+    const countOf = (taskId: SQL) => sql`(
       select count(*) from task_relations relation where ${taskId} in (${relation.task_id}, ${relation.other_task_id}))`
-    const isFull = sql`${p.limit} <= greatest(${countOf(p.task_id)}, ${countOf(p.related_id)})`
-    const path = sql`blocking_path(${p.from_id}, ${p.to_id})`
-    const outcome = outcomeOfTaskWrite(p, target, {
-      allowed: allowsTask('task.change', p, target),
-      etag: null,
-      exists: isRelated,
-      ifMatch: sql`null`,
-      refusals: sql`
-        when ${isRelated} then 'done'
-        when ${isFull} then 'too_many_relations'
-        when ${p.kind} = 'blocks' and ${path} is not null then 'blocking_cycle'`,
-    })
-    const { columns, values } = insertion<'task_relations'>({
-      id: p.id,
-      task_id: p.from_id,
-      kind: p.kind,
-      other_task_id: p.to_id,
-    })
-    // Tasks of the cycle that the caller cannot see are left out.
-    const visiblePath = sql`(
-      select string_agg(${id}::text, ',' order by ordinal)
-      from unnest(${path}) with ordinality step (task_id, ordinal) join tasks task on ${id} = step.task_id
-      where ${allowsTask('task.see', p, sql`task`)})`
+    const isRow = sql`${relation.task_id} = ${p.from_id} and ${relation.kind} = ${p.kind} and ${relation.other_task_id} = ${p.to_id}`
     return sql`
-      with ${checkedTasks(p, outcome)}, inserted as (
-        insert into task_relations (${columns}) select ${values} from checked where outcome = 'done' on conflict do nothing
-        returning id
-      )
-      select ${outcomeOfCreation(p, sql`exists (select from inserted)`)} as outcome, case when outcome = 'blocking_cycle' then ${visiblePath} end as path from checked`
+      select ${exists(isRow)} as is_related, greatest(${countOf(p.from_id)}, ${countOf(p.to_id)}) as count,
+        ${exists(sql`${relation.other_task_id} = ${p.from_id} and ${relation.kind} = 'blocks'`)} as is_blocker_blocked,
+        ${exists(sql`${relation.task_id} = ${p.to_id} and ${relation.kind} = 'blocks'`)} as is_blocked_blocking`
   },
 )
 
-/** Relates two tasks that the caller can see. Does nothing if the relation exists. */
-export const insertRelation = async (ctx: OpContext, which: Relation): Promise<Outcome<unknown>> => {
-  try {
-    const [row] = await insert(ctx, { ...valuesOf(which), id: newId(), limit: maxRelations })
-    if (row?.outcome === 'blocking_cycle')
-      return { outcome: 'blocking_cycle', path: row.path?.split(',') ?? [] }
-    return readOutcome(row)
-  } catch (error) {
-    if (error instanceof ConstraintViolation && error.constraint === 'task_relations_bounded')
-      return { outcome: 'too_many_blocked' }
-    throw error
+/** Locks both tasks of a relation, and reads them and their relations under the locks. */
+export const lockRelation = async (
+  tx: TransactionContext<Principal>,
+  { taskId, relatedId, stored }: Relation,
+): Promise<RelationFacts> => {
+  const [found, [facts]] = await Promise.all([
+    lockTasks(tx, [taskId, relatedId]),
+    selectFacts(tx.db, rowValues(stored)),
+  ])
+  if (facts === undefined) throw new Error('The facts of a relation are one row')
+  return {
+    stored,
+    task: found.get(taskId) ?? null,
+    related: found.get(relatedId) ?? null,
+    isRelated: facts.is_related,
+    count: facts.count,
+    isBlockerBlocked: facts.is_blocker_blocked,
+    isBlockedBlocking: facts.is_blocked_blocking,
   }
 }
 
-const remove = query('task_relations.delete', parameters, { outcome: 'text' }, (p) => {
-  const outcome = outcomeOfTaskWrite(p, target, {
-    allowed: allowsTask('task.change', p, target),
-    etag: null,
-    ifMatch: sql`null`,
-  })
-  const removed = columnsOf<'task_relations'>(sql`task_relations`)
-  return sql`
-    with ${checkedTasks(p, outcome)}, deleted as (
-      delete from task_relations using checked
-      where ${removed.task_id} = ${p.from_id} and ${removed.kind} = ${p.kind} and ${removed.other_task_id} = ${p.to_id}
-        and outcome = 'done' returning ${removed.kind}
-    )
-    select ${outcomeOfDeletion(sql`deleted.kind is null`)} as outcome
-    from checked left join deleted on true`
-})
+const lockChains = statement(
+  'task_relations.lock_chains',
+  {},
+  {},
+  () => sql`select pg_advisory_xact_lock(hashtext('task_relations'))::text as locked`,
+)
 
-/** Deletes a relation; `missing` if there is none. */
-export const deleteRelation = async (ctx: OpContext, which: Relation): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, valuesOf(which))
-  return readOutcome(row)
+/**
+ * Until the end of the transaction, no other relation joins two chains: makes a task that is blocked block one that blocks others.
+ *
+ * Of relations that close a cycle together, the last one to be committed joins chains. It sees that, because its neighbours in the
+ * cycle were there before, or share a task with it, whose lock it has waited for. It also sees the rest of the cycle. What joins chains
+ * has been committed before it takes this lock. Any other relation of the cycle was added when it began or ended a chain, at a task that
+ * the next relation of the cycle had to wait for; that one has not waited for this lock either, and so on up to the last one, which
+ * has waited for its own tasks.
+ */
+export const lockJoins = async ({ db }: TransactionContext): Promise<void> => {
+  await lockChains(db, {})
+}
+
+const selectPath = statement(
+  'task_relations.select_path',
+  { from_id: 'uuid', to_id: 'uuid' },
+  { path: 'text?' },
+  (p) => sql`select array_to_string(blocking_path(${p.from_id}, ${p.to_id}), ',') as path`,
+)
+
+/**
+ * The ids of the tasks from the blocked task to the blocker, each of which blocks the next; null if there are none. `too_many` if the
+ * blocked task blocks more than 1,000 others.
+ */
+export const findBlockingPath = async (
+  { db }: TransactionContext,
+  { taskId, otherTaskId }: StoredRelation,
+): Promise<readonly string[] | 'too_many' | null> => {
+  const [row] = await selectPath(db, { from_id: taskId, to_id: otherTaskId })
+  if (row?.path === '') return 'too_many'
+  return row?.path?.split(',') ?? null
+}
+
+const selectSeen = query(
+  'task_relations.select_seen',
+  { ids: 'uuid[]' },
+  { id: 'text' },
+  (p) => sql`
+    select ${id}::text from unnest(${p.ids}) with ordinality step (task_id, place) join tasks task on ${id} = step.task_id
+    where ${allowsTask('task.see', p, sql`task`)} order by place`,
+)
+
+/** Those of the tasks that the caller can see. */
+export const seenOf = async (tx: TransactionContext, ids: readonly string[]): Promise<readonly string[]> =>
+  (await selectSeen(tx, { ids })).map((task) => task.id)
+
+const insert = builtStatement('task_relations.insert', { id: 'uuid', ...rowParameters }, (db, p) =>
+  db.insert(taskRelations).values({ id: p.id, task_id: p.from_id, kind: p.kind, other_task_id: p.to_id }),
+)
+
+/** Relates two tasks. */
+export const insertRelation = async (
+  { db }: TransactionContext,
+  { stored }: ChangeableRelation,
+  newRowId: string,
+): Promise<void> => {
+  await insert(db, { id: newRowId, ...rowValues(stored) })
+}
+
+const remove = builtStatement('task_relations.delete', rowParameters, (db, p) =>
+  db
+    .delete(taskRelations)
+    .where(
+      and(
+        eq(taskRelations.task_id, p.from_id),
+        eq(taskRelations.kind, p.kind),
+        eq(taskRelations.other_task_id, p.to_id),
+      ),
+    ),
+)
+
+/** Removes a relation. */
+export const removeRelation = async (
+  { db }: TransactionContext,
+  { stored }: ChangeableRelation,
+): Promise<void> => {
+  await remove(db, rowValues(stored))
 }
 
 /** The filter and the expansions of a list of relations. */

@@ -4,23 +4,25 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsProject, seesProject } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { ContextPlaceholders, OpContext, TransactionContext } from './engine/context.ts'
-import { parameter, type Placeholders, type Row } from './engine/parameters.ts'
+import { anyOf, parameter, type Placeholders } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import { type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
 import {
   type Destination,
   destinationParameters,
+  findPosition,
   gapColumns,
   gapFields,
   joinAnchor,
   joinGap,
   type OrderedList,
-  rebalanceAround,
+  rebalance,
   windowColumns,
   windowFields,
 } from './positions.ts'
 import { isProjectVisible, lockProject, type ProjectFacts } from './projects.ts'
 import { sectionJson } from './read-models.ts'
+import { recordTaskEvents } from './record-task-events.ts'
 import { columnsOf } from './schema/columns.ts'
 import { and, eq, type SQL, sql } from './schema/drizzle.ts'
 import { sections, tasks } from './schema/tables.ts'
@@ -180,18 +182,6 @@ const selectGap = statement(
     select ${gapFields} from projects project ${joinGap(sectionsOfProject, p)} where project.id = ${p.project_id}`,
 )
 
-/** The sections around the destination of a section in a locked project. */
-export const readGap = async (
-  { db }: TransactionContext,
-  { id: project_id }: EditableProject,
-  id: string,
-  destination: Destination,
-): Promise<Row<typeof gapColumns>> => {
-  const [row] = await selectGap(db, { project_id, id, ...destination })
-  if (row === undefined) throw new Error('The locked project is gone')
-  return row
-}
-
 const selectWindow = statement(
   'sections.select_window',
   { ...moveParameters, size: 'int' },
@@ -209,20 +199,33 @@ const spread = builtStatement('sections.spread', { ids: 'uuid[]', positions: 'te
     .where(eq(sections.id, sql`moved.id`)),
 )
 
-/** Spreads the sections around the destination of a section out, so that there is room. */
-export const makeRoom = (
+/**
+ * The position of a section at its destination; null unless that is next to another section of the project. If there is no room, the
+ * sections around it make some.
+ */
+export const findSectionPosition = (
   { db }: TransactionContext,
   { id: project_id }: EditableProject,
   id: string,
   destination: Destination,
-): Promise<void> =>
-  rebalanceAround(id, {
-    readWindow: async (_, size) => (await selectWindow(db, { project_id, id, ...destination, size }))[0],
-    rebalance: ({ rows }) => {
-      const moved = rows.filter(({ from, to }) => from !== to)
-      return spread(db, { ids: moved.map((row) => row.id), positions: moved.map(({ to }) => to) })
-    },
+): Promise<string | null> => {
+  const move = { project_id, id, ...destination }
+  return findPosition(destination, {
+    readGap: async () => expectRow(await selectGap(db, move)),
+    makeRoom: () =>
+      rebalance({
+        readWindow: async (size) => (await selectWindow(db, { ...move, size }))[0],
+        spread: async (rows) => {
+          await spread(db, { ids: rows.map((row) => row.id), positions: rows.map(({ to }) => to) })
+        },
+      }),
   })
+}
+
+const expectRow = <R>([row]: readonly R[]): R => {
+  if (row === undefined) throw new Error('The locked project is gone')
+  return row
+}
 
 /** The fields of a section that a request sets, the place as a position. */
 interface SectionFields {
@@ -281,7 +284,7 @@ const lockTasks = builtStatement('sections.lock_tasks', { ids: 'uuid[]' }, (db, 
   db
     .select({ id: tasks.id })
     .from(tasks)
-    .where(eq(tasks.id, sql`any(${p.ids})`))
+    .where(eq(tasks.id, anyOf(p.ids)))
     .orderBy(tasks.id)
     .for('no key update'),
 )
@@ -289,17 +292,32 @@ const lockTasks = builtStatement('sections.lock_tasks', { ids: 'uuid[]' }, (db, 
 const takeOut = builtStatement('sections.take_tasks_out', { ...pathParameters, ids: 'uuid[]' }, (db, p) =>
   db
     .update(tasks)
-    .set({ section_id: null })
-    .where(and(eq(tasks.id, sql`any(${p.ids})`), isInSection(p))),
+    .set({ section_id: null, ...touched(tasks) })
+    .where(and(eq(tasks.id, anyOf(p.ids)), isInSection(p)))
+    .returning({
+      task_id: tasks.id,
+      project_id: tasks.project_id,
+      owner_id: tasks.owner_id,
+      assignee_id: tasks.assignee_id,
+    }),
 )
 
 /** Takes tasks out of a section, unless they have left it meanwhile. */
 export const takeTasksOut = async (
-  { db }: TransactionContext,
+  tx: TransactionContext,
   { id, project }: EditableSection,
   ids: readonly string[],
 ): Promise<void> => {
-  await Promise.all([lockTasks(db, { ids }), takeOut(db, { project_id: project.id, id, ids })])
+  const [, taken] = await Promise.all([
+    lockTasks(tx.db, { ids }),
+    takeOut(tx.db, { project_id: project.id, id, ids }),
+  ])
+  const type = 'task.updated'
+  const [before, after] = [{ section_id: id }, { section_id: null }]
+  const events = taken.map(({ task_id, project_id, owner_id, assignee_id }) => {
+    return { type, task_id, project_id, owner_id, assignee_id, before, after } as const
+  })
+  if (events.length > 0) await recordTaskEvents(tx, events)
 }
 
 const remove = builtStatement('sections.delete', { id: 'uuid' }, (db, p) =>

@@ -1,36 +1,27 @@
-import type { AuditAction } from '../domain/audit.ts'
-import { found, type Outcome } from '../domain/outcome.ts'
-import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
+import {
+  type Authorized,
+  type Principal,
+  type Relation,
+  relationsToUser,
+  type SessionPrincipal,
+} from '../domain/permissions.ts'
 import { canonicalTimeZone, defaultTimeZone } from '../domain/time-zones.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsOwn } from './access/permissions.ts'
-import { audit, auditColumn, auditEvent } from './audit.ts'
+import type { OwnAccount } from './accounts.ts'
 import { deletionInBatches } from './engine/batches.ts'
+import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
-import type { ContextPlaceholders, OpContext } from './engine/context.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { WritesRefused } from './engine/errors.ts'
-import { newId } from './engine/ids.ts'
 import { parameter, type Placeholders, type Row } from './engine/parameters.ts'
-import { query, statement } from './engine/statement.ts'
+import { statement } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
-import { sessionJson, userJson } from './read-models.ts'
+import { sessionJson } from './read-models.ts'
 import { retentionTime } from './engine/retention.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
-
-/** A session that was started or refreshed. */
-export interface StartedSession {
-  readonly sessionId: string
-  readonly userId: string
-  /** The session's user as JSON text. */
-  readonly userJson: string
-  /** Seconds until the refresh token expires unless it is used. */
-  readonly refreshExpiresIn: number
-  /** When its current tokens were issued, in milliseconds since the epoch. */
-  readonly issuedAt: number
-  /** Seconds since then. The database says it: an instance only estimates the database's clock. */
-  readonly age: number
-}
+import { assignments, columnsOf } from './schema/columns.ts'
+import { and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { sessions } from './schema/tables.ts'
 
 /** Lifetime of an unused refresh token. */
 export const idleLifetime = sql.raw(`interval '7 days'`)
@@ -45,86 +36,26 @@ const lastUsedPrecision = sql.raw(`interval '1 minute'`)
 export const isUseRecorded = (time: SQL): SQL =>
   sql`(${time} between now() - ${lastUsedPrecision} and now() + ${lastUsedPrecision})`
 
-const person = sql.raw('person')
-const session = sql.raw('session')
-const token = sql.raw('token')
+const insert = builtStatement(
+  'sessions.insert',
+  { id: 'uuid', user_id: 'uuid', user_agent: 'text?', address: 'text' },
+  (db, p) =>
+    db.insert(sessions).values({
+      id: p.id,
+      user_id: p.user_id,
+      expires_at: sql`now() + ${maxLifetime}`,
+      user_agent: p.user_agent,
+      address: p.address,
+    }),
+)
 
-/** Parameters of a statement that starts a session. */
-export const sessionParameters = { session_id: 'uuid', token_hash: 'bytes' } as const
-
-/** Values for `sessionParameters`. */
-export const sessionValues = (tokenHash: Buffer) => ({
-  session_id: newId(),
-  token_hash: tokenHash,
-})
-
-/** The columns of a statement that starts or refreshes a session. */
-export const startedColumns = {
-  session_id: 'text',
-  user_id: 'text',
-  user_json: 'text',
-  expires_in: 'int',
-  issued_at: 'int8',
-  age: 'int',
-} as const
-
-/** The end of a statement with `person`, `session` and `token`. Instants have milliseconds, so `now()` is rounded to them. */
-export const selectStarted = (...more: readonly SQL[]): SQL => {
-  const columns: readonly SQL[] = [
-    sql`${columnsOf<'sessions'>(session).id}::text as session_id`,
-    sql`${columnsOf<'users'>(person).id}::text as user_id`,
-    sql`${userJson(person, { caller: columnsOf<'users'>(person).id, is_admin: sql`false`, in_session: sql`true` })} as user_json`,
-    sql`floor(extract(epoch from ${columnsOf<'refresh_tokens'>(token).expires_at} - now()::timestamptz(3)))::int as expires_in`,
-    sql`(extract(epoch from ${columnsOf<'refresh_tokens'>(token).created_at}) * 1000)::bigint as issued_at`,
-    sql`greatest(floor(extract(epoch from now()::timestamptz(3) - ${columnsOf<'refresh_tokens'>(token).created_at})), 0)::int as age`,
-    ...more,
-  ]
-  return sql`select ${sql.join([...columns], sql`, `)} from person, session, token`
-}
-
-export const readStarted = (row: Row<typeof startedColumns> | undefined): StartedSession | null =>
-  row === undefined
-    ? null
-    : {
-        sessionId: row.session_id,
-        userId: row.user_id,
-        userJson: row.user_json,
-        refreshExpiresIn: row.expires_in,
-        issuedAt: row.issued_at,
-        age: row.age,
-      }
-
-/** A part of a statement, to be named `token`, that stores a refresh token of the row `session`. */
-export const insertRefreshToken = (hash: SQL): SQL => {
-  const { id, expires_at } = columnsOf<'sessions'>(session)
-  const { columns, values } = insertion<'refresh_tokens'>({
-    hash,
-    session_id: id,
-    expires_at: sql`least(now() + ${idleLifetime}, ${expires_at})`,
-  })
-  return sql`insert into refresh_tokens (${columns}) select ${values} from session returning *`
-}
-
-/** The end of a statement that starts a session of the user in its part `person`, and records `action`. */
-export const startSession = (
-  p: ContextPlaceholders & Placeholders<typeof sessionParameters>,
-  action: AuditAction = 'sign_in.succeeded',
-): SQL => {
-  const { columns, values } = insertion<'sessions'>({
-    id: p.session_id,
-    user_id: columnsOf<'users'>(person).id,
-    expires_at: sql`now() + ${maxLifetime}`,
-    user_agent: p.audit_user_agent,
-    address: p.audit_address,
-  })
-  const started = auditEvent(p, action, { user: sql`user_id`, actor: sql`user_id`, session: sql`id` })
-  return sql`
-    session as (
-      insert into sessions (${columns}) select ${values} from person returning *
-    ), token as (
-      ${insertRefreshToken(p.token_hash)}
-    ), audit as (${audit(p, sql`${started} from session`)})
-    ${selectStarted(auditColumn)}`
+/** Inserts a session of a user. */
+export const insertSession = async (
+  { db, client }: TransactionContext,
+  session: { readonly id: string; readonly userId: string },
+): Promise<void> => {
+  const { userAgent: user_agent, address } = client
+  await insert(db, { id: session.id, user_id: session.userId, user_agent, address })
 }
 
 /** Reads with `use`, which also updates `last_used_at`; on a read-only database, with `read`, which does not. */
@@ -136,6 +67,8 @@ export const readAndRecordUse = async <T>(use: () => Promise<T>, read: () => Pro
     throw error
   }
 }
+
+const person = sql.raw('person')
 
 /** The columns of a principal's user. */
 export const principalColumns = {
@@ -223,41 +156,54 @@ export const selectSessions = (
     page,
   )
 
-const remove = query(
-  'sessions.delete',
-  { id: 'uuid' },
-  { id: 'text' },
-  (p) => sql`
-    with session as (
-      delete from sessions session
-      where id = ${p.id} and ${allowsOwn('session.end_other', p, session)} and expires_at > now() returning *
-    ), audit as (${audit(
-      p,
-      sql`${auditEvent(p, 'session.ended', { user: sql`user_id`, session: sql`id` })} from session`,
-    )})
-    select ${columnsOf<'sessions'>(session).id}::text, ${auditColumn} from session`,
-)
-
-/** Ends a session of the caller, with its refresh tokens. */
-export const deleteSession = async (ctx: OpContext<Principal>, id: string): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, { id })
-  return found(row)
+/** What ending a session depends on. */
+export interface SessionFacts {
+  readonly id: string
+  readonly userId: string
+  /** What the caller is to its user. */
+  readonly relations: readonly Relation[]
 }
 
-const removeAll = query(
-  'sessions.delete_all',
-  {},
-  {},
-  (p) => sql`
-    with session as (
-      delete from sessions session where ${allowsOwn('session.end_other', p, session)}
-    ), audit as (${audit(p, auditEvent(p, 'session.all_ended', { user: p.caller }))})
-    select ${auditColumn}`,
+const lock = builtStatement('sessions.lock', { id: 'uuid' }, (db, p) =>
+  db.select({ id: sessions.id }).from(sessions).where(eq(sessions.id, p.id)).for('update'),
 )
 
-/** Ends every session of the caller. */
-export const deleteSessions = async (ctx: OpContext<Principal>): Promise<void> => {
-  await removeAll(ctx, {})
+const selectFacts = builtStatement('sessions.select_facts', { id: 'uuid' }, (db, p) =>
+  db
+    .select({ user_id: sessions.user_id })
+    .from(sessions)
+    .where(and(eq(sessions.id, p.id), sql`${sessions.expires_at} > now()`)),
+)
+
+/** Locks a session, and reads it under the lock, unless it has ended. */
+export const lockSession = async (
+  { db, principal }: TransactionContext<Principal>,
+  id: string,
+): Promise<SessionFacts | null> => {
+  const [, [row]] = await Promise.all([lock(db, { id }), selectFacts(db, { id })])
+  if (row === undefined) return null
+  return { id, userId: row.user_id, relations: relationsToUser(principal, row.user_id) }
+}
+
+const remove = builtStatement('sessions.delete', { id: 'uuid' }, (db, p) =>
+  db.delete(sessions).where(eq(sessions.id, p.id)),
+)
+
+/** Ends a locked session, with its refresh tokens. */
+export const removeSession = async (
+  { db }: TransactionContext,
+  { id }: Authorized<'session.end_other', SessionFacts>,
+): Promise<void> => {
+  await remove(db, { id })
+}
+
+const removeAll = builtStatement('sessions.delete_all', { user_id: 'uuid' }, (db, p) =>
+  db.delete(sessions).where(eq(sessions.user_id, p.user_id)),
+)
+
+/** Ends every session of the caller, whose account is locked: also that of a sign-in that it waited for. */
+export const removeOwnSessions = async ({ db }: TransactionContext, { id }: OwnAccount): Promise<void> => {
+  await removeAll(db, { user_id: id })
 }
 
 /** Deletes sessions that have ended, with their refresh tokens. */

@@ -1,27 +1,25 @@
 import { found, type Outcome } from '../domain/outcome.ts'
-import { listReader, type Principal } from '../domain/permissions.ts'
+import {
+  type Authorized,
+  listReader,
+  type Principal,
+  type Relation,
+  relationsToOwned,
+} from '../domain/permissions.ts'
 import { canonicalName, foldSearch } from '../domain/text.ts'
-import { allowsTag, countTasksOfTag, tagBranches } from './access/permissions.ts'
-import type { OpContext } from './engine/context.ts'
-import { creation, readCreation } from './engine/creation.ts'
-import type { Created } from './engine/idempotency.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { allowsTag, countTasksOfTag, seesTaggedTask, tagBranches } from './access/permissions.ts'
+import { builtStatement } from './engine/built-statement.ts'
 import { isOfProjects, nameContains } from './engine/conditions.ts'
-import { readOutcome } from './engine/outcome.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
-import { countedTagJson, tagJson } from './read-models.ts'
+import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { purgeBatch } from './purge.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { sql } from './schema/drizzle.ts'
-import { lockProjects, outcomeOfTaskWrite, readItemOutcome, targetProject } from './task-writes.ts'
-
-/** The fields of a new tag. */
-export interface NewTag {
-  readonly name: string
-  readonly color?: string | null
-  /** Null for a personal tag of the caller. */
-  readonly project_id?: string | null
-}
+import { countedTagJson, tagJson } from './read-models.ts'
+import { columnsOf } from './schema/columns.ts'
+import { and, eq, isNull, sql } from './schema/drizzle.ts'
+import { memberships, projects, tags } from './schema/tables.ts'
+import type { EditableProject } from './sections.ts'
+import { untagging } from './task-tags.ts'
 
 const tag = sql.raw('tag')
 
@@ -39,77 +37,141 @@ export const selectTag = async (ctx: OpContext, id: string): Promise<Outcome<{ r
   return found(row)
 }
 
-const insert = creation(
+/** The fields of a new tag. */
+export interface NewTag {
+  readonly name: string
+  readonly color: string | null
+  /** Null for a personal tag of the caller. */
+  readonly project: EditableProject | null
+}
+
+const insert = builtStatement(
   'tags.insert',
-  { name: 'text', canonical_name: 'text', color: 'text?', project_id: 'uuid?' },
-  { outcome: 'text', json: 'text?' },
-  (p) => {
-    const project = targetProject(p.project_id)
-    const { columns, values } = insertion<'tags'>({
+  {
+    id: 'uuid',
+    name: 'text',
+    canonical_name: 'text',
+    color: 'text?',
+    owner_id: 'uuid',
+    project_id: 'uuid?',
+  },
+  (db, p) =>
+    db.insert(tags).values({
       id: p.id,
       name: p.name,
       canonical_name: p.canonical_name,
       color: p.color,
-      owner_id: p.caller,
+      owner_id: p.owner_id,
       project_id: p.project_id,
-    })
-    return {
-      parts: sql`
-        visible_projects as (${lockProjects(p, p.project_id)}),
-        creation as (
-          select case
-            when ${project.isForbidden} then 'forbidden'
-            when ${project.isArchived} then 'project_archived'
-            when ${project.isUnknown} then 'unknown_project'
-            else 'done' end as outcome
-        ),
-        tag as (insert into tags (${columns}) select ${values} from creation where outcome = 'done' returning *),
-        created as (select id, ${tagJson(tag)} as json from tag)`,
-      select: sql`select outcome, json from creation left join created on true`,
-    }
-  },
+    }),
 )
 
-/**
- * Creates a tag, owned by the caller or of a project that they may edit. A duplicate name violates tags_owner_name_unique or
- * tags_project_name_unique.
- */
+/** Inserts a tag of the caller. A duplicate name violates tags_owner_name_unique or tags_project_name_unique. */
 export const insertTag = async (
-  ctx: OpContext,
-  { name, color = null, project_id = null }: NewTag,
-): Promise<Outcome<Created>> => {
-  const result = await insert(ctx, () => ({ name, canonical_name: canonicalName(name), color, project_id }))
-  return readCreation(result, (row) => readItemOutcome(row))
+  { db, principal }: TransactionContext<Principal>,
+  id: string,
+  { name, color, project }: NewTag,
+): Promise<void> => {
+  await insert(db, {
+    id,
+    name,
+    canonical_name: canonicalName(name),
+    color,
+    owner_id: principal.userId,
+    project_id: project?.id ?? null,
+  })
 }
 
-const remove = query(
-  'tags.delete',
+const reread = query(
+  'tags.reread',
   { id: 'uuid' },
-  { outcome: 'text' },
-  (p) => sql`
-    with target as (
-      select * from tags tag where id = ${p.id} and ${allowsTag('tag.see', p, tag)} for update
-    ), checked as (
-      select id, ${outcomeOfTaskWrite(p, sql`target`, {
-        allowed: allowsTag('tag.delete', p, sql`target`),
-        etag: sql`${columnsOf<'tags'>(sql`target`).id}::text`,
-        ifMatch: p.if_match,
-      })} as outcome from target
-    ), deleted as (
-      update tags set ${assignments<'tags'>({ deleted_at: sql`now()` })} from checked
-      where tags.id = checked.id and checked.outcome = 'done' returning tags.id
-    ), untagged as (
-      delete from task_tags where (task_id, tag_id) in (
-        select task_id, tag_id from task_tags join deleted on deleted.id = tag_id
-        order by task_id limit ${sql.raw(String(purgeBatch))})
-    )
-    select outcome from checked`,
+  { json: 'text' },
+  (p) => sql`select ${tagJson(tag)} as json from tags tag where id = ${p.id}`,
 )
 
-/** Deletes a tag. Removes it from the first `purgeBatch` tasks in the same statement, and from the others later (`purge.ts`). */
-export const deleteTag = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, { id })
-  return readOutcome(row)
+/** A tag that the transaction has written. */
+export const viewTag = async (tx: TransactionContext, id: string): Promise<{ readonly json: string }> => {
+  const [row] = await reread(tx, { id })
+  if (row === undefined) throw new Error('The written tag is gone')
+  return row
+}
+
+/** What the deletion of a tag depends on. */
+export interface TagFacts {
+  readonly id: string
+  /** When its project was archived. */
+  readonly archived_at: string | null
+  /** What the caller is to it. */
+  readonly relations: readonly Relation[]
+}
+
+// A tag never changes its project.
+const lockProject = builtStatement('tags.lock_project', { id: 'uuid' }, (db, p) =>
+  db
+    .select({ id: projects.id })
+    .from(projects)
+    .where(eq(projects.id, db.select({ id: tags.project_id }).from(tags).where(eq(tags.id, p.id))))
+    .for('key share'),
+)
+
+const lock = builtStatement('tags.lock', { id: 'uuid' }, (db, p) =>
+  db.select({ id: tags.id }).from(tags).where(eq(tags.id, p.id)).for('update'),
+)
+
+const selectFacts = builtStatement('tags.select_facts', { id: 'uuid', caller: 'uuid' }, (db, p) => {
+  const reader = { caller: p.caller, is_admin: sql`false`, in_session: sql`false` }
+  return db
+    .select({
+      id: tags.id,
+      owner_id: tags.owner_id,
+      project_id: tags.project_id,
+      archived_at: projects.archived_at,
+      role: memberships.role,
+      sees_tagged_task: sql<boolean>`${seesTaggedTask(reader, sql.raw('tags'))}`,
+    })
+    .from(tags)
+    .leftJoin(projects, eq(projects.id, tags.project_id))
+    .leftJoin(
+      memberships,
+      and(eq(memberships.project_id, tags.project_id), eq(memberships.user_id, p.caller)),
+    )
+    .where(and(eq(tags.id, p.id), isNull(tags.deleted_at)))
+})
+
+/** Locks a tag against writers who add it to tasks, and its project against being closed, and reads it under the locks, unless it is deleted. */
+export const lockTag = async (
+  { db, principal }: TransactionContext<Principal>,
+  id: string,
+): Promise<TagFacts | null> => {
+  const [, , [row]] = await Promise.all([
+    lockProject(db, { id }),
+    lock(db, { id }),
+    selectFacts(db, { id, caller: principal.userId }),
+  ])
+  if (row === undefined) return null
+  const { id: tagId, archived_at, sees_tagged_task, role, ...owned } = row
+  const through: readonly Relation[] = sees_tagged_task ? ['sees_tagged_task'] : []
+  return { id: tagId, archived_at, relations: [...relationsToOwned(principal, owned, role), ...through] }
+}
+
+const markDeleted = builtStatement('tags.mark_deleted', { id: 'uuid' }, (db, p) =>
+  db
+    .update(tags)
+    .set({ deleted_at: sql`now()` })
+    .where(eq(tags.id, p.id)),
+)
+
+const untag = untagging('task_tags.delete_of_tag', (p) => sql`link.tag_id = ${p.id}`, purgeBatch)
+
+/**
+ * Hides a tag from every reader, and takes it from up to `purgeBatch` tasks. It is taken from the others later (`purge.ts`), as from those
+ * that another transaction has locked.
+ */
+export const hideTag = async (
+  tx: TransactionContext,
+  { id }: Authorized<'tag.delete', TagFacts>,
+): Promise<void> => {
+  await Promise.all([markDeleted(tx.db, { id }), untag(tx, { id })])
 }
 
 /** Filters of a tag list. */

@@ -1,13 +1,12 @@
 import type { MemberExpansion } from '../domain/expansions.ts'
 import type { Outcome } from '../domain/outcome.ts'
-import type { Principal } from '../domain/permissions.ts'
+import type { Authorized, Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsTask, isSeenBy, seesTask } from './access/permissions.ts'
+import { isSeenBy, seesTask } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { OpContext, TransactionContext } from './engine/context.ts'
-import { checkedOutcome, outcomeOfCreation, readOutcome } from './engine/outcome.ts'
 import { parameter } from './engine/parameters.ts'
-import { query } from './engine/statement.ts'
+import { statement } from './engine/statement.ts'
 import {
   createdAt,
   newestFirst,
@@ -17,57 +16,55 @@ import {
   selectPage,
 } from './lists/list.ts'
 import { followerJson } from './read-models.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { sql } from './schema/drizzle.ts'
+import { columnsOf } from './schema/columns.ts'
+import { and, eq, sql } from './schema/drizzle.ts'
 import { taskFollowers } from './schema/tables.ts'
+import type { TaskFacts } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
 
 /** Followers of tasks. Triggers make owners and assignees followers (routines.sql). */
 
 const task = sql.raw('task')
 const follower = columnsOf<'task_followers'>(sql.raw('follower'))
+const rowParameters = { task_id: 'uuid', user_id: 'uuid' } as const
 
-const set = query(
-  'task_followers.set',
-  { task_id: 'uuid', has_stopped: 'bool' },
-  { outcome: 'text' },
-  (p) => {
-    const { columns, values } = insertion<'task_followers'>({
-      task_id: sql`id`,
-      user_id: p.caller,
-      has_stopped: p.has_stopped,
-    })
-    const begunAnew = assignments<'task_followers'>({
-      has_stopped: sql`excluded.has_stopped`,
-      created_at: sql`excluded.created_at`,
-    })
-    const isFollower = sql`exists (
-    select from task_followers follower where ${follower.task_id} = ${p.task_id} and ${follower.user_id} = ${p.caller}
-      and not ${follower.has_stopped})`
-    return sql`
-    with task as materialized (
-      select id from tasks task where id = ${p.task_id} and ${allowsTask('task.see', p, task)} for key share
-    ), checked as (
-      select id, ${checkedOutcome(p, { allowed: sql`true`, etag: null, exists: isFollower })} as outcome from task
-    ), changed as (
-      insert into task_followers as follower (${columns}) select ${values} from checked where outcome = 'done'
-      on conflict (task_id, user_id) do update set ${begunAnew} where ${follower.has_stopped} <> excluded.has_stopped
-      returning 1
-    )
-    select ${outcomeOfCreation(p, sql`exists (select from changed)`)} as outcome from checked`
-  },
+const selectState = builtStatement('task_followers.select_state', rowParameters, (db, p) =>
+  db
+    .select({ has_stopped: taskFollowers.has_stopped })
+    .from(taskFollowers)
+    .where(and(eq(taskFollowers.task_id, p.task_id), eq(taskFollowers.user_id, p.user_id))),
 )
 
-/** Makes the caller follow or unfollow a task that they can see. Triggers do not make a user who unfollowed a task follow it again. */
-export const setFollower = async (
-  ctx: OpContext<Principal>,
-  { taskId, hasStopped }: { readonly taskId: string; readonly hasStopped: boolean },
-): Promise<Outcome<unknown>> => {
-  const [row] = await set(ctx, { task_id: taskId, has_stopped: hasStopped })
-  return readOutcome(row)
+/** Whether the caller follows a task. */
+export const isFollower = async (
+  { db, principal }: TransactionContext<Principal>,
+  taskId: string,
+): Promise<boolean> => {
+  const [row] = await selectState(db, { task_id: taskId, user_id: principal.userId })
+  return row !== undefined && !row.has_stopped
 }
 
-const follow = builtStatement('task_followers.follow', { task_id: 'uuid', user_id: 'uuid' }, (db, p) =>
+const set = builtStatement('task_followers.set', { ...rowParameters, has_stopped: 'bool' }, (db, p) =>
+  db
+    .insert(taskFollowers)
+    .values({ task_id: p.task_id, user_id: p.user_id, has_stopped: p.has_stopped })
+    .onConflictDoUpdate({
+      target: [taskFollowers.task_id, taskFollowers.user_id],
+      set: { has_stopped: sql`excluded.has_stopped`, created_at: sql`excluded.created_at` },
+      setWhere: sql`${taskFollowers.has_stopped} <> excluded.has_stopped`,
+    }),
+)
+
+/** Makes the caller follow or unfollow a locked task. A user who unfollowed it does not become a follower by acting on it. */
+export const setFollower = async (
+  { db, principal }: TransactionContext<Principal>,
+  task: Authorized<'task.see', TaskFacts>,
+  hasStopped: boolean,
+): Promise<void> => {
+  await set(db, { task_id: task.id, user_id: principal.userId, has_stopped: hasStopped })
+}
+
+const follow = builtStatement('task_followers.follow', rowParameters, (db, p) =>
   db.insert(taskFollowers).values({ task_id: p.task_id, user_id: p.user_id }).onConflictDoNothing(),
 )
 
@@ -77,6 +74,25 @@ export const followTask = async (
   taskId: string,
 ): Promise<void> => {
   await follow(db, { task_id: taskId, user_id: principal.userId })
+}
+
+const followAll = statement(
+  'task_followers.follow_all',
+  { task_ids: 'uuid[]', user_ids: 'uuid[]' },
+  {},
+  (p) => sql`
+    insert into task_followers (task_id, user_id)
+    select * from unnest(${p.task_ids}, ${p.user_ids}) as follower (task_id, user_id) order by task_id, user_id
+    on conflict do nothing`,
+)
+
+/** Makes users follow tasks, except those who have unfollowed them. */
+export const followTasks = async (
+  { db }: TransactionContext,
+  followers: readonly { readonly taskId: string; readonly userId: string }[],
+): Promise<void> => {
+  const task_ids = followers.map(({ taskId }) => taskId)
+  await followAll(db, { task_ids, user_ids: followers.map(({ userId }) => userId) })
 }
 
 /** The expansions of a list of followers. */

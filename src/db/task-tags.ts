@@ -1,11 +1,11 @@
 import type { Outcome } from '../domain/outcome.ts'
-import type { Principal } from '../domain/permissions.ts'
+import type { Authorized, Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsTaskTag } from './access/permissions.ts'
-import type { OpContext } from './engine/context.ts'
-import { outcomeOfCreation, outcomeOfDeletion, readOutcome } from './engine/outcome.ts'
-import { parameter } from './engine/parameters.ts'
-import { query } from './engine/statement.ts'
+import { allowsTag, allowsTaskTag } from './access/permissions.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
+import { parameter, type Placeholders } from './engine/parameters.ts'
+import { query, statement, type StatementName } from './engine/statement.ts'
 import {
   createdAt,
   newestFirst,
@@ -15,88 +15,151 @@ import {
   selectPage,
 } from './lists/list.ts'
 import { tagJson } from './read-models.ts'
-import { sql } from './schema/drizzle.ts'
+import { recordUntagged, type TaskTag } from './record-event.ts'
+import { columnsOf } from './schema/columns.ts'
+import { and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { tags, taskTags } from './schema/tables.ts'
+import { lockTask, type TaskFacts, touchTasks } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
-import {
-  linkOutcome,
-  lockTags,
-  lockTasks,
-  touchTasks,
-  unlinkOutcome,
-  versionAfterTrigger,
-} from './task-writes.ts'
 
-const target = sql.raw('target')
+/** Links of tasks and tags, of which the writer of a task, or of a tag, holds the lock of the task. */
+
 const task = sql.raw('task')
+const tag = sql.raw('tag')
+const pathParameters = { task_id: 'uuid', tag_id: 'uuid' } as const
 
-const taskTagColumns = { outcome: 'text', version: 'int' } as const
-
-/** A task whose tags have changed. */
-interface TaskVersion {
-  readonly version: number
+/** A task and a tag in the path of a request, and what the caller is to them. */
+export interface TaskTagFacts {
+  /** Null if it does not exist or is in the trash. */
+  readonly task: TaskFacts | null
+  readonly isTagSeen: boolean
+  readonly isTagged: boolean
 }
 
-const link = query(
-  'task_tags.insert',
-  { task_id: 'uuid', tag_id: 'uuid' },
-  taskTagColumns,
-  (p) => sql`
-    with visible_tags as (
-      ${lockTags(p, p.tag_id)}
-    ), target as (
-      ${lockTasks(p, p.task_id)}
-    ), link as (
-      select id, version, ${linkOutcome(p, target, p.tag_id)} as outcome from target
-    ), linked as (
-      insert into task_tags (task_id, tag_id) select id, ${p.tag_id} from link where outcome = 'done'
-      on conflict do nothing returning task_id
-    ), touched as (
-      ${touchTasks(sql`select task_id from linked`)} returning task.version
-    )
-    select ${outcomeOfCreation(p, sql`exists (select from linked)`)} as outcome,
-      coalesce((select version from touched), version) as version
-    from link`,
+// Against its deletion, which locks the tag before tasks that have it.
+const lockTag = builtStatement('task_tags.lock_tag', { id: 'uuid' }, (db, p) =>
+  db.select({ id: tags.id }).from(tags).where(eq(tags.id, p.id)).for('key share'),
 )
 
-/** A link between a task and a tag. */
-export interface TaskTag {
-  readonly taskId: string
-  readonly tagId: string
-}
+const selectFacts = query(
+  'task_tags.select_facts',
+  pathParameters,
+  { is_seen: 'bool', is_tagged: 'bool' },
+  (p) => sql`
+    select ${allowsTag('tag.see', p, tag)} as is_seen,
+      exists (select from task_tags where task_id = ${p.task_id} and tag_id = tag.id) as is_tagged
+    from tags tag where tag.id = ${p.tag_id} and ${columnsOf<'tags'>(tag).deleted_at} is null`,
+)
 
-/** Adds a tag that the caller can see to a task. Does nothing if the task has it. */
-export const insertTaskTag = async (
-  ctx: OpContext,
+/** Locks a tag and then a task, and reads both under the locks. */
+export const lockTaskAndTag = async (
+  tx: TransactionContext<Principal>,
   { taskId, tagId }: TaskTag,
-): Promise<Outcome<TaskVersion>> => {
-  const [row] = await link(ctx, { task_id: taskId, tag_id: tagId })
-  return readOutcome(row)
+): Promise<TaskTagFacts> => {
+  const [, task, [facts]] = await Promise.all([
+    lockTag(tx.db, { id: tagId }),
+    lockTask(tx, taskId),
+    selectFacts(tx, { task_id: taskId, tag_id: tagId }),
+  ])
+  return { task, isTagSeen: facts?.is_seen === true, isTagged: facts?.is_tagged === true }
 }
 
-const unlink = query('task_tags.delete', { task_id: 'uuid', tag_id: 'uuid' }, taskTagColumns, (p) => {
-  const isLinked = sql`exists (select from task_tags where task_id = target.id and tag_id = ${p.tag_id})`
-  return sql`
-    with target as (
-      ${lockTasks(p, p.task_id)}
-    ), unlink as (
-      select id, ${versionAfterTrigger(target)} as version,
-        ${unlinkOutcome(p, target, { isLinked, ifMatch: p.if_match })} as outcome
-      from target
-    ), deleted as (
-      delete from task_tags using unlink
-      where task_id = unlink.id and tag_id = ${p.tag_id} and outcome = 'done' returning tag_id
-    )
-    select ${outcomeOfDeletion(sql`deleted.tag_id is null`)} as outcome, version
-    from unlink left join deleted on true`
+const insert = builtStatement('task_tags.insert', pathParameters, (db, p) =>
+  db.insert(taskTags).values({ task_id: p.task_id, tag_id: p.tag_id }),
+)
+
+/** Adds a tag to a task that does not have it. */
+export const insertLink = async (
+  { db }: TransactionContext,
+  { id }: Authorized<'task_tag.change', TaskFacts>,
+  tagId: string,
+): Promise<void> => {
+  await insert(db, { task_id: id, tag_id: tagId })
+}
+
+const remove = builtStatement('task_tags.delete', pathParameters, (db, p) =>
+  db.delete(taskTags).where(and(eq(taskTags.task_id, p.task_id), eq(taskTags.tag_id, p.tag_id))),
+)
+
+/** Removes a tag from a task. */
+export const removeLink = async (
+  { db }: TransactionContext,
+  { id }: Authorized<'task_tag.change', TaskFacts>,
+  tagId: string,
+): Promise<void> => {
+  await remove(db, { task_id: id, tag_id: tagId })
+}
+
+const linkParameters = { task_ids: 'uuid[]', tag_ids: 'uuid[]' } as const
+
+const idsOf = (links: readonly TaskTag[]) => ({
+  task_ids: links.map(({ taskId }) => taskId),
+  tag_ids: links.map(({ tagId }) => tagId),
 })
 
-/** Removes a tag from a task; `missing` if the task does not have it. If-Match refers to the task. */
-export const deleteTaskTag = async (
-  ctx: OpContext,
-  { taskId, tagId }: TaskTag,
-): Promise<Outcome<TaskVersion>> => {
-  const [row] = await unlink(ctx, { task_id: taskId, tag_id: tagId })
-  return readOutcome(row)
+const deleteLinks = builtStatement('task_tags.delete_links', linkParameters, (db, p) =>
+  db
+    .delete(taskTags)
+    .where(
+      sql`(${taskTags.task_id}, ${taskTags.tag_id}) in (select * from unnest(${p.task_ids}, ${p.tag_ids}))`,
+    ),
+)
+
+/** Removes tags from locked tasks. The viewers of the tasks must not change before: their counts are corrected. */
+export const removeLinks = async (
+  { db }: Pick<TransactionContext, 'db'>,
+  links: readonly TaskTag[],
+): Promise<void> => {
+  await deleteLinks(db, idsOf(links))
+}
+
+const insertLinks = statement(
+  'task_tags.insert_links',
+  linkParameters,
+  {},
+  (p) => sql`
+    insert into task_tags (task_id, tag_id)
+    select task_id, tag_id from unnest(${p.task_ids}, ${p.tag_ids}) as added (task_id, tag_id) order by task_id, tag_id
+    on conflict do nothing`,
+)
+
+/** Adds tags to locked tasks, before the viewers of the tasks change. */
+export const addLinks = async (
+  { db }: Pick<TransactionContext, 'db'>,
+  links: readonly TaskTag[],
+): Promise<void> => {
+  await insertLinks(db, idsOf(links))
+}
+
+/**
+ * A step that takes deleted tags, those of a condition on `link.tag_id`, from up to `limit` tasks, and counts the links. Tasks that
+ * another transaction has locked are left to a later step.
+ */
+export const untagging = (
+  name: StatementName,
+  condition: (p: Placeholders<{ readonly id: 'uuid' }>) => SQL,
+  limit: number,
+): ((tx: Pick<TransactionContext, 'db'>, values: { readonly id: string }) => Promise<number>) => {
+  const lockLinks = statement(
+    name,
+    { id: 'uuid' },
+    { task_id: 'text', tag_id: 'text' },
+    (p) => sql`
+      select link.task_id::text, link.tag_id::text from task_tags link join tasks task on task.id = link.task_id
+      where ${condition(p)} limit ${sql.raw(String(limit))}
+      for no key update of task, link skip locked`,
+  )
+  return async (tx, values) => {
+    const rows = await lockLinks(tx.db, values)
+    if (rows.length === 0) return 0
+    const links = rows.map(({ task_id, tag_id }) => ({ taskId: task_id, tagId: tag_id }))
+    await Promise.all([
+      removeLinks(tx, links),
+      touchTasks(tx, idsOf(links).task_ids),
+      recordUntagged(tx, links),
+    ])
+    return rows.length
+  }
 }
 
 /** A page of a task's tags, if the caller can see the task. */
@@ -105,7 +168,7 @@ export const selectTaskTags = async (
   taskId: string,
   page: PageRequest,
 ): Promise<Outcome<Page>> => {
-  const tags = await selectPage(
+  const listed = await selectPage(
     ctx.db,
     {
       name: 'task_tags',
@@ -123,5 +186,5 @@ export const selectTaskTags = async (
     ctx.principal,
     page,
   )
-  return pageIfVisible(tags, () => isTaskVisible(ctx, taskId))
+  return pageIfVisible(listed, () => isTaskVisible(ctx, taskId))
 }

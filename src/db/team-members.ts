@@ -1,18 +1,13 @@
 import type { MemberExpansion } from '../domain/expansions.ts'
 import { found, type Outcome } from '../domain/outcome.ts'
-import type { Principal } from '../domain/permissions.ts'
+import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
+import type { TeamRole } from '../domain/team-roles.ts'
 import { foldSearch } from '../domain/text.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsTeam, allowsTeamMember, allowsUser, type CallerPlaceholders } from './access/permissions.ts'
+import { allowsTeam, type CallerPlaceholders } from './access/permissions.ts'
+import { builtStatement } from './engine/built-statement.ts'
 import { nameContains } from './engine/conditions.ts'
-import type { ContextPlaceholders, OpContext } from './engine/context.ts'
-import {
-  checkedOutcome,
-  outcomeOfUpsert,
-  readChangedRow,
-  readOutcome,
-  stillMeetsConditions,
-} from './engine/outcome.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -24,10 +19,13 @@ import {
   selectPage,
   visibilityCheck,
 } from './lists/list.ts'
-import { type ChangedMember, changedMemberColumns, type MemberRow } from './members.ts'
+import { expectRow, lockUser, type MemberRow } from './members.ts'
+import { expectTeamManagers, grantAccess, lockProjects } from './memberships.ts'
 import { teamMemberJson } from './read-models.ts'
-import { columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { columnsOf } from './schema/columns.ts'
+import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
+import { teamMembers, users } from './schema/tables.ts'
+import { lockTeam, type ManagedTeam, projectsOfTeam, type TeamFacts } from './teams.ts'
 import { foldedNames } from './users.ts'
 
 /** A team, and a user who may be its member. */
@@ -36,14 +34,7 @@ export interface TeamMemberKey {
   readonly userId: string
 }
 
-/** The roles in a team. */
-export type TeamRole = 'member' | 'manager'
-
 const key = { team_id: 'uuid', user_id: 'uuid' } as const
-const team = sql.raw('team')
-const own = sql.raw('own')
-const ownVersion = columnsOf<'team_members'>(own).version
-const storedEtag = sql`${columnsOf<'team_members'>(sql`stored`).version}::text`
 
 /** The members of a team, with their names. */
 const membersOf = (teamId: SQL): SQL => sql`(
@@ -53,7 +44,7 @@ const membersOf = (teamId: SQL): SQL => sql`(
 
 /** Whether the caller sees the team. Not correlated to a row, so that a list evaluates it once. */
 const seesTeam = (caller: CallerPlaceholders, teamId: SQL): SQL => sql`exists (
-  select from teams team where team.id = ${teamId} and ${allowsTeam('team.see', caller, team)})`
+  select from teams team where team.id = ${teamId} and ${allowsTeam('team.see', caller, sql.raw('team'))})`
 
 const select = query(
   'team_members.select',
@@ -73,86 +64,103 @@ export const selectTeamMember = async (
   return found(row)
 }
 
-/** The user, the team and the membership, locked in the order of deleteUser. Triggers then lock the projects of the team. */
-const locked = (p: Placeholders<typeof key> & ContextPlaceholders): SQL => sql`
-  person as materialized (
-    select person.id from users person
-    where person.id = ${p.user_id} and ${allowsUser('user.see', p, sql`person`)} for key share
-  ), team as materialized (
-    select * from teams team
-    where team.id = ${p.team_id} and ${allowsTeam('team.see', p, team)} and exists (select from person)
-    for no key update
-  ), own as materialized (
-    select * from team_members own
-    where own.team_id = (select id from team) and own.user_id = ${p.user_id} for update
-  )`
-
-const set = query('team_members.set', { ...key, role: 'text' }, changedMemberColumns, (p) => {
-  const { columns, values } = insertion<'team_members'>({
-    team_id: p.team_id,
-    user_id: p.user_id,
-    role: p.role,
-  })
-  return sql`
-      with ${locked(p)}, checked as (
-        select ${checkedOutcome(p, {
-          allowed: allowsTeam('team.manage', p, team),
-          etag: sql`${ownVersion}::text`,
-        })} as outcome
-        from team left join own on true
-      ), changed as (
-        insert into team_members as stored (${columns}) select ${values} from checked where outcome = 'done'
-        on conflict (team_id, user_id) do update set role = excluded.role
-        where ${stillMeetsConditions(p, storedEtag)} returning *
-      )
-      select ${outcomeOfUpsert(sql`changed.version is not null`)} as outcome, ${teamMemberJson(sql`changed`, [], p)} as json, changed.version,
-        not exists (select from own) as is_new
-      from checked left join changed on true`
-})
-
-/** A role to give to a member. */
-interface TeamMemberChange extends TeamMemberKey {
-  readonly role: TeamRole
+/** The membership of a user in a team. */
+export interface TeamMemberFacts {
+  readonly team_id: string
+  readonly user_id: string
+  /** Null for no member. */
+  readonly role: TeamRole | null
+  readonly version: number | null
+  /** The ids of the projects that the team is in. */
+  readonly projects: readonly string[]
+  /** What the caller is to it. */
+  readonly relations: readonly Relation[]
 }
 
-/** Adds a user to a team, or changes their role in it. Demoting the last manager violates teams_have_manager. */
-export const setTeamMember = async (
-  ctx: OpContext,
-  { teamId, userId, role }: TeamMemberChange,
-): Promise<Outcome<ChangedMember>> => {
-  const [row] = await set(ctx, { team_id: teamId, user_id: userId, role })
-  return readChangedRow(readOutcome(row))
+const selectFacts = builtStatement('team_members.select_facts', key, (db, p) =>
+  db
+    .select({ role: teamMembers.role, version: teamMembers.version })
+    .from(users)
+    .leftJoin(teamMembers, and(eq(teamMembers.user_id, users.id), eq(teamMembers.team_id, p.team_id)))
+    .where(and(eq(users.id, p.user_id), isNull(users.deleted_at))),
+)
+
+/** Locks a user and a team, and reads them, and the membership, under the locks. Null unless there are both. */
+export const lockTeamMember = async (
+  tx: TransactionContext<Principal>,
+  { teamId, userId }: TeamMemberKey,
+): Promise<{ readonly team: TeamFacts; readonly member: TeamMemberFacts } | null> => {
+  const keys = { team_id: teamId, user_id: userId }
+  const [, team, [row], projects] = await Promise.all([
+    lockUser(tx.db, { id: userId }),
+    lockTeam(tx, teamId, 'change'),
+    selectFacts(tx.db, keys),
+    projectsOfTeam(tx, teamId),
+  ])
+  if (team === null || row === undefined) return null
+  const self: readonly Relation[] = userId === tx.principal.userId ? ['self'] : []
+  return { team, member: { ...keys, ...row, projects, relations: [...team.relations, ...self] } }
 }
 
-const remove = query(
-  'team_members.delete',
-  key,
-  { outcome: 'text' },
-  (p) => sql`
-    with ${locked(p)}, checked as (
-      select ${checkedOutcome(p, {
-        allowed: allowsTeamMember('team_member.remove', p, team, p.user_id),
-        etag: sql`${ownVersion}::text`,
-      })} as outcome
-      from team join own on true
-    ), deleted as (
-      delete from team_members member using checked
-      where member.team_id = ${p.team_id} and member.user_id = ${p.user_id} and checked.outcome = 'done'
-    )
-    select outcome from checked`,
+const insert = builtStatement('team_members.insert', { ...key, role: 'text' }, (db, p) =>
+  db.insert(teamMembers).values({ team_id: p.team_id, user_id: p.user_id, role: p.role }),
+)
+
+const isKey = (p: Placeholders<typeof key>) =>
+  and(eq(teamMembers.team_id, p.team_id), eq(teamMembers.user_id, p.user_id))
+
+const update = builtStatement('team_members.update', { ...key, role: 'text' }, (db, p) =>
+  db
+    .update(teamMembers)
+    .set({ role: p.role, version: sql`${teamMembers.version} + 1` })
+    .where(isKey(p)),
 )
 
 /**
- * Removes a member from a team. Removing the last manager violates teams_have_manager; if a project has no other manager, it
- * violates projects_have_manager.
+ * Adds a user to a team, or changes the role of a member, which has no effect on projects.
+ *
+ * @throws LastManager when the member was its last manager
  */
-export const deleteTeamMember = async (
-  ctx: OpContext,
-  { teamId, userId }: TeamMemberKey,
-): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, { team_id: teamId, user_id: userId })
-  return readOutcome(row)
+export const setRole = async (
+  tx: TransactionContext,
+  { id: team_id }: ManagedTeam,
+  member: TeamMemberFacts,
+  role: TeamRole,
+): Promise<void> => {
+  const { user_id, projects } = member
+  if (member.role === null)
+    await Promise.all([
+      lockProjects(tx, projects),
+      insert(tx.db, { team_id, user_id, role }),
+      grantAccess(tx, { projects, users: [user_id] }),
+    ])
+  else await Promise.all([update(tx.db, { team_id, user_id, role }), expectTeamManagers(tx, [team_id])])
 }
+
+const remove = builtStatement('team_members.delete', key, (db, p) => db.delete(teamMembers).where(isKey(p)))
+
+/**
+ * Removes a member from a team.
+ *
+ * @throws LastManager when nobody else manages the team or one of its projects
+ */
+export const removeMember = async (
+  tx: TransactionContext,
+  { team_id, user_id, projects }: Authorized<'team_member.remove', TeamMemberFacts>,
+): Promise<void> => {
+  await Promise.all([
+    lockProjects(tx, projects),
+    remove(tx.db, { team_id, user_id }),
+    grantAccess(tx, { projects, users: [user_id] }),
+    expectTeamManagers(tx, [team_id]),
+  ])
+}
+
+/** A member that the transaction has written. The lock of the team keeps it visible. */
+export const viewTeamMember = async (
+  tx: TransactionContext,
+  { teamId, userId }: TeamMemberKey,
+): Promise<MemberRow> => expectRow(await select(tx, { team_id: teamId, user_id: userId }))
 
 const isTeamVisible = visibilityCheck('team_members.check_team', seesTeam)
 

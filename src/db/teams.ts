@@ -1,17 +1,25 @@
 import { found, type Outcome } from '../domain/outcome.ts'
-import { listReader, type Principal } from '../domain/permissions.ts'
+import {
+  type Authorized,
+  listReader,
+  type Principal,
+  type Relation,
+  relationsToTeam,
+} from '../domain/permissions.ts'
 import { foldSearch } from '../domain/text.ts'
 import { allowsTeam, teamBranches } from './access/permissions.ts'
+import { builtStatement } from './engine/built-statement.ts'
 import { nameContains } from './engine/conditions.ts'
-import type { OpContext } from './engine/context.ts'
-import { creation, expectCreated } from './engine/creation.ts'
-import type { Created } from './engine/idempotency.ts'
-import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { expectRow } from './members.ts'
+import { grantAccess, lockProjects } from './memberships.ts'
 import { roleInTeam, teamJson } from './read-models.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { sql } from './schema/drizzle.ts'
+import { columnsOf } from './schema/columns.ts'
+import { and, eq, sql } from './schema/drizzle.ts'
+import { projectTeams, teamMembers, teams } from './schema/tables.ts'
+import { touched } from './touch.ts'
 
 /** A team as JSON text, its version, and the caller's role in it. */
 export interface TeamRow {
@@ -21,7 +29,6 @@ export interface TeamRow {
 }
 
 const team = sql.raw('team')
-const target = sql.raw('target')
 
 const selectOne = query(
   'teams.select',
@@ -38,90 +45,121 @@ export const selectTeam = async (ctx: OpContext, id: string): Promise<Outcome<Te
   return found(row)
 }
 
-const insert = creation('teams.insert', { name: 'text' }, { json: 'text' }, (p) => {
-  const { columns, values } = insertion<'teams'>({ id: p.id, name: p.name })
-  const member = insertion<'team_members'>({ team_id: sql`id`, user_id: p.caller, role: sql`'manager'` })
-  return {
-    parts: sql`
-      team as (insert into teams (${columns}) values (${values}) returning *),
-      member as (insert into team_members (${member.columns}) select ${member.values} from team),
-      created as (select id, ${teamJson(team, p, sql`'manager'`)} as json from team)`,
-    select: sql`select json from created`,
-  }
-})
+/** A team that the transaction has written. Its lock keeps it visible. */
+export const viewTeam = async (tx: TransactionContext, id: string): Promise<TeamRow> =>
+  expectRow(await selectOne(tx, { id }))
 
-/** Creates a team, which the caller manages. */
-export const insertTeam = (ctx: OpContext<Principal>, name: string): Promise<Created> =>
-  insert(ctx, () => ({ name })).then(expectCreated)
-
-const update = query(
-  'teams.update',
-  { id: 'uuid', name: 'text?' },
-  { outcome: 'text', json: 'text?', version: 'int?', role: 'text?' },
-  (p) => sql`
-    with target as (
-      select * from teams team where id = ${p.id} and ${allowsTeam('team.see', p, team)} for no key update
-    ), checked as (
-      select id, ${checkedOutcome(p, {
-        allowed: allowsTeam('team.manage', p, target),
-        etag: sql`${columnsOf<'teams'>(target).version}::text`,
-      })} as outcome from target
-    ), changed as (
-      update teams team set ${assignments<'teams'>({ name: sql`coalesce(${p.name}, team.name)` })}
-      from checked where team.id = checked.id and checked.outcome = 'done' returning team.*
-    )
-    select outcome, ${teamJson(sql`changed`, p)} as json, changed.version, ${roleInTeam(sql`changed`, p)} as role
-    from checked left join changed on true`,
+const insert = builtStatement('teams.insert', { id: 'uuid', name: 'text' }, (db, p) =>
+  db.insert(teams).values({ id: p.id, name: p.name }),
 )
 
-/** The fields of a team to change. Absent fields are not changed. */
-export interface TeamChange {
-  readonly name?: string
-}
+const insertManager = builtStatement(
+  'team_members.insert_manager',
+  { team_id: 'uuid', user_id: 'uuid' },
+  (db, p) => db.insert(teamMembers).values({ team_id: p.team_id, user_id: p.user_id, role: 'manager' }),
+)
 
-/** Changes a team. */
-export const updateTeam = async (
-  ctx: OpContext,
+/** Inserts a team, which the caller manages. */
+export const insertTeam = async (
+  { db, principal }: TransactionContext<Principal>,
   id: string,
-  { name }: TeamChange,
-): Promise<Outcome<TeamRow>> => {
-  const [row] = await update(ctx, { id, name: name ?? null })
-  return readChangedRow(readOutcome(row))
+  name: string,
+): Promise<void> => {
+  await Promise.all([insert(db, { id, name }), insertManager(db, { team_id: id, user_id: principal.userId })])
 }
 
-// The rows that refer to the team are deleted with it rather than by the foreign keys, so that the triggers compute the
-// memberships of each project once, with no member of the team left.
-const remove = query(
-  'teams.delete',
-  { id: 'uuid' },
-  { outcome: 'text' },
-  (p) => sql`
-    with target as materialized (
-      select * from teams team where id = ${p.id} and ${allowsTeam('team.see', p, team)} for update
-    ), checked as materialized (
-      select id, ${checkedOutcome(p, {
-        allowed: allowsTeam('team.manage', p, target),
-        etag: sql`${columnsOf<'teams'>(target).version}::text`,
-      })} as outcome from target
-    ), removed as materialized (
-      select id from checked where outcome = 'done'
-    ), locked as materialized (
-      select from projects where id in (select project_id from project_teams join removed on removed.id = team_id)
-      order by id for update
-    ), left_projects as (
-      delete from project_teams using removed where team_id = removed.id and (select count(*) from locked) is not null
-    ), left_members as (
-      delete from team_members using removed where team_id = removed.id and (select count(*) from locked) is not null
-    ), deleted as (
-      delete from teams using removed where teams.id = removed.id and (select count(*) from locked) is not null
-    )
-    select outcome from checked`,
+/** What a change of a team depends on. */
+export interface TeamFacts {
+  readonly id: string
+  readonly name: string
+  readonly version: number
+  /** What the caller is to it. */
+  readonly relations: readonly Relation[]
+}
+
+/** A team that the caller was found to manage. */
+export type ManagedTeam = Authorized<'team.manage', TeamFacts>
+
+const lockToChange = builtStatement('teams.lock_to_change', { id: 'uuid' }, (db, p) =>
+  db.select({ id: teams.id }).from(teams).where(eq(teams.id, p.id)).for('no key update'),
 )
 
-/** Deletes a team. If it is the only manager of a project, this violates projects_have_manager. */
-export const deleteTeam = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, { id })
-  return readOutcome(row)
+const lockToDelete = builtStatement('teams.lock_to_delete', { id: 'uuid' }, (db, p) =>
+  db.select({ id: teams.id }).from(teams).where(eq(teams.id, p.id)).for('update'),
+)
+
+const selectFacts = builtStatement('teams.select_facts', { id: 'uuid', caller: 'uuid' }, (db, p) =>
+  db
+    .select({
+      id: teams.id,
+      name: teams.name,
+      version: teams.version,
+      role: teamMembers.role,
+      shares_project: sql<boolean>`exists (
+        select from project_teams shared join memberships membership on membership.project_id = shared.project_id
+        where shared.team_id = ${teams.id} and membership.user_id = ${p.caller})`,
+    })
+    .from(teams)
+    .leftJoin(teamMembers, and(eq(teamMembers.team_id, teams.id), eq(teamMembers.user_id, p.caller)))
+    .where(eq(teams.id, p.id)),
+)
+
+/** Locks a team, and reads it under the lock. One transaction at a time changes its members and the projects that it is in. */
+export const lockTeam = async (
+  { db, principal }: TransactionContext<Principal>,
+  id: string,
+  purpose: 'change' | 'delete',
+): Promise<TeamFacts | null> => {
+  const lock = purpose === 'change' ? lockToChange : lockToDelete
+  const [, [row]] = await Promise.all([lock(db, { id }), selectFacts(db, { id, caller: principal.userId })])
+  if (row === undefined) return null
+  const { role, shares_project, ...facts } = row
+  return { ...facts, relations: relationsToTeam(principal, { role, shares_project }) }
+}
+
+const selectProjects = builtStatement('teams.select_projects', { id: 'uuid' }, (db, p) =>
+  db.select({ id: projectTeams.project_id }).from(projectTeams).where(eq(projectTeams.team_id, p.id)),
+)
+
+/** The ids of the projects that a locked team is in. */
+export const projectsOfTeam = async ({ db }: TransactionContext, id: string): Promise<readonly string[]> =>
+  (await selectProjects(db, { id })).map((project) => project.id)
+
+const update = builtStatement('teams.update', { id: 'uuid', name: 'text' }, (db, p) =>
+  db
+    .update(teams)
+    .set({ name: p.name, ...touched(teams) })
+    .where(eq(teams.id, p.id)),
+)
+
+/** Renames a team. */
+export const rename = async (
+  { db }: TransactionContext,
+  { id }: ManagedTeam,
+  name: string,
+): Promise<void> => {
+  await update(db, { id, name })
+}
+
+const remove = builtStatement('teams.delete', { id: 'uuid' }, (db, p) =>
+  db.delete(teams).where(eq(teams.id, p.id)),
+)
+
+/**
+ * Deletes a team, and ends the access to its projects that its members have through it.
+ *
+ * @throws LastManager when nobody else manages one of the projects
+ */
+export const removeTeam = async (
+  tx: TransactionContext,
+  { id }: ManagedTeam,
+  projects: readonly string[],
+): Promise<void> => {
+  await Promise.all([
+    lockProjects(tx, projects),
+    remove(tx.db, { id }),
+    grantAccess(tx, { projects, users: null }),
+  ])
 }
 
 /** Filters of a list of teams. */

@@ -1,9 +1,11 @@
 import { done, missing, type Outcome } from '../domain/outcome.ts'
 import { allowsAttachment } from './access/permissions.ts'
+import { builtStatement } from './engine/built-statement.ts'
 import type { OpContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { sql } from './schema/drizzle.ts'
+import { columnsOf } from './schema/columns.ts'
+import { eq, sql } from './schema/drizzle.ts'
+import { thumbnails } from './schema/tables.ts'
 
 /** A thumbnail's file in the storage. */
 export interface Thumbnail {
@@ -27,7 +29,7 @@ export interface ThumbnailId {
 const attachment = sql.raw('attachment')
 const task = sql.raw('task')
 const attachments = columnsOf<'attachments'>(attachment)
-const thumbnails = columnsOf<'thumbnails'>(sql.raw('thumbnails'))
+const stored = columnsOf<'thumbnails'>(sql.raw('thumbnails'))
 
 const selectSource = query(
   'thumbnails.select_source',
@@ -40,11 +42,11 @@ const selectSource = query(
     sha256: 'text?',
   },
   (p) => sql`
-    select ${attachments.storage_key} as file_key, ${attachments.size} as file_size, ${thumbnails.storage_key},
-      ${thumbnails.size}, ${thumbnails.sha256}
+    select ${attachments.storage_key} as file_key, ${attachments.size} as file_size, ${stored.storage_key},
+      ${stored.size}, ${stored.sha256}
     from attachments attachment
       join tasks task on ${columnsOf<'tasks'>(task).id} = ${attachments.task_id}
-      left join thumbnails on ${thumbnails.attachment_id} = ${attachments.id} and ${thumbnails.width} = ${p.width}
+      left join thumbnails on ${stored.attachment_id} = ${attachments.id} and ${stored.width} = ${p.width}
     where ${attachments.id} = ${p.attachment_id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
 )
 
@@ -63,45 +65,42 @@ export const selectThumbnail = async (
   })
 }
 
-const insert = query(
+const insert = builtStatement(
   'thumbnails.insert',
   { attachment_id: 'uuid', width: 'int', storage_key: 'text', size: 'int', sha256: 'text' },
-  { storage_key: 'text', size: 'int', sha256: 'text' },
-  (p) => {
-    const { columns, values } = insertion<'thumbnails'>({
-      attachment_id: p.attachment_id,
-      width: p.width,
-      storage_key: p.storage_key,
-      size: p.size,
-      sha256: p.sha256,
-    })
-    // The update changes nothing, but makes RETURNING include an existing row.
-    const same = assignments<'thumbnails'>({ width: columnsOf<'thumbnails'>(sql`excluded`).width })
-    return sql`
-      insert into thumbnails (${columns}) values (${values})
-      on conflict (attachment_id, width) do update set ${same}
-      returning ${thumbnails.storage_key}, ${thumbnails.size}, ${thumbnails.sha256}`
-  },
+  (db, p) =>
+    db
+      .insert(thumbnails)
+      .values({
+        attachment_id: p.attachment_id,
+        width: p.width,
+        storage_key: p.storage_key,
+        size: p.size,
+        sha256: p.sha256,
+      })
+      .onConflictDoUpdate({
+        target: [thumbnails.attachment_id, thumbnails.width],
+        // Changes nothing, but makes RETURNING include an existing row.
+        set: { width: sql`excluded.width` },
+      })
+      .returning({ storage_key: thumbnails.storage_key, size: thumbnails.size, sha256: thumbnails.sha256 }),
 )
 
 /** Makes a stored file the thumbnail, unless there is one already. Returns the new or the existing thumbnail. */
 export const insertThumbnail = async (
-  ctx: OpContext,
+  { db }: OpContext,
   { attachmentId, width, ...file }: ThumbnailId & Thumbnail,
 ): Promise<Thumbnail> => {
-  const [row] = await insert(ctx, { attachment_id: attachmentId, width, ...file })
+  const [row] = await insert(db, { attachment_id: attachmentId, width, ...file })
   if (row === undefined) throw new Error('An upsert without a condition must return a row')
   return row
 }
 
-const remove = query(
-  'thumbnails.delete',
-  { storage_key: 'text' },
-  {},
-  (p) => sql`delete from thumbnails where ${thumbnails.storage_key} = ${p.storage_key}`,
+const remove = builtStatement('thumbnails.delete', { storage_key: 'text' }, (db, p) =>
+  db.delete(thumbnails).where(eq(thumbnails.storage_key, p.storage_key)),
 )
 
 /** Deletes a thumbnail. The next request makes it again. */
-export const deleteThumbnail = async (ctx: OpContext, storageKey: string): Promise<void> => {
-  await remove(ctx, { storage_key: storageKey })
+export const deleteThumbnail = async ({ db }: OpContext, storageKey: string): Promise<void> => {
+  await remove(db, { storage_key: storageKey })
 }

@@ -4,15 +4,13 @@ import { allowsTask, taskBranches } from './access/permissions.ts'
 import { untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import type { OpContext } from './engine/context.ts'
-import { readOutcome } from './engine/outcome.ts'
 import { query, statement } from './engine/statement.ts'
 import { deletedAt, lastDeletedFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { isBlocked, trashedTaskJson } from './read-models.ts'
 import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
-import { isSamePlace, lockTrees, outcomeOfTaskWrite, taskVersionText } from './task-writes.ts'
-import { changedColumns, changeStatement, readChanged, type TaskRow } from './tasks.ts'
+import type { TaskRow } from './tasks.ts'
 
 const task = sql.raw('task')
 const ofTask = columnsOf<'tasks'>(sql.raw('tasks'))
@@ -60,77 +58,6 @@ const selectOne = query(
 export const selectTrashedTask = async (ctx: OpContext, id: string): Promise<Outcome<TaskRow>> => {
   const [row] = await selectOne(ctx, { id })
   return found(row)
-}
-
-const restore = query('trash.restore', { id: 'uuid' }, changedColumns, (p) => {
-  const target = sql.raw('target')
-  const { parent_id } = columnsOf<'tasks'>(target)
-  const inPlace = isSamePlace(columnsOf<'tasks'>(sql`parent`), columnsOf<'tasks'>(target))
-  const isParentThere = sql`exists (select from visible_parents parent where parent.id = ${parent_id} and ${inPlace})`
-  const outcome = outcomeOfTaskWrite(p, target, {
-    allowed: allowsTask('trash.restore', p, target),
-    etag: taskVersionText(target),
-    ifMatch: p.if_match,
-  })
-  return changeStatement(p, {
-    parts: sql`
-      ${lockTrees(p, {
-        tasks: sql`select ${p.id}`,
-        parents: sql`select parent_id from tasks where id = ${p.id} and parent_id is not null`,
-      })}, targets as (
-        select * from tasks task
-        where id = ${p.id} and ${allowsTask('trash.see', p, task)} and (select are_locked from trees)
-        for no key update
-      ), change as (
-        select id, ${outcome} as outcome, null as unknown_tag,
-          case when ${isParentThere} and parent_refusal(id, ${parent_id}) is null then ${parent_id} end as parent_id
-        from targets target
-      )`,
-    update: sql`
-      update tasks task set ${assignments<'tasks'>({ deleted_at: sql`null`, parent_id: sql`change.parent_id` })} from change
-      where task.id = change.id and outcome = 'done'`,
-  })
-})
-
-/**
- * Restores a task from the trash, with the subtasks that were deleted with it. It loses its parent if that no longer exists.
- */
-export const restoreTask = async (ctx: OpContext, id: string): Promise<Outcome<TaskRow>> => {
-  const [row] = await restore(ctx, { id })
-  return readChanged(ctx, id, row)
-}
-
-const remove = query('trash.delete', { id: 'uuid' }, { outcome: 'text' }, (p) => {
-  const target = sql.raw('target')
-  const outcome = outcomeOfTaskWrite(p, target, {
-    allowed: allowsTask('trash.delete', p, target),
-    etag: taskVersionText(target),
-    ifMatch: p.if_match,
-  })
-  // Subtasks that were restored concurrently are not changed.
-  return sql`
-    with recursive target as (
-      select * from tasks task where id = ${p.id} and ${allowsTask('trash.see', p, task)} for update
-    ), checked as (
-      select id, deleted_at, ${outcome} as outcome from target
-    ), tree as (
-      select id, deleted_at from checked where outcome = 'done'
-      union all
-      select subtask.id, subtask.deleted_at from tree
-        join tasks subtask on subtask.parent_id = tree.id and subtask.deleted_at = tree.deleted_at
-    ), deleted as (
-      delete from tasks where id in (select id from tree) and ${columnsOf<'tasks'>(sql`tasks`).deleted_at} is not null
-    )
-    select outcome from checked`
-})
-
-/**
- * Permanently deletes a task in the trash, with its dependent rows and the subtasks that were deleted with it. Its files are deleted
- * through the queue.
- */
-export const deleteTrashedTask = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, { id })
-  return readOutcome(row)
 }
 
 /** Tasks per statement. Each takes up to a millisecond, with its attachments and tags. */

@@ -1,327 +1,266 @@
-import { done, found, missing, type Outcome } from '../domain/outcome.ts'
-import { leaseSeconds, uploadHours } from '../domain/uploads.ts'
-import { allowsAttachment, allowsOwn, type CallerPlaceholders } from './access/permissions.ts'
-import {
-  insertionColumns,
-  insertionOutcome,
-  readInsertionOutcome,
-  type QuotaClaim,
-  quotaParameters,
-  uploaderQuota,
-  type UploadLease,
-} from './attachments.ts'
+import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
+import { leaseSeconds, uploadHours, type UploadLease } from '../domain/uploads.ts'
+import type { AttachableTask } from './attachments.ts'
 import { deletionInBatches } from './engine/batches.ts'
-import type { OpContext } from './engine/context.ts'
-import { instantText } from './engine/instant-text.ts'
-import { readOutcome } from './engine/outcome.ts'
-import type { Placeholders } from './engine/parameters.ts'
-import { query } from './engine/statement.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { OpContext, StatementContext, TransactionContext } from './engine/context.ts'
 import { minStepBack, retentionTime } from './engine/retention.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
-import { outcomeOfTaskWrite } from './task-writes.ts'
+import { and, eq, isNull, sql } from './schema/drizzle.ts'
+import { tasks, uploads } from './schema/tables.ts'
 
-/** A new resumable upload. `size` is the size of the whole file. */
-export interface NewUpload extends QuotaClaim {
-  readonly id: string
-  readonly taskId: string
-  readonly fileName: string
+/** A new resumable upload. */
+export interface NewUpload {
+  readonly file_name: string
   /** Null if the client declares none. */
-  readonly contentType: string | null
+  readonly content_type: string | null
   /** Expected digest of the whole file, in hexadecimal; null if the client sent none. */
   readonly sha256: string | null
   /** The value of Upload-Metadata. */
-  readonly metadata: string
-  readonly storageKey: string
+  readonly upload_metadata: string
+  /** Size of the whole file. */
+  readonly upload_length: number
+  readonly storage_key: string
 }
 
-/** The progress of an upload. */
-export interface UploadProgress {
-  /** The offset at which the client continues: see `resumeOffset`. */
-  readonly upload_offset: number
+/** An upload as it was stored. */
+export interface Upload extends NewUpload {
+  readonly id: string
+  readonly task_id: string
+  /** Bytes that are durable. */
+  readonly stored: number
   /** RFC 3339. */
   readonly expires_at: string
   /** The id of the attachment; null until the upload is complete. */
   readonly attachment_id: string | null
   /** The version of the task with the attachment; null before. */
   readonly task_version: number | null
+  readonly is_expired: boolean
+  /** Whether a request holds the lease. */
+  readonly is_leased: boolean
+  /** What the caller is to it. */
+  readonly relations: readonly Relation[]
 }
 
-export interface Upload extends UploadProgress {
-  readonly task_id: string
-  readonly file_name: string
-  readonly content_type: string | null
-  readonly sha256: string | null
-  readonly upload_metadata: string
-  readonly upload_length: number
-  /** Bytes that are durable. */
-  readonly stored: number
-  readonly storage_key: string
-}
-
-const attachment = sql.raw('attachment')
-const task = sql.raw('task')
-const upload = sql.raw('upload')
-const tasks = columnsOf<'tasks'>(task)
-const uploads = columnsOf<'uploads'>(sql.raw('uploads'))
+/** An upload that the caller was found to be allowed to continue. */
+export type OwnUpload = Authorized<'upload.continue', Upload>
 
 const newExpiry = sql.raw(`now() + interval '${uploadHours} hours'`)
 const newLeaseEnd = sql.raw(`now() + interval '${leaseSeconds} seconds'`)
 
-/**
- * The offset for the client. When all bytes are stored but there is no attachment yet, it is one byte short, so that the client sends
- * the last byte again and gets the outcome of the upload in the response.
- */
-const resumeOffset = (row: SQL): SQL => {
-  const { attachment_id, upload_offset, upload_length } = columnsOf<'uploads'>(row)
-  return sql`case
-    when ${attachment_id} is null then least(${upload_offset}, greatest(${upload_length} - 1, 0))
-    else ${upload_offset} end`
-}
-
-const uploadColumns = {
-  task_id: 'text',
-  file_name: 'text',
-  content_type: 'text?',
-  sha256: 'text?',
-  upload_metadata: 'text',
-  upload_length: 'int8',
-  upload_offset: 'int8',
-  stored: 'int8',
-  storage_key: 'text',
-  attachment_id: 'text?',
-  task_version: 'int?',
-  expires_at: 'text',
-} as const
-
-const selectedColumns = (row: SQL): SQL => {
-  const columns = columnsOf<'uploads'>(row)
-  return sql`
-    ${columns.task_id}::text, ${columns.file_name}, ${columns.content_type}, ${columns.sha256},
-    ${columns.upload_metadata}, ${columns.upload_length}, ${resumeOffset(row)} as upload_offset,
-    ${columns.upload_offset} as stored, ${columns.storage_key}, ${columns.attachment_id}::text, ${columns.task_version},
-    ${instantText(columns.expires_at)} as expires_at`
-}
-
-/** A condition on the row `upload`. */
-const isOwn = (p: CallerPlaceholders & Placeholders<{ id: 'uuid' }>): SQL =>
-  sql`${columnsOf<'uploads'>(upload).id} = ${p.id} and ${allowsOwn('upload.continue', p, upload)}`
-
-const insert = query(
+const insert = builtStatement(
   'uploads.insert',
   {
     id: 'uuid',
     task_id: 'uuid',
+    user_id: 'uuid',
     file_name: 'text',
     content_type: 'text?',
     sha256: 'text?',
     upload_metadata: 'text',
+    upload_length: 'int8',
     storage_key: 'text',
-    ...quotaParameters,
   },
-  { ...insertionColumns, expires_at: 'text?' },
-  (p) => {
-    const users = columnsOf<'users'>(sql`users`)
-    const { columns, values } = insertion<'uploads'>({
-      id: p.id,
-      task_id: p.task_id,
-      user_id: p.caller,
-      file_name: p.file_name,
-      content_type: p.content_type,
-      sha256: p.sha256,
-      upload_metadata: p.upload_metadata,
-      upload_length: p.size,
-      storage_key: p.storage_key,
-      expires_at: newExpiry,
-    })
-    return sql`
-      with uploader as (
-        select ${users.attachment_bytes} + coalesce((
-          select sum(${uploads.upload_length}) from uploads
-          where ${uploads.user_id} = ${users.id} and ${uploads.attachment_id} is null
-        ), 0)::bigint as used, ${uploaderQuota(p, sql`users`)} as quota
-        from users where ${users.id} = ${p.caller}
-      ), checked as (
-        select ${insertionOutcome(p, { row: task, used: sql`used`, quota: sql`quota` })} as outcome, used, quota
-        from tasks task cross join uploader
-        where ${tasks.id} = ${p.task_id} and ${allowsAttachment('attachment.see', p, attachment, task)}
-      ), added as (
-        insert into uploads (${columns}) select ${values} from checked where outcome = 'done'
-        returning ${uploads.expires_at}
-      )
-      select outcome, used, coalesce(quota, 0) as quota, ${instantText(sql`expires_at`)} as expires_at from checked left join added on true`
-  },
+  (db, p) =>
+    db
+      .insert(uploads)
+      .values({
+        id: p.id,
+        task_id: p.task_id,
+        user_id: p.user_id,
+        file_name: p.file_name,
+        content_type: p.content_type,
+        sha256: p.sha256,
+        upload_metadata: p.upload_metadata,
+        upload_length: p.upload_length,
+        storage_key: p.storage_key,
+        expires_at: newExpiry,
+      })
+      .returning({ expires_at: uploads.expires_at }),
 )
 
-/**
- * Creates an upload, if the caller may attach a file to the task. The full sizes of the caller's unfinished uploads count against the
- * quota, so that they cannot fill the storage with files that will be refused. Two concurrent creations may both pass;
- * `insertAttachment` decides.
- */
+/** Inserts an upload of the caller. Returns when it expires. */
 export const insertUpload = async (
-  ctx: OpContext,
-  file: NewUpload,
-): Promise<Outcome<{ readonly expires_at: string }>> => {
-  const [row] = await insert(ctx, {
-    id: file.id,
-    task_id: file.taskId,
-    file_name: file.fileName,
-    content_type: file.contentType,
-    sha256: file.sha256,
-    upload_metadata: file.metadata,
-    storage_key: file.storageKey,
-    size: file.size,
-    quota: file.quota,
-  })
-  const checked = readInsertionOutcome(row, file)
-  if (checked.outcome !== 'done') return checked
-  const { expires_at } = checked.value
-  return expires_at === null ? missing : done({ expires_at })
+  { db, principal }: TransactionContext<Principal>,
+  id: string,
+  task: AttachableTask,
+  upload: NewUpload,
+): Promise<string> => {
+  const [row] = await insert(db, { id, task_id: task.id, user_id: principal.userId, ...upload })
+  if (row === undefined) throw new Error('The insertion returned no row')
+  return row.expires_at
 }
 
-const select = query('uploads.select', { id: 'uuid' }, { outcome: 'text', ...uploadColumns }, (p) => {
-  const { expires_at } = columnsOf<'uploads'>(upload)
-  return sql`
-      select case when ${expires_at} <= now() then 'upload_gone' else 'done' end as outcome, ${selectedColumns(upload)}
-      from uploads upload where ${isOwn(p)}`
-})
-
-/** The caller's own upload. */
-export const selectUpload = async (ctx: OpContext, id: string): Promise<Outcome<Upload>> => {
-  const [row] = await select(ctx, { id })
-  return readOutcome(row)
-}
-
-const lease = query(
-  'uploads.lease',
-  { id: 'uuid', upload_offset: 'int8', lease_id: 'uuid' },
-  { outcome: 'text', ...uploadColumns },
-  (p) => {
-    const target = sql.raw('target')
-    const { id, expires_at, leased_until } = columnsOf<'uploads'>(target)
-    return sql`
-      with target as (
-        select upload.*, ${tasks.project_id}, ${allowsAttachment('attachment.add', p, attachment, task)} as may_add
-        from uploads upload join tasks task on ${tasks.id} = ${columnsOf<'uploads'>(upload).task_id}
-        where ${isOwn(p)} and ${allowsAttachment('attachment.see', p, attachment, task)}
-        for update of upload
-      ), checked as (
-        select ${id}, ${outcomeOfTaskWrite(p, target, {
-          allowed: sql`may_add`,
-          etag: null,
-          exists: sql`true`,
-          ifMatch: p.if_match,
-          refusals: sql`
-            when ${expires_at} <= now() then 'upload_gone'
-            when ${leased_until} > now() and ${leased_until} <= ${newLeaseEnd} + ${minStepBack} then 'upload_locked'
-            when ${resumeOffset(target)} <> ${p.upload_offset} then 'upload_conflict'`,
-        })} as outcome
-        from target
-      ), leased as (
-        update uploads set ${assignments<'uploads'>({ lease_id: p.lease_id, leased_until: newLeaseEnd })}
-        from checked
-        where ${uploads.id} = checked.id and checked.outcome = 'done' and ${uploads.attachment_id} is null
-      )
-      select outcome, ${selectedColumns(target)} from target join checked on checked.id = ${id}`
-  },
+const sumUnfinished = builtStatement('uploads.sum_unfinished', { user_id: 'uuid' }, (db, p) =>
+  db
+    .select({ bytes: sql<number>`coalesce(sum(${uploads.upload_length}), 0)::float8` })
+    .from(uploads)
+    .where(and(eq(uploads.user_id, p.user_id), isNull(uploads.attachment_id))),
 )
 
-/**
- * Leases the caller's own upload to a request that writes at this offset. A complete upload is returned without a lease.
- */
-export const leaseUpload = async (
-  ctx: OpContext,
-  { id, leaseId, offset }: UploadLease & { readonly offset: number },
-): Promise<Outcome<Upload>> => {
-  const [row] = await lease(ctx, { id, upload_offset: offset, lease_id: leaseId })
-  return readOutcome(row)
+/** The full sizes of the caller's unfinished uploads. */
+export const unfinishedBytes = async ({ db, principal }: TransactionContext<Principal>): Promise<number> =>
+  (await sumUnfinished(db, { user_id: principal.userId }))[0]?.bytes ?? 0
+
+const select = builtStatement('uploads.select', { id: 'uuid' }, (db, p) =>
+  db
+    .select({
+      id: uploads.id,
+      task_id: uploads.task_id,
+      user_id: uploads.user_id,
+      file_name: uploads.file_name,
+      content_type: uploads.content_type,
+      sha256: uploads.sha256,
+      upload_metadata: uploads.upload_metadata,
+      upload_length: uploads.upload_length,
+      stored: uploads.upload_offset,
+      storage_key: uploads.storage_key,
+      attachment_id: uploads.attachment_id,
+      task_version: uploads.task_version,
+      expires_at: uploads.expires_at,
+      is_expired: sql<boolean>`${uploads.expires_at} <= now()`,
+      // A lease that ends later was taken before the clock was set back.
+      is_leased: sql<boolean>`coalesce(
+        ${uploads.leased_until} > now() and ${uploads.leased_until} <= ${newLeaseEnd} + ${minStepBack}, false)`,
+    })
+    .from(uploads)
+    .where(eq(uploads.id, p.id)),
+)
+
+/** An upload, without a lock. */
+export const readUpload = async (
+  { db, principal }: StatementContext<Principal>,
+  id: string,
+): Promise<Upload | null> => {
+  const [row] = await select(db, { id })
+  if (row === undefined) return null
+  const { user_id, ...upload } = row
+  return { ...upload, relations: user_id === principal.userId ? ['self'] : [] }
+}
+
+const lock = builtStatement('uploads.lock', { id: 'uuid' }, (db, p) =>
+  db.select({ id: uploads.id }).from(uploads).where(eq(uploads.id, p.id)).for('update'),
+)
+
+/** Locks an upload, and reads it under the lock. */
+export const lockUpload = async (tx: TransactionContext<Principal>, id: string): Promise<Upload | null> => {
+  const [, upload] = await Promise.all([lock(tx.db, { id }), readUpload(tx, id)])
+  return upload
 }
 
 const leaseParameters = { id: 'uuid', lease_id: 'uuid' } as const
 
-const isLeased = (p: Placeholders<typeof leaseParameters>): SQL =>
-  sql`${uploads.id} = ${p.id} and ${uploads.lease_id} = ${p.lease_id}`
-
-/** The row of an upload that is still leased; `upload_locked` if another request has taken the lease. */
-const leased = <T>(row: T | undefined): Outcome<T> =>
-  row === undefined ? { outcome: 'upload_locked' } : done(row)
-
-const renew = query(
-  'uploads.renew_lease',
-  leaseParameters,
-  { id: 'text' },
-  (p) => sql`
-    update uploads set ${assignments<'uploads'>({ leased_until: newLeaseEnd })} where ${isLeased(p)}
-    returning ${uploads.id}::text`,
+const take = builtStatement('uploads.lease', leaseParameters, (db, p) =>
+  db.update(uploads).set({ lease_id: p.lease_id, leased_until: newLeaseEnd }).where(eq(uploads.id, p.id)),
 )
 
-/** Renews a lease. `upload_locked` if another request has taken it or the upload is gone. */
-export const renewLease = async (ctx: OpContext, { id, leaseId }: UploadLease): Promise<Outcome<unknown>> => {
-  const [row] = await renew(ctx, { id, lease_id: leaseId })
-  return leased(row)
+/** Leases a locked upload to a request, which then writes to it. */
+export const takeLease = async (
+  { db }: TransactionContext,
+  { id }: OwnUpload,
+  leaseId: string,
+): Promise<void> => {
+  await take(db, { id, lease_id: leaseId })
 }
 
-const record = query(
+// Statements of the request that holds the lease. Each is a transaction of its own, since bytes are stored between them, and finds out
+// by its condition whether the lease is still held.
+
+const renew = builtStatement('uploads.renew_lease', leaseParameters, (db, p) =>
+  db
+    .update(uploads)
+    .set({ leased_until: newLeaseEnd })
+    .where(and(eq(uploads.id, p.id), eq(uploads.lease_id, p.lease_id)))
+    .returning({ id: uploads.id }),
+)
+
+/** Renews a lease. Returns false if another request has taken it or the upload is gone. */
+export const renewLease = async ({ db }: OpContext, { id, leaseId }: UploadLease): Promise<boolean> =>
+  (await renew(db, { id, lease_id: leaseId })).length > 0
+
+const record = builtStatement(
   'uploads.record_offset',
-  { upload_offset: 'int8', ...leaseParameters },
-  { expires_at: 'text' },
-  (p) => {
-    const recorded = assignments<'uploads'>({
-      upload_offset: p.upload_offset,
-      leased_until: newLeaseEnd,
-      expires_at: newExpiry,
-    })
-    return sql`
-      update uploads set ${recorded} where ${isLeased(p)} returning ${instantText(uploads.expires_at)} as expires_at`
-  },
+  { ...leaseParameters, upload_offset: 'int8' },
+  (db, p) =>
+    db
+      .update(uploads)
+      .set({ upload_offset: p.upload_offset, leased_until: newLeaseEnd, expires_at: newExpiry })
+      .where(and(eq(uploads.id, p.id), eq(uploads.lease_id, p.lease_id)))
+      .returning({ expires_at: uploads.expires_at }),
 )
 
-/** Records the number of durable bytes, and renews the lease. `upload_locked` as with `renewLease`. */
+/** Records the number of durable bytes, and renews the lease. Returns when the upload expires; null if the lease is lost. */
 export const recordOffset = async (
-  ctx: OpContext,
-  { id, leaseId, offset }: UploadLease & { readonly offset: number },
-): Promise<Outcome<{ readonly expires_at: string }>> => {
-  const [row] = await record(ctx, { id, lease_id: leaseId, upload_offset: offset })
-  return leased(row)
-}
+  { db }: OpContext,
+  { id, leaseId }: UploadLease,
+  offset: number,
+): Promise<string | null> =>
+  (await record(db, { id, lease_id: leaseId, upload_offset: offset }))[0]?.expires_at ?? null
 
-const release = query(
-  'uploads.end_lease',
-  leaseParameters,
-  {},
-  (p) => sql`
-    update uploads set ${assignments<'uploads'>({ lease_id: sql`null`, leased_until: sql`null` })}
-    where ${isLeased(p)}`,
+const release = builtStatement('uploads.end_lease', leaseParameters, (db, p) =>
+  db
+    .update(uploads)
+    .set({ lease_id: null, leased_until: null })
+    .where(and(eq(uploads.id, p.id), eq(uploads.lease_id, p.lease_id))),
 )
 
 /** Ends a lease, if it is still held. */
-export const endLease = async (ctx: OpContext, { id, leaseId }: UploadLease): Promise<void> => {
-  await release(ctx, { id, lease_id: leaseId })
+export const endLease = async ({ db }: OpContext, { id, leaseId }: UploadLease): Promise<void> => {
+  await release(db, { id, lease_id: leaseId })
 }
 
-const removeLeased = query(
-  'uploads.delete_leased',
-  leaseParameters,
-  {},
-  (p) => sql`delete from uploads where ${isLeased(p)}`,
+const removeLeased = builtStatement('uploads.delete_leased', leaseParameters, (db, p) =>
+  db.delete(uploads).where(and(eq(uploads.id, p.id), eq(uploads.lease_id, p.lease_id))),
 )
 
 /** Deletes a leased upload. A trigger queues its bytes for removal. */
-export const deleteLeasedUpload = async (ctx: OpContext, { id, leaseId }: UploadLease): Promise<void> => {
-  await removeLeased(ctx, { id, lease_id: leaseId })
+export const deleteLeasedUpload = async ({ db }: OpContext, { id, leaseId }: UploadLease): Promise<void> => {
+  await removeLeased(db, { id, lease_id: leaseId })
 }
 
-const remove = query(
-  'uploads.delete',
-  { id: 'uuid' },
-  { id: 'text' },
-  (p) => sql`delete from uploads upload where ${isOwn(p)} returning ${columnsOf<'uploads'>(upload).id}::text`,
+// The condition is on the locked row alone, which PostgreSQL reads again after waiting for it.
+const lockHeld = builtStatement('uploads.lock_leased', leaseParameters, (db, p) =>
+  db
+    .select({ id: uploads.id })
+    .from(uploads)
+    .where(and(eq(uploads.id, p.id), eq(uploads.lease_id, p.lease_id)))
+    .for('no key update'),
 )
 
-/** Deletes the caller's own upload. A trigger queues its bytes for removal, unless they belong to an attachment. */
-export const deleteUpload = async (ctx: OpContext, id: string): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, { id })
-  return found(row)
+/** Locks an upload. Returns whether the lease is still held. */
+export const lockLeased = async (
+  { db }: TransactionContext,
+  { id, leaseId }: UploadLease,
+): Promise<boolean> => (await lockHeld(db, { id, lease_id: leaseId })).length > 0
+
+const finish = builtStatement('uploads.finish', { id: 'uuid', attachment_id: 'uuid' }, (db, p) =>
+  db
+    .update(uploads)
+    .set({
+      attachment_id: p.attachment_id,
+      task_version: sql`(select ${tasks.version} from ${tasks} where ${tasks.id} = ${uploads.task_id})`,
+      upload_offset: sql`${uploads.upload_length}`,
+      lease_id: null,
+      leased_until: null,
+    })
+    .where(eq(uploads.id, p.id)),
+)
+
+/** Records that a locked upload has become an attachment, which its task counts, and ends the lease. */
+export const finishUpload = async (
+  { db }: TransactionContext,
+  { id }: UploadLease,
+  attachmentId: string,
+): Promise<void> => {
+  await finish(db, { id, attachment_id: attachmentId })
+}
+
+const remove = builtStatement('uploads.delete', { id: 'uuid' }, (db, p) =>
+  db.delete(uploads).where(eq(uploads.id, p.id)),
+)
+
+/** Deletes an upload. A trigger queues its bytes for removal, unless they belong to an attachment. */
+export const removeUpload = async ({ db }: TransactionContext, { id }: OwnUpload): Promise<void> => {
+  await remove(db, { id })
 }
 
 /** Deletes uploads that have waited too long for their next chunk. */

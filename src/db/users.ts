@@ -1,36 +1,34 @@
-import { done, found, type Outcome } from '../domain/outcome.ts'
-import type { Principal, Role } from '../domain/permissions.ts'
+import { found, type Outcome } from '../domain/outcome.ts'
+import {
+  type Authorized,
+  isInSession,
+  type Principal,
+  type Relation,
+  relationsToUser,
+  type Role,
+} from '../domain/permissions.ts'
 import { foldSearch } from '../domain/text.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsUser } from './access/permissions.ts'
-import { audit, auditColumn, auditEvent } from './audit.ts'
+import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
-import type { OpContext } from './engine/context.ts'
-import { creation } from './engine/creation.ts'
-import type { Created } from './engine/idempotency.ts'
-import { newId } from './engine/ids.ts'
-import { checkedOutcome, readChangedRow, readOutcome } from './engine/outcome.ts'
+import type { OpContext, TransactionContext } from './engine/context.ts'
+import { CallerGone, ConstraintViolation, isUnknownValue } from './engine/errors.ts'
 import { query, statement } from './engine/statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
-import { newOneTimeToken } from './one-time-tokens.ts'
-import { endAccess } from './passwords.ts'
 import { userJson } from './read-models.ts'
-import { isRecentlyAuthenticated } from './reauthentication.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { isRecent } from './recent.ts'
+import { columnsOf } from './schema/columns.ts'
+import { and, eq, isNull, ne, type SQL, sql } from './schema/drizzle.ts'
+import { oneTimeTokens, sessions, tags, users } from './schema/tables.ts'
+import { touched } from './touch.ts'
 
 /** A user as the caller sees it: the JSON text, its version, and whether it includes the email address and the quotas. */
 export interface UserRow {
   readonly json: string
   readonly version: number
   readonly shows_private: boolean
-}
-
-/** A user after a change. */
-export interface ChangedUser extends UserRow {
-  /** The address before the change; null if it has not changed. */
-  readonly previous_email: string | null
 }
 
 /** The fields of a new user; the address is in canonical form. */
@@ -43,20 +41,22 @@ export interface NewUser {
   readonly passwordHash: string
 }
 
-/** The fields of a user to change. Absent fields are not changed. */
-export interface UserChange {
-  readonly username?: string
-  readonly email?: string
-  readonly display_name?: string
-  readonly role?: Role
-  readonly time_zone?: string
-  readonly is_disabled?: boolean
-  readonly attachment_quota_bytes?: number | null
-  readonly task_quota?: number | null
+/** The fields of a user that requests change. */
+export interface UserFields {
+  readonly username: string
+  readonly email: string
+  readonly display_name: string
+  readonly role: Role
+  readonly time_zone: string
+  readonly is_disabled: boolean
+  readonly attachment_quota_bytes: number | null
+  readonly task_quota: number | null
 }
 
+/** A merge patch: absent fields are not changed. */
+export type UserChange = Partial<UserFields>
+
 const user = sql.raw('person')
-const target = sql.raw('target')
 
 const select = query(
   'users.select',
@@ -95,15 +95,17 @@ export const selectUserIdByName = async (
   return row?.id ?? null
 }
 
-const installation = insertion<'installation'>({ singleton: sql`true` })
+/** A user that the transaction has written. */
+export const viewUser = async (tx: TransactionContext<Principal>, id: string): Promise<UserRow> => {
+  const [row] = await select(tx, { id })
+  if (row === undefined) throw new Error('The written user is gone')
+  return row
+}
 
-/** A part of a statement that records that there is an account, and returns a row if it is the first. */
-export const insertInstallation = sql`
-  insert into installation (${installation.columns}) values (${installation.values}) on conflict do nothing returning *`
-
-const insert = creation(
+const insert = builtStatement(
   'users.insert',
   {
+    id: 'uuid',
     username: 'text',
     email: 'text',
     display_name: 'text',
@@ -111,9 +113,8 @@ const insert = creation(
     time_zone: 'text',
     password_hash: 'text',
   },
-  { json: 'text' },
-  (p) => {
-    const { columns, values } = insertion<'users'>({
+  (db, p) =>
+    db.insert(users).values({
       id: p.id,
       username: p.username,
       email: p.email,
@@ -121,234 +122,285 @@ const insert = creation(
       role: p.role,
       time_zone: p.time_zone,
       password_hash: p.password_hash,
-    })
-    return {
-      // Records the installation: otherwise the next account to register would count as the first and become an administrator.
-      parts: sql`
-        installed as (
-          ${insertInstallation}
-        ), person as (
-          insert into users (${columns}) select ${values}
-          where ${p.role} <> 'admin' or ${allowsUser('user.create_admin', p, user)}
-          returning *
-        ), created as (
-          select id, ${userJson(user, p)} as json from person
-        ), audit as (${audit(p, sql`${auditEvent(p, 'user.created', { user: sql`id` })} from person`)})`,
-      select: sql`select json, ${auditColumn} from created`,
-    }
-  },
+    }),
 )
 
 /**
- * Creates a user. `newUser` is not called for a replay, since hashing a password is expensive. A taken name or address violates
- * users_username_unique or users_email_unique.
+ * Inserts a user.
+ *
+ * @throws ConstraintViolation for a taken name or address
  */
 export const insertUser = async (
-  ctx: OpContext<Principal>,
-  newUser: () => Promise<NewUser & { readonly role: Role }>,
-): Promise<Outcome<Created>> => {
-  const result = await insert(ctx, async () => {
-    const { displayName, timeZone, passwordHash, ...fields } = await newUser()
-    return { ...fields, display_name: displayName, time_zone: timeZone, password_hash: passwordHash }
-  })
-  if (result.replayed) return done(result)
-  if (result.row === null) return { outcome: 'forbidden' }
-  return done({ id: result.id, json: result.row.json, replayed: false })
+  tx: TransactionContext,
+  id: string,
+  { displayName, timeZone, passwordHash, role, ...names }: NewUser & { readonly role: Role },
+): Promise<void> => {
+  const row = {
+    ...names,
+    id,
+    role,
+    display_name: displayName,
+    time_zone: timeZone,
+    password_hash: passwordHash,
+  }
+  await Promise.all([insert(tx.db, row), expectFreeAddress(tx, { id, email: names.email })])
+}
+
+const probeTimeZone = statement(
+  'users.probe_time_zone',
+  { time_zone: 'text' },
+  {},
+  (p) => sql`select (now() at time zone ${p.time_zone})::text as local_time`,
+)
+
+/**
+ * Whether the database knows a time zone. The service checks names against its own copy of the IANA database, which can be newer. Not
+ * in a transaction, which the error would end.
+ */
+export const knowsTimeZone = async ({ db }: OpContext, timeZone: string): Promise<boolean> => {
+  try {
+    await probeTimeZone(db, { time_zone: timeZone })
+    return true
+  } catch (error) {
+    if (isUnknownValue(error)) return false
+    throw error
+  }
+}
+
+const selectReserved = builtStatement(
+  'one_time_tokens.select_reserved',
+  { id: 'uuid', email: 'text' },
+  (db, p) =>
+    db
+      .select({ user_id: oneTimeTokens.user_id })
+      .from(oneTimeTokens)
+      .where(
+        and(
+          eq(oneTimeTokens.email, p.email),
+          ne(oneTimeTokens.user_id, p.id),
+          sql`${oneTimeTokens.expires_at} > now()`,
+        ),
+      ),
+)
+
+/**
+ * Requires that nobody can still restore an address that a user was just given. Called after the write: that waits for a concurrent
+ * change from this address, by the unique index, and only then is the token that reserves the address visible.
+ *
+ * @throws ConstraintViolation
+ */
+const expectFreeAddress = async (
+  { db }: TransactionContext,
+  user: { readonly id: string; readonly email: string },
+): Promise<void> => {
+  const reservations = await selectReserved(db, user)
+  if (reservations.length > 0) throw new ConstraintViolation('users_email_unique')
+}
+
+/** What a change of a user depends on. */
+export interface UserFacts extends UserFields {
+  readonly id: string
+  readonly version: number
+  /** What the caller is to them. */
+  readonly relations: readonly Relation[]
+  /** Whether the caller's session has authenticated recently. */
+  readonly is_proven: boolean
+  /** Whether somebody else administers the installation. Read only if the change may remove an administrator. */
+  readonly has_other_administrators: boolean
+}
+
+// Serializes removals of administrators: of two who remove each other, the second is then the last one.
+const lockAdministrators = statement(
+  'users.lock_administrators',
+  {},
+  {},
+  () => sql`select pg_advisory_xact_lock(hashtextextended('administrators', 0))::text as locked`,
+)
+
+/** Locks a user. */
+export const lockToChange = builtStatement('users.lock_to_change', { id: 'uuid' }, (db, p) =>
+  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('no key update'),
+)
+
+/** Locks a user also against rows that refer to them: before a change of what is unique, and before a deletion. */
+export const lockToRename = builtStatement('users.lock_to_rename', { id: 'uuid' }, (db, p) =>
+  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('update'),
+)
+
+const selectFacts = builtStatement('users.select_facts', { id: 'uuid' }, (db, p) =>
+  db
+    .select({
+      username: users.username,
+      email: users.email,
+      display_name: users.display_name,
+      role: users.role,
+      time_zone: users.time_zone,
+      is_disabled: users.is_disabled,
+      attachment_quota_bytes: users.attachment_quota_bytes,
+      task_quota: users.task_quota,
+      version: users.version,
+    })
+    .from(users)
+    .where(and(eq(users.id, p.id), isNull(users.deleted_at))),
+)
+
+const selectOtherAdministrator = builtStatement('users.select_other_administrator', { id: 'uuid' }, (db, p) =>
+  db
+    .select({ id: users.id })
+    .from(users)
+    .where(and(eq(users.role, 'admin'), eq(users.is_disabled, false), ne(users.id, p.id)))
+    .limit(1),
+)
+
+const roleOf = (text: string): Role => (text === 'admin' ? 'admin' : 'member')
+
+const selectCaller = builtStatement('users.select_caller', { id: 'uuid', session_id: 'uuid?' }, (db, p) =>
+  db
+    .select({
+      role: users.role,
+      is_proven: sql<boolean>`coalesce(${isRecent(sessions.authenticated_at)}, false)`,
+    })
+    .from(users)
+    .leftJoin(sessions, eq(sessions.id, p.session_id))
+    .where(and(eq(users.id, p.id), isNull(users.deleted_at), eq(users.is_disabled, false))),
+)
+
+/** The caller as they are after the transaction has waited for its locks. */
+const readCaller = async ({
+  db,
+  principal,
+}: TransactionContext<Principal>): Promise<{
+  readonly principal: Principal
+  readonly is_proven: boolean
+}> => {
+  // The shell has no account.
+  if (principal.credential.kind === 'shell') return { principal, is_proven: true }
+  const session = isInSession(principal) ? principal.credential.sessionId : null
+  const [row] = await selectCaller(db, { id: principal.userId, session_id: session })
+  if (row === undefined) throw new CallerGone()
+  // An API token is restricted by its scopes alone.
+  return { principal: { ...principal, role: roleOf(row.role) }, is_proven: session === null || row.is_proven }
+}
+
+/** What a user is locked for. `rename` also changes what is unique, or deletes them: rows that refer to the user wait for it. */
+interface UserLock {
+  readonly purpose: 'change' | 'rename'
+  /** Whether an administrator may be removed, which locks the administrators first. */
+  readonly removesAdministrator?: boolean
 }
 
 /**
- * Locks every administrator who is not disabled, always in the same order, if one of them may be removed. Two administrators who
- * remove each other are thereby serialized, and the second one is refused as the last administrator.
+ * Locks a user, and reads them and the caller under the lock.
+ *
+ * @throws CallerGone when the caller was disabled or deleted since they were authenticated
  */
-const lockedAdmins = (isNeeded: SQL): SQL =>
-  sql`select id from users where role = 'admin' and not is_disabled and ${isNeeded} order by id for update`
+export const lockUser = async (
+  tx: TransactionContext<Principal>,
+  id: string,
+  { purpose, removesAdministrator = false }: UserLock,
+): Promise<UserFacts | null> => {
+  const { db } = tx
+  const lock = purpose === 'change' ? lockToChange : lockToRename
+  const [, , caller, [row], others] = await Promise.all([
+    removesAdministrator && lockAdministrators(db, {}),
+    lock(db, { id }),
+    readCaller(tx),
+    selectFacts(db, { id }),
+    removesAdministrator ? selectOtherAdministrator(db, { id }) : [],
+  ])
+  if (row === undefined) return null
+  return {
+    ...row,
+    id,
+    role: roleOf(row.role),
+    relations: relationsToUser(caller.principal, id),
+    is_proven: caller.is_proven,
+    has_other_administrators: others.length > 0,
+  }
+}
 
-/** Lifetime of undo tokens, and the limit of changes of an email address, each of which sends an email. */
-const undoLifetime = sql.raw(`interval '7 days'`)
-const maxEmailChangesPerDay = sql.raw('5')
+/** A user that the caller was found to be allowed to change. */
+export type ChangeableUser = Authorized<'user.change', UserFacts>
 
-const whenLastAdmin = sql`when target.role = 'admin' and not target.is_disabled and not exists (select from admins where admins.id <> target.id)`
-
-const update = query(
+const update = builtStatement(
   'users.update',
   {
     id: 'uuid',
-    patch: 'json',
-    removes_admin: 'bool',
-    role_audit_id: 'uuid',
-    disabling_audit_id: 'uuid',
-    quota_audit_id: 'uuid',
-    undo_hash: 'bytes',
+    username: 'text',
+    email: 'text',
+    display_name: 'text',
+    role: 'text',
+    time_zone: 'text',
+    is_disabled: 'bool',
+    attachment_quota_bytes: 'int8?',
+    task_quota: 'int?',
   },
-  {
-    outcome: 'text',
-    json: 'text?',
-    version: 'int?',
-    shows_private: 'bool',
-    previous_email: 'text?',
-  },
-  (p) => {
-    const before = columnsOf<'users'>(target)
-    const current = columnsOf<'users'>(user)
-    const after = columnsOf<'users'>(sql`changed`)
-    const patched = (field: keyof UserChange): SQL => sql`coalesce(${newValue(field)}, ${current[field]})`
-    const newValue = (field: keyof UserChange): SQL => sql`${p.patch} ->> ${sql.raw(`'${field}'`)}`
-    const keeps = (field: 'role' | 'email'): SQL => sql`coalesce(${newValue(field)} = ${before[field]}, true)`
-    const isDisabled = (row: typeof current): SQL =>
-      sql`coalesce((${newValue('is_disabled')})::bool, ${row.is_disabled})`
-    const keepsAccess = sql`${isDisabled(before)} = ${before.is_disabled}`
-    const patchedQuota = (field: 'attachment_quota_bytes' | 'task_quota', row: typeof current): SQL =>
-      sql`case when ${p.patch} ? ${sql.raw(`'${field}'`)} then (${newValue(field)})::bigint else ${row[field]} end`
-    const keepsQuotas = sql`(${patchedQuota('attachment_quota_bytes', before)} is not distinct from ${before.attachment_quota_bytes}
-      and ${patchedQuota('task_quota', before)} is not distinct from ${before.task_quota})`
-    const changedAccess = sql`from changed join target using (id) where changed.is_disabled <> target.is_disabled`
-    const undo = newOneTimeToken({
-      purpose: 'undo_email',
-      hash: p.undo_hash,
-      user: sql`id`,
-      email: before.email,
-      lifetime: undoLifetime,
-    })
-    return sql`
-      with admins as materialized (
-        ${lockedAdmins(p.removes_admin)}
-      ), target as (
-        select * from users person
-        where id = ${p.id} and ${allowsUser('user.see', p, user)} and (select count(*) from admins) is not null
-        for no key update
-      ), checked as (
-        select id, ${checkedOutcome(p, {
-          allowed: sql`${allowsUser('user.change', p, target)}
-            and (${keeps('role')} or ${allowsUser('user.change_role', p, target)})
-            and (${keeps('email')} or ${allowsUser('user.change_email', p, target)})
-            and (${keepsAccess} or ${allowsUser('user.disable', p, target)})
-            and (${keepsQuotas} or ${allowsUser('user.set_quota', p, target)})`,
-          authenticated: sql`${keeps('email')} or ${isRecentlyAuthenticated(p)}`,
-          etag: sql`${before.version}::text`,
-          refusals: sql`${whenLastAdmin} and ${p.removes_admin} then 'last_admin'
-            when ${newValue('email')} <> ${before.email} and ${before.id} = ${p.caller}
-              and count_tokens(${before.id}, 'undo_email', interval '1 day') >= ${maxEmailChangesPerDay}
-              then 'email_changed_often'`,
-        })} as outcome
-        from target
-      ), changed as (
-        update users person set ${assignments<'users'>({
-          username: patched('username'),
-          email: patched('email'),
-          display_name: patched('display_name'),
-          role: patched('role'),
-          time_zone: patched('time_zone'),
-          is_disabled: isDisabled(current),
-          attachment_quota_bytes: patchedQuota('attachment_quota_bytes', current),
-          task_quota: patchedQuota('task_quota', current),
-        })}
-        from checked where person.id = checked.id and checked.outcome = 'done'
-        returning person.*
-      ), voided as (
-        delete from one_time_tokens using changed join target using (id)
-        where user_id = changed.id and changed.email <> target.email and purpose <> 'undo_email'
-      ), undoing as (
-        insert into one_time_tokens (${undo.columns}) select ${undo.values} from changed join target using (id)
-        where changed.email <> target.email and id = ${p.caller}
-      ), audit as (${audit(
-        p,
-        sql`
-          ${auditEvent(p, 'user.email_changed', { user: sql`id` })} from changed join target using (id)
-          where changed.email <> target.email
-          union all
-          ${auditEvent(p, 'user.role_changed', { user: sql`id`, id: p.role_audit_id })} from changed join target using (id)
-          where changed.role <> target.role
-          union all
-          ${auditEvent(p, 'user.disabled', { user: sql`id`, id: p.disabling_audit_id })} ${changedAccess} and changed.is_disabled
-          union all
-          ${auditEvent(p, 'user.enabled', { user: sql`id`, id: p.disabling_audit_id })} ${changedAccess} and not changed.is_disabled
-          union all
-          ${auditEvent(p, 'user.quota_changed', { user: sql`id`, id: p.quota_audit_id })} from changed join target using (id)
-          where (changed.attachment_quota_bytes, changed.task_quota)
-            is distinct from (target.attachment_quota_bytes, target.task_quota)`,
-      )})
-      select outcome, ${userJson(sql`changed`, p)} as json, ${after.version},
-        coalesce(${allowsUser('user.see_private', p, sql`changed`)}, false) as shows_private,
-        (select ${before.email} from target where ${before.email} <> ${after.email}) as previous_email,
-        case when changed.is_disabled then ${endAccess(sql`changed.id`)} end, ${auditColumn}
-      from checked left join changed on true`
-  },
+  (db, p) =>
+    db
+      .update(users)
+      .set({
+        username: p.username,
+        email: p.email,
+        display_name: p.display_name,
+        role: p.role,
+        time_zone: p.time_zone,
+        is_disabled: p.is_disabled,
+        attachment_quota_bytes: p.attachment_quota_bytes,
+        task_quota: p.task_quota,
+        ...touched(users),
+      })
+      .where(eq(users.id, p.id)),
 )
 
-/** A change of a user. */
-interface UserUpdate {
-  readonly id: string
-  readonly change: UserChange
-  /** The hash of a token that undoes a change of address; stored when users change their own. */
-  readonly undoHash: Buffer
+/**
+ * Changes fields of a user.
+ *
+ * @throws ConstraintViolation for a taken name or address
+ */
+export const updateFields = async (
+  tx: TransactionContext,
+  user: ChangeableUser,
+  change: UserChange,
+): Promise<void> => {
+  const { id, username, email, display_name, role, time_zone, is_disabled, ...after } = { ...user, ...change }
+  const { attachment_quota_bytes, task_quota } = after
+  const names = { username, email, display_name }
+  await Promise.all([
+    update(tx.db, { id, ...names, role, time_zone, is_disabled, attachment_quota_bytes, task_quota }),
+    email !== user.email && expectFreeAddress(tx, { id, email }),
+  ])
 }
 
-/** Changes a user. */
-export const updateUser = async (
-  ctx: OpContext<Principal>,
-  { id, change, undoHash }: UserUpdate,
-): Promise<Outcome<ChangedUser>> => {
-  const [row] = await update(ctx, {
-    id,
-    patch: change,
-    removes_admin: change.role === 'member' || change.is_disabled === true,
-    role_audit_id: newId(),
-    disabling_audit_id: newId(),
-    quota_audit_id: newId(),
-    undo_hash: undoHash,
-  })
-  return readChangedRow(readOutcome(row))
-}
+const hide = builtStatement('users.hide', { id: 'uuid' }, (db, p) =>
+  db
+    .update(users)
+    .set({
+      deleted_at: sql`now()`,
+      username: sql`${users.id}::text`,
+      email: sql`${users.id}::text`,
+      display_name: '',
+      role: 'member',
+      password_hash: '',
+    })
+    .where(eq(users.id, p.id)),
+)
 
-const remove = query('users.delete', { id: 'uuid' }, { outcome: 'text' }, (p) => {
-  const emptied = assignments<'users'>({
-    deleted_at: sql`now()`,
-    username: sql`users.id::text`,
-    email: sql`users.id::text`,
-    display_name: sql`''`,
-    role: sql`'member'`,
-    password_hash: sql`''`,
-  })
-  return sql`
-      with admins as materialized (
-        ${lockedAdmins(sql`exists (select from users person where person.id = ${p.id} and person.role = 'admin')`)}
-      ), target as (
-        select * from users person
-        where id = ${p.id} and ${allowsUser('user.see', p, user)} and (select count(*) from admins) is not null
-        for update
-      ), checked as (
-        select id, ${checkedOutcome(p, {
-          allowed: allowsUser('user.delete', p, target),
-          authenticated: isRecentlyAuthenticated(p),
-          etag: sql`${columnsOf<'users'>(target).version}::text`,
-          refusals: sql`${whenLastAdmin} then 'last_admin'`,
-        })} as outcome
-        from target
-      ), removed as (
-        update users set ${emptied}
-        from checked where users.id = checked.id and checked.outcome = 'done' returning users.id
-      ), removed_tags as (
-        update tags set ${assignments<'tags'>({ deleted_at: sql`now()` })} from removed
-        where owner_id = removed.id and project_id is null and deleted_at is null
-      ), ended_sessions as (
-        delete from sessions using removed where user_id = removed.id
-      ), ended_tokens as (
-        delete from api_tokens using removed where user_id = removed.id
-      ), ended_one_time_tokens as (
-        delete from one_time_tokens using removed where user_id = removed.id
-      ), ended_second_factors as (
-        delete from second_factors using removed where user_id = removed.id
-      ), audit as (${audit(p, sql`${auditEvent(p, 'user.deleted', { user: sql`id` })} from removed`)})
-      select outcome, ${auditColumn} from checked`
-})
+const hideTags = builtStatement('tags.hide_of_user', { id: 'uuid' }, (db, p) =>
+  db
+    .update(tags)
+    .set({ deleted_at: sql`now()` })
+    .where(and(eq(tags.owner_id, p.id), isNull(tags.project_id), isNull(tags.deleted_at))),
+)
 
 /**
- * Deletes a user with their tasks, tags and sessions. They disappear for all readers immediately, and the username and address become
- * free. The dependent rows are deleted in batches (`purge.ts`), the files through the queue.
+ * Hides a user and their tags from every reader, and frees their name and address. Their rows are removed later (`purge.ts`). A trigger
+ * ends their memberships.
  */
-export const deleteUser = async (ctx: OpContext<Principal>, id: string): Promise<Outcome<unknown>> => {
-  const [row] = await remove(ctx, { id })
-  return readOutcome(row)
+export const hideUser = async (
+  { db }: TransactionContext,
+  { id }: Authorized<'user.delete', UserFacts>,
+): Promise<void> => {
+  await Promise.all([hide(db, { id }), hideTags(db, { id })])
 }
 
 /** Filters of the list of users. */

@@ -15,7 +15,7 @@ import type { OpContext, TransactionContext } from './engine/context.ts'
 import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import type { ManagedProject } from './projects.ts'
-import { countWebhooks } from './quotas.ts'
+import { countWebhooks, lockCounters } from './quotas.ts'
 import { webhookJson } from './read-models.ts'
 import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
@@ -59,10 +59,6 @@ export const viewWebhook = async (tx: TransactionContext, id: string): Promise<W
   return row
 }
 
-const lockOwner = builtStatement('webhooks.lock_owner', { id: 'uuid' }, (db, p) =>
-  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('no key update'),
-)
-
 const countOwned = builtStatement('webhooks.count_owned', { id: 'uuid' }, (db, p) =>
   db
     .select({ used: countWebhooks(p.id) })
@@ -73,7 +69,7 @@ const countOwned = builtStatement('webhooks.count_owned', { id: 'uuid' }, (db, p
 /** The number of webhooks of the caller, whom it locks: of two concurrent creations, the second counts the webhook of the first. */
 export const countOwnWebhooks = async ({ db, principal }: TransactionContext<Principal>): Promise<number> => {
   const id = principal.userId
-  const [, [row]] = await Promise.all([lockOwner(db, { id }), countOwned(db, { id })])
+  const [, [row]] = await Promise.all([lockCounters(db, { id }), countOwned(db, { id })])
   return row?.used ?? 0
 }
 

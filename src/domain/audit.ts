@@ -1,6 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 
 export type AuditAction = components['schemas']['AuditAction']
+export type AuditEvent = components['schemas']['AuditEvent']
 
 /** The kinds of private content. Each has an action for reads that only the role of an administrator allows. */
 export const contentKinds = ['task', 'comment', 'attachment', 'project'] as const

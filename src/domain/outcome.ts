@@ -4,50 +4,13 @@
  */
 export type Outcome<T> = { readonly outcome: 'done'; readonly value: T } | Refusal
 
-export type Refusal = { readonly outcome: SimpleRefusal } | UnknownReference | QuotaExceeded | BlockingCycle
-
-/** Refusals without further data. */
-export const simpleRefusals = [
-  'missing',
-  'forbidden',
-  'reauthentication_required',
-  'precondition_failed',
-  'start_twice',
-  'due_twice',
-  'due_at_before_start',
-  'due_on_before_start',
-  'last_admin',
-  'project_archived',
-  'parent_elsewhere',
-  'parent_cycle',
-  'parent_too_deep',
-  'too_many_subtasks',
-  'access_through_team',
-  'email_changed_often',
-  'invited_many',
-  'address_invited_often',
-  'upload_gone',
-  'upload_locked',
-  'upload_conflict',
-  'too_many_relations',
-  'too_many_blocked',
-] as const
-
-export type SimpleRefusal = (typeof simpleRefusals)[number]
+export type Refusal = { readonly outcome: 'missing' | 'forbidden' }
 
 /** The body names a resource that does not exist, is not in the same list, or that the caller cannot see. */
 export interface UnknownReference {
-  readonly outcome: 'unknown_reference'
   /** JSON Pointer into the body. */
   readonly pointer: string
   readonly kind: 'user' | 'tag' | 'project' | 'section' | 'task'
-}
-
-/** A task would block itself, directly or through others. */
-export interface BlockingCycle {
-  readonly outcome: 'blocking_cycle'
-  /** The ids of the tasks that would be in the cycle, in order, as far as the caller can see them. */
-  readonly path: readonly string[]
 }
 
 /** A resource with a quota: the total bytes of a user's attachments, or the number of tasks or webhooks that a user owns. */
@@ -55,7 +18,6 @@ export type QuotaResource = 'attachment_bytes' | 'tasks' | 'webhooks'
 
 /** The request would exceed a user's quota. */
 export interface QuotaExceeded {
-  readonly outcome: 'quota_exceeded'
   readonly resource: QuotaResource
   readonly quota: number
   /** Current usage. */

@@ -1,6 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { nilId } from './nil-id.ts'
 import { type ProjectRole, projectRoles } from './project-roles.ts'
+import type { TeamRole } from './team-roles.ts'
 import { includesScope, type RequiredScope, type Scope } from './scopes.ts'
 
 /**
@@ -171,6 +172,23 @@ export type Relation = (typeof permissions)[Permission][number]
 export const grants = (permission: Permission, relations: readonly Relation[]): boolean =>
   permissions[permission].some((relation) => relations.includes(relation))
 
+/** The relations of a principal to a user. */
+export const relationsToUser = ({ userId, role, credential }: Principal, id: string): readonly Relation[] => {
+  const isSelf = id === userId
+  const isAdmin = role === 'admin'
+  // The shell has the permissions of a session.
+  const isInSession = credential.kind === 'session' || credential.kind === 'shell'
+  const holds: readonly (readonly [Relation, boolean])[] = [
+    ['signed_in', true],
+    ['self', isSelf],
+    ['self_in_session', isSelf && isInSession],
+    ['admin', isAdmin],
+    ['admin_in_session', isAdmin && isInSession],
+    ['another_admin', isAdmin && !isSelf],
+  ]
+  return holds.filter(([, isHeld]) => isHeld).map(([relation]) => relation)
+}
+
 /** The relations of a principal to a project in which they have a role; null for none. A role includes those before it. */
 export const relationsToProject = (
   { role: ofPrincipal }: Principal,
@@ -188,6 +206,23 @@ export const relationsToOwned = (
 ): readonly Relation[] => {
   const shared = relationsToProject(principal, role)
   return project_id === null && owner_id === principal.userId ? [...shared, 'owner'] : shared
+}
+
+/** What decides who a principal is to a team. */
+export interface TeamAccess {
+  /** The principal's role in the team; null for none. */
+  readonly role: TeamRole | null
+  /** Whether the team is in a project to which the principal has access. */
+  readonly shares_project: boolean
+}
+
+/** The relations of a principal to a team. */
+export const relationsToTeam = (principal: Principal, team: TeamAccess): readonly Relation[] => {
+  const relations: Relation[] = principal.role === 'admin' ? ['admin'] : []
+  if (team.role !== null) relations.push('member')
+  if (team.role === 'manager') relations.push('manager')
+  if (team.shares_project) relations.push('shares_project')
+  return relations
 }
 
 /** What decides who a principal is to a task. */

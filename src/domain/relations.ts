@@ -10,9 +10,8 @@ export interface StoredRelation {
   readonly otherTaskId: string
 }
 
-/** The row of a relation between two tasks. Ids are compared in lower case, as the database does. */
-export const storedRelation = (taskId: string, kind: RelationKind, relatedId: string): StoredRelation => {
-  const [task, related] = [taskId.toLowerCase(), relatedId.toLowerCase()]
+/** The row of a relation between two tasks, whose ids are in lower case, as the database compares them. */
+export const storedRelation = (task: string, kind: RelationKind, related: string): StoredRelation => {
   switch (kind) {
     case 'blocks':
     case 'duplicates':
@@ -27,3 +26,12 @@ export const storedRelation = (taskId: string, kind: RelationKind, relatedId: st
         : { taskId: related, kind, otherTaskId: task }
   }
 }
+
+const inverses: Readonly<Record<StoredRelation['kind'], RelationKind>> = {
+  blocks: 'blocked_by',
+  duplicates: 'duplicated_by',
+  relates_to: 'relates_to',
+}
+
+/** The kind of a stored relation, as seen from the other task. */
+export const inverseKind = ({ kind }: StoredRelation): RelationKind => inverses[kind]

@@ -1,5 +1,3 @@
-import type { Refusal } from './outcome.ts'
-
 /** The items of a batch, by kind. */
 export interface TaskBatch<NewTask, TaskChange> {
   readonly create?: readonly NewTask[]
@@ -23,19 +21,6 @@ interface NamedLink {
 /** The kinds in the order in which the items of one task are processed. Items of the same kind keep their order. */
 export const batchKinds = ['create', 'update', 'tag', 'untag', 'delete'] as const
 export type BatchKind = (typeof batchKinds)[number]
-
-/** The result of an item. */
-export interface BatchResult {
-  readonly kind: BatchKind
-  /** The index of the item among the items of its kind. */
-  readonly index: number
-  /** Null on success. */
-  readonly refusal: Refusal | null
-  /** Set for a created task. */
-  readonly id: string | null
-  /** The version of the task after the item; null if it was moved to the trash. */
-  readonly version: number | null
-}
 
 export const maxItems = 500
 

@@ -2,11 +2,10 @@ import { create as createDisposition } from 'content-disposition'
 import type { FastifyRequest } from 'fastify'
 import type { components } from '../../generated/openapi.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import { type AttachmentFile, deleteAttachment, selectTaskAttachments } from '../db/attachments.ts'
+import { type AttachmentFile, selectTaskAttachments } from '../db/attachments.ts'
 import { mayBeInline } from '../http/inline-types.ts'
 import type { Paging } from '../http/paging.ts'
 import { selectRange } from '../http/ranges.ts'
-import type { Jobs } from '../jobs/registry.ts'
 import { expectDone, problems } from '../problems/problems.ts'
 import type { Attachments, Download } from '../services/attachments.ts'
 
@@ -18,11 +17,10 @@ interface Deps {
   /** Prefix of the URLs of links; empty when PUBLIC_URL is unset. */
   readonly publicUrl: string
   readonly attachments: Attachments
-  readonly jobs: Jobs
 }
 
 /** The operations of the contract's tag `attachments`. An attachment's ETag is the digest of its file. */
-export const attachmentHandlers = ({ paging, publicUrl, attachments, jobs }: Deps) =>
+export const attachmentHandlers = ({ paging, publicUrl, attachments }: Deps) =>
   ({
     async listTaskAttachments(ctx, { path, params, query }) {
       const { request: page, respond } = paging(path, ctx.principal, query)
@@ -62,9 +60,7 @@ export const attachmentHandlers = ({ paging, publicUrl, attachments, jobs }: Dep
     },
 
     async deleteAttachment(ctx, { params }) {
-      const { task_version: taskVersion } = expectDone(await deleteAttachment(ctx, params.attach_id))
-      jobs.wake('remove_deleted_files')
-      return { status: 204, taskVersion }
+      return { status: 204, taskVersion: await attachments.delete(ctx, params.attach_id) }
     },
   }) satisfies Partial<Handlers>
 

@@ -1,9 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import type { Handlers } from '../contract/operation.ts'
-import { checkInvitations, deleteInvitation, selectInvitations } from '../db/invitations.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone } from '../problems/problems.ts'
 import type { Invitations } from '../services/invitations.ts'
 import { projectResponse } from './projects.ts'
 
@@ -19,8 +17,7 @@ export const invitationHandlers = ({ paging, invitations }: Deps) =>
   ({
     async listInvitations(ctx, { path, params, query }) {
       const { request, respond } = paging(path, ctx.principal, query)
-      expectDone(await checkInvitations(ctx, params.project_id))
-      return respond(await selectInvitations(ctx, params.project_id, request))
+      return respond(await invitations.list(ctx, params.project_id, request))
     },
 
     async createInvitation(ctx, { params, body }) {
@@ -35,7 +32,7 @@ export const invitationHandlers = ({ paging, invitations }: Deps) =>
     },
 
     async revokeInvitation(ctx, { params }) {
-      expectDone(await deleteInvitation(ctx, { projectId: params.project_id, id: params.invitation_id }))
+      await invitations.revoke(ctx, { projectId: params.project_id, id: params.invitation_id })
       return { status: 204 }
     },
 

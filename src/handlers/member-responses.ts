@@ -1,8 +1,9 @@
 import { hash } from 'node:crypto'
 import { jsonText } from '../contract/json-text.ts'
 import { created, quoteETag } from '../contract/operation.ts'
-import type { ChangedMember, MemberRow } from '../db/members.ts'
+import type { MemberRow } from '../db/members.ts'
 import { variantTag } from '../domain/entity-tags.ts'
+import type { ChangedMember } from '../services/project-members.ts'
 
 /** Responses for the members of projects and teams. */
 
@@ -18,6 +19,6 @@ export const memberResponse = <T>(member: MemberRow) => ({
 
 /** The response to a PUT: 201 if it created the member, otherwise 200. */
 export const upsertResponse = <T>(path: string, member: ChangedMember) =>
-  member.is_new
+  member.isNew
     ? created<T>(path, etagOf(member), { json: member.json, replayed: false })
     : memberResponse<T>(member)

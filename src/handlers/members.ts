@@ -1,21 +1,12 @@
 import type { components } from '../../generated/openapi.ts'
 import type { Handlers } from '../contract/operation.ts'
-import { withVersion } from '../db/engine/context.ts'
-import {
-  deleteProjectMember,
-  selectProjectMember,
-  selectProjectMembers,
-  setProjectMember,
-} from '../db/project-members.ts'
-import {
-  deleteProjectTeam,
-  selectProjectTeam,
-  selectProjectTeams,
-  setProjectTeam,
-} from '../db/project-teams.ts'
+import { selectProjectMember, selectProjectMembers } from '../db/project-members.ts'
+import { selectProjectTeam, selectProjectTeams } from '../db/project-teams.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectScopes } from '../problems/problems.ts'
+import { removeProjectMember, setProjectMember } from '../services/project-members.ts'
+import { removeProjectTeam, setProjectTeam } from '../services/project-teams.ts'
 import { memberResponse, upsertResponse } from './member-responses.ts'
 
 interface Deps {
@@ -39,14 +30,11 @@ export const memberHandlers = ({ paging }: Deps) =>
     },
 
     async setProjectMember(ctx, { path, params, body }) {
-      const key = keyOf(params)
-      const change = { ...key, role: body.role }
-      const member = expectDone(await setProjectMember(withVersion(ctx, body.version), change))
-      return upsertResponse<ProjectMember>(path, member)
+      return upsertResponse<ProjectMember>(path, await setProjectMember(ctx, keyOf(params), body))
     },
 
     async removeProjectMember(ctx, { params }) {
-      expectDone(await deleteProjectMember(ctx, keyOf(params)))
+      await removeProjectMember(ctx, keyOf(params))
       return { status: 204 }
     },
 
@@ -60,13 +48,11 @@ export const memberHandlers = ({ paging }: Deps) =>
     },
 
     async setProjectTeam(ctx, { path, params, body }) {
-      const change = { ...teamKeyOf(params), role: body.role }
-      const team = expectDone(await setProjectTeam(withVersion(ctx, body.version), change))
-      return upsertResponse<ProjectTeam>(path, team)
+      return upsertResponse<ProjectTeam>(path, await setProjectTeam(ctx, teamKeyOf(params), body))
     },
 
     async removeProjectTeam(ctx, { params }) {
-      expectDone(await deleteProjectTeam(ctx, teamKeyOf(params)))
+      await removeProjectTeam(ctx, teamKeyOf(params))
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

@@ -1,16 +1,18 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { type Handlers, quoteETag } from '../contract/operation.ts'
-import {
-  type NotificationSettingsRow,
-  selectNotificationSettings,
-  updateNotificationSettings,
-} from '../db/notification-settings.ts'
-import { markNotificationsRead, selectNotifications, updateNotification } from '../db/notifications.ts'
-import { selectTaskFollowers, setFollower } from '../db/task-followers.ts'
+import { type NotificationSettingsRow, selectNotificationSettings } from '../db/notification-settings.ts'
+import { selectNotifications } from '../db/notifications.ts'
+import { selectTaskFollowers } from '../db/task-followers.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectScopes } from '../problems/problems.ts'
+import {
+  markNotificationsRead,
+  updateNotification,
+  updateNotificationSettings,
+} from '../services/notifications.ts'
+import { followTask, unfollowTask } from '../services/task-followers.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -28,12 +30,12 @@ export const notificationHandlers = ({ paging }: Deps) =>
     },
 
     async followTask(ctx, { params }) {
-      expectDone(await setFollower(ctx, { taskId: params.task_id, hasStopped: false }))
+      await followTask(ctx, params.task_id)
       return { status: 204 }
     },
 
     async unfollowTask(ctx, { params }) {
-      expectDone(await setFollower(ctx, { taskId: params.task_id, hasStopped: true }))
+      await unfollowTask(ctx, params.task_id)
       return { status: 204 }
     },
 
@@ -44,7 +46,7 @@ export const notificationHandlers = ({ paging }: Deps) =>
     },
 
     async updateNotification(ctx, { params, body }) {
-      const { json } = expectDone(await updateNotification(ctx, params.notification_id, body))
+      const { json } = await updateNotification(ctx, params.notification_id, body)
       return { status: 200, body: jsonText<Schemas['Notification']>(json) }
     },
 
@@ -57,7 +59,7 @@ export const notificationHandlers = ({ paging }: Deps) =>
     },
 
     async updateNotificationSettings(ctx, { body }) {
-      return settingsResponse(expectDone(await updateNotificationSettings(ctx, body)))
+      return settingsResponse(await updateNotificationSettings(ctx, body))
     },
   }) satisfies Partial<Handlers>
 

@@ -1,8 +1,9 @@
 import type { Handlers } from '../contract/operation.ts'
-import { deleteRelation, insertRelation, type Relation, selectRelations } from '../db/relations.ts'
+import { type Relation, selectRelations } from '../db/relations.ts'
 import { type RelationKind, storedRelation } from '../domain/relations.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, problems } from '../problems/problems.ts'
+import { addRelation, endRelation } from '../services/relations.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -15,7 +16,8 @@ interface RelationPath {
 }
 
 /** @throws Problem 400 if both tasks are the same */
-const relationOf = ({ task_id: taskId, kind, other_task_id: relatedId }: RelationPath): Relation => {
+const relationOf = ({ task_id, kind, other_task_id }: RelationPath): Relation => {
+  const [taskId, relatedId] = [task_id.toLowerCase(), other_task_id.toLowerCase()]
   const stored = storedRelation(taskId, kind, relatedId)
   if (stored.taskId === stored.otherTaskId)
     throw problems.invalidFields([{ pointer: '/other_task_id', detail: 'must be another task' }])
@@ -31,12 +33,12 @@ export const relationHandlers = ({ paging }: Deps) =>
     },
 
     async addTaskRelation(ctx, { params }) {
-      expectDone(await insertRelation(ctx, relationOf(params)))
+      await addRelation(ctx, relationOf(params))
       return { status: 204 }
     },
 
     async removeTaskRelation(ctx, { params }) {
-      expectDone(await deleteRelation(ctx, relationOf(params)))
+      await endRelation(ctx, relationOf(params))
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

@@ -1,20 +1,20 @@
 import type { components } from '../../generated/openapi.ts'
-import { deleteTag, insertTag, selectTag, selectTags } from '../db/tags.ts'
+import { selectTag, selectTags } from '../db/tags.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll } from '../problems/problems.ts'
-import type { Jobs } from '../jobs/registry.ts'
+import type { Tags } from '../services/tags.ts'
 
 type Tag = components['schemas']['Tag']
 
 interface Deps {
   readonly paging: Paging
-  readonly jobs: Jobs
+  readonly tags: Tags
 }
 
 /** The operations of the contract's tag `tags`. A tag never changes, so its ETag is its id. */
-export const tagHandlers = ({ paging, jobs }: Deps) =>
+export const tagHandlers = ({ paging, tags }: Deps) =>
   ({
     async listTags(ctx, { path, query }) {
       expectMayListAll(ctx.principal, query)
@@ -23,7 +23,7 @@ export const tagHandlers = ({ paging, jobs }: Deps) =>
     },
 
     async createTag(ctx, { body }) {
-      const tag = expectDone(await insertTag(ctx, body))
+      const tag = await tags.create(ctx, body)
       return created<Tag>(`/tags/${tag.id}`, quoteETag(tag.id), tag)
     },
 
@@ -33,8 +33,7 @@ export const tagHandlers = ({ paging, jobs }: Deps) =>
     },
 
     async deleteTag(ctx, { params }) {
-      expectDone(await deleteTag(ctx, params.tag_id))
-      jobs.wake('purge_deleted_rows')
+      await tags.delete(ctx, params.tag_id)
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

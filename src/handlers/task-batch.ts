@@ -1,32 +1,27 @@
 import type { components } from '../../generated/openapi.ts'
 import { type Handlers, quoteETag } from '../contract/operation.ts'
 import { scopesOfNewTask } from '../domain/scopes.ts'
-import { type BatchKind, batchKinds, type BatchResult } from '../domain/task-batch.ts'
-import {
-  expectScopes,
-  Problem,
-  problemDocument,
-  problemOfRefusal,
-  problemWithin,
-} from '../problems/problems.ts'
-import type { RunBatch } from '../services/task-batch.ts'
+import { type BatchKind, batchKinds } from '../domain/task-batch.ts'
+import { expectScopes, Problem, problemDocument, problemWithin } from '../problems/problems.ts'
+import { type BatchResult, runBatch } from '../services/task-batch.ts'
 
 interface Deps {
   /** Prefix of the URLs in problems; empty when PUBLIC_URL is unset. */
   readonly publicUrl: string
-  readonly runBatch: RunBatch
+  /** The quota of the installation; null is unlimited. */
+  readonly taskQuota: number | null
 }
 
 type Schemas = components['schemas']
 type Batch = Omit<Schemas['TaskBatch'], 'atomic' | 'dry_run'>
 
 /** The batch operation of the contract's tag `tasks`. */
-export const taskBatchHandlers = ({ publicUrl, runBatch }: Deps) =>
+export const taskBatchHandlers = ({ publicUrl, taskQuota }: Deps) =>
   ({
     async batchTasks(ctx, { body, path }) {
       const { atomic = false, dry_run: dryRun = false, ...batch } = body
       expectScopes((batch.create ?? []).flatMap(scopesOfNewTask), ctx.principal)
-      const { requestId, results, replayed } = await runBatch(ctx, batch, { atomic, dryRun })
+      const { requestId, results, replayed } = await runBatch(ctx, batch, { atomic, dryRun, taskQuota })
       const ended = batchKinds
         .flatMap((kind) => results.filter((result) => result.kind === kind))
         .map((result) => ({ result, problem: problemOfItem(result) }))
@@ -60,10 +55,9 @@ const taskIdOf = (batch: Batch, { kind, index }: BatchResult): string | null =>
   kind === 'create' ? null : (batch[kind]?.[index]?.task_id ?? null)
 
 /** The problem of a failed item, with pointers into the batch; null for a successful item. */
-const problemOfItem = ({ kind, index, refusal }: BatchResult): Problem | null => {
-  if (refusal === null) return null
+const problemOfItem = ({ kind, index, problem }: BatchResult): Problem | null => {
+  if (problem === null) return null
   const item = `/${kind}/${index}`
-  const problem = problemOfRefusal(refusal)
   const isAboutField = problem.errors !== null
   return problemWithin(kind === 'update' && isAboutField ? `${item}/patch` : item, problem)
 }

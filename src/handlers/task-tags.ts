@@ -1,7 +1,8 @@
-import { deleteTaskTag, insertTaskTag, selectTaskTags } from '../db/task-tags.ts'
 import { type Handlers, quoteETag } from '../contract/operation.ts'
+import { selectTaskTags } from '../db/task-tags.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone } from '../problems/problems.ts'
+import { addTaskTag, removeTaskTag } from '../services/task-tags.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -16,14 +17,12 @@ export const taskTagHandlers = ({ paging }: Deps) =>
     },
 
     async addTaskTag(ctx, { params }) {
-      const link = { taskId: params.task_id, tagId: params.tag_id }
-      const { version } = expectDone(await insertTaskTag(ctx, link))
+      const version = await addTaskTag(ctx, { taskId: params.task_id, tagId: params.tag_id })
       return { status: 204, headers: { etag: quoteETag(version) } }
     },
 
     async removeTaskTag(ctx, { params }) {
-      const link = { taskId: params.task_id, tagId: params.tag_id }
-      const { version } = expectDone(await deleteTaskTag(ctx, link))
+      const version = await removeTaskTag(ctx, { taskId: params.task_id, tagId: params.tag_id })
       return { status: 204, headers: { etag: quoteETag(version) } }
     },
   }) satisfies Partial<Handlers>

@@ -4,7 +4,7 @@ import { withVersion } from '../db/engine/context.ts'
 import { defaultLimit } from '../db/lists/list.ts'
 import { selectTaskChanges } from '../db/task-changes.ts'
 import { selectTasks } from '../db/task-list.ts'
-import { deleteTask, selectTask, type TaskRow } from '../db/tasks.ts'
+import { selectTask, type TaskRow } from '../db/tasks.ts'
 import { decodeChangeCursor, encodeChangeCursor } from '../domain/change-cursors.ts'
 import { variantTag } from '../domain/entity-tags.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
@@ -14,14 +14,15 @@ import { scopesOfNewTask } from '../domain/scopes.ts'
 import { taskList } from '../domain/task-filter.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import type { Tasks } from '../services/tasks.ts'
+import { createTask, deleteTask, moveTask, updateTask } from '../services/tasks.ts'
 import { taskResponse } from './task-responses.ts'
 import { expectDone, expectMayListAll, expectOnePlace, expectScopes, problems } from '../problems/problems.ts'
 
 interface Deps {
   readonly paging: Paging
   readonly cursorKeys: KeyRing
-  readonly tasks: Tasks
+  /** The quota of the installation; null is unlimited. */
+  readonly taskQuota: number | null
 }
 
 type Task = components['schemas']['Task']
@@ -30,7 +31,7 @@ type TaskChanges = components['schemas']['TaskChanges']
 const noDates = { start_at: null, start_on: null, due_at: null, due_on: null }
 
 /** The operations of the contract's tag `tasks`. */
-export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
+export const taskHandlers = ({ paging, cursorKeys, taskQuota }: Deps) =>
   ({
     async listTasks(ctx, { path, query }) {
       const { principal } = ctx
@@ -66,7 +67,7 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
 
     async createTask(ctx, { body }) {
       expectScopes(scopesOfNewTask(body), ctx.principal)
-      const task = await tasks.create(ctx, body)
+      const task = await createTask(ctx, body, taskQuota)
       return created<Task>(`/tasks/${task.id}`, quoteETag(1), task)
     },
 
@@ -79,20 +80,20 @@ export const taskHandlers = ({ paging, cursorKeys, tasks }: Deps) =>
     async replaceTask(ctx, { params, body }) {
       const { version, ...fields } = body
       const replacement = { ...noDates, assignee_id: null, ...fields }
-      return taskResponse(await tasks.update(withVersion(ctx, version), params.task_id, replacement))
+      return taskResponse(await updateTask(withVersion(ctx, version), params.task_id, replacement, taskQuota))
     },
 
     async updateTask(ctx, { params, body }) {
-      return taskResponse(await tasks.update(ctx, params.task_id, body))
+      return taskResponse(await updateTask(ctx, params.task_id, body, taskQuota))
     },
 
     async moveTask(ctx, { params, body }) {
       expectOnePlace(body)
-      return taskResponse(await tasks.move(ctx, params.task_id, body))
+      return taskResponse(await moveTask(ctx, params.task_id, body, taskQuota))
     },
 
     async deleteTask(ctx, { params }) {
-      expectDone(await deleteTask(ctx, params.task_id))
+      await deleteTask(ctx, params.task_id)
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

@@ -1,13 +1,14 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import { withVersion } from '../db/engine/context.ts'
-import { deleteTeamMember, selectTeamMember, selectTeamMembers, setTeamMember } from '../db/team-members.ts'
-import { deleteTeam, insertTeam, selectTeam, selectTeams, type TeamRow, updateTeam } from '../db/teams.ts'
+import { selectTeamMember, selectTeamMembers } from '../db/team-members.ts'
+import { selectTeam, selectTeams, type TeamRow } from '../db/teams.ts'
 import { variantTag } from '../domain/entity-tags.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll, expectScopes } from '../problems/problems.ts'
+import { removeTeamMember, setTeamMember } from '../services/team-members.ts'
+import { createTeam, deleteTeam, updateTeam } from '../services/teams.ts'
 import { memberResponse, upsertResponse } from './member-responses.ts'
 
 interface Deps {
@@ -27,7 +28,7 @@ export const teamHandlers = ({ paging }: Deps) =>
     },
 
     async createTeam(ctx, { body }) {
-      const team = await insertTeam(ctx, body.name)
+      const team = await createTeam(ctx, body.name)
       return created<Team>(`/teams/${team.id}`, etagOf({ version: 1, role: 'manager' }), team)
     },
 
@@ -36,11 +37,11 @@ export const teamHandlers = ({ paging }: Deps) =>
     },
 
     async updateTeam(ctx, { params, body }) {
-      return teamResponse(expectDone(await updateTeam(ctx, params.team_id, body)))
+      return teamResponse(await updateTeam(ctx, params.team_id, body))
     },
 
     async deleteTeam(ctx, { params }) {
-      expectDone(await deleteTeam(ctx, params.team_id))
+      await deleteTeam(ctx, params.team_id)
       return { status: 204 }
     },
 
@@ -55,13 +56,11 @@ export const teamHandlers = ({ paging }: Deps) =>
     },
 
     async setTeamMember(ctx, { path, params, body }) {
-      const change = { ...keyOf(params), role: body.role }
-      const member = expectDone(await setTeamMember(withVersion(ctx, body.version), change))
-      return upsertResponse<TeamMember>(path, member)
+      return upsertResponse<TeamMember>(path, await setTeamMember(ctx, keyOf(params), body))
     },
 
     async removeTeamMember(ctx, { params }) {
-      expectDone(await deleteTeamMember(ctx, keyOf(params)))
+      await removeTeamMember(ctx, keyOf(params))
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import { deleteTrashedTask, restoreTask, selectTrash, selectTrashedTask } from '../db/trash.ts'
+import { selectTrash, selectTrashedTask } from '../db/trash.ts'
 import { selectTrashedProject, selectTrashedProjects } from '../db/project-trash.ts'
 import { jsonText } from '../contract/json-text.ts'
 import type { Handlers } from '../contract/operation.ts'
@@ -7,6 +7,7 @@ import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll } from '../problems/problems.ts'
 import { projectResponse, projectETag } from './projects.ts'
 import { deleteTrashedProject, restoreProject } from '../services/projects.ts'
+import { deleteTrashedTask, restoreTask } from '../services/tasks.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import { taskResponse, taskETag } from './task-responses.ts'
 
@@ -36,11 +37,11 @@ export const trashHandlers = ({ paging, jobs }: Deps) =>
     },
 
     async restoreTask(ctx, { params }) {
-      return taskResponse(expectDone(await restoreTask(ctx, params.task_id)))
+      return taskResponse(await restoreTask(ctx, params.task_id))
     },
 
     async deleteTrashedTask(ctx, { params }) {
-      expectDone(await deleteTrashedTask(ctx, params.task_id))
+      await deleteTrashedTask(ctx, params.task_id)
       jobs.wake('remove_deleted_files')
       return { status: 204 }
     },

@@ -1,11 +1,10 @@
 import type { Handlers, Input } from '../contract/operation.ts'
-import { selectUpload, type UploadProgress } from '../db/uploads.ts'
 import { baseName, describeFile, validateFileName } from '../domain/file-description.ts'
 import type { ChunkChecksum } from '../domain/uploads.ts'
 import { parseSha256 } from '../http/digests.ts'
 import { parseUploadChecksum, parseUploadMetadata } from '../http/tus-headers.ts'
-import { expectDone, problems } from '../problems/problems.ts'
-import type { Uploads } from '../services/uploads.ts'
+import { problems } from '../problems/problems.ts'
+import type { UploadProgress, Uploads } from '../services/uploads.ts'
 
 interface Deps {
   readonly uploads: Uploads
@@ -37,7 +36,7 @@ export const uploadHandlers = ({ uploads, attachmentMaxBytes }: Deps) =>
     },
 
     async getUploadOffset(ctx, { params }) {
-      const upload = expectDone(await selectUpload(ctx, params.upload_id))
+      const upload = await uploads.getProgress(ctx, params.upload_id)
       const { upload_length, upload_metadata } = upload
       const response = describeProgress(upload)
       return {

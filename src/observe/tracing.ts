@@ -20,6 +20,7 @@ import {
 } from '@opentelemetry/resources'
 import { BatchSpanProcessor, TracerProvider } from '@opentelemetry/sdk-trace'
 import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { nameOfStatement } from '../db/engine/statement.ts'
 import { outerRequestOf } from '../http/dispatch.ts'
 import { routeOf } from '../http/request-log.ts'
 import { shownPathOf } from '../http/url.ts'
@@ -95,7 +96,7 @@ export const startTracing = (): Tracing => {
       })
     },
     forStatements: child((text) => ({
-      name: operationOf(text),
+      name: nameOfStatement(text),
       attributes: { 'db.system.name': 'postgresql', 'db.query.text': text.trim().replaceAll(/\s+/g, ' ') },
     })),
     forStorage: child((operation) => ({
@@ -125,6 +126,3 @@ const recordError = (span: Span, error: unknown): void => {
   span.setAttribute('error.type', error instanceof Error ? error.name : 'unknown')
   span.setStatus({ code: SpanStatusCode.ERROR })
 }
-
-/** The first word of a statement: span names need low cardinality. */
-const operationOf = (text: string): string => /\w+/.exec(text)?.[0]?.toUpperCase() ?? 'SQL'

@@ -1,11 +1,17 @@
 import { HashQueueFull } from '../auth/passwords.ts'
-import { ConstraintViolation, DatabaseUnavailable, TooManyStatements } from '../db/engine/errors.ts'
+import {
+  CallerGone,
+  ConstraintViolation,
+  DatabaseUnavailable,
+  TooManyStatements,
+} from '../db/engine/errors.ts'
 import { IdempotencyKeyReused } from '../db/engine/idempotency.ts'
 import type { CursorFault } from '../domain/cursors.ts'
 import type { DateConflict } from '../domain/dates.ts'
 import { FilterError } from '../domain/filter-expression.ts'
 import { TooManyToSort } from '../domain/sort.ts'
-import type { Outcome, QuotaExceeded, QuotaResource, Refusal, SimpleRefusal } from '../domain/outcome.ts'
+import { LastManager } from '../domain/managers.ts'
+import type { Outcome, QuotaExceeded, QuotaResource } from '../domain/outcome.ts'
 import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
 import type { Scope } from '../domain/scopes.ts'
 import { maxLevels, maxMovedSubtasks } from '../domain/subtasks.ts'
@@ -38,6 +44,12 @@ interface ProblemOptions {
   readonly cause?: unknown
 }
 
+/** A problem as plain values, which can be stored. */
+export interface ProblemFields extends Omit<ProblemOptions, 'cause'> {
+  readonly code: ProblemCode
+  readonly detail: string
+}
+
 /** An error for the client. `message` becomes the problem's detail, so it must contain nothing internal. */
 export class Problem extends Error {
   override readonly name = 'Problem'
@@ -58,6 +70,18 @@ export class Problem extends Error {
     this.members = members ?? {}
   }
 }
+
+/** The problem as plain values, and back. */
+export const fieldsOfProblem = ({ code, message, errors, headers, members }: Problem): ProblemFields => ({
+  code,
+  detail: message,
+  ...(errors !== null && { errors }),
+  headers,
+  members,
+})
+
+export const problemOfFields = ({ code, detail, ...options }: ProblemFields): Problem =>
+  new Problem(code, detail, options)
 
 const at = (pointer: string, detail: string) => ({ errors: [{ pointer, detail }] })
 
@@ -331,11 +355,11 @@ export const problems = {
     ),
   uploadGone: (cause?: unknown) =>
     new Problem('upload_gone', 'The upload has expired, or its data is lost. Start a new one.', { cause }),
-  uploadLocked: (seconds: number) =>
+  uploadLocked: () =>
     new Problem(
       'upload_locked',
-      `Another request is writing to this upload. Retry in ${seconds} seconds.`,
-      retryAfter(seconds),
+      `Another request is writing to this upload. Retry in ${leaseSeconds} seconds.`,
+      retryAfter(leaseSeconds),
     ),
   checksumMismatch: () =>
     new Problem(
@@ -364,7 +388,7 @@ export const problems = {
   modifiedSince: () =>
     new Problem('precondition_failed', 'The resource is newer than If-Unmodified-Since. Fetch it and retry.'),
   contentTooLarge: (maxBytes: number) => new Problem('content_too_large', `The limit is ${maxBytes} bytes.`),
-  quotaExceeded: ({ resource, quota, used, size }: Omit<QuotaExceeded, 'outcome'>) =>
+  quotaExceeded: ({ resource, quota, used, size }: QuotaExceeded) =>
     new Problem('quota_exceeded', quotaDetails[resource](quota, used, size), {
       members: { resource, quota, used, size },
     }),
@@ -402,11 +426,10 @@ export const problems = {
     new Problem('unknown_reference', `The ${kind} does not exist.`, at(pointer, 'does not exist')),
   invalidParent: (detail: string) =>
     new Problem('invalid_parent', `parent_id ${detail}.`, at('/parent_id', detail)),
-  parentsConflict: () =>
-    new Problem(
-      'invalid_parent',
-      `The items together would make a task a subtask of its own subtask, or nest tasks more than ${maxLevels} levels deep. Send them one after the other.`,
-    ),
+  parentElsewhere: () =>
+    problems.invalidParent('must be a task of the same project, or a personal task of the same owner'),
+  parentCycle: () => problems.invalidParent('must not be the task itself or one of its subtasks'),
+  parentTooDeep: () => problems.invalidParent(`would nest tasks more than ${maxLevels} levels deep`),
   tooManySubtasks: () =>
     new Problem(
       'too_many_subtasks',
@@ -543,40 +566,6 @@ export const problemWithin = (pointer: string, problem: Problem): Problem => {
   })
 }
 
-const simpleRefusals: Record<SimpleRefusal, () => Problem> = {
-  missing: problems.notFound,
-  forbidden: problems.forbidden,
-  reauthentication_required: problems.reauthenticationRequired,
-  email_changed_often: problems.emailChangedOften,
-  invited_many: problems.invitedMany,
-  address_invited_often: problems.addressInvitedOften,
-  precondition_failed: problems.preconditionFailed,
-  start_twice: () => problems.conflictingDates(['start_twice']),
-  due_twice: () => problems.conflictingDates(['due_twice']),
-  due_at_before_start: () => problems.conflictingDates(['due_at_before_start']),
-  due_on_before_start: () => problems.conflictingDates(['due_on_before_start']),
-  last_admin: problems.lastAdmin,
-  project_archived: problems.projectArchived,
-  parent_elsewhere: () =>
-    problems.invalidParent('must be a task of the same project, or a personal task of the same owner'),
-  parent_cycle: () => problems.invalidParent('must not be the task itself or one of its subtasks'),
-  parent_too_deep: () => problems.invalidParent(`would nest tasks more than ${maxLevels} levels deep`),
-  too_many_subtasks: problems.tooManySubtasks,
-  access_through_team: problems.accessThroughTeam,
-  upload_gone: problems.uploadGone,
-  upload_locked: () => problems.uploadLocked(leaseSeconds),
-  upload_conflict: problems.uploadConflict,
-  too_many_relations: problems.tooManyRelations,
-  too_many_blocked: problems.tooManyBlocked,
-}
-
-export const problemOfRefusal = (refusal: Refusal): Problem => {
-  if (refusal.outcome === 'unknown_reference') return problems.unknownReference(refusal.pointer, refusal.kind)
-  if (refusal.outcome === 'quota_exceeded') return problems.quotaExceeded(refusal)
-  if (refusal.outcome === 'blocking_cycle') return problems.blockingCycle(refusal.path)
-  return simpleRefusals[refusal.outcome]()
-}
-
 /**
  * The value of a successful outcome.
  *
@@ -584,7 +573,7 @@ export const problemOfRefusal = (refusal: Refusal): Problem => {
  */
 export const expectDone = <T>(result: Outcome<T>): T => {
   if (result.outcome === 'done') return result.value
-  throw problemOfRefusal(result)
+  throw result.outcome === 'missing' ? problems.notFound() : problems.forbidden()
 }
 
 /**
@@ -632,7 +621,6 @@ export const expectOnePlace = (body: {
 const constraintProblems: Readonly<Record<string, () => Problem>> = {
   users_username_unique: problems.usernameTaken,
   users_email_unique: problems.emailTaken,
-  users_time_zone_known: problems.unknownTimeZone,
   tags_owner_name_unique: problems.tagExists,
   tags_project_name_unique: problems.projectTagExists,
   tasks_project_id_projects_id_fk: () => problems.unknownReference('/project_id', 'project'),
@@ -640,9 +628,6 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   webhooks_project_id_projects_id_fk: () => problems.unknownReference('/project_id', 'project'),
   tasks_owner_id_users_id_fk: () => problems.unknownReference('/owner_id', 'user'),
   tasks_assignee_id_users_id_fk: () => problems.unknownReference('/assignee_id', 'user'),
-  tasks_parents_form_trees: problems.parentsConflict,
-  projects_have_manager: problems.lastProjectManager,
-  teams_have_manager: problems.lastTeamManager,
   tasks_project_id_section_id_sections_project_id_id_fk: () =>
     problems.unknownReference('/section_id', 'section'),
   // The following are violated only if a resource of the request is deleted while the request runs.
@@ -660,13 +645,8 @@ const constraintProblems: Readonly<Record<string, () => Problem>> = {
   project_members_user_id_users_id_fk: problems.invalidToken,
   comments_author_id_users_id_fk: problems.invalidToken,
   idempotency_keys_principal_id_users_id_fk: problems.invalidToken,
-  api_tokens_user_id_users_id_fk: problems.invalidToken,
   webhooks_owner_id_users_id_fk: problems.invalidToken,
-  second_factors_user_id_users_id_fk: problems.invalidToken,
-  recovery_codes_user_id_second_factors_user_id_fk: problems.secondFactorNotEnrolled,
   one_time_tokens_user_id_users_id_fk: problems.wrongPassword,
-  sessions_user_id_users_id_fk: problems.wrongPassword,
-  refresh_tokens_session_id_sessions_id_fk: problems.invalidRefreshToken,
 }
 
 /**
@@ -677,8 +657,11 @@ export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
   if (error instanceof Problem) return error
   if (error instanceof ConstraintViolation)
     return constraintProblems[error.constraint]?.() ?? problems.internalError(error)
+  if (error instanceof CallerGone) return problems.invalidToken()
   if (error instanceof TextTooCostly) return problems.invalidRequest(`${error.message}.`)
   if (error instanceof FilterError) return problems.invalidFilter(error)
+  if (error instanceof LastManager)
+    return error.of === 'team' ? problems.lastTeamManager() : problems.lastProjectManager()
   if (error instanceof TooManyToSort) return problems.tooManyToSort(error.limit)
   if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
   if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)

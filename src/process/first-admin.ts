@@ -5,9 +5,8 @@ import type { ConnectionOptions } from '../db/engine/connection.ts'
 import { shellContext } from '../db/engine/context.ts'
 import { ConstraintViolation } from '../db/engine/errors.ts'
 import { hasAccounts } from '../db/sign-in.ts'
-import { insertUser } from '../db/users.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
-import { expectDone } from '../problems/problems.ts'
+import { createUser } from '../services/users.ts'
 
 const username = 'admin'
 
@@ -24,15 +23,8 @@ export const createFirstAdmin = async (
   try {
     const ctx = shellContext(db, 'start')
     if (await hasAccounts(ctx)) return
-    const user = await insertUser(ctx, async () => ({
-      username,
-      email,
-      displayName: username,
-      role: 'admin',
-      timeZone: defaultTimeZone,
-      passwordHash: await passwordHasher().hash(password),
-    }))
-    expectDone(user)
+    const account = { username, email, displayName: username, timeZone: defaultTimeZone, password }
+    await createUser(ctx, { ...account, role: 'admin' }, passwordHasher())
     log.info(`created the administrator ${email} (ADMIN_EMAIL)`)
   } catch (error) {
     // Another process that started at the same time has created the account.

@@ -1,12 +1,23 @@
 import { newApiToken } from '../auth/api-tokens.ts'
 import type { Credentials } from '../auth/credentials.ts'
-import { jsonWithSecret, sealForReplay } from '../auth/replayed-secrets.ts'
-import { deleteApiToken, deleteUserApiToken, insertApiToken, type NewApiToken } from '../db/api-tokens.ts'
-import type { OpContext } from '../db/engine/context.ts'
-import type { Created } from '../db/engine/idempotency.ts'
+import { jsonWithSealed, jsonWithSecret, sealForReplay } from '../auth/replayed-secrets.ts'
+import { lockOwnAccount } from '../db/accounts.ts'
+import {
+  insertApiToken,
+  lockApiToken,
+  type NewApiToken,
+  removeApiToken,
+  type RevocableApiToken,
+  viewApiToken,
+} from '../db/api-tokens.ts'
+import { recordAudit } from '../db/audit.ts'
+import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
+import { type Created, idempotent } from '../db/engine/idempotency.ts'
+import { newId } from '../db/engine/ids.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
-import { expectDone, problems } from '../problems/problems.ts'
+import { problems } from '../problems/problems.ts'
+import { expectMay, expectSeen, expectSignedIn } from './expectations.ts'
 
 export interface ApiTokens {
   /**
@@ -36,22 +47,45 @@ interface Deps {
 export const createApiTokens = ({ credentials, replayKeys }: Deps): ApiTokens => ({
   async create(ctx, fields) {
     const { token, hash } = newApiToken()
-    const created = await insertApiToken(ctx, {
-      ...fields,
-      hash,
-      seal: (id) => sealForReplay(replayKeys, token, id),
-    })
-    if (created === null) throw problems.invalidField('/expires_at', 'must be in the future')
+    const id = newId()
+    const sealed = sealForReplay(replayKeys, token, id)
+    const created = await idempotent(
+      ctx,
+      async (tx) => {
+        const account = expectSignedIn(await lockOwnAccount(tx))
+        const [, , { json, is_expired: isExpired }] = await Promise.all([
+          insertApiToken(tx, id, account, { ...fields, hash }),
+          recordAudit(tx, 'api_token.created', { userId: account.id, tokenId: id }),
+          viewApiToken(tx, id),
+        ])
+        // By the clock of the database.
+        if (isExpired) throw problems.invalidField('/expires_at', 'must be in the future')
+        return { json, replay: jsonWithSealed(json, 'token', sealed) }
+      },
+      id,
+    )
     return { ...created, json: jsonWithSecret(replayKeys, created, { name: 'token', secret: token }) }
   },
 
   async revoke(ctx, id) {
-    expectDone(await deleteApiToken(ctx, id))
+    await transaction(ctx, async (tx) => {
+      const own = await lockApiToken(tx, { id, userId: tx.principal.userId })
+      const token = expectSeen('api_token.see', own)
+      await revoke(tx, expectMay('api_token.revoke', token))
+    })
     await credentials.forgetApiToken(id)
   },
 
-  async revokeOfUser(ctx, token) {
-    expectDone(await deleteUserApiToken(ctx, token))
-    await credentials.forgetApiToken(token.id)
+  async revokeOfUser(ctx, path) {
+    await transaction(ctx, async (tx) => {
+      const token = expectSeen('api_token.see_any', await lockApiToken(tx, path))
+      await revoke(tx, expectMay('api_token.revoke_any', token))
+    })
+    await credentials.forgetApiToken(path.id)
   },
 })
+
+const revoke = async (tx: TransactionContext<SessionPrincipal>, token: RevocableApiToken): Promise<void> => {
+  const { id: tokenId, userId } = token
+  await Promise.all([removeApiToken(tx, token), recordAudit(tx, 'api_token.revoked', { userId, tokenId })])
+}

@@ -3,23 +3,29 @@ import { issueLinkToken, linkCredential } from '../auth/attachment-links.ts'
 import type { FileForm } from '../contract/files.ts'
 import {
   type AttachmentFile,
-  checkMayAttach,
-  insertAttachment,
-  noQuotaClaim,
+  lockAttachment,
+  removeAttachment,
   selectAttachmentFile,
 } from '../db/attachments.ts'
-import { mayBeRepeat, type OpContext, withContent } from '../db/engine/context.ts'
+import { mayBeRepeat, type OpContext, transaction, withContent } from '../db/engine/context.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
-import type { AddedToTask } from '../db/task-writes.ts'
+import { readStorageUse } from '../db/quotas.ts'
+import { recordEventOfTask } from '../db/record-event.ts'
+import { countAttachment, readTask } from '../db/task-facts.ts'
+import type { AddedToTask } from './added-to-task.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { BearerPrincipal, LinkCredential, Principal } from '../domain/permissions.ts'
+import type { Jobs } from '../jobs/registry.ts'
 import { expectDone } from '../problems/problems.ts'
 import { putWithTypeDetection } from '../storage/content-type.ts'
 import type { ByteRange, Storage, StoredFile } from '../storage/storage.ts'
+import { addAttachment, expectAttachable, expectRoom, recordedFields } from './attaching.ts'
+import { expectActive, expectMay, expectSeen, expectTag } from './expectations.ts'
 import { openUnlessDeleted } from './open-file.ts'
 
 interface Deps {
   readonly storage: Storage
+  readonly jobs: Jobs
   /** Seal the tokens of links. */
   readonly linkKeys: KeyRing
   readonly attachmentMaxBytes: number
@@ -57,15 +63,21 @@ export interface CreatedLink {
 
 export interface Attachments {
   /** Receives a file and attaches it to a task. */
-  attachFile(ctx: OpContext, input: { readonly taskId: string; readonly form: FileForm }): Promise<Attached>
+  attachFile(
+    ctx: OpContext<Principal>,
+    input: { readonly taskId: string; readonly form: FileForm },
+  ): Promise<Attached>
   /** Finds the file of an attachment. */
   download(ctx: OpContext<Principal>, attachmentId: string): Promise<Download>
   /** Creates a link to an attachment that the caller can see. Links are not stored: the token has all data. */
   createLink(ctx: OpContext<BearerPrincipal>, link: NewLink): Promise<CreatedLink>
+  /** Deletes an attachment. Returns the version that its task has then. */
+  delete(ctx: OpContext<Principal>, attachmentId: string): Promise<number>
 }
 
 export const createAttachments = ({
   storage,
+  jobs,
   linkKeys,
   attachmentMaxBytes,
   attachmentQuotaBytes,
@@ -79,9 +91,11 @@ export const createAttachments = ({
   return {
     async attachFile(ctx, { taskId, form }) {
       const quota = attachmentQuotaBytes
+      // Before the file is received; decided under locks later.
+      const [task, use] = await Promise.all([readTask(ctx, taskId), readStorageUse(ctx)])
+      expectAttachable(task)
       // A replay needs no free quota, and whether the request is a replay is known only once the file has been received.
-      const claim = mayBeRepeat(ctx) ? noQuotaClaim : { size: form.minSize, quota }
-      expectDone(await checkMayAttach(ctx, { taskId, ...claim }))
+      if (!mayBeRepeat(ctx)) expectRoom(use, { size: form.minSize, quota })
       // As small as possible, since the storage allocates memory by the maximum size.
       const maxBytes = Math.min(attachmentMaxBytes, form.maxSize)
       const {
@@ -92,14 +106,19 @@ export const createAttachments = ({
         (content) => putWithTypeDetection(storage, content, { maxBytes, minBytes: form.minSize }),
         discard,
       )
-      const { key: storageKey, size, sha256, detectedContentType, guessedContentType } = stored
-      const contentType = declaredType ?? guessedContentType
-      const description = { taskId, fileName, contentType, detectedContentType, size, sha256 }
-      const received = withContent(ctx, [taskId, fileName, contentType, sha256])
+      const { key: storage_key, size, sha256, detectedContentType, guessedContentType } = stored
+      const content_type = declaredType ?? guessedContentType
+      const file = {
+        file_name: fileName,
+        content_type,
+        detected_content_type: detectedContentType,
+        size,
+        sha256,
+        storage_key,
+      }
+      const received = withContent(ctx, [taskId, fileName, content_type, sha256])
       try {
-        const attachment = expectDone(
-          await insertAttachment(received, { ...description, storageKey, quota, upload: null }),
-        )
+        const attachment = await addAttachment(received, file, { taskId, quota, upload: null })
         if (attachment.replayed) await discard(stored)
         return { ...attachment, sha256 }
       } catch (error) {
@@ -126,5 +145,22 @@ export const createAttachments = ({
       const token = issueLinkToken(linkKeys, { attachmentId, disposition, expiresAt, userId, createdWith })
       return { token, expiresAt: new Date(expiresAt).toISOString(), file }
     },
+
+    delete: (ctx, id) =>
+      transaction(ctx, async (tx) => {
+        const seen = expectSeen('attachment.see', await lockAttachment(tx, id))
+        const attachment = expectMay('attachment.delete', seen)
+        expectTag(tx, attachment.sha256)
+        expectActive(attachment)
+        const { task_id: taskId } = attachment
+        const changes = { before: recordedFields(attachment), after: {} }
+        const [, , taskVersion] = await Promise.all([
+          removeAttachment(tx, attachment),
+          recordEventOfTask(tx, 'attachment.deleted', { taskId, resourceId: id }, changes),
+          countAttachment(tx, taskId, -1),
+        ])
+        tx.afterCommit(() => jobs.wake('remove_deleted_files'))
+        return taskVersion
+      }),
   }
 }

@@ -1,20 +1,18 @@
 import type { AttemptKeys } from '../auth/attempts.ts'
+import { readCode } from '../auth/second-factor.ts'
+import type { SecondFactor } from '../db/accounts.ts'
 import { insertAttempt } from '../db/attempts.ts'
-import { insertFailure } from '../db/audit.ts'
-import type { OpContext } from '../db/engine/context.ts'
-import { type SecondFactor, selectSecondFactor } from '../db/second-factors.ts'
+import { recordAudit } from '../db/audit.ts'
+import type { OpContext, TransactionContext } from '../db/engine/context.ts'
+import { type Enrolled, useCode } from '../db/second-factors.ts'
+import type { KeyRing } from '../domain/key-ring.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 
 /** Steps shared by the operations that check a code of a second factor. */
 
-/**
- * The caller's confirmed second factor.
- *
- * @throws Problem 409 when they have none
- */
-export const expectConfirmedFactor = async (ctx: OpContext<SessionPrincipal>): Promise<SecondFactor> => {
-  const factor = await selectSecondFactor(ctx)
+/** @throws Problem 409 unless a second factor is confirmed */
+export const expectConfirmed = <F extends Enrolled>(factor: F | null): F => {
   if (factor === null || !factor.isConfirmed) throw problems.secondFactorNotEnrolled()
   return factor
 }
@@ -35,8 +33,19 @@ export const countCodeAttempt = async (
   return attemptKey
 }
 
+/** Uses a code of the confirmed second factor of a locked account. False if it is wrong or was used. */
+export const proveCode = async (
+  tx: TransactionContext,
+  keys: KeyRing,
+  secondFactor: SecondFactor,
+  text: string,
+): Promise<boolean> => {
+  const code = readCode(keys, secondFactor, text)
+  return code !== null && useCode(tx, secondFactor, code)
+}
+
 /** Records that the caller's code was wrong, and returns the problem. */
 export const recordWrongCode = async (ctx: OpContext<SessionPrincipal>): Promise<Error> => {
-  await insertFailure(ctx, 'proof.failed', ctx.principal.userId)
+  await recordAudit(ctx, 'proof.failed', { userId: ctx.principal.userId })
   return problems.wrongCode()
 }

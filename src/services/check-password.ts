@@ -1,6 +1,7 @@
 import type { AttemptKeys } from '../auth/attempts.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
-import { insertFailure } from '../db/audit.ts'
+import { insertAttempt } from '../db/attempts.ts'
+import { recordAudit } from '../db/audit.ts'
 import type { OpContext } from '../db/engine/context.ts'
 import { selectOwnPassword } from '../db/passwords.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
@@ -41,11 +42,11 @@ export const createCheckPassword =
   async (ctx, { password, pointer }) => {
     const { userId } = ctx.principal
     const attemptKey = attemptKeys.ofPassword(userId, ctx.client)
-    const { wait, passwordHash } = await selectOwnPassword(ctx, attemptKey)
+    const [wait, passwordHash] = await Promise.all([insertAttempt(ctx, attemptKey), selectOwnPassword(ctx)])
     if (wait > 0) throw problems.tooManyAttempts(wait)
     const { valid } = await passwords.verify(passwordHash, password)
     if (passwordHash === null) throw problems.invalidToken()
     if (valid) return { oldHash: passwordHash, attemptKey }
-    await insertFailure(ctx, 'proof.failed', userId)
+    await recordAudit(ctx, 'proof.failed', { userId })
     throw problems.wrongCurrentPassword(pointer)
   }

@@ -14,7 +14,7 @@ import { last } from '../db/engine/transaction.ts'
 import { forgetEventValues, recordEventOfTask } from '../db/record-event.ts'
 import { countComment, lockTask } from '../db/task-facts.ts'
 import { followTask } from '../db/task-followers.ts'
-import { type AddedToTask, additionText, parseAddition } from '../db/task-writes.ts'
+import { type AddedToTask, additionText, parseAddition } from './added-to-task.ts'
 import { expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
 
 /** Adds a comment to a task, which its author then follows. */

@@ -1,7 +1,11 @@
+import type { AccountFacts, OwnAccount } from '../db/accounts.ts'
 import { meetsPreconditions, type Preconditions } from '../domain/entity-tags.ts'
 import type { UnknownReference } from '../domain/outcome.ts'
 import { type Authorized, grants, type Permission, type Relation } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
+import type { OpContext } from '../db/engine/context.ts'
+import { knowsTimeZone } from '../db/users.ts'
+import { defaultTimeZone } from '../domain/time-zones.ts'
 
 /**
  * The checks of a write on facts that were read under a lock, in the order that the contract promises: seen, may, match, and then
@@ -31,7 +35,7 @@ export const expectSeen = <R extends Related>(permission: Permission, resource: 
 export const expectKnown = <R extends Related>(
   permission: Permission,
   resource: R | null,
-  { pointer, kind }: Omit<UnknownReference, 'outcome'>,
+  { pointer, kind }: UnknownReference,
 ): R => {
   if (resource === null || !grants(permission, resource.relations))
     throw problems.unknownReference(pointer, kind)
@@ -52,12 +56,50 @@ export const expectMay = <P extends Permission, R extends Related>(
 }
 
 /**
- * Requires that the resource meets If-Match and If-None-Match.
+ * Requires that a resource with this entity tag meets If-Match and If-None-Match. Null: it does not exist.
  *
  * @throws Problem 412
  */
-export const expectMatch = (conditions: Preconditions, { version }: { readonly version: number }): void => {
-  if (!meetsPreconditions([String(version)], conditions)) throw problems.preconditionFailed()
+export const expectTag = (conditions: Preconditions, tag: string | null): void => {
+  if (!meetsPreconditions(tag === null ? null : [tag], conditions)) throw problems.preconditionFailed()
+}
+
+/**
+ * Requires that a resource whose ETag is its version meets If-Match and If-None-Match. A version of null: it does not exist.
+ *
+ * @throws Problem 412
+ */
+export const expectMatch = (
+  conditions: Preconditions,
+  { version }: { readonly version: number | null },
+): void => expectTag(conditions, version === null ? null : String(version))
+
+/**
+ * Requires that a resource that exists without an ETag meets If-Match and If-None-Match.
+ *
+ * @throws Problem 412
+ */
+export const expectUntagged = (conditions: Preconditions): void => {
+  if (!meetsPreconditions([], conditions)) throw problems.preconditionFailed()
+}
+
+/**
+ * Requires that a resource without an ETag does not exist, if the request has `If-None-Match: *`.
+ *
+ * @throws Problem 412
+ */
+export const expectAbsent = ({ ifNoneMatch }: Preconditions, exists: boolean): void => {
+  if (!meetsPreconditions(exists ? [] : null, { ifMatch: null, ifNoneMatch }))
+    throw problems.preconditionFailed()
+}
+
+/**
+ * Requires that the caller's session has authenticated recently.
+ *
+ * @throws Problem 403
+ */
+export const expectProven = ({ is_proven }: { readonly is_proven: boolean }): void => {
+  if (!is_proven) throw problems.reauthenticationRequired()
 }
 
 /**
@@ -67,4 +109,36 @@ export const expectMatch = (conditions: Preconditions, { version }: { readonly v
  */
 export const expectActive = ({ archived_at }: { readonly archived_at: string | null }): void => {
   if (archived_at !== null) throw problems.projectArchived()
+}
+
+/**
+ * The caller's account, if the session that authenticated the request has not ended meanwhile.
+ *
+ * @throws Problem 401
+ */
+export const expectSignedIn = (account: OwnAccount | null): OwnAccount => {
+  if (account === null) throw problems.invalidToken()
+  return account
+}
+
+/**
+ * Requires that the password of an account is still the one that was verified. `pointer` is its location in the body.
+ *
+ * @throws Problem 422
+ */
+export const expectSamePassword = (
+  { passwordHash }: AccountFacts,
+  verifiedHash: string,
+  pointer: string,
+): void => {
+  if (passwordHash !== verifiedHash) throw problems.wrongCurrentPassword(pointer)
+}
+
+/**
+ * Requires that the database knows a time zone. Before a transaction.
+ *
+ * @throws Problem 400
+ */
+export const expectTimeZone = async (ctx: OpContext, timeZone: string): Promise<void> => {
+  if (timeZone !== defaultTimeZone && !(await knowsTimeZone(ctx, timeZone))) throw problems.unknownTimeZone()
 }

@@ -1,13 +1,26 @@
 import { hashInvitationToken, newInvitationToken } from '../auth/opaque-tokens.ts'
-import type { OpContext } from '../db/engine/context.ts'
-import type { Created } from '../db/engine/idempotency.ts'
-import { acceptInvitation, insertInvitation, selectInvitationPreview } from '../db/invitations.ts'
-import { type ProjectRow, selectProject } from '../db/projects.ts'
+import { type OpContext, transaction } from '../db/engine/context.ts'
+import { type Created, idempotent } from '../db/engine/idempotency.ts'
+import { last } from '../db/engine/transaction.ts'
+import {
+  insertInvitation,
+  join,
+  lockInvitation,
+  lockInviting,
+  removeInvitation,
+  selectInvitationPreview,
+  selectInvitations,
+  viewInvitation,
+} from '../db/invitations.ts'
+import type { Page, PageRequest } from '../db/lists/list.ts'
+import { lockUser } from '../db/members.ts'
+import { lockProject, type ProjectRow, readProject, viewProject } from '../db/projects.ts'
 import { mailboxOf } from '../domain/email-address.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import type { Mailer } from '../mail/mailer.ts'
-import { expectDone, problems } from '../problems/problems.ts'
+import { problems } from '../problems/problems.ts'
+import { expectMay, expectSeen } from './expectations.ts'
 
 /** Who may accept an invitation: the setting INVITATIONS. */
 export type InvitationMode = 'open' | 'registered' | 'off'
@@ -18,10 +31,23 @@ interface InvitationFields {
   readonly role: ProjectRole
 }
 
+/** An invitation in the path of a request. */
+interface InvitationPath {
+  readonly projectId: string
+  readonly id: string
+}
+
+/** Invitation emails to one mailbox in a day, from all users. */
+const maxMailsPerMailbox = 5
+
 /** Invitations to projects, by email. */
 export interface Invitations {
+  /** A page of the valid invitations to a project. @throws Problem 404, 403 */
+  list(ctx: OpContext<Principal>, projectId: string, page: PageRequest): Promise<Page>
   /** @throws Problem 403 when invitations are disabled, 429 after too many invitations */
   create(ctx: OpContext<Principal>, fields: InvitationFields): Promise<Created>
+  /** @throws Problem 404, 403 */
+  revoke(ctx: OpContext<Principal>, path: InvitationPath): Promise<void>
   /** @throws Problem 422 for an invalid token */
   lookUp(ctx: OpContext, token: string): Promise<string>
   /** Joins the caller to the project. @throws Problem 422 for an invalid token */
@@ -36,16 +62,44 @@ interface Deps {
 }
 
 export const createInvitations = ({ mode, maxPerDay, isRegistrationOpen, mailer }: Deps): Invitations => ({
-  async create(ctx, fields) {
+  async list(ctx, projectId, page) {
+    expectMay('project.manage', expectSeen('project.see', await readProject(ctx, projectId)))
+    return selectInvitations(ctx, projectId, page)
+  },
+
+  async create(ctx, { projectId, ...fields }) {
     if (mode === 'off') throw problems.invitationsOff()
     if (!mailer.delivers) throw problems.invitationsUndeliverable()
     const { token, hash } = newInvitationToken()
     const mailbox = mailboxOf(fields.email)
-    const invitation = { ...fields, mailbox, hash, maxPerDay }
-    const { mail, ...created } = expectDone(await insertInvitation(ctx, invitation))
-    if (mail !== null) mailer.sendInvitation({ to: fields.email, token, ...mail })
-    return created
+    return idempotent(ctx, async (tx, id) => {
+      const { project, senderName, bySender, toMailbox } = await lockInviting(tx, { projectId, mailbox })
+      const managed = expectMay('project.manage', expectSeen('project.see', project))
+      if (bySender >= maxPerDay) throw problems.invitedMany()
+      if (toMailbox >= maxMailsPerMailbox) throw problems.addressInvitedOften()
+      tx.afterCommit(() =>
+        mailer.sendInvitation({
+          to: fields.email,
+          token,
+          projectName: managed.name,
+          invitedByName: senderName,
+        }),
+      )
+      const [, invitation] = await Promise.all([
+        insertInvitation(tx, id, managed, { ...fields, mailbox, hash }),
+        viewInvitation(tx, id),
+      ])
+      return invitation
+    })
   },
+
+  revoke: (ctx, { projectId, id }) =>
+    transaction(ctx, async (tx) => {
+      const project = expectSeen('project.see', await lockProject(tx, projectId, 'use'))
+      const managed = expectMay('project.manage', project)
+      // Only managers learn whether the invitation exists.
+      if (!(await removeInvitation(tx, managed, id))) throw problems.notFound()
+    }),
 
   async lookUp(ctx, token) {
     if (mode === 'off') throw problems.invitationsOff()
@@ -59,11 +113,13 @@ export const createInvitations = ({ mode, maxPerDay, isRegistrationOpen, mailer 
   async accept(ctx, token) {
     if (mode === 'off') throw problems.invitationsOff()
     const hash = hashInvitationToken(token)
-    const projectId = hash && (await acceptInvitation(ctx, hash))
-    if (projectId === null) throw problems.invalidInvitation('/token')
-    const project = await selectProject(ctx, projectId)
-    // The project was deleted, or the caller removed from it, right after the invitation was accepted.
-    if (project.outcome === 'missing') throw problems.invalidInvitation('/token')
-    return expectDone(project)
+    if (hash === null) throw problems.invalidInvitation('/token')
+    return transaction(ctx, async (tx) => {
+      const { userId } = tx.principal
+      const [, invitation] = await Promise.all([lockUser(tx.db, { id: userId }), lockInvitation(tx, hash)])
+      if (invitation === null) throw problems.invalidInvitation('/token')
+      await join(tx, userId, invitation)
+      return last(viewProject(tx, invitation.project_id))
+    })
   },
 })

@@ -1,6 +1,6 @@
 import { accessTokenLifetime, type AccessTokens } from '../auth/access-tokens.ts'
 import { sha256 } from '../auth/sha256.ts'
-import type { StartedSession } from '../db/sessions.ts'
+import type { StartedSession } from '../db/refresh-tokens.ts'
 
 /** The tokens of a session, and the JSON of its user. Lifetimes are in seconds. */
 export interface IssuedTokens {

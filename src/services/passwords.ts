@@ -1,13 +1,26 @@
 import type { Credentials } from '../auth/credentials.ts'
 import { hashResetToken, newResetToken } from '../auth/opaque-tokens.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
-import type { OpContext } from '../db/engine/context.ts'
-import { hasOneTimeToken } from '../db/one-time-tokens.ts'
-import { insertResetToken, resetPasswordByToken, setPassword, updateOwnPassword } from '../db/passwords.ts'
+import { lockOwnAccount } from '../db/accounts.ts'
+import { forgetAttempts } from '../db/attempts.ts'
+import { recordAudit } from '../db/audit.ts'
+import { discardSecondFactor, endAccess } from '../db/end-access.ts'
+import { type OpContext, transaction } from '../db/engine/context.ts'
+import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
+import { lockUserByEmail, setOwnPassword, setPasswordOf, takeResetToken } from '../db/passwords.ts'
+import { lockUser } from '../db/users.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import type { Mailer } from '../mail/mailer.ts'
-import { expectDone, problems } from '../problems/problems.ts'
+import { problems } from '../problems/problems.ts'
 import type { CheckPassword } from './check-password.ts'
+import {
+  expectUntagged,
+  expectMay,
+  expectProven,
+  expectSamePassword,
+  expectSeen,
+  expectSignedIn,
+} from './expectations.ts'
 
 interface PasswordChange {
   readonly currentPassword: string
@@ -45,37 +58,93 @@ interface Deps {
   readonly mailer: Mailer
 }
 
+/** Seconds for which a token to reset a password is valid. */
+export const resetTokenLifetime = 1_800
+
+const maxMailsPerHour = 3
+
+/** A password that an administrator sets. */
+interface NewPassword {
+  readonly userId: string
+  readonly newHash: string
+  /** Whether the user's second factor is deleted too. */
+  readonly resetsSecondFactor: boolean
+}
+
+/** Sets another user's password and ends their sessions. */
+export const setPassword = (
+  ctx: OpContext<Principal>,
+  { userId, newHash, resetsSecondFactor }: NewPassword,
+): Promise<void> =>
+  transaction(ctx, async (tx) => {
+    const seen = expectSeen('user.see', await lockUser(tx, userId, { purpose: 'change' }))
+    const user = expectMay('user.set_password', seen)
+    expectProven(user)
+    expectUntagged(tx)
+    const [hadSecondFactor] = await Promise.all([
+      resetsSecondFactor && discardSecondFactor(tx, userId),
+      setPasswordOf(tx, user, newHash),
+      endAccess(tx, userId),
+      recordAudit(tx, 'password.set', { userId }),
+    ])
+    if (hadSecondFactor) await recordAudit(tx, 'second_factor.disabled', { userId })
+  })
+
 export const createPasswords = ({ passwords, checkPassword, credentials, mailer }: Deps): Passwords => ({
   async change(ctx, { currentPassword, newPassword }) {
     const pointer = '/current_password'
-    const checked = await checkPassword(ctx, { password: currentPassword, pointer })
+    const { oldHash, attemptKey } = await checkPassword(ctx, { password: currentPassword, pointer })
     const newHash = await passwords.hash(newPassword)
-    const isChanged = await updateOwnPassword(ctx, { ...checked, newHash })
-    if (!isChanged) throw problems.wrongCurrentPassword(pointer)
-    await credentials.forgetUser(ctx.principal.userId)
+    const { userId, credential } = ctx.principal
+    await transaction(ctx, async (tx) => {
+      const account = expectSignedIn(await lockOwnAccount(tx))
+      expectSamePassword(account, oldHash, pointer)
+      await Promise.all([
+        setOwnPassword(tx, userId, newHash),
+        forgetAttempts(tx, attemptKey),
+        endAccess(tx, userId, { keptSession: credential.sessionId }),
+        recordAudit(tx, 'password.changed', { userId }),
+      ])
+    })
+    await credentials.forgetUser(userId)
   },
 
   async requestReset(ctx, email) {
-    const { token, hash: tokenHash } = newResetToken()
-    const isStored = await insertResetToken(ctx, { email, tokenHash })
+    const { token, hash } = newResetToken()
+    // As many round trips for an unknown address, and a row in each case, so that the response time reveals nothing.
+    const isStored = await transaction(ctx, async (tx) => {
+      const user = await lockUserByEmail(tx, email)
+      const mayGetMail = user !== null && user.mails < maxMailsPerHour
+      const reset = { purpose: 'reset_password', hash, lifetime: resetTokenLifetime } as const
+      await Promise.all([
+        mayGetMail && insertOneTimeToken(tx, { ...reset, userId: user.id }),
+        recordAudit(tx, 'password.reset_requested', { userId: user?.id ?? null }),
+      ])
+      return mayGetMail
+    })
     if (isStored) mailer.sendPasswordReset({ to: email, token })
   },
 
   async reset(ctx, { token, newPassword }) {
-    const tokenHash = hashResetToken(token)
+    const hash = hashResetToken(token)
     // Checked before the new password is hashed, which is expensive.
-    const isLive =
-      tokenHash !== null && (await hasOneTimeToken(ctx, { purpose: 'reset_password', hash: tokenHash }))
-    if (!isLive) throw problems.invalidResetToken()
+    const userId = hash && (await findUserOfToken(ctx, { purpose: 'reset_password', hash }))
+    if (hash === null || userId === null) throw problems.invalidResetToken()
     const newHash = await passwords.hash(newPassword)
-    const userId = await resetPasswordByToken(ctx, { tokenHash, newHash })
-    if (userId === null) throw problems.invalidResetToken()
+    await transaction(ctx, async (tx) => {
+      if (!(await takeResetToken(tx, { userId, hash }))) throw problems.invalidResetToken()
+      await Promise.all([
+        setOwnPassword(tx, userId, newHash),
+        endAccess(tx, userId),
+        recordAudit(tx, 'password.reset', { userId, actorId: userId }),
+      ])
+    })
     await credentials.forgetUser(userId)
   },
 
   async set(ctx, { userId, password, resetsSecondFactor }) {
     const newHash = await passwords.hash(password)
-    expectDone(await setPassword(ctx, { userId, newHash, resetsSecondFactor }))
+    await setPassword(ctx, { userId, newHash, resetsSecondFactor })
     await credentials.forgetUser(userId)
   },
 })

@@ -3,8 +3,8 @@ import type { Authorized, Principal } from '../domain/permissions.ts'
 import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
 import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
+import { grantRole } from '../db/memberships.ts'
 import {
-  insertManager,
   insertProject,
   lockProject,
   type ManagedProject,
@@ -17,6 +17,7 @@ import {
   viewProject,
 } from '../db/projects.ts'
 import {
+  lockTrashedMembers,
   lockTrashedProject,
   purgeProject,
   takeFromTrash,
@@ -35,7 +36,7 @@ export const createProject = (ctx: OpContext<Principal>, project: NewProject): P
     await Promise.all([
       insertProject(tx, id, project),
       recordProjectEvent(tx, 'project.created', id, { before: {}, after }),
-      insertManager(tx, id),
+      grantRole(tx, { projectId: id, userId: tx.principal.userId, role: 'manager' }),
     ])
     return viewProject(tx, id)
   })
@@ -116,7 +117,10 @@ const openTrashed = async <P extends 'project_trash.restore' | 'project_trash.de
 /** Restores a project with its content. If nobody manages it any more, the caller does. */
 export const restoreProject = (ctx: OpContext<Principal>, id: string): Promise<ProjectRow> =>
   transaction(ctx, async (tx) => {
-    const project = await openTrashed(tx, id, 'project_trash.restore')
+    const [, project] = await Promise.all([
+      lockTrashedMembers(tx, id),
+      openTrashed(tx, id, 'project_trash.restore'),
+    ])
     await takeFromTrash(tx, project)
     await recordProjectEvent(tx, 'project.restored', id)
     return last(viewProject(tx, id))

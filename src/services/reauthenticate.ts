@@ -1,12 +1,15 @@
 import type { AttemptKeys } from '../auth/attempts.ts'
-import { readCode } from '../auth/second-factor.ts'
-import type { OpContext } from '../db/engine/context.ts'
-import { updateAuthenticatedByCode, updateAuthenticatedByPassword } from '../db/reauthentication.ts'
+import { lockOwnAccount, type OwnAccount } from '../db/accounts.ts'
+import { forgetAttempts } from '../db/attempts.ts'
+import { recordAudit } from '../db/audit.ts'
+import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
+import { renewAuthentication } from '../db/reauthentication.ts'
+import { selectOwnEnrolment } from '../db/second-factors.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
-import { problems } from '../problems/problems.ts'
-import { countCodeAttempt, expectConfirmedFactor, recordWrongCode } from './check-code.ts'
+import { countCodeAttempt, expectConfirmed, proveCode, recordWrongCode } from './check-code.ts'
 import type { CheckPassword, PasswordInput } from './check-password.ts'
+import { expectSamePassword, expectSignedIn } from './expectations.ts'
 
 /** Renews the authentication of the caller's session. */
 export interface Reauthenticate {
@@ -28,16 +31,36 @@ export const createReauthenticate = ({
   secondFactorKeys,
 }: Deps): Reauthenticate => ({
   async byPassword(ctx, input) {
-    const checked = await checkPassword(ctx, input)
-    const isRenewed = await updateAuthenticatedByPassword(ctx, checked)
-    if (!isRenewed) throw problems.wrongCurrentPassword(input.pointer)
+    const { oldHash, attemptKey } = await checkPassword(ctx, input)
+    await transaction(ctx, async (tx) => {
+      const account = expectSignedIn(await lockOwnAccount(tx))
+      expectSamePassword(account, oldHash, input.pointer)
+      await renew(tx, account, attemptKey)
+    })
   },
 
   async byCode(ctx, text) {
-    const factor = await expectConfirmedFactor(ctx)
-    const attemptKey = await countCodeAttempt(ctx, attemptKeys, factor.userId)
-    const code = readCode(secondFactorKeys, factor, text)
-    const isRenewed = code !== null && (await updateAuthenticatedByCode(ctx, { code, attemptKey }))
-    if (!isRenewed) throw await recordWrongCode(ctx)
+    expectConfirmed(await selectOwnEnrolment(ctx))
+    const attemptKey = await countCodeAttempt(ctx, attemptKeys, ctx.principal.userId)
+    const isProven = await transaction(ctx, async (tx) => {
+      const account = expectSignedIn(await lockOwnAccount(tx))
+      const secondFactor = expectConfirmed(account.secondFactor)
+      if (!(await proveCode(tx, secondFactorKeys, secondFactor, text))) return false
+      await renew(tx, account, attemptKey)
+      return true
+    })
+    if (!isProven) throw await recordWrongCode(ctx)
   },
 })
+
+const renew = async (
+  tx: TransactionContext<SessionPrincipal>,
+  account: OwnAccount,
+  attemptKey: Buffer,
+): Promise<void> => {
+  await Promise.all([
+    renewAuthentication(tx, account),
+    forgetAttempts(tx, attemptKey),
+    recordAudit(tx, 'session.reauthenticated', { userId: account.id }),
+  ])
+}

@@ -1,19 +1,24 @@
 import type { AttemptKeys } from '../auth/attempts.ts'
 import { newRecoveryCodes } from '../auth/recovery-codes.ts'
-import { readCode, sealSecret, stepOf } from '../auth/second-factor.ts'
+import { sealSecret, stepOf } from '../auth/second-factor.ts'
 import { newTotpSecret, otpauthUri } from '../auth/totp.ts'
-import type { OpContext } from '../db/engine/context.ts'
+import { lockAccount, lockOwnAccount } from '../db/accounts.ts'
+import { forgetAttempts } from '../db/attempts.ts'
+import { recordAudit } from '../db/audit.ts'
+import { type OpContext, transaction } from '../db/engine/context.ts'
 import {
-  confirmSecondFactor,
-  deleteSecondFactor,
-  insertSecondFactor,
-  selectSecondFactor,
+  confirmSecret,
+  type Enrolled,
+  removeSecondFactor,
+  replaceSecret,
+  selectOwnEnrolment,
 } from '../db/second-factors.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
-import type { SessionPrincipal } from '../domain/permissions.ts'
+import { type Principal, relationsToUser, type SessionPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
-import { countCodeAttempt, expectConfirmedFactor, recordWrongCode } from './check-code.ts'
+import { countCodeAttempt, expectConfirmed, proveCode, recordWrongCode } from './check-code.ts'
 import type { CheckPassword } from './check-password.ts'
+import { expectMay, expectSamePassword, expectSignedIn } from './expectations.ts'
 
 /** An unconfirmed TOTP secret, and its URI for authenticator apps. */
 interface Enrolment {
@@ -50,34 +55,87 @@ export const createSecondFactors = ({
   secondFactorKeys,
 }: Deps): SecondFactors => ({
   async enrol(ctx, password) {
-    const checked = await checkPassword(ctx, { password, pointer: '/password' })
+    const { oldHash, attemptKey } = await checkPassword(ctx, { password, pointer })
     const plain = newTotpSecret()
-    const secret = sealSecret(secondFactorKeys, ctx.principal.userId, plain)
-    const username = await insertSecondFactor(ctx, { ...checked, secret })
-    if (username === null) throw problems.secondFactorEnabled()
+    const { userId } = ctx.principal
+    const secret = sealSecret(secondFactorKeys, userId, plain)
+    const username = await transaction(ctx, async (tx) => {
+      const account = expectSignedIn(await lockOwnAccount(tx))
+      expectSamePassword(account, oldHash, pointer)
+      if (account.secondFactor?.isConfirmed === true) throw problems.secondFactorEnabled()
+      await Promise.all([
+        replaceSecret(tx, account, secret),
+        forgetAttempts(tx, attemptKey),
+        recordAudit(tx, 'second_factor.enrolled', { userId }),
+      ])
+      return account.username
+    })
     return { secret: plain, uri: otpauthUri(plain, username) }
   },
 
   async confirm(ctx, code) {
-    const factor = await selectSecondFactor(ctx)
-    if (factor === null) throw problems.secondFactorNotEnrolled()
-    if (factor.isConfirmed) throw problems.secondFactorEnabled()
-    const attemptKey = await countCodeAttempt(ctx, attemptKeys, factor.userId)
-    const step = stepOf(secondFactorKeys, factor, code)
-    if (step === null) throw await recordWrongCode(ctx)
+    const { userId } = ctx.principal
+    expectToConfirm(await selectOwnEnrolment(ctx))
+    const attemptKey = await countCodeAttempt(ctx, attemptKeys, userId)
     const { codes, hashes: recoveryHashes } = newRecoveryCodes()
-    const { secret } = factor
-    const isConfirmed = await confirmSecondFactor(ctx, { secret, step, recoveryHashes, attemptKey })
-    if (!isConfirmed) throw problems.secondFactorEnabled()
+    const isConfirmed = await transaction(ctx, async (tx) => {
+      const account = expectSignedIn(await lockOwnAccount(tx))
+      const secondFactor = expectToConfirm(account.secondFactor)
+      const step = stepOf(secondFactorKeys, secondFactor, code)
+      if (step === null) return false
+      await Promise.all([
+        confirmSecret(tx, account, { step, recoveryHashes }),
+        forgetAttempts(tx, attemptKey),
+        recordAudit(tx, 'second_factor.confirmed', { userId }),
+      ])
+      return true
+    })
+    if (!isConfirmed) throw await recordWrongCode(ctx)
     return codes
   },
 
-  async disable(ctx, { password, code: text }) {
-    const factor = await expectConfirmedFactor(ctx)
-    const { attemptKey: passwordKey } = await checkPassword(ctx, { password, pointer: '/password' })
-    const codeKey = await countCodeAttempt(ctx, attemptKeys, factor.userId)
-    const code = readCode(secondFactorKeys, factor, text)
-    const isDisabled = code !== null && (await deleteSecondFactor(ctx, { code, codeKey, passwordKey }))
+  async disable(ctx, { password, code }) {
+    const { userId } = ctx.principal
+    expectConfirmed(await selectOwnEnrolment(ctx))
+    const { oldHash, attemptKey: passwordKey } = await checkPassword(ctx, { password, pointer })
+    const codeKey = await countCodeAttempt(ctx, attemptKeys, userId)
+    const isDisabled = await transaction(ctx, async (tx) => {
+      const account = expectSignedIn(await lockOwnAccount(tx))
+      expectSamePassword(account, oldHash, pointer)
+      const secondFactor = expectConfirmed(account.secondFactor)
+      if (!(await proveCode(tx, secondFactorKeys, secondFactor, code))) return false
+      await Promise.all([
+        removeSecondFactor(tx, account),
+        forgetAttempts(tx, passwordKey),
+        forgetAttempts(tx, codeKey),
+        recordAudit(tx, 'second_factor.disabled', { userId }),
+      ])
+      return true
+    })
     if (!isDisabled) throw await recordWrongCode(ctx)
   },
 })
+
+/** Disables the second factor of another user. False when they have none. */
+export const resetSecondFactor = (ctx: OpContext<Principal>, userId: string): Promise<boolean> =>
+  transaction(ctx, async (tx) => {
+    const account = await lockAccount(tx, userId)
+    if (account === null || account.secondFactor === null) return false
+    const relations = relationsToUser(tx.principal, userId)
+    const guarded = expectMay('user.set_password', { ...account, relations })
+    await Promise.all([
+      removeSecondFactor(tx, guarded),
+      recordAudit(tx, 'second_factor.disabled', { userId }),
+    ])
+    return true
+  })
+
+/** The location of the password in a body. */
+const pointer = '/password'
+
+/** @throws Problem 409 unless a second factor waits to be confirmed */
+const expectToConfirm = <F extends Enrolled>(factor: F | null): F => {
+  if (factor === null) throw problems.secondFactorNotEnrolled()
+  if (factor.isConfirmed) throw problems.secondFactorEnabled()
+  return factor
+}

@@ -7,16 +7,15 @@ import {
 import { DatabaseUnavailable, OutcomeUnknown } from '../db/engine/errors.ts'
 import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
-import { type Destination, destinationOf, positionAt } from '../db/positions.ts'
+import { type Destination, destinationOf } from '../db/positions.ts'
 import { lockProject } from '../db/projects.ts'
 import {
   type EditableProject,
   type EditableSection,
+  findSectionPosition,
   insertSection,
   leavingTasks,
   lockSection,
-  makeRoom,
-  readGap,
   removeSection,
   type SectionFacts,
   type SectionPath,
@@ -46,9 +45,9 @@ interface NewSection extends SectionPlace {
 type SectionPatch = Partial<NewSection>
 
 /**
- * The position of a section at its destination. If there is no room, the sections around it make some.
+ * The position of a section at its destination.
  *
- * @throws Problem 422 unless the destination is next to another section of the project
+ * @throws Problem 422 unless that is next to another section of the project
  */
 const positionOf = async (
   tx: TransactionContext,
@@ -56,15 +55,9 @@ const positionOf = async (
   id: string,
   destination: Destination,
 ): Promise<string> => {
-  const { side, anchor } = destination
-  const gap = await readGap(tx, project, id, destination)
-  if (anchor !== null && gap.anchor_id === null) throw problems.unknownReference(`/${side}`, 'section')
-  const position = positionAt(side, gap)
-  if (position !== null) return position
-  await makeRoom(tx, project, id, destination)
-  const inRoom = positionAt(side, await readGap(tx, project, id, destination))
-  if (inRoom === null) throw new Error('There is no room between the sections')
-  return inRoom
+  const position = await findSectionPosition(tx, project, id, destination)
+  if (position === null) throw problems.unknownReference(`/${destination.side}`, 'section')
+  return position
 }
 
 /** Creates a section, by default at the end. */

@@ -1,12 +1,22 @@
 import type { AccessTokens } from '../auth/access-tokens.ts'
 import type { Credentials } from '../auth/credentials.ts'
-import { hashRefreshToken, nextRefreshToken } from '../auth/opaque-tokens.ts'
-import type { OpContext } from '../db/engine/context.ts'
-import { endReusedSession, rotateRefreshToken } from '../db/refresh-tokens.ts'
-import { deleteSession, deleteSessions } from '../db/sessions.ts'
+import { hashRefreshToken, type NewToken, nextRefreshToken } from '../auth/opaque-tokens.ts'
+import { lockOwnAccount } from '../db/accounts.ts'
+import { recordAudit } from '../db/audit.ts'
+import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
+import { type Last, last } from '../db/engine/transaction.ts'
+import {
+  lockRefresh,
+  removeRefreshedSession,
+  rotate,
+  type StartedSession,
+  viewStarted,
+} from '../db/refresh-tokens.ts'
+import { lockSession, removeOwnSessions, removeSession, type SessionFacts } from '../db/sessions.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
-import type { SessionPrincipal } from '../domain/permissions.ts'
-import { expectDone, problems } from '../problems/problems.ts'
+import type { Authorized, Principal, SessionPrincipal } from '../domain/permissions.ts'
+import { problems } from '../problems/problems.ts'
+import { expectMay, expectSeen, expectSignedIn } from './expectations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
 
 /** Refreshes and ends sessions. */
@@ -31,34 +41,86 @@ export const createSessions = ({ accessTokens, credentials, refreshKeys }: Deps)
     const shownHash = hashRefreshToken(shown)
     if (shownHash === null) throw problems.invalidRefreshToken()
     const successors = refreshKeys.verification.map((key) => nextRefreshToken(key, shown))
-    const nextHashes = successors.map(({ hash }) => hash)
-    const started = await rotateRefreshToken(ctx, { shownHash, nextHashes })
-    if (started === null) {
-      const endedSessionId = await endReusedSession(ctx, shownHash)
-      if (endedSessionId !== null) await credentials.forgetSession(endedSessionId)
+    const refreshed = await transaction<Principal | null, Refreshed>(ctx, (tx) =>
+      refresh(tx, shownHash, successors),
+    )
+    if (refreshed === null) throw problems.invalidRefreshToken()
+    if ('endedSessionId' in refreshed) {
+      await credentials.forgetSession(refreshed.endedSessionId)
       throw problems.invalidRefreshToken()
     }
     // The access token is signed with the secret that derived the refresh token, so that a repeat returns the same pair even on
     // an instance with another active secret.
-    const keyIndex = nextHashes.findIndex((hash) => hash.equals(started.tokenHash))
+    const keyIndex = successors.findIndex(({ hash }) => hash.equals(refreshed.tokenHash))
     const successor = successors[keyIndex]
     if (successor === undefined) throw new Error('The current refresh token is not one of the successors')
-    return issueTokens(accessTokens, started, { refreshToken: successor.token, keyIndex })
+    return issueTokens(accessTokens, refreshed, { refreshToken: successor.token, keyIndex })
   },
 
   async end(ctx, sessionId) {
-    expectDone(await deleteSession(ctx, sessionId))
+    await transaction(ctx, async (tx) => {
+      const session = expectSeen('session.see', await lockSession(tx, sessionId))
+      await endSession(tx, expectMay('session.end_other', session))
+    })
     await credentials.forgetSession(sessionId)
   },
 
   async signOut(ctx, { everywhere }) {
     const { userId, credential } = ctx.principal
     if (everywhere) {
-      await deleteSessions(ctx)
+      await transaction(ctx, async (tx) => {
+        const account = expectSignedIn(await lockOwnAccount(tx))
+        await Promise.all([removeOwnSessions(tx, account), recordAudit(tx, 'session.all_ended', { userId })])
+      })
       await credentials.forgetUser(userId)
     } else {
-      await deleteSession(ctx, credential.sessionId)
+      await transaction(ctx, async (tx) => {
+        const session = await lockSession(tx, credential.sessionId)
+        if (session !== null) await endSession(tx, expectMay('session.end_other', session))
+      })
       await credentials.forgetSession(credential.sessionId)
     }
   },
 })
+
+/** A refreshed session; the id of one that a reused token has ended; null for an unknown token. */
+type Refreshed = StartedSession | { readonly endedSessionId: string } | null
+
+/**
+ * Spends a refresh token, and continues its session with the successor.
+ *
+ * A token that was spent a moment ago and whose successor is unused returns the same successor again, because two tabs may refresh at
+ * once, and a response may be lost. Any other use of a spent token ends the session: somebody has a copy of it.
+ */
+const refresh = async (
+  tx: TransactionContext,
+  shownHash: Buffer,
+  successors: readonly NewToken[],
+): Promise<Refreshed | Last<Refreshed>> => {
+  const nextHashes = successors.map(({ hash }) => hash)
+  const [nextHash] = nextHashes
+  if (nextHash === undefined) throw new Error('There is no key for the next refresh token')
+  const token = await lockRefresh(tx, shownHash, nextHashes)
+  if (token === null) return null
+  if (token.isLive && !token.isSpent) {
+    await rotate(tx, token, nextHash)
+    return last(viewStarted(tx, nextHash))
+  }
+  if (token.repeatable !== null) return last(viewStarted(tx, token.repeatable))
+  if (!token.isSpent && !token.isExpiredForCertain) return null
+  const { sessionId, userId } = token
+  await Promise.all([
+    removeRefreshedSession(tx, token),
+    // A token that nobody could have used is no sign of a theft.
+    token.isLive && recordAudit(tx, 'session.token_reused', { userId, sessionId }),
+  ])
+  return { endedSessionId: sessionId }
+}
+
+const endSession = async (
+  tx: TransactionContext<SessionPrincipal>,
+  session: Authorized<'session.end_other', SessionFacts>,
+): Promise<void> => {
+  const { id: sessionId, userId } = session
+  await Promise.all([removeSession(tx, session), recordAudit(tx, 'session.ended', { userId, sessionId })])
+}

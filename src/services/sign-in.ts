@@ -3,23 +3,31 @@ import type { AttemptKeys } from '../auth/attempts.ts'
 import type { ShouldAuditFailure } from '../auth/audited-failures.ts'
 import { hashChallenge, hashInvitationToken, newChallenge, newRefreshToken } from '../auth/opaque-tokens.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
-import { readCode } from '../auth/second-factor.ts'
-import { insertFailure } from '../db/audit.ts'
-import type { OpContext } from '../db/engine/context.ts'
-import { hasInvitation } from '../db/invitations.ts'
-import { insertSessionBySecondFactor, selectChallenged } from '../db/second-factors.ts'
+import { lockAccount, rehashPassword } from '../db/accounts.ts'
+import { forgetAttempts, insertAttempt } from '../db/attempts.ts'
+import { recordAudit } from '../db/audit.ts'
+import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
+import { newId } from '../db/engine/ids.ts'
+import { last } from '../db/engine/transaction.ts'
+import { hasInvitation, join, lockInvitation } from '../db/invitations.ts'
+import { actAs } from '../db/record-event.ts'
+import { insertRefreshToken, type StartedSession, viewStarted } from '../db/refresh-tokens.ts'
+import { findUserOfToken, takeOneTimeToken } from '../db/one-time-tokens.ts'
+import { insertSession } from '../db/sessions.ts'
 import {
   challengeLifetime,
-  insertChallenge,
-  insertRegistration,
-  insertSession,
-  selectCredentials,
+  claimInstallation,
   hasAccounts,
-  type VerifiedPassword,
+  insertChallenge,
+  selectStoredPassword,
 } from '../db/sign-in.ts'
+import { insertUser } from '../db/users.ts'
+import type { AuditAction } from '../domain/audit.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
+import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
-import { countCodeAttempt } from './check-code.ts'
+import { countCodeAttempt, proveCode } from './check-code.ts'
+import { expectTimeZone } from './expectations.ts'
 import type { InvitationMode } from './invitations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
 
@@ -76,51 +84,115 @@ export const createSignIn = ({
     if (!isOpen && (await hasAccounts(ctx))) throw problems.registrationClosed()
     const invitationHash =
       invitationToken === null ? null : await findInvitation(ctx, invitations, invitationToken)
-    const account = { ...fields, passwordHash: await passwords.hash(password) }
+    await expectTimeZone(ctx, fields.timeZone)
+    const passwordHash = await passwords.hash(password)
     const { token: refreshToken, hash: tokenHash } = newRefreshToken()
-    const started = await insertRegistration(ctx, { account, isOpen, tokenHash, invitationHash })
-    if (started === null) throw invitationHash === null ? problems.registrationClosed() : invalidInvitation()
+    const id = newId()
+    const started = await transaction(ctx, async (tx) => {
+      const isFirst = await claimInstallation(tx)
+      if (!isOpen && !isFirst) throw problems.registrationClosed()
+      const invitation = invitationHash === null ? null : await lockInvitation(tx, invitationHash)
+      if (invitationHash !== null && invitation === null) throw invalidInvitation()
+      await Promise.all([
+        insertUser(tx, id, { ...fields, passwordHash, role: isFirst ? 'admin' : 'member' }),
+        startSession(tx, { userId: id, tokenHash }, 'user.registered'),
+        invitation && actAs(tx, id),
+        invitation && join(tx, id, invitation),
+      ])
+      return last(viewStarted(tx, tokenHash))
+    })
     return issueTokens(accessTokens, started, { refreshToken })
   },
 
   async signIn(ctx, { email, password }) {
     const attemptKey = attemptKeys.ofSignIn(email, ctx.client)
-    const { wait, credentials } = await selectCredentials(ctx, { email, attemptKey })
+    const [wait, stored] = await Promise.all([
+      insertAttempt(ctx, attemptKey),
+      selectStoredPassword(ctx, email),
+    ])
     if (wait > 0) throw problems.tooManyAttempts(wait)
-    const { valid, rehash } = await passwords.verify(credentials?.passwordHash ?? null, password)
-    if (credentials === null || !valid) {
+    // As much work for an unknown address.
+    const { valid, rehash } = await passwords.verify(stored?.passwordHash ?? null, password)
+    const wrongPassword = async (): Promise<Error> => {
       if (shouldAuditFailure(ctx.client))
-        await insertFailure(ctx, 'sign_in.failed', credentials?.userId ?? null)
-      throw problems.wrongPassword()
+        await recordAudit(ctx, 'sign_in.failed', { userId: stored?.userId ?? null })
+      return problems.wrongPassword()
     }
-    if (credentials.isDisabled) throw problems.accountDisabled()
-    const { userId, passwordHash: oldHash } = credentials
-    const newHash = rehash ? await passwords.hash(password) : oldHash
-    const verified = { userId, oldHash, newHash, attemptKey }
-    if (credentials.hasSecondFactor) throw await challenge(ctx, verified)
-    const { token: refreshToken, hash: tokenHash } = newRefreshToken()
-    const started = await insertSession(ctx, { verified, tokenHash })
-    if (started === null) throw problems.wrongPassword()
-    return issueTokens(accessTokens, started, { refreshToken })
+    if (stored === null || !valid) throw await wrongPassword()
+    const newHash = rehash ? await passwords.hash(password) : null
+    const [refreshToken, challenge] = [newRefreshToken(), newChallenge()]
+    const started = await transaction<Principal | null, SignedIn>(ctx, async (tx) => {
+      const account = await lockAccount(tx, stored.userId)
+      if (account?.passwordHash !== stored.passwordHash) return 'wrong_password'
+      if (account.isDisabled) throw problems.accountDisabled()
+      const { id: userId, secondFactor } = account
+      const proven = [
+        forgetAttempts(tx, attemptKey),
+        newHash !== null && rehashPassword(tx, account, newHash),
+      ]
+      if (secondFactor?.isConfirmed === true) {
+        await Promise.all([
+          ...proven,
+          insertChallenge(tx, account, challenge.hash),
+          recordAudit(tx, 'sign_in.challenged', { userId }),
+        ])
+        return 'challenged'
+      }
+      await Promise.all([...proven, startSession(tx, { userId, tokenHash: refreshToken.hash })])
+      return last(viewStarted(tx, refreshToken.hash))
+    })
+    if (started === 'wrong_password') throw await wrongPassword()
+    if (started === 'challenged') throw problems.secondFactorRequired(challenge.token, challengeLifetime)
+    return issueTokens(accessTokens, started, { refreshToken: refreshToken.token })
   },
 
-  async completeSignIn(ctx, { challenge, code: text }) {
+  async completeSignIn(ctx, { challenge, code }) {
     const challengeHash = hashChallenge(challenge)
-    const factor = challengeHash && (await selectChallenged(ctx, challengeHash))
-    if (challengeHash === null || factor === null) throw problems.wrongSecondFactor()
-    const { userId } = factor
+    const wanted = challengeHash && ({ purpose: 'sign_in', hash: challengeHash } as const)
+    const userId = wanted && (await findUserOfToken(ctx, wanted))
+    if (wanted === null || userId === null) throw problems.wrongSecondFactor()
     const attemptKey = await countCodeAttempt(ctx, attemptKeys, userId)
-    const code = readCode(secondFactorKeys, factor, text)
     const { token: refreshToken, hash: tokenHash } = newRefreshToken()
-    const answer = code && { userId, challengeHash, code, attemptKey, tokenHash }
-    const started = answer && (await insertSessionBySecondFactor(ctx, answer))
+    const started = await transaction(ctx, async (tx) => {
+      const [account, challengedId] = await Promise.all([
+        lockAccount(tx, userId),
+        findUserOfToken(tx, wanted),
+      ])
+      if (account === null || account.isDisabled || challengedId === null) return null
+      const { secondFactor } = account
+      if (secondFactor?.isConfirmed !== true) return null
+      if (!(await proveCode(tx, secondFactorKeys, secondFactor, code))) return null
+      await Promise.all([
+        takeOneTimeToken(tx, wanted),
+        forgetAttempts(tx, attemptKey),
+        startSession(tx, { userId, tokenHash }),
+      ])
+      return last(viewStarted(tx, tokenHash))
+    })
     if (started === null) {
-      await insertFailure(ctx, 'sign_in.failed', userId)
+      await recordAudit(ctx, 'sign_in.failed', { userId })
       throw problems.wrongSecondFactor()
     }
     return issueTokens(accessTokens, started, { refreshToken })
   },
 })
+
+/** The session of a sign-in, or why there is none yet. */
+type SignedIn = StartedSession | 'challenged' | 'wrong_password'
+
+/** Starts a session of a user who has proven their identity, with its first refresh token. */
+const startSession = async (
+  tx: TransactionContext,
+  { userId, tokenHash }: { readonly userId: string; readonly tokenHash: Buffer },
+  action: AuditAction = 'sign_in.succeeded',
+): Promise<void> => {
+  const sessionId = newId()
+  await Promise.all([
+    insertSession(tx, { id: sessionId, userId }),
+    insertRefreshToken(tx, { hash: tokenHash, sessionId }),
+    recordAudit(tx, action, { userId, actorId: userId, sessionId }),
+  ])
+}
 
 const invalidInvitation = (): Error => problems.invalidInvitation('/invitation_token')
 
@@ -130,12 +202,4 @@ const findInvitation = async (ctx: OpContext, mode: InvitationMode, token: strin
   const hash = hashInvitationToken(token)
   if (hash === null || !(await hasInvitation(ctx, hash))) throw invalidInvitation()
   return hash
-}
-
-/** Stores a challenge for the second factor, and returns the problem that contains it. */
-const challenge = async (ctx: OpContext, verified: VerifiedPassword): Promise<Error> => {
-  const { token, hash: tokenHash } = newChallenge()
-  return (await insertChallenge(ctx, { verified, tokenHash }))
-    ? problems.secondFactorRequired(token, challengeLifetime)
-    : problems.wrongPassword()
 }

@@ -1,61 +1,136 @@
-import type { OpContext } from '../db/engine/context.ts'
-import type { Created } from '../db/engine/idempotency.ts'
-import type { Handover } from '../db/quotas.ts'
-import { moveTask, type TaskMove } from '../db/task-moves.ts'
-import { insertTask, type NewTask, type TaskPatch, type TaskRow, updateTask } from '../db/tasks.ts'
+import { type OpContext, transaction } from '../db/engine/context.ts'
+import { type Created, idempotent } from '../db/engine/idempotency.ts'
+import { last } from '../db/engine/transaction.ts'
+import { destinationOf } from '../db/positions.ts'
+import { referencesOfTrashed } from '../db/task-locks.ts'
+import { findTaskPosition } from '../db/task-positions.ts'
+import { deleteTasks } from '../db/task-rows.ts'
+import { type TaskRow, viewTask } from '../db/tasks.ts'
 import { conflictsOf, type TaskDates } from '../domain/dates.ts'
-import type { Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { expectDone, problems } from '../problems/problems.ts'
-import { expectQuotaForHandover, type TaskQuota } from './task-quota.ts'
+import type { NewTask, TaskPatch } from '../domain/task-fields.ts'
+import { problems } from '../problems/problems.ts'
+import { expectTaskQuota } from './task-quota.ts'
+import { changeTask, openPlan, writePlan } from './task-plan.ts'
+import {
+  referencesOfCreation,
+  referencesOfDeletion,
+  referencesOfMove,
+  referencesOfPatch,
+} from './task-references.ts'
+import {
+  planCreation,
+  expectDeletable,
+  planDeletion,
+  planMove,
+  planRestoration,
+  planUpdate,
+  type TaskMove,
+} from './task-rules.ts'
 
-/** Creating and changing tasks. */
-export interface Tasks {
-  /** @throws Problem 400, 403, 409, 413 or 422 */
-  create(ctx: OpContext<Principal>, task: NewTask): Promise<Created>
-  /** Applies a merge patch. @throws Problem 400, 403, 404, 412, 413 or 422 */
-  update(ctx: OpContext<Principal>, taskId: string, patch: TaskPatch): Promise<TaskRow>
-  /** @throws Problem 403, 404, 409, 412, 413 or 422 */
-  move(ctx: OpContext<Principal>, taskId: string, to: TaskMove): Promise<TaskRow>
+/** The quota of the installation; null is unlimited. */
+type TaskQuota = number | null
+
+/**
+ * Creates a task.
+ *
+ * @throws Problem 400, 403, 409, 413 or 422
+ */
+export const createTask = (
+  ctx: OpContext<Principal>,
+  task: NewTask,
+  taskQuota: TaskQuota,
+): Promise<Created> => {
+  expectNoConflicts(task)
+  return idempotent(ctx, async (tx, id) => {
+    const plan = await openPlan(tx, referencesOfCreation(task, ctx.principal.userId))
+    planCreation(plan, id, task)
+    const [, , view] = await Promise.all([
+      writePlan(tx, plan),
+      expectTaskQuota(tx, plan, taskQuota),
+      viewTask(tx, id),
+    ])
+    return view
+  })
 }
 
-export const createTasks = (quota: TaskQuota): Tasks => {
-  /** Makes a change that can give the task another owner. */
-  const handOver = async (
-    ctx: OpContext<Principal>,
-    change: Handover,
-    write: () => Promise<Outcome<TaskRow>>,
-  ): Promise<TaskRow> => {
-    const addHandedOver = await expectQuotaForHandover(quota, ctx, [change])
-    const task = expectDone(await write())
-    addHandedOver()
-    return task
-  }
-
-  return {
-    async create(ctx, task) {
-      expectNoConflicts(task)
-      const { owner_id: ownerId = ctx.principal.userId } = task
-      const checkQuota = async (): Promise<void> => {
-        // Only administrators create tasks for others.
-        if (ownerId === ctx.principal.userId) expectDone(await quota.checkNew(ctx.principal, 1))
-      }
-      const created = expectDone(await insertTask(ctx, task, checkQuota))
-      if (!created.replayed) quota.add(ownerId, 1)
-      return created
-    },
-
-    async update(ctx, taskId, patch) {
-      expectNoConflicts(patch)
-      const task = await handOver(ctx, { task_id: taskId, ...patch }, () => updateTask(ctx, taskId, patch))
-      const { userId } = ctx.principal
-      if (patch.owner_id === userId) quota.add(userId, 1)
-      return task
-    },
-
-    move: (ctx, taskId, to) => handOver(ctx, { task_id: taskId, ...to }, () => moveTask(ctx, taskId, to)),
-  }
+/**
+ * Changes a task by a merge patch.
+ *
+ * @throws Problem 400, 403, 404, 409, 412, 413 or 422
+ */
+export const updateTask = (
+  ctx: OpContext<Principal>,
+  id: string,
+  patch: TaskPatch,
+  taskQuota: TaskQuota,
+): Promise<TaskRow> => {
+  expectNoConflicts(patch)
+  return transaction(ctx, async (tx) => {
+    const plan = await openPlan(tx, referencesOfPatch(id, patch))
+    planUpdate(plan, { id, conditions: tx }, patch)
+    await Promise.all([writePlan(tx, plan), expectTaskQuota(tx, plan, taskQuota)])
+    return last(viewTask(tx, id))
+  })
 }
+
+/**
+ * Moves a task, with its subtasks if it leaves its place.
+ *
+ * @throws Problem 403, 404, 409, 412, 413 or 422
+ */
+export const moveTask = (
+  ctx: OpContext<Principal>,
+  id: string,
+  to: TaskMove,
+  taskQuota: TaskQuota,
+): Promise<TaskRow> =>
+  transaction(ctx, async (tx) => {
+    const destination = destinationOf(to)
+    const plan = await openPlan(tx, referencesOfMove(id, to, destination.anchor))
+    const task = planMove(plan, { id, conditions: tx }, to)
+    const position = await findTaskPosition(tx, task, destination)
+    if (position === null) throw problems.unknownReference(`/${destination.side}`, 'task')
+    changeTask(plan, task, { position })
+    await Promise.all([writePlan(tx, plan), expectTaskQuota(tx, plan, taskQuota)])
+    return last(viewTask(tx, id))
+  })
+
+/**
+ * Moves a task with its subtasks to the trash.
+ *
+ * @throws Problem 403, 404, 409, 412 or 422
+ */
+export const deleteTask = (ctx: OpContext<Principal>, id: string): Promise<void> =>
+  transaction(ctx, async (tx) => {
+    const plan = await openPlan(tx, referencesOfDeletion(id))
+    planDeletion(plan, { id, conditions: tx })
+    await writePlan(tx, plan)
+  })
+
+/**
+ * Restores a task from the trash, with the subtasks that were deleted with it.
+ *
+ * @throws Problem 403, 404, 409 or 412
+ */
+export const restoreTask = (ctx: OpContext<Principal>, id: string): Promise<TaskRow> =>
+  transaction(ctx, async (tx) => {
+    const plan = await openPlan(tx, await referencesOfTrashed(tx, id))
+    planRestoration(plan, { id, conditions: tx })
+    await writePlan(tx, plan)
+    return last(viewTask(tx, id))
+  })
+
+/**
+ * Deletes a task in the trash permanently, with the subtasks that were deleted with it. Its files are deleted through the queue.
+ *
+ * @throws Problem 403, 404, 409 or 412
+ */
+export const deleteTrashedTask = (ctx: OpContext<Principal>, id: string): Promise<void> =>
+  transaction(ctx, async (tx) => {
+    const plan = await openPlan(tx, { trashed: id })
+    await deleteTasks(tx, expectDeletable(plan, { id, conditions: tx }))
+  })
 
 const expectNoConflicts = (dates: TaskDates): void => {
   const conflicts = conflictsOf(dates)

@@ -1,28 +1,34 @@
 import { createHash } from 'node:crypto'
-import { insertAttachment, type UploadLease } from '../db/attachments.ts'
-import type { OpContext } from '../db/engine/context.ts'
+import { type OpContext, transaction } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
 import { isReferenced } from '../db/files.ts'
-import type { AddedToTask } from '../db/task-writes.ts'
+import { lockStorageUse } from '../db/quotas.ts'
+import { lockTask, readTaskOfUpload } from '../db/task-facts.ts'
+import type { AddedToTask } from './added-to-task.ts'
 import {
   deleteLeasedUpload,
-  deleteUpload,
   endLease,
   insertUpload,
-  leaseUpload,
+  lockUpload,
+  type OwnUpload,
+  readUpload,
   recordOffset,
+  removeUpload,
   renewLease,
+  takeLease,
+  unfinishedBytes,
   type Upload,
-  type UploadProgress,
 } from '../db/uploads.ts'
 import type { FileDescription } from '../domain/file-description.ts'
-import type { Outcome } from '../domain/outcome.ts'
-import { type ChunkChecksum, leaseSeconds } from '../domain/uploads.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { type ChunkChecksum, leaseSeconds, resumeOffset, type UploadLease } from '../domain/uploads.ts'
 import type { Jobs } from '../jobs/registry.ts'
-import { expectDone, Problem, problems } from '../problems/problems.ts'
+import { Problem, problems } from '../problems/problems.ts'
 import { examine } from '../storage/content-type.ts'
 import { newKey } from '../storage/keys.ts'
 import { FileMissing, FileTooLarge, type Storage } from '../storage/storage.ts'
+import { addAttachment, expectAttachable, expectRoom } from './attaching.ts'
+import { expectAbsent, expectActive, expectMay, expectSeen } from './expectations.ts'
 
 interface Deps {
   readonly storage: Storage
@@ -54,65 +60,117 @@ interface Creation {
   readonly chunk: Omit<Chunk, 'offset'> | null
 }
 
+/** The progress of an upload. */
+export interface UploadProgress extends Pick<Upload, 'expires_at' | 'attachment_id' | 'task_version'> {
+  /** The offset at which the client continues: see `resumeOffset`. */
+  readonly upload_offset: number
+}
+
+/** The progress of an upload, and what the client said about it. */
+export interface DescribedUpload extends UploadProgress, Pick<Upload, 'upload_length' | 'upload_metadata'> {}
+
 /** Resumable uploads. Each belongs to one user, and becomes an attachment with its last byte. */
 export interface Uploads {
-  createUpload(ctx: OpContext, creation: Creation): Promise<UploadProgress & { readonly id: string }>
+  createUpload(
+    ctx: OpContext<Principal>,
+    creation: Creation,
+  ): Promise<UploadProgress & { readonly id: string }>
+  /** @throws Problem 404, 410 */
+  getProgress(ctx: OpContext<Principal>, id: string): Promise<DescribedUpload>
   /** Stores a chunk. Bytes up to the returned offset are durable. */
-  appendChunk(ctx: OpContext, chunk: Chunk & { readonly id: string }): Promise<UploadProgress>
-  abortUpload(ctx: OpContext, id: string): Promise<void>
+  appendChunk(ctx: OpContext<Principal>, chunk: Chunk & { readonly id: string }): Promise<UploadProgress>
+  abortUpload(ctx: OpContext<Principal>, id: string): Promise<void>
 }
 
 export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: Deps): Uploads => {
-  const abortUpload = async (ctx: OpContext, id: string): Promise<void> => {
-    expectDone(await deleteUpload(ctx, id))
-    jobs.wake('remove_deleted_files')
+  /** Creates an upload. The caller's unfinished uploads count against the quota, so that they cannot fill the storage. */
+  const create = (ctx: OpContext<Principal>, id: string, file: UploadedFile): Promise<string> => {
+    const { taskId, size, ...description } = file
+    const upload = {
+      file_name: description.fileName,
+      content_type: description.contentType,
+      sha256: description.sha256,
+      upload_metadata: description.metadata,
+      upload_length: size,
+      storage_key: newKey(),
+    }
+    return transaction(ctx, async (tx) => {
+      const [task, use, unfinished] = await Promise.all([
+        lockTask(tx, taskId),
+        lockStorageUse(tx),
+        unfinishedBytes(tx),
+      ])
+      const attachable = expectAttachable(task)
+      expectRoom(use && { ...use, used: use.used + unfinished }, { size, quota })
+      return insertUpload(tx, id, attachable, upload)
+    })
   }
 
+  /** Leases the caller's own upload to a request that writes at this offset. A complete upload is returned without a lease. */
+  const lease = (ctx: OpContext<Principal>, { id, leaseId }: UploadLease, offset: number): Promise<Upload> =>
+    transaction(ctx, async (tx) => {
+      // The task is not locked, since the lease does not change it. The attachment is added under its lock.
+      const [found, task] = await Promise.all([lockUpload(tx, id), readTaskOfUpload(tx, id)])
+      const upload = expectOwn(found)
+      const attachable = expectMay('attachment.add', expectSeen('attachment.see', task))
+      expectAbsent(tx, true)
+      expectActive(attachable)
+      if (upload.is_expired) throw problems.uploadGone()
+      if (upload.is_leased) throw problems.uploadLocked()
+      if (resumeOffset(upload) !== offset) throw problems.uploadConflict()
+      if (upload.attachment_id === null) await takeLease(tx, upload, leaseId)
+      return upload
+    })
+
+  const abortUpload: Uploads['abortUpload'] = (ctx, id) =>
+    transaction(ctx, async (tx) => {
+      const upload = expectOwn(await lockUpload(tx, id))
+      await removeUpload(tx, upload)
+      tx.afterCommit(() => jobs.wake('remove_deleted_files'))
+    })
+
   const appendChunk: Uploads['appendChunk'] = async (ctx, { id, ...chunk }) => {
-    const lease = { id, leaseId: newId() }
-    const writer = writeUnderLease(ctx, lease)
-    const upload = expectDone(await leaseUpload(ctx, { ...lease, offset: chunk.offset }))
+    const held = { id, leaseId: newId() }
+    const writer = writeUnderLease(ctx, held)
+    const upload = await lease(ctx, held, chunk.offset)
     try {
       const progress = await storeChunk(storage, { upload, chunk, writer })
       if (upload.attachment_id !== null || progress.upload_offset < upload.upload_length) return progress
-      const { id: attachment_id, taskVersion: task_version } = await finish(ctx, { upload, lease, writer })
+      const { id: attachment_id, taskVersion: task_version } = await finish(ctx, { upload, held, writer })
       return { ...progress, attachment_id, task_version }
     } catch (error) {
       const isGone = await removeIfGone(ctx, upload.storage_key)
       if (isGone && isLeaseLost(error)) throw problems.notFound()
       if (!(error instanceof FileMissing)) throw error
-      await deleteLeasedUpload(ctx, lease)
+      await deleteLeasedUpload(ctx, held)
       throw problems.uploadGone(error)
     } finally {
-      await Promise.allSettled([endLease(ctx, lease)])
+      await Promise.allSettled([endLease(ctx, held)])
     }
   }
 
   /** Makes a complete upload an attachment. After a crash, each step before the last can be repeated. */
   const finish = async (
-    ctx: OpContext,
-    { upload, lease, writer }: { upload: Upload; lease: UploadLease; writer: LeasedWriter },
+    ctx: OpContext<Principal>,
+    { upload, held, writer }: { upload: Upload; held: UploadLease; writer: LeasedWriter },
   ): Promise<AddedToTask> => {
-    const { storage_key: storageKey, upload_length: size } = upload
-    await storage.complete({ key: storageKey, size })
-    const { sha256, ...type } = await examine(storage, storageKey, writer.hold)
+    const { task_id: taskId, file_name, storage_key, upload_length: size } = upload
+    await storage.complete({ key: storage_key, size })
+    const { sha256, ...type } = await examine(storage, storage_key, writer.hold)
     if (upload.sha256 !== null && upload.sha256 !== sha256) {
-      await deleteLeasedUpload(ctx, lease)
+      await deleteLeasedUpload(ctx, held)
       jobs.wake('remove_deleted_files')
       throw problems.digestMismatch('/Upload-Metadata')
     }
-    const attachment = {
-      taskId: upload.task_id,
-      fileName: upload.file_name,
-      contentType: upload.content_type ?? type.guessedContentType,
-      detectedContentType: type.detectedContentType,
+    const file = {
+      file_name,
+      content_type: upload.content_type ?? type.guessedContentType,
+      detected_content_type: type.detectedContentType,
       size,
-      quota,
       sha256,
-      storageKey,
-      upload: lease,
+      storage_key,
     }
-    return expectDone(await insertAttachment(ctx, attachment))
+    return addAttachment(ctx, file, { taskId, quota, upload: held })
   }
 
   /**
@@ -132,8 +190,7 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
   return {
     async createUpload(ctx, { file, chunk }) {
       const id = newId()
-      const upload = { ...file, id, storageKey: newKey(), quota }
-      const { expires_at } = expectDone(await insertUpload(ctx, upload))
+      const expires_at = await create(ctx, id, file)
       if (chunk === null) return { id, upload_offset: 0, expires_at, attachment_id: null, task_version: null }
       try {
         return { id, ...(await appendChunk(ctx, { ...chunk, id, offset: 0 })) }
@@ -143,10 +200,23 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
         throw error
       }
     },
+    async getProgress(ctx, id) {
+      const upload = expectOwn(await readUpload(ctx, id))
+      if (upload.is_expired) throw problems.uploadGone()
+      return { ...upload, upload_offset: resumeOffset(upload) }
+    },
     appendChunk,
     abortUpload,
   }
 }
+
+/**
+ * The caller's own upload.
+ *
+ * @throws Problem 404
+ */
+const expectOwn = (upload: Upload | null): OwnUpload =>
+  expectMay('upload.continue', expectSeen('upload.continue', upload))
 
 /** Writes to an upload under a lease. */
 interface LeasedWriter {
@@ -160,20 +230,21 @@ interface LeasedWriter {
 const renewAfter = (leaseSeconds * 1_000) / 5
 
 /** Each function throws `upload_locked` when the lease is lost. */
-const writeUnderLease = (ctx: OpContext, lease: UploadLease): LeasedWriter => {
+const writeUnderLease = (ctx: OpContext, held: UploadLease): LeasedWriter => {
   let renewedAt = performance.now()
-  const expectHeld = async <T>(renew: () => Promise<Outcome<T>>): Promise<T> => {
-    const sentAt = performance.now()
-    const held = expectDone(await renew())
-    renewedAt = sentAt
-    return held
-  }
   return {
     async hold() {
-      if (performance.now() - renewedAt > renewAfter) await expectHeld(() => renewLease(ctx, lease))
+      const sentAt = performance.now()
+      if (sentAt - renewedAt <= renewAfter) return
+      if (!(await renewLease(ctx, held))) throw problems.uploadLocked()
+      renewedAt = sentAt
     },
     async record(offset) {
-      return (await expectHeld(() => recordOffset(ctx, { ...lease, offset }))).expires_at
+      const sentAt = performance.now()
+      const expiry = await recordOffset(ctx, held, offset)
+      if (expiry === null) throw problems.uploadLocked()
+      renewedAt = sentAt
+      return expiry
     },
   }
 }

@@ -1,24 +1,46 @@
 import type { Credentials } from '../auth/credentials.ts'
 import { hashUndoToken, newResetToken, newUndoToken } from '../auth/opaque-tokens.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
-import { undoEmailChange } from '../db/email-changes.ts'
-import type { OpContext } from '../db/engine/context.ts'
-import type { Created } from '../db/engine/idempotency.ts'
-import { hasOneTimeToken } from '../db/one-time-tokens.ts'
-import { insertResetTokenOf, resetTokenLifetime } from '../db/passwords.ts'
+import { recordAudit } from '../db/audit.ts'
+import { hasChangedEmailOften, leaveAddress, restoreAddress, takeUndoToken } from '../db/email-changes.ts'
+import { endAccess, removeCredentials, revokeApiTokens } from '../db/end-access.ts'
+import { type OpContext, transaction } from '../db/engine/context.ts'
+import { type Created, findReplay, idempotent } from '../db/engine/idempotency.ts'
+import { newId } from '../db/engine/ids.ts'
+import { endAccessOfUser } from '../db/memberships.ts'
+import { last } from '../db/engine/transaction.ts'
+import { rescheduleDigest } from '../db/notification-settings.ts'
+import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
 import { purgeUserOnce } from '../db/purge.ts'
+import { claimInstallation } from '../db/sign-in.ts'
 import {
-  deleteUser,
+  type ChangeableUser,
+  hideUser,
   insertUser,
+  lockUser,
   type NewUser,
-  updateUser,
+  updateFields,
   type UserChange,
+  type UserFacts,
+  type UserFields,
   type UserRow,
+  viewUser,
 } from '../db/users.ts'
-import { isInSession, type Principal, type Role, type SessionPrincipal } from '../domain/permissions.ts'
+import { leavesNoAdministrator, mayRemoveAdministrator } from '../domain/administrators.ts'
+import type { AuditAction } from '../domain/audit.ts'
+import {
+  isInSession,
+  type Permission,
+  type Principal,
+  relationsToUser,
+  type Role,
+  type SessionPrincipal,
+} from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import type { Mailer } from '../mail/mailer.ts'
-import { expectDone, problems } from '../problems/problems.ts'
+import { problems } from '../problems/problems.ts'
+import { expectMatch, expectMay, expectProven, expectSeen, expectTimeZone } from './expectations.ts'
+import { resetTokenLifetime } from './passwords.ts'
 import type { Reauthenticate } from './reauthenticate.ts'
 
 interface UserCreation extends Omit<NewUser, 'passwordHash'> {
@@ -26,12 +48,148 @@ interface UserCreation extends Omit<NewUser, 'passwordHash'> {
   readonly password: string
 }
 
-interface UserUpdate {
-  readonly userId: string
-  readonly change: UserChange
-  /** If set, renews the authentication of the caller's session first. */
-  readonly currentPassword: string | undefined
+/** Creates a user. The password of a repeated request is not hashed, since that is expensive. */
+export const createUser = async (
+  ctx: OpContext<Principal>,
+  { password, ...fields }: UserCreation,
+  passwords: Pick<PasswordHasher, 'hash'>,
+): Promise<Created> => {
+  const newUserId = newId()
+  const relations = relationsToUser(ctx.principal, newUserId)
+  expectMay(fields.role === 'admin' ? 'user.create_admin' : 'user.create', { relations })
+  const replay = await findReplay(ctx)
+  if (replay !== null) return replay
+  await expectTimeZone(ctx, fields.timeZone)
+  const user = { ...fields, passwordHash: await passwords.hash(password) }
+  return idempotent(
+    ctx,
+    async (tx, id) => {
+      const [, , , view] = await Promise.all([
+        // Otherwise the next account to register would count as the first and become an administrator.
+        claimInstallation(tx),
+        insertUser(tx, id, user),
+        recordAudit(tx, 'user.created', { userId: id }),
+        viewUser(tx, id),
+      ])
+      return view
+    },
+    newUserId,
+  )
 }
+
+/** What changing each field requires, in addition to `user.change`. */
+const permissionsOfFields: Readonly<Record<keyof UserFields, Permission>> = {
+  username: 'user.change',
+  email: 'user.change_email',
+  display_name: 'user.change',
+  role: 'user.change_role',
+  time_zone: 'user.change',
+  is_disabled: 'user.disable',
+  attachment_quota_bytes: 'user.set_quota',
+  task_quota: 'user.set_quota',
+}
+
+const fieldNames = Object.keys(permissionsOfFields) as readonly (keyof UserFields)[]
+
+type ChangedFields = ReadonlySet<keyof UserFields>
+
+const changedIn = (user: UserFacts, change: UserChange): ChangedFields =>
+  new Set(fieldNames.filter((name) => change[name] !== undefined && change[name] !== user[name]))
+
+/**
+ * The user, if the caller may change all of these fields.
+ *
+ * @throws Problem 403
+ */
+const expectMayChange = (user: UserFacts, changed: ChangedFields): ChangeableUser => {
+  const changeable = expectMay('user.change', user)
+  for (const name of changed) expectMay(permissionsOfFields[name], user)
+  return changeable
+}
+
+/** The events of a change in the audit trail. */
+const auditedActions = (changed: ChangedFields, { is_disabled }: UserChange): readonly AuditAction[] => [
+  ...(changed.has('email') ? ['user.email_changed' as const] : []),
+  ...(changed.has('role') ? ['user.role_changed' as const] : []),
+  ...(changed.has('is_disabled')
+    ? [is_disabled ? ('user.disabled' as const) : ('user.enabled' as const)]
+    : []),
+  ...(changed.has('attachment_quota_bytes') || changed.has('task_quota')
+    ? ['user.quota_changed' as const]
+    : []),
+]
+
+/** A change of a user. */
+interface UserUpdate {
+  readonly id: string
+  readonly change: UserChange
+  /** The hash of a token that undoes a change of address; stored when users change their own. */
+  readonly undoHash: Buffer
+}
+
+/** A user after a change. */
+interface ChangedUser extends UserRow {
+  /** The address before the change; null if it has not changed. */
+  readonly previousEmail: string | null
+}
+
+/** Changes a user. */
+export const updateUser = async (
+  ctx: OpContext<Principal>,
+  { id, change, undoHash }: UserUpdate,
+): Promise<ChangedUser> => {
+  if (change.time_zone !== undefined) await expectTimeZone(ctx, change.time_zone)
+  const isRenamed = change.username !== undefined || change.email !== undefined
+  const lock = {
+    purpose: isRenamed ? 'rename' : 'change',
+    removesAdministrator: mayRemoveAdministrator(change),
+  } as const
+  return transaction(ctx, async (tx) => {
+    const user = expectSeen('user.see', await lockUser(tx, id, lock))
+    const after = { ...user, ...change }
+    const changed = changedIn(user, change)
+    const changeable = expectMayChange(user, changed)
+    if (changed.has('email')) expectProven(user)
+    expectMatch(tx, user)
+    if (leavesNoAdministrator(user, after)) throw problems.lastAdmin()
+    const isOwn = id === tx.principal.userId
+    if (changed.has('email') && isOwn && (await hasChangedEmailOften(tx, changeable)))
+      throw problems.emailChangedOften()
+
+    if (changed.size > 0)
+      await Promise.all([
+        updateFields(tx, changeable, change),
+        changed.has('email') && leaveAddress(tx, changeable, isOwn ? undoHash : null),
+        changed.has('is_disabled') && after.is_disabled && endAccess(tx, id),
+        changed.has('time_zone') && rescheduleDigest(tx, id, after.time_zone),
+        ...auditedActions(changed, change).map((action) => recordAudit(tx, action, { userId: id })),
+      ])
+    const previousEmail = changed.has('email') ? user.email : null
+    return last(viewUser(tx, id).then((row) => ({ ...row, previousEmail })))
+  })
+}
+
+/**
+ * Deletes a user with their tasks, tags and sessions. They disappear for all readers immediately, and the username and address become
+ * free. The dependent rows are deleted in batches (`purge.ts`), the files through the queue.
+ */
+const deleteUser = (ctx: OpContext<Principal>, id: string): Promise<void> =>
+  transaction(ctx, async (tx) => {
+    const user = expectSeen(
+      'user.see',
+      await lockUser(tx, id, { purpose: 'rename', removesAdministrator: true }),
+    )
+    const deletable = expectMay('user.delete', user)
+    expectProven(user)
+    expectMatch(tx, user)
+    if (leavesNoAdministrator(user, null)) throw problems.lastAdmin()
+    await Promise.all([
+      hideUser(tx, deletable),
+      removeCredentials(tx, id),
+      recordAudit(tx, 'user.deleted', { userId: id }),
+    ])
+    await endAccessOfUser(tx, id)
+  })
 
 /** A restored address, and a token to set a new password with its lifetime in seconds. */
 interface RestoredAddress {
@@ -40,12 +198,24 @@ interface RestoredAddress {
   readonly resetTokenLifetime: number
 }
 
+interface PersonalUpdate {
+  readonly userId: string
+  readonly change: UserChange
+  /** If set, renews the authentication of the caller's session first. */
+  readonly currentPassword: string | undefined
+}
+
 export interface Users {
   create(ctx: OpContext<Principal>, user: UserCreation): Promise<Created>
   /** Changes a user. A change of the email address is announced to the old one; if users change their own, with an undo link. */
-  update(ctx: OpContext<Principal>, update: UserUpdate): Promise<UserRow>
+  update(ctx: OpContext<Principal>, update: PersonalUpdate): Promise<UserRow>
   remove(ctx: OpContext<Principal>, userId: string): Promise<void>
-  /** @throws Problem 401 for an invalid token */
+  /**
+   * Restores an address. Because the person who changed it could sign in, this also ends the user's sessions, revokes their API tokens
+   * and invalidates the password.
+   *
+   * @throws Problem 401 for an invalid token
+   */
   undoEmailChange(ctx: OpContext, token: string): Promise<RestoredAddress>
 }
 
@@ -58,13 +228,7 @@ interface Deps {
 }
 
 export const createUsers = ({ passwords, reauthenticate, credentials, mailer, jobs }: Deps): Users => ({
-  async create(ctx, { password, ...fields }) {
-    const user = await insertUser(ctx, async () => ({
-      ...fields,
-      passwordHash: await passwords.hash(password),
-    }))
-    return expectDone(user)
-  },
+  create: (ctx, user) => createUser(ctx, user, passwords),
 
   async update(ctx, { userId, change, currentPassword }) {
     if (currentPassword !== undefined) {
@@ -72,34 +236,43 @@ export const createUsers = ({ passwords, reauthenticate, credentials, mailer, jo
       await reauthenticate.byPassword(ctx, { password: currentPassword, pointer: '/current_password' })
     }
     const { token, hash: undoHash } = newUndoToken()
-    const user = expectDone(await updateUser(ctx, { id: userId, change, undoHash }))
+    const user = await updateUser(ctx, { id: userId, change, undoHash })
     await credentials.forgetUser(userId)
-    if (user.previous_email !== null) {
+    if (user.previousEmail !== null) {
       const isOwn = userId === ctx.principal.userId
-      mailer.sendEmailChanged({ to: user.previous_email, undoToken: isOwn ? token : null })
+      mailer.sendEmailChanged({ to: user.previousEmail, undoToken: isOwn ? token : null })
     }
     return user
   },
 
   async remove(ctx, userId) {
-    expectDone(await deleteUser(ctx, userId))
+    await deleteUser(ctx, userId)
     await purgeUserOnce(ctx.db, userId)
     await credentials.forgetUser(userId)
     jobs.wake('purge_deleted_rows')
   },
 
   async undoEmailChange(ctx, token) {
-    const tokenHash = hashUndoToken(token)
-    const isLive =
-      tokenHash !== null && (await hasOneTimeToken(ctx, { purpose: 'undo_email', hash: tokenHash }))
-    if (!isLive) throw problems.invalidUndoToken()
-    const undone = await undoEmailChange(ctx, { tokenHash, unmatchableHash: passwords.unmatchable })
-    if (undone === null) throw problems.invalidUndoToken()
-    await credentials.forgetUser(undone.userId)
-    const { token: resetToken, hash } = newResetToken()
-    const isStored = await insertResetTokenOf(ctx, { userId: undone.userId, tokenHash: hash })
-    if (!isStored) throw problems.invalidUndoToken()
-    return { email: undone.email, resetToken, resetTokenLifetime }
+    const hash = hashUndoToken(token)
+    const userId = hash && (await findUserOfToken(ctx, { purpose: 'undo_email', hash }))
+    if (hash === null || userId === null) throw problems.invalidUndoToken()
+    const { token: resetToken, hash: resetHash } = newResetToken()
+    const email = await transaction(ctx, async (tx) => {
+      const undone = await takeUndoToken(tx, { userId, hash })
+      if (undone === null) throw problems.invalidUndoToken()
+      const reset = { purpose: 'reset_password', userId, lifetime: resetTokenLifetime } as const
+      await Promise.all([
+        restoreAddress(tx, undone, passwords.unmatchable),
+        endAccess(tx, userId),
+        revokeApiTokens(tx, userId),
+        // After the others were voided.
+        insertOneTimeToken(tx, { ...reset, hash: resetHash }),
+        recordAudit(tx, 'user.email_change_undone', { userId, actorId: userId }),
+      ])
+      return undone.email
+    })
+    await credentials.forgetUser(userId)
+    return { email, resetToken, resetTokenLifetime }
   },
 })
 

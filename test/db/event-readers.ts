@@ -21,6 +21,15 @@ const openWorld = async (t: Test) => {
     `insert into tasks (id, title, description, status, priority, owner_id) values ($1, 'A task', '', 'todo', 'none', $2)`,
     [task, reader],
   )
+  await db.run('insert into task_followers (task_id, user_id) values ($1, $2)', [task, reader])
+  const change = (field: 'status' | 'title', value: string) =>
+    db.run(
+      `with changed as (
+         update tasks set ${field} = $2${field === 'status' ? `, completed_at = case when $2 = 'done' then now() end` : ''} where id = $1 returning *)
+       select record_event('task.updated', id, project_id, owner_id, assignee_id, null, '{}',
+         jsonb_build_object('${field}', ${field}))::text from changed`,
+      [task, value],
+    )
   return {
     db,
     read: async () => {
@@ -28,14 +37,11 @@ const openWorld = async (t: Test) => {
       return notifyOfEvents(db, never)
     },
     complete: async (times = 1) => {
-      for (let index = 0; index < times; index += 1) {
-        await db.run(`update tasks set status = 'todo', completed_at = null where id = $1`, [task])
-        await db.run(`update tasks set status = 'done', completed_at = now() where id = $1`, [task])
-      }
+      for (let index = 0; index < times; index += 1)
+        for (const status of ['todo', 'done']) await change('status', status)
     },
     rename: async (times: number) => {
-      for (let index = 0; index < times; index += 1)
-        await db.run('update tasks set title = $2 where id = $1', [task, newId()])
+      for (let index = 0; index < times; index += 1) await change('title', newId())
     },
     count: async () => (await db.run('select id from notifications where user_id = $1', [reader])).length,
     place: async () =>

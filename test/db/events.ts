@@ -23,8 +23,14 @@ t.test(
     t.teardown(() => Promise.all([early.end(), late.end()]))
     await early.begin(async (transaction) => {
       await transaction`select pg_current_xact_id()`
-      await late`update tasks set title = '1' where id = ${id}`
-      await transaction`update tasks set title = '2' where id = ${id}`
+      for (const [session, title] of [
+        [late, '1'],
+        [transaction, '2'],
+      ] as const)
+        await session`
+          with changed as (update tasks set title = ${title} where id = ${id} returning *)
+          select record_event('task.updated', id, project_id, owner_id, assignee_id, null, '{}',
+            jsonb_build_object('title', title))::text from changed`
     })
     const inOrder = await db.run(
       "select after ->> 'title' as title from events where task_id = $1 order by changed_in, ordinal",

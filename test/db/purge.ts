@@ -1,7 +1,8 @@
 import t, { type Test } from 'tap'
-import type { Database } from '../../src/db/engine/client.ts'
+import { wrapRuns } from '../../src/db/engine/wrap-runs.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
+import { projectActions } from '../fixture/projects.ts'
 import { startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
@@ -10,14 +11,11 @@ const startHeld = async (t: Test) => {
   const { db } = await openTestDatabase(t)
   const released = Promise.withResolvers<void>()
   const ran: string[] = []
-  const backgroundDb: Database = {
-    ...db,
-    async run(...parameters) {
-      await released.promise
-      ran.push(parameters[0])
-      return db.run(...parameters)
-    },
-  }
+  const backgroundDb = wrapRuns(db, (run) => async (...parameters) => {
+    await released.promise
+    ran.push(parameters[0])
+    return run(...parameters)
+  })
   const service = await startService(t, { db, backgroundDb })
   t.teardown(() => released.resolve())
   const count = async (from: string) => {
@@ -106,7 +104,7 @@ t.test('a deleted user with many tasks disappears immediately, and is removed in
     token: other.token,
     params: { task_id: kept.id },
   })
-  t.strictSame(seen.tags, [])
+  t.strictSame(seen.tags, [], 'also before it was removed')
   const { body: users } = await service.expect('listUsers', 200, { token: admin.token })
   t.equal(users.items.length, 2)
   await service.expect('deleteUser', 404, { token: admin.token, params })
@@ -143,7 +141,7 @@ t.test('a deleted user with many tasks disappears immediately, and is removed in
     params: { task_id: kept.id },
   })
   t.equal(left.assignee_id, null)
-  t.not(left.version, seen.version)
+  t.equal(left.version, 4, 'after it was tagged, untagged and unassigned')
   t.ok(ran.filter((text) => /delete from tasks/.test(text)).length >= many / 100)
   const [row] = await db.run('select count(*)::int as count from users where deleted_at is not null', [])
   t.equal(row?.count, 0)
@@ -160,4 +158,29 @@ t.test('a deletion that was interrupted by a stop continues at the next start', 
   const next = await startService(t, { db })
   await next.expect('getTag', 404, { token: owner.token, params: { tag_id: tag.id } })
   await eventually('the rest is deleted', async () => (await count('task_tags')) === 0)
+})
+
+t.test('a purged project takes its tags from tasks elsewhere', async (t) => {
+  const { service, release, count, createTask } = await startHeld(t)
+  const { token, ...owner } = await service.register('owner')
+  const { createProject } = projectActions(service)
+  const project = await createProject({ token, ...owner })
+  const { body: tag } = await service.expect('createTag', 201, {
+    token,
+    body: { name: 'Theirs', project_id: project.id },
+  })
+  const task = await createTask({ token, ...owner })
+  await service.expect('addTaskTag', 204, { token, params: { task_id: task.id, tag_id: tag.id } })
+  const params = { project_id: project.id }
+  await service.expect('deleteProject', 204, { token, params })
+  await service.expect('deleteTrashedProject', 204, { token, params })
+  release()
+  await eventually('the project is removed', async () => (await count('projects')) === 0)
+  const { body: after } = await service.expect('getTask', 200, { token, params: { task_id: task.id } })
+  t.match(after, { tags: [], version: 3 })
+  const { body: events } = await service.expect('listTaskEvents', 200, {
+    token,
+    params: { task_id: task.id },
+  })
+  t.match(events.items[0], { type: 'task.untagged', actor_id: null, resource_id: tag.id })
 })

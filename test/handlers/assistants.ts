@@ -618,9 +618,8 @@ t.test('sendMcpMessage: a write that times out results in outcome_unknown', asyn
   const slow = await startService(t, {
     db: {
       ...db,
-      async run(...parameters) {
-        if (!/tasks\.insert/.test(parameters[0])) return db.run(...parameters)
-        currentWork().sent.push('insert into tasks')
+      transaction() {
+        currentWork().sent.push('commit')
         return new Promise(() => {})
       },
     },

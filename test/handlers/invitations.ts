@@ -8,6 +8,7 @@ import { accountActions, withoutIds } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
+import { projectRows } from '../fixture/project-rows.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { isInvalid, refusesBodies } from '../fixture/refusals.ts'
 import { type Account, type BodyAt, type Reply, type Service, startService } from '../fixture/service.ts'
@@ -490,19 +491,12 @@ t.test('acceptInvitation', async (t) => {
 
   t.test('200: the higher role of team and invitation applies', async (t) => {
     const project = await newProject()
-    const team = '0199c0de-0000-7000-8000-000000000001'
-    await db.run(`insert into teams (id, name) values ($1, 'Team')`, [team])
-    await db.run(`insert into team_members (team_id, user_id, role) values ($1, $2, 'manager')`, [
-      team,
-      guest.id,
-    ])
-    await db.run(`insert into project_teams (project_id, team_id, role) values ($1, $2, 'editor')`, [
-      project.id,
-      team,
-    ])
+    const { newTeam, setTeam, removeTeam } = projectRows(db)
+    const team = await newTeam(guest)
+    await setTeam(project.id, team, 'editor')
     const { token } = await invite(project.id, { role: 'viewer' })
     t.match(await accept(token), { status: 200, body: { role: 'editor', member_count: 2 } })
-    await db.run('delete from teams where id = $1', [team])
+    await removeTeam(team)
     t.equal(await roleOf(project.id, guest), 'viewer')
   })
 

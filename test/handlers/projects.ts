@@ -3,6 +3,7 @@ import type { components } from '../../generated/openapi.ts'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
+import { projectRows } from '../fixture/project-rows.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
 import { openTestStorage } from '../fixture/storage.ts'
@@ -129,21 +130,15 @@ t.test('getProject', async (t) => {
   })
 
   t.test('200: the highest role, including those of teams', async (t) => {
-    await db.run(`insert into teams (id, name) values ($1, 'A team')`, [unknownId])
-    await db.run(`insert into team_members (team_id, user_id, role) values ($1, $2, 'member')`, [
-      unknownId,
-      viewer.id,
-    ])
-    await db.run(`insert into project_teams (project_id, team_id, role) values ($1, $2, 'commenter')`, [
-      project.id,
-      unknownId,
-    ])
+    const { newTeam, setTeam, removeTeam } = projectRows(db)
+    const team = await newTeam(viewer)
+    await setTeam(project.id, team, 'commenter')
     t.match((await read(viewer, project)).body, {
       role: 'commenter',
       member_count: 3,
       version: project.version,
     })
-    await db.run('delete from teams where id = $1', [unknownId])
+    await removeTeam(team)
     t.equal((await read(viewer, project)).body.role, 'viewer')
   })
 

@@ -336,6 +336,22 @@ t.test('is_blocked', async (t) => {
     )
   })
 
+  t.test('is false once the blocking task is deleted permanently, which ends the relation', async (t) => {
+    const [blocker, task] = await createPair()
+    await relate(blocker, 'blocks', task)
+    const params = { task_id: blocker }
+    await service.expect('deleteTask', 204, { token: ada.token, params })
+    await service.expect('deleteTrashedTask', 204, { token: ada.token, params })
+    t.equal((await readTask(ada, task)).task.is_blocked, false)
+    const [event] = await db.run(
+      `select actor_id, resource_id, before from events where task_id = $1 and type = 'task.unrelated'`,
+      [task],
+    )
+    t.strictSame(event, { actor_id: ada.id, resource_id: blocker, before: { kind: 'blocked_by' } })
+    const [row] = await db.run('select blocker_count from tasks where id = $1', [task])
+    t.strictSame(row, { blocker_count: 0 })
+  })
+
   t.test('400 for other values and operators in a filter', async (t) => {
     for (const filter of ['is_blocked = maybe', 'is_blocked > true', 'is_blocked:*'])
       t.match(

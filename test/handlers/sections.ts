@@ -2,6 +2,7 @@ import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { leavingTasks } from '../../src/db/sections.ts'
 import { openTestDatabase } from '../fixture/database.ts'
+import { projectRows } from '../fixture/project-rows.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { countStatuses, pointersOf, taskActions, unknownId, withoutRequest } from '../fixture/tasks.ts'
@@ -337,8 +338,7 @@ t.test('deleteSection', async (t) => {
   t.test(
     '404 after the caller was removed between two batches of its tasks, 204 after it was deleted',
     async (t) => {
-      const remove = (project: string) =>
-        db.run('delete from project_members where project_id = $1 and user_id = $2', [project, editor.id])
+      const remove = (project: string) => projectRows(db).removeMember(project, editor)
       const deleteAll = async (project: string) => {
         await db.run('update tasks set section_id = null where project_id = $1', [project])
         await db.run('delete from sections where project_id = $1', [project])

@@ -267,9 +267,9 @@ t.test('410 for cursors from before the database was moved to another server', a
   t.strictSame(await copy.update(), noChanges, 'on the same server, the history continues')
 
   // Like a restored dump of a server that has had more transactions.
-  await db.run('alter table tasks disable trigger tasks_touch', [])
+  await db.run('alter table tasks disable trigger tasks_stamped', [])
   await db.run(`update tasks set changed_in = (changed_in::text::bigint + 1000000000000)::text::xid8`, [])
-  await db.run('alter table tasks enable trigger tasks_touch', [])
+  await db.run('alter table tasks enable trigger tasks_stamped', [])
   t.strictSame((await ask(owner)).changed, [])
   await restartHistoryIfCopied(db)
 

@@ -2,6 +2,7 @@ import t from 'tap'
 import { maxPositionLength } from '../../src/domain/positions.ts'
 import { changesToBeKnown } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
+import { projectRows } from '../fixture/project-rows.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
 import { countStatuses, pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
@@ -304,7 +305,7 @@ t.test('moveTask', async (t) => {
       const reply = await service.expect('moveTask', 422, moveRequest(task, body))
       t.strictSame(pointersOf(reply.body), [pointer], JSON.stringify(body))
     }
-    await db.run('delete from project_members where project_id = $1 and user_id = $2', [invisible, editor.id])
+    await projectRows(db).removeMember(invisible, editor)
     const reply = await service.expect('moveTask', 422, moveRequest(task, { project_id: invisible }))
     t.strictSame(pointersOf(reply.body), ['/project_id'])
   })

@@ -2,6 +2,7 @@ import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { newId } from '../../src/db/engine/ids.ts'
 import { openTestDatabase } from '../fixture/database.ts'
+import { projectRows } from '../fixture/project-rows.ts'
 import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
 import { pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
@@ -36,14 +37,7 @@ const newProject = async (): Promise<string> => {
   return id
 }
 
-const join = async (project: string, { id }: Account, role: (typeof roles)[number]): Promise<void> => {
-  const member = 'insert into project_members (project_id, user_id, role) values ($1, $2, $3)'
-  await db.run(member, [project, id, role])
-}
-
-const leave = async (project: string, { id }: Account): Promise<void> => {
-  await db.run('delete from project_members where project_id = $1 and user_id = $2', [project, id])
-}
+const { setMember: join, removeMember: leave } = projectRows(db)
 
 const setArchived = async (project: string, isArchived: boolean): Promise<void> => {
   const archived = 'update projects set archived_at = case when $2::bool then now() end where id = $1'

@@ -630,7 +630,8 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
     t.test('200: completed_at is not before created_at, even if the clock was set back', async (t) => {
       const task = await createTask(owner)
       await service.deps.db.run(
-        `update tasks set created_at = date_trunc('second', now()) + interval '1 hour' where id = $1`,
+        `update tasks set created_at = later, updated_at = later
+         from (select date_trunc('second', now()) + interval '1 hour' as later) clock where id = $1`,
         [task.id],
       )
       const { body } = await service.expect(operation, 200, change(task, { status: 'done' }))

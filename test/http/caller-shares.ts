@@ -11,26 +11,29 @@ import { type Account, startService } from '../fixture/service.ts'
 
 const { db } = await openTestDatabase(t)
 
-/** Statements on tasks: those that are running, and the most that ran concurrently. */
+/** Reads of tasks, and writes: those that are running, and the most that ran concurrently. */
 const statements = { running: 0, max: 0 }
 /** Blocks these statements until it resolves. */
 let held: PromiseWithResolvers<void> | null = null
 
 const requestLimit = 30
+const counted = async <T>(work: () => Promise<T>): Promise<T> => {
+  statements.running += 1
+  statements.max = Math.max(statements.max, statements.running)
+  try {
+    await held?.promise
+    return await work()
+  } finally {
+    statements.running -= 1
+  }
+}
+
 const service = await startService(t, {
   db: {
     ...db,
-    async run(...parameters) {
-      if (!/insert into tasks|from tasks/.test(parameters[0])) return db.run(...parameters)
-      statements.running += 1
-      statements.max = Math.max(statements.max, statements.running)
-      try {
-        await held?.promise
-        return await db.run(...parameters)
-      } finally {
-        statements.running -= 1
-      }
-    },
+    run: (...parameters) =>
+      parameters[0].includes('from tasks') ? counted(() => db.run(...parameters)) : db.run(...parameters),
+    transaction: (...parameters) => counted(() => db.transaction(...parameters)),
   },
   requestLimit,
   unreadLimit: 1_048_576,

@@ -71,6 +71,19 @@ const insertTasks = (db: Database, owner: string, count: number) =>
     [owner, count],
   )
 
+/** A new task, with its event. */
+const createTask = (db: Database, owner: string) =>
+  db.run(
+    `with added as (
+       insert into tasks (id, title, description, status, priority, owner_id)
+       values (gen_random_uuid(), 'A task', '', 'todo', 'none', $1) returning *
+     ), followed as (
+       insert into task_followers (task_id, user_id) select id, owner_id from added
+     )
+     select record_event('task.created', id, null, owner_id, null, null, '{}', '{}')::text from added`,
+    [owner],
+  )
+
 t.test('users, tasks, bytes and failed sign-ins are counted', async (t) => {
   const environment = await environmentFor(t)
   const service = await startProcess(t, {
@@ -154,7 +167,7 @@ t.test('lags are the age of the oldest waiting item', async (t) => {
      values ($1, $2, 'https://example.com', array['*'], '', now() - interval '1 hour')`,
     [newId(), owner],
   )
-  await insertTasks(db, owner, 1)
+  await createTask(db, owner)
   await pause(20)
   const before = await scrape()
   for (const reader of ['notifications', 'webhooks'])
@@ -163,7 +176,7 @@ t.test('lags are the age of the oldest waiting item', async (t) => {
 
   // An event from before the clock was set back, and one from after.
   await db.run(`update events set created_at = now() + interval '1 hour'`, [])
-  await insertTasks(db, owner, 1)
+  await createTask(db, owner)
   await pause(20)
   const setBack = await scrape()
   for (const reader of ['notifications', 'webhooks'])

@@ -188,5 +188,8 @@ t.test('traces of clients are continued, with spans for statements and files', a
     'taskwright',
   ])
     t.ok(received.includes(text), text)
+  // Protocol Buffers: the field 5 of a span, its length, and its name.
+  for (const name of ['tasks.insert', 'tasks.select'])
+    t.ok(received.includes(Buffer.from(`\x2a${String.fromCodePoint(name.length)}${name}`)), name)
   t.notOk(received.includes('nobody’s business'), 'values are not traced')
 })

@@ -2,7 +2,7 @@ import t from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { held, racesOn } from '../fixture/races.ts'
+import { held, memberRemoved, racesOn, roleSet } from '../fixture/races.ts'
 import { type Call, startService } from '../fixture/service.ts'
 
 /** Writes to projects and comments that wait for a row while what they depend on changes. */
@@ -24,16 +24,16 @@ interface Change {
   readonly sql: (ids: Ids) => string
 }
 
-const ofCaller = ({ project }: Ids) => `project_id = '${project}' and user_id = '${caller.id}'`
+const ofCaller = ({ project }: Ids) => ({ project, user: caller.id })
 
 const changes = {
   'the caller becomes a viewer': {
     holds: 'project',
-    sql: (ids) => `update project_members set role = 'viewer' where ${ofCaller(ids)}`,
+    sql: (ids) => roleSet(ofCaller(ids), 'viewer'),
   },
   'the caller is removed': {
     holds: 'project',
-    sql: (ids) => `delete from project_members where ${ofCaller(ids)}`,
+    sql: (ids) => memberRemoved(ofCaller(ids)),
   },
   'the project is moved to the trash': {
     holds: 'project',

@@ -2,7 +2,7 @@ import t, { type Test } from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { held, type Race, racesOn } from '../fixture/races.ts'
+import { held, memberRemoved, type Race, racesOn, roleSet } from '../fixture/races.ts'
 import { type Call, type Reply, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
@@ -27,13 +27,11 @@ const holdProject = (project: string): string => held(`projects where id = '${pr
 /** What happens to the project while a write of the manager waits, and the status of the write. */
 const changes = {
   'the manager becomes a viewer': {
-    sql: (project: string) =>
-      `update project_members set role = 'viewer' where project_id = '${project}' and user_id = '${manager.id}'`,
+    sql: (project: string) => roleSet({ project, user: manager.id }, 'viewer'),
     status: 403,
   },
   'the manager is removed': {
-    sql: (project: string) =>
-      `delete from project_members where project_id = '${project}' and user_id = '${manager.id}'`,
+    sql: (project: string) => memberRemoved({ project, user: manager.id }),
     status: 404,
   },
   'the project is moved to the trash': {

@@ -3,7 +3,7 @@ import type { OperationId } from '../../src/contract/contract.ts'
 import { newId } from '../../src/db/engine/ids.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { held, racesOn } from '../fixture/races.ts'
+import { held, memberRemoved, racesOn, roleSet } from '../fixture/races.ts'
 import { startService } from '../fixture/service.ts'
 
 /** Writes to webhooks that wait for a row while what they depend on changes. */
@@ -20,14 +20,12 @@ const webhookBody = { url: 'http://127.0.0.1:9/', event_types: ['task.created'] 
 /** What happens while a write to a webhook of a project waits, its status, and that of a creation. */
 const changesOfWebhook = {
   'the manager becomes a viewer': {
-    sql: (project: string) =>
-      `update project_members set role = 'viewer' where project_id = '${project}' and user_id = '${manager.id}'`,
+    sql: (project: string) => roleSet({ project, user: manager.id }, 'viewer'),
     status: 404,
     ofCreation: 403,
   },
   'the manager is removed': {
-    sql: (project: string) =>
-      `delete from project_members where project_id = '${project}' and user_id = '${manager.id}'`,
+    sql: (project: string) => memberRemoved({ project, user: manager.id }),
     status: 404,
     ofCreation: 422,
   },

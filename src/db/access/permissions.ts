@@ -92,19 +92,6 @@ export const seesProject = (caller: CallerPlaceholders, projectId: SQL): SQL => 
     select from projects project where ${id} = ${projectId} and ${allowsProject('project.see', caller, project)})`
 }
 
-/** Whether the caller has the permission on the access of the user `userId` to the row `project`. */
-export const allowsProjectMember = (
-  permission: Permission,
-  caller: CallerPlaceholders,
-  project: SQL,
-  userId: SQL,
-): SQL =>
-  allowed(permission, {
-    self: sql`${userId} = ${caller.caller}`,
-    manager: isMember(sql`${project}.id`, caller.caller, 'manager'),
-    admin: caller.is_admin,
-  })
-
 /** Access branches for the projects `item` that pass `project.see`. */
 export const projectBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
   if (role === 'admin') return onlyBranch(sql`${columnsOf<'projects'>(sql`item`).deleted_at} is null`)
@@ -117,14 +104,6 @@ export const projectBranches = (role: Role, caller: CallerPlaceholders): readonl
 /** Whether the caller has the permission on the row `team`. */
 export const allowsTeam = (permission: Permission, caller: CallerPlaceholders, team: SQL): SQL =>
   allowed(permission, teamRelations(caller, team))
-
-/** Whether the caller has the permission on the membership of the user `userId` in the row `team`. */
-export const allowsTeamMember = (
-  permission: Permission,
-  caller: CallerPlaceholders,
-  team: SQL,
-  userId: SQL,
-): SQL => allowed(permission, { ...teamRelations(caller, team), self: sql`${userId} = ${caller.caller}` })
 
 const teamRelations = (caller: CallerPlaceholders, team: SQL) => {
   const isInTeam = (condition: SQL): SQL => sql`exists (
@@ -487,6 +466,11 @@ const isCountOfReader = (caller: CallerPlaceholders, row: SQL): SQL => {
   return sql`case when ${user_id} is null then ${isOfMember} else ${user_id} = ${caller.caller} and (${isOfAssignee}) end`
 }
 
+/** Whether the caller sees, as a member or an assignee, a task that has the row `tag`. */
+export const seesTaggedTask = (caller: CallerPlaceholders, tag: SQL): SQL => sql`exists (
+  select from tag_counts counted
+  where ${columnsOf<'tag_counts'>(sql`counted`).tag_id} = ${tag}.id and ${isCountOfReader(caller, sql`counted`)})`
+
 /** The number of tasks with the tag that the reader can see. */
 export const countTasksOfTag = (tag: SQL, role: Role, caller: CallerPlaceholders): SQL => {
   const { tasks, project_id, user_id, tag_id } = columnsOf<'tag_counts'>(sql`counted`)
@@ -551,9 +535,7 @@ const tagRelations = (caller: CallerPlaceholders, tag: SQL) => {
     owner: sql`(${owner_id} = ${caller.caller} and ${project_id} is null)`,
     viewer: isMember(project_id, caller.caller, 'viewer'),
     editor: isMember(project_id, caller.caller, 'editor'),
-    sees_tagged_task: sql`exists (
-    select from tag_counts counted
-    where ${columnsOf<'tag_counts'>(sql`counted`).tag_id} = ${tag}.id and ${isCountOfReader(caller, sql`counted`)})`,
+    sees_tagged_task: seesTaggedTask(caller, tag),
     admin: caller.is_admin,
   }
 }

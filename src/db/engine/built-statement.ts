@@ -7,7 +7,7 @@ import type {
   SelectedFieldsOrdered,
 } from '../schema/drizzle.ts'
 import { type Parameters, type Placeholders, placeholdersFor, type Values } from './parameters.ts'
-import { claimName, dialect, parameterValue, type StatementName } from './statement.ts'
+import { dialect, named, parameterValue, register, type StatementName } from './statement.ts'
 import type { ResultRow } from './session.ts'
 import type { Runner } from './transaction.ts'
 
@@ -54,14 +54,14 @@ export const builtStatement = <P extends Parameters, Result>(
   parameters: P,
   build: (db: typeof builder, p: Placeholders<P>) => Buildable<Result>,
 ): ((runner: Runner, values: Values<P>) => Promise<RowsOf<Result>>) => {
-  claimName(name)
   const built = build(builder, placeholdersFor(parameters)).prepare(name)
   if (!(built instanceof BuiltQuery)) throw new TypeError(`${name} was not built by this builder`)
   const { sql: text, params } = built.getQuery()
-  const named = `/* ${name} */ ${text}`
+  const sent = named(name, text)
+  register(name, { kind: 'builder', text: sent })
   return async (runner, values) => {
     const bound = params.map((param) => (is(param, Placeholder) ? parameterValue(values, param.name) : param))
-    const rows = await runner.run(named, bound, 'arrays')
+    const rows = await runner.run(sent, bound, 'arrays')
     return rows.map((row) => readRow(built.fields, row)) as unknown as RowsOf<Result>
   }
 }

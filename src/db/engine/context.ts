@@ -1,8 +1,7 @@
-import type { Client } from '../../domain/audit.ts'
+import type { AuditEvent, Client } from '../../domain/audit.ts'
 import { anyTag, type Preconditions } from '../../domain/entity-tags.ts'
-import { type BearerCredential, bearerOf, type Principal, shellPrincipal } from '../../domain/permissions.ts'
+import { type Principal, shellPrincipal } from '../../domain/permissions.ts'
 import type { Database } from './client.ts'
-import { newId } from './ids.ts'
 import { mapRecord, type ParameterTypes, type Placeholders, placeholdersFor } from './parameters.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import type { Last, Runner } from './transaction.ts'
@@ -64,7 +63,7 @@ export const transaction = async <P extends Principal | null, T>(
     // The tasks of an attempt that is repeated are dropped.
     committed = []
     const afterCommit = (task: () => void): void => void committed.push(task)
-    const audited = (events: string): void => afterCommit(() => db.audited?.(events))
+    const audited = (event: AuditEvent): void => afterCommit(() => db.audited?.(event))
     return work({ ...ctx, db: { ...statements, audited }, afterCommit })
   }, principal?.userId ?? null)
   for (const task of committed) task()
@@ -123,13 +122,6 @@ const contextParameters = {
   idempotency_operation: 'text',
   idempotency_key: 'text?',
   idempotency_fingerprint: 'text',
-  audit_id: 'uuid',
-  audit_actor: 'uuid?',
-  audit_session: 'uuid?',
-  audit_token: 'uuid?',
-  audit_address: 'text?',
-  audit_user_agent: 'text?',
-  audit_request: 'text',
 } as const
 
 export type ContextPlaceholders = Placeholders<typeof contextParameters>
@@ -162,25 +154,9 @@ const readers: Readers = {
   idempotency_operation: ({ idempotency }) => idempotency?.operation ?? '',
   idempotency_key: ({ idempotency }) => idempotency?.key ?? null,
   idempotency_fingerprint: ({ idempotency }) => idempotency?.fingerprint ?? '',
-  audit_id: () => newId(),
-  audit_actor: ({ principal }) => (isShell(principal) ? null : (principal?.userId ?? null)),
-  audit_session: (ctx) => {
-    const credential = bearerOfContext(ctx)
-    return credential?.kind === 'session' ? credential.sessionId : null
-  },
-  audit_token: (ctx) => {
-    const credential = bearerOfContext(ctx)
-    return credential?.kind === 'api_token' ? credential.tokenId : null
-  },
-  audit_address: ({ client, principal }) => (isShell(principal) ? null : client.address),
-  audit_user_agent: ({ client }) => client.userAgent,
-  audit_request: ({ client }) => client.requestId,
 }
 
 const isShell = (principal: Principal | null): boolean => principal?.credential.kind === 'shell'
-
-const bearerOfContext = ({ principal }: StatementContext): BearerCredential | null =>
-  principal && bearerOf(principal.credential)
 
 const isContextParameter = (name: string): name is ContextParameter => Object.hasOwn(readers, name)
 

@@ -56,12 +56,20 @@ export class ConstraintViolation extends Error {
   }
 }
 
+/** The caller was disabled or deleted since they were authenticated. */
+export class CallerGone extends Error {
+  override readonly name = 'CallerGone'
+}
+
 /** Something that the transaction relies on has changed before it was locked. The transaction is repeated. */
 export class SerializationFailure extends Error {
   override readonly name = 'SerializationFailure'
   /** The SQLSTATE of the same failure in the database. */
   readonly code = '40001'
 }
+
+/** Whether the database does not know a value, such as a time zone. */
+export const isUnknownValue = (error: unknown): boolean => sqlState(error) === '22023'
 
 /** Whether a retry of the same statement may succeed: serialization failure (40001) or deadlock (40P01). */
 export const isTransient = (error: unknown): boolean => ['40001', '40P01'].includes(sqlState(error))

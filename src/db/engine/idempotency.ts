@@ -2,13 +2,8 @@ import type { Principal } from '../../domain/permissions.ts'
 import { assignments, columnsOf, insertion } from '../schema/columns.ts'
 import { deletionInBatches } from './batches.ts'
 import { retentionTime } from './retention.ts'
-import {
-  type ContextPlaceholders,
-  type Idempotency,
-  type OpContext,
-  transaction,
-  type TransactionContext,
-} from './context.ts'
+import { type Idempotency, type OpContext, transaction, type TransactionContext } from './context.ts'
+import { lockCaller } from './callers.ts'
 import { newId } from './ids.ts'
 import type { Placeholders, Row, Values } from './parameters.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
@@ -24,21 +19,6 @@ export class IdempotencyKeyReused extends Error {
   override readonly name = 'IdempotencyKeyReused'
 }
 
-/** SQL that stores the row `(id, json)` of `created` as the response to the request's Idempotency-Key, if it has one. */
-export const storeResponse = (p: ContextPlaceholders, created: SQL): SQL => {
-  const key = insertion<'idempotency_keys'>({
-    principal_id: p.caller,
-    operation: p.idempotency_operation,
-    key: p.idempotency_key,
-    fingerprint: p.idempotency_fingerprint,
-    resource_id: sql`id`,
-    body: sql`json`,
-  })
-  return sql`
-    insert into idempotency_keys (${key.columns}) select ${key.values}
-    from ${created} where ${p.idempotency_key} is not null and json is not null`
-}
-
 const keyParameters = { principal_id: 'uuid', operation: 'text', key: 'text' } as const
 const storedColumns = { fingerprint: 'text', resource_id: 'text', body: 'text' } as const
 
@@ -50,17 +30,6 @@ const unexpired = (p: Placeholders<typeof keyParameters>): SQL => sql`
   where ${isOfKey(p)} and ${created_at} > now() - ${lifetime}`
 
 const lookUp = statement('idempotency_keys.look_up', keyParameters, storedColumns, unexpired)
-
-const expireAndLookUp = statement(
-  'idempotency_keys.select',
-  keyParameters,
-  storedColumns,
-  (p) => sql`
-    with expired as (
-      delete from idempotency_keys where ${isOfKey(p)} and ${created_at} <= now() - ${lifetime}
-    )
-    ${unexpired(p)}`,
-)
 
 /** A created resource: its id and JSON text. `replayed`: the response to an earlier request with the same key. */
 export interface Created {
@@ -90,11 +59,15 @@ const readStored = (
   return { id: stored.resource_id, json: stored.body, replayed: true }
 }
 
-/** @throws IdempotencyKeyReused when the key was used with a different request */
-export const findStoredResponse = async ({ db, idempotency }: OpContext): Promise<StoredResponse | null> => {
+/**
+ * The stored response to an earlier request with the same key. For a request whose work before its transaction is costly.
+ *
+ * @throws IdempotencyKeyReused when the key was used with a different request
+ */
+export const findReplay = async ({ db, idempotency }: OpContext): Promise<StoredResponse | null> => {
   if (idempotency === null) return null
-  const [stored] = await expireAndLookUp(db, valuesOf(idempotency))
-  return readStored(idempotency, stored)
+  const [row] = await lookUp(db, valuesOf(idempotency))
+  return readStored(idempotency, row)
 }
 
 const lockKey = statement(
@@ -140,8 +113,9 @@ interface Response {
 
 /**
  * Runs `work`, which creates a resource, as a transaction, once per Idempotency-Key: its response is stored with it. A repeated
- * request gets that response, and a concurrent one waits for it. `id` is that of the resource.
+ * request gets that response, and a concurrent one waits for it. `id` is that of the resource. The caller is locked first.
  *
+ * @throws CallerGone when the caller was disabled or deleted since they were authenticated
  * @throws IdempotencyKeyReused when the key was used with a different request
  */
 export const idempotent = <P extends Principal>(
@@ -151,9 +125,12 @@ export const idempotent = <P extends Principal>(
 ): Promise<Created> => {
   const { idempotency } = ctx
   return transaction<P, Created>(ctx, async (tx) => {
-    if (idempotency === null) return { id, json: (await work(tx, id)).json, replayed: false }
+    if (idempotency === null) {
+      const [, { json }] = await Promise.all([lockCaller(tx), work(tx, id)])
+      return { id, json, replayed: false }
+    }
     const key = valuesOf(idempotency)
-    const [, [row]] = await Promise.all([lockKey(tx.db, key), lookUp(tx.db, key)])
+    const [, , [row]] = await Promise.all([lockKey(tx.db, key), lockCaller(tx), lookUp(tx.db, key)])
     const stored = readStored(idempotency, row)
     if (stored !== null) return stored
     const { json, replay = json } = await work(tx, id)

@@ -20,6 +20,7 @@ export interface ParameterTypes {
   xid8: string
   'xid8?': string | null
   'uuid[]': readonly string[]
+  'uuid[]?': readonly string[] | null
   'text[]': readonly string[]
   'text[]?': readonly string[] | null
 }
@@ -67,6 +68,7 @@ const postgresTypes: Record<ParameterType, string> = {
   xid8: 'xid8',
   'xid8?': 'xid8',
   'uuid[]': 'uuid[]',
+  'uuid[]?': 'uuid[]',
   'text[]': 'text[]',
   'text[]?': 'text[]',
 }
@@ -74,6 +76,12 @@ const postgresTypes: Record<ParameterType, string> = {
 /** A parameter as SQL, with its cast. */
 export const parameter = (name: string, type: ParameterType): SQL =>
   sql`${sql.placeholder(name)}::${sql.raw(postgresTypes[type])}`
+
+/**
+ * Any of the elements of an array parameter. The subselect hides their number from the planner: otherwise the custom plans for short
+ * arrays look cheaper than the generic plan, and the statement is planned at each execution.
+ */
+export const anyOf = (ids: SQL): SQL => sql`any((select ${ids})::uuid[])`
 
 export const placeholdersFor = <P extends Parameters>(parameters: P): Placeholders<P> =>
   mapRecord(parameters, (type, name) => parameter(name, type)) as Placeholders<P>

@@ -36,6 +36,8 @@ export interface Session {
   isLost(): boolean
   /** The number of statements that have not been answered. */
   pending(): number
+  /** Rejects the statements that have not been answered. */
+  rejectPending(error: Error): void
   /** Whether a transaction has the session to itself. */
   isHeld: boolean
   /** The `performance.now()` at which the session was opened. */
@@ -52,30 +54,35 @@ export const openSession = (
   let isLost = false
   let isEnding = false
   const unanswered = new Set<(error: Error) => void>()
+  const rejectPending = (error: Error): void => {
+    for (const reject of unanswered) reject(error)
+  }
   const client = createClient(options, {
     // After a lost connection the driver would send what waits on a new session, outside of its transaction.
     socket: (address) => (isLost ? Promise.reject(connectionLost()) : openSocket(address)),
     onclose() {
       isLost = true
       // After the driver has rejected, with its own errors, what it had sent.
-      setImmediate(() => {
-        for (const reject of unanswered) reject(connectionLost())
-      })
+      setImmediate(() => rejectPending(connectionLost()))
     },
   })
-  const answerOf = async (query: PromiseLike<{ readonly command: string }>): Promise<Answer> => {
-    const { promise: lost, reject } = Promise.withResolvers<never>()
+  const answerOf = (query: PromiseLike<{ readonly command: string }>): Promise<Answer> => {
+    const { promise, resolve, reject } = Promise.withResolvers<Answer>()
     unanswered.add(reject)
-    try {
-      const rows = await Promise.race([query, lost])
-      return { rows: rows as unknown as readonly ResultRow[], command: rows.command }
-    } catch (error) {
-      // Before the socket closes: the server says first why it ends the session.
-      isLost ||= isConnectionLoss(error)
-      throw error
-    } finally {
-      unanswered.delete(reject)
+    const settle = async (): Promise<void> => {
+      try {
+        const rows = await query
+        resolve({ rows: rows as unknown as readonly ResultRow[], command: rows.command })
+      } catch (error) {
+        // Before the socket closes: the server says first why it ends the session.
+        isLost ||= isConnectionLoss(error)
+        reject(error)
+      } finally {
+        unanswered.delete(reject)
+      }
     }
+    void settle()
+    return promise
   }
   return {
     send(text, values, mode) {
@@ -93,6 +100,7 @@ export const openSession = (
     },
     isLost: () => isLost || isEnding,
     pending: () => unanswered.size,
+    rejectPending,
     isHeld: false,
     openedAt: performance.now(),
     end(seconds) {

@@ -35,7 +35,16 @@ export interface Compiled {
 /** `<table or topic>.<verb>`: visible in pg_stat_activity, slow logs and traces. */
 export type StatementName = `${string}.${string}`
 
-const knownNames = new Set<string>()
+/** Statements by name: `hand` with their text as SQL, `builder` by a query builder. */
+interface KnownStatement {
+  readonly kind: 'hand' | 'builder'
+  readonly text: string
+}
+
+const known = new Map<StatementName, KnownStatement>()
+
+/** The statements of all modules that were loaded, but for those that are compiled at their first use: lists. */
+export const knownStatements = (): ReadonlyMap<StatementName, KnownStatement> => known
 
 /**
  * A statement that is compiled once; running it only binds values. postgres.js prepares it at its first use on each
@@ -76,16 +85,24 @@ export const query = <P extends Parameters, C extends Columns>(
     runCompiled(ctx.db, compiled, columns, { ...contextValues(ctx, compiled.names), ...values })
 }
 
-const compileNamed = (name: StatementName, text: SQL): Compiled => {
-  claimName(name)
-  return compile(name, text)
+const compileNamed = (name: StatementName, query: SQL): Compiled => {
+  const compiled = compile(name, query)
+  register(name, { kind: 'hand', text: compiled.text })
+  return compiled
 }
 
 /** @throws Error when another statement has the name */
-export const claimName = (name: StatementName): void => {
-  if (knownNames.has(name)) throw new Error(`Two statements are called ${name}`)
-  knownNames.add(name)
+export const register = (name: StatementName, statement: KnownStatement): void => {
+  if (known.has(name)) throw new Error(`Two statements are called ${name}`)
+  known.set(name, statement)
 }
+
+/** The text as it is sent: its name is a leading comment. */
+export const named = (name: StatementName, text: string): string => `/* ${name} */ ${text}`
+
+/** The name of a statement, from its text; of others, their first word. */
+export const nameOfStatement = (text: string): string =>
+  /^\/\* (.+?) \*\//.exec(text)?.[1] ?? /\w+/.exec(text)?.[0]?.toUpperCase() ?? 'SQL'
 
 /**
  * Compiles a statement with `parameter`s. A caller that compiles at run time must bound the number of statements. A parameter
@@ -97,7 +114,7 @@ export const compile = (name: StatementName, query: SQL): Compiled => {
   const names = [...new Set(used)]
   const numbers = used.map((one) => names.indexOf(one) + 1)
   const numbered = text.replaceAll(/\$(\d+)/g, (_, place) => `$${numbers[Number(place) - 1]}`)
-  return { text: `/* ${name} */ ${numbered}`, names }
+  return { text: named(name, numbered), names }
 }
 
 const nameOf = (param: unknown): string => {
@@ -107,8 +124,7 @@ const nameOf = (param: unknown): string => {
 }
 
 /**
- * Runs a compiled statement and checks its rows against `columns`. The column `audit`, if present, has the audit events that
- * the statement recorded; they are reported after the commit. A connection keeps its prepared statements until it closes.
+ * Runs a compiled statement and checks its rows against `columns`. A connection keeps its prepared statements until it closes.
  */
 export const runCompiled = async <C extends Columns>(
   db: Runner,
@@ -118,10 +134,7 @@ export const runCompiled = async <C extends Columns>(
   mode: StatementMode = 'prepared',
 ): Promise<Row<C>[]> => {
   const rows = await db.run(text, encode(names, values), mode)
-  return rows.map((row) => {
-    if (typeof row.audit === 'string') db.audited?.(row.audit)
-    return parseRow(columns, row)
-  })
+  return rows.map((row) => parseRow(columns, row))
 }
 
 /** Parameter values in the order of `names`. */

@@ -1,6 +1,7 @@
 import { channel } from 'node:diagnostics_channel'
-import { withTimeout } from '../../concurrency/deadline.ts'
+import { startDeadline, withTimeout } from '../../concurrency/deadline.ts'
 import { runAs, type Work } from '../../concurrency/work.ts'
+import type { AuditEvent } from '../../domain/audit.ts'
 import {
   DatabaseUnavailable,
   isAborted,
@@ -25,8 +26,8 @@ export interface Runner {
     values: readonly unknown[],
     mode?: StatementMode,
   ) => Promise<readonly ResultRow[]>
-  /** Called with committed audit events, as a JSON array. */
-  readonly audited?: (events: string) => void
+  /** Called with each audit event that was recorded, after its commit. */
+  readonly audited?: (event: AuditEvent) => void
 }
 
 /** A result that is known when the last statement of a transaction has been answered. */
@@ -81,6 +82,11 @@ export const runTransaction = async <T>(
   body: (transaction: Runner) => Promise<T | Last<T>>,
 ): Promise<T> => {
   const due = performance.now() + limit
+  let late: Error | null = null
+  const endDeadline = startDeadline(limit, () => {
+    late = new NoAnswer(limit)
+    session.rejectPending(late)
+  })
   let state: 'open' | 'committing' | 'ended' = 'open'
   let firstError: Error | null = null
   let sent = 0
@@ -89,11 +95,12 @@ export const runTransaction = async <T>(
   const expectUsable = (): void => {
     // Its client was told that nothing was done.
     if (work.isAbandoned()) throw new DatabaseUnavailable({ cause: new Error('its request has ended') })
+    if (late !== null) throw late
   }
 
   const answerOf = async (answer: Promise<Answer>): Promise<Answer> => {
     try {
-      return await withTimeout(due - performance.now(), answer, () => new NoAnswer(limit))
+      return await answer
     } catch (error) {
       const isFirst = firstError === null
       firstError ??= asError(error)
@@ -189,6 +196,7 @@ export const runTransaction = async <T>(
         : error,
     )
   } finally {
+    endDeadline()
     state = 'ended'
   }
 }

@@ -78,7 +78,10 @@ export const untilMigrated = (
   const refuseBefore = async (): Promise<void> => {
     if (!isMigrated) throw new SchemaPending()
   }
-  const waitBefore = (): Promise<void> => Promise.race([ready, stopped])
+  // One race for all statements: each would stay among those that `stopped` settles, for as long as the service runs.
+  const readyOrStopped = Promise.race([ready, stopped])
+  readyOrStopped.catch(() => undefined)
+  const waitBefore = (): Promise<void> => readyOrStopped
   return { refusing: after(refuseBefore, db), waiting: after(waitBefore, db) }
 }
 

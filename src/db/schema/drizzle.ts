@@ -20,7 +20,7 @@ export type {
  */
 const require = createRequire(import.meta.url ?? __filename)
 
-export const { and, Column, eq, is, isNotNull, isNull, or, Placeholder, sql } =
+export const { and, Column, eq, gte, is, isNotNull, isNull, ne, or, Placeholder, sql } =
   require('drizzle-orm') as typeof Orm
 export const {
   bigint,

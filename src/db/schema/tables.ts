@@ -1,4 +1,5 @@
 import type { ProjectRole } from '../../domain/project-roles.ts'
+import type { TeamRole } from '../../domain/team-roles.ts'
 import {
   bigint,
   bigserial,
@@ -51,7 +52,7 @@ export const users = pgTable(
     email: text('email').notNull(),
     display_name: text('display_name').notNull(),
     role: text('role').notNull(),
-    /** A name of the IANA database, in its spelling. A trigger refuses one that this server does not know. */
+    /** A name of the IANA database, in its spelling, that this server knew when it was stored. */
     time_zone: text('time_zone').notNull().default('UTC'),
     password_hash: text('password_hash').notNull(),
     /** Whether an administrator keeps the user from signing in and from using API tokens. */
@@ -314,7 +315,7 @@ export const teamMembers = pgTable(
     user_id: uuid('user_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
-    role: text('role').notNull(),
+    role: text('role').$type<TeamRole>().notNull(),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
   },
@@ -360,7 +361,7 @@ export const projectTeams = pgTable(
     team_id: uuid('team_id')
       .notNull()
       .references(() => teams.id, { onDelete: 'cascade' }),
-    role: text('role').notNull(),
+    role: text('role').$type<ProjectRole>().notNull(),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
   },
@@ -373,7 +374,7 @@ export const projectTeams = pgTable(
 
 /**
  * Users with access to a project that is not in the trash, each with their highest role, their own or that of a team. Maintained by
- * triggers on the tables above. All checks of access read this table.
+ * `grantAccess`, which whoever changes the tables above calls. All checks of access read this table.
  */
 export const memberships = pgTable(
   'memberships',
@@ -426,7 +427,7 @@ export const invitations = pgTable(
       .references(() => projects.id, { onDelete: 'cascade' }),
     /** In canonical form. */
     email: text('email').notNull(),
-    role: text('role').notNull(),
+    role: text('role').$type<ProjectRole>().notNull(),
     /** SHA-256 of the token in the email. */
     hash: bytea('hash').notNull(),
     invited_by: uuid('invited_by').references(() => users.id, { onDelete: 'set null' }),
@@ -553,10 +554,10 @@ export const tasks = pgTable(
     attachment_count: integer('attachment_count').notNull().default(0),
     /** Maintained by a trigger on comments. */
     comment_count: integer('comment_count').notNull().default(0),
-    /** The number of subtasks that are not in the trash, and of those that are open. Maintained by a trigger. */
+    /** The number of subtasks that are not in the trash, and of those that are open. A trigger counts what is deleted permanently. */
     subtask_count: integer('subtask_count').notNull().default(0),
     open_subtask_count: integer('open_subtask_count').notNull().default(0),
-    /** The number of tasks that block this one, open or not, visible or not. Never shown. Maintained by a trigger on task_relations. */
+    /** The number of tasks that block this one, open or not, visible or not. Never shown. When one of them is deleted permanently, a trigger lowers it. */
     blocker_count: integer('blocker_count').notNull().default(0),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
@@ -617,7 +618,7 @@ export const tasks = pgTable(
     foreignKey({ columns: [t.project_id, t.section_id], foreignColumns: [sections.project_id, sections.id] }),
     check('tasks_start_once', sql`${t.start_at} is null or ${t.start_on} is null`),
     check('tasks_due_once', sql`${t.due_at} is null or ${t.due_on} is null`),
-    // Comparing a time with a day takes a time zone: see task-writes.ts.
+    // Comparing a time with a day takes a time zone: see domain/task-fields.ts.
     check('tasks_due_not_before_start', sql`${t.due_at} >= ${t.start_at} and ${t.due_on} >= ${t.start_on}`),
     check('tasks_completed_when_done', sql`(${t.status} = 'done') = (${t.completed_at} is not null)`),
     check(
@@ -626,6 +627,17 @@ export const tasks = pgTable(
     ),
   ],
 )
+
+/**
+ * The number of tasks that a user owns, those in the trash included. Writers count as their last statement; a trigger counts what is
+ * deleted permanently. No row: none yet.
+ */
+export const taskCounts = pgTable('task_counts', {
+  user_id: uuid('user_id')
+    .primaryKey()
+    .references(() => users.id, { onDelete: 'cascade' }),
+  tasks: integer('tasks').notNull(),
+})
 
 export const tags = pgTable(
   'tags',

@@ -36,6 +36,20 @@ t.test('statements without a response fail at the deadline, and their connection
   t.equal(sockets.length, 11, 'the next statement has a new connection')
 })
 
+t.test('a transaction without a response fails at the deadline, with all of its statements', async (t) => {
+  const { url } = await startServer(t, (socket) => socket.resume())
+  const db = openDatabase({ kind: 'server', url }, deadline)
+  t.teardown(() => db.close())
+  let statuses: readonly string[] = []
+  const failing = db.transaction(async (transaction) => {
+    const results = await Promise.allSettled([1, 2].map((one) => transaction.run(`select ${one}`, [])))
+    statuses = results.map(({ status }) => status)
+    return transaction.run('select 3', [])
+  }, null)
+  await t.rejects(failing, DatabaseUnavailable)
+  t.strictSame(statuses, ['rejected', 'rejected'])
+})
+
 t.test(
   'a server that closes connections immediately is retried at intervals, until the deadline',
   async (t) => {

@@ -89,8 +89,9 @@ t.test('503 means that nothing was done', async (t) => {
          'begin perform pg_sleep(${(answer * 3) / 1_000}); return null; end'`,
       [],
     )
+    // Within the commit: what was sent before it is not executed without it.
     await db.run(
-      'create trigger take_long after insert on tasks for each row execute function take_long()',
+      'create constraint trigger take_long after insert on tasks deferrable initially deferred for each row execute function take_long()',
       [],
     )
     const { status, body } = await create('Slow')
@@ -137,7 +138,10 @@ t.test('504 for a write whose connection is lost', { skip: isEmbedded }, async (
        'begin perform pg_terminate_backend(pg_backend_pid()); perform pg_sleep(5); return null; end'`,
     [],
   )
-  await db.run('create trigger hang_up after insert on tasks for each row execute function hang_up()', [])
+  await db.run(
+    'create constraint trigger hang_up after insert on tasks deferrable initially deferred for each row execute function hang_up()',
+    [],
+  )
   const { status, body } = await service.call('createTask', { token, body: { title: 'Lost' } })
   t.equal(status, 504)
   t.match(body, { code: 'outcome_unknown' })

@@ -2,6 +2,7 @@ import { subscribe, unsubscribe } from 'node:diagnostics_channel'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import { runAs } from '../../../src/concurrency/work.ts'
+import { openDatabase } from '../../../src/db/engine/client.ts'
 import { createClient } from '../../../src/db/engine/connection.ts'
 import { shellContext, transaction } from '../../../src/db/engine/context.ts'
 import { ConstraintViolation, DatabaseUnavailable, OutcomeUnknown } from '../../../src/db/engine/errors.ts'
@@ -112,7 +113,6 @@ t.test('tasks after the commit run once, and not after a rollback', async (t) =>
   const ran: string[] = []
   await transaction(ctx, async (tx) => {
     tx.afterCommit(() => ran.push('committed'))
-    tx.db.audited?.('[]')
     await insert(tx.db, 10)
     t.strictSame(ran, [])
   })
@@ -221,6 +221,17 @@ t.test('the outcome is unknown if the session ends during the commit', onServer,
   await slow.catch((error: unknown) => t.ok(error instanceof OutcomeUnknown))
   await admin`select pg_advisory_unlock(1)`
   t.strictSame(await notes(40), [])
+})
+
+t.test('the statements of a transaction together have one deadline', onServer, async (t) => {
+  const impatient = openDatabase(options, 1_000)
+  t.teardown(() => impatient.close())
+  const slow = impatient.transaction(async (tx) => {
+    await insert(tx, 45)
+    for (let count = 0; count < 10; count += 1) await tx.run('select pg_sleep(0.2)', [])
+  }, null)
+  await t.rejects(slow, DatabaseUnavailable)
+  t.strictSame(await notes(45), [])
 })
 
 t.test('transactions that deadlock are repeated', onServer, async (t) => {

@@ -1,0 +1,1 @@
+/* installation.exists */ select exists (select from installation);

@@ -1,0 +1,1 @@
+/* maintenance.checkpoint */ checkpoint;

@@ -1,0 +1,2 @@
+/* notifications.reread */
+select (select row_to_json(fields)::text from (select notification.id as id, notification.reason as reason, notification.actor_id as actor_id, notification.task_id as task_id, notification.comment_id as comment_id, to_char(notification.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at, to_char(notification.read_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as read_at) fields) as json from notifications notification where notification.id = $1::uuid;

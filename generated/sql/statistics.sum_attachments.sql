@@ -1,0 +1,7 @@
+/* statistics.sum_attachments */
+with batch as materialized (
+  select id, 'bytes' as kind, counted.size as value from attachments counted
+  where id > $1::uuid and true order by id limit 5000
+)
+select (select id::text from batch order by id desc limit 1) as last, kind, sum(value)::bigint as value
+from batch group by kind;

@@ -1,0 +1,4 @@
+/* users.select */
+select (select row_to_json(fields)::text from (select person.id as id, person.username as username, person.display_name as display_name, case when (person.id = $1::uuid or (select $2::bool)) then person.email end as email, person.role as role, person.time_zone as time_zone, person.is_disabled as is_disabled, case when (person.id = $1::uuid or (select $2::bool)) then person.attachment_quota_bytes end as attachment_quota_bytes, case when (person.id = $1::uuid or (select $2::bool)) then person.task_quota end as task_quota, to_char(person.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at, to_char(person.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as updated_at, person.version as version) fields) as json, person.version,
+  (person.id = $1::uuid or (select $2::bool)) as shows_private
+from users person where id = $3::uuid and (person.deleted_at is null and (true));

@@ -1,0 +1,72 @@
+import { builtStatement } from './engine/built-statement.ts'
+import type { TransactionContext } from './engine/context.ts'
+import { voidOneTimeTokens } from './one-time-tokens.ts'
+import { and, eq, sql } from './schema/drizzle.ts'
+import { apiTokens, oneTimeTokens, secondFactors, sessions } from './schema/tables.ts'
+
+/**
+ * What ends the access to an account. The user is locked before, so that the sessions include that of a sign-in with the old password
+ * which was committed just before.
+ */
+
+const endSessions = builtStatement(
+  'end_access.delete_sessions',
+  { user_id: 'uuid', kept: 'uuid?' },
+  (db, p) =>
+    db
+      .delete(sessions)
+      .where(and(eq(sessions.user_id, p.user_id), sql`${sessions.id} is distinct from ${p.kept}`)),
+)
+
+/**
+ * Ends the sessions of a user, except `keptSession`, and voids everything else that gives access to the account with what was known
+ * until now: pending sign-ins and password resets, but not API tokens. First the challenges, since using one starts a session.
+ */
+export const endAccess = async (
+  tx: TransactionContext,
+  userId: string,
+  { keptSession = null }: { readonly keptSession?: string | null } = {},
+): Promise<void> => {
+  await Promise.all([
+    voidOneTimeTokens(tx, userId),
+    endSessions(tx.db, { user_id: userId, kept: keptSession }),
+  ])
+}
+
+const deleteApiTokens = builtStatement('end_access.delete_api_tokens', { user_id: 'uuid' }, (db, p) =>
+  db.delete(apiTokens).where(eq(apiTokens.user_id, p.user_id)),
+)
+
+/** Revokes the API tokens of a user. */
+export const revokeApiTokens = async ({ db }: TransactionContext, userId: string): Promise<void> => {
+  await deleteApiTokens(db, { user_id: userId })
+}
+
+const deleteSecondFactor = builtStatement('end_access.delete_second_factor', { user_id: 'uuid' }, (db, p) =>
+  db
+    .delete(secondFactors)
+    .where(eq(secondFactors.user_id, p.user_id))
+    .returning({ user_id: secondFactors.user_id }),
+)
+
+/** Deletes the second factor of a user with its recovery codes. False when there is none. */
+export const discardSecondFactor = async ({ db }: TransactionContext, userId: string): Promise<boolean> => {
+  const rows = await deleteSecondFactor(db, { user_id: userId })
+  return rows.length > 0
+}
+
+const deleteOneTimeTokens = builtStatement(
+  'end_access.delete_one_time_tokens',
+  { user_id: 'uuid' },
+  (db, p) => db.delete(oneTimeTokens).where(eq(oneTimeTokens.user_id, p.user_id)),
+)
+
+/** Deletes every credential of a user who is deleted. */
+export const removeCredentials = async (tx: TransactionContext, userId: string): Promise<void> => {
+  await Promise.all([
+    deleteOneTimeTokens(tx.db, { user_id: userId }),
+    endSessions(tx.db, { user_id: userId, kept: null }),
+    revokeApiTokens(tx, userId),
+    discardSecondFactor(tx, userId),
+  ])
+}

@@ -1,0 +1,204 @@
+import { LastManager } from '../domain/managers.ts'
+import type { ProjectRole } from '../domain/project-roles.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import { anyOf } from './engine/parameters.ts'
+import type { TransactionContext } from './engine/context.ts'
+import { statement } from './engine/statement.ts'
+import { eq, sql } from './schema/drizzle.ts'
+import { projectMembers, projects, teams } from './schema/tables.ts'
+
+/**
+ * `memberships` stores who has access to a project: who was granted it, by their own role or by a team. Whoever changes
+ * `project_members`, `project_teams` or `team_members`, or deletes a user, calls `grantAccess` in the same transaction. Locks are taken
+ * in the order: users, teams, projects, each by id.
+ */
+
+const compute = statement(
+  'memberships.compute',
+  { projects: 'uuid[]', users: 'uuid[]?' },
+  {},
+  (p) => sql`
+    select record_event(
+      case when role_before is null then 'member.added' when role_after is null then 'member.removed' else 'member.changed' end,
+      null, project_id, null, null, user_id,
+      jsonb_strip_nulls(jsonb_build_object('role', role_before)), jsonb_strip_nulls(jsonb_build_object('role', role_after))
+    )::text as recorded
+    from compute_memberships(${p.projects}, ${p.users})`,
+)
+
+const selectUnmanaged = statement(
+  'memberships.select_unmanaged',
+  { projects: 'uuid[]' },
+  { id: 'text' },
+  (p) => sql`
+    select project.id::text from projects project
+    where project.id = any(${p.projects}) and project.deleted_at is null
+      and not exists (select from memberships where project_id = project.id and role = 'manager')
+    limit 1`,
+)
+
+/** What a change of grants affects. */
+interface Affected {
+  /** The ids of projects that the transaction has locked against writers (`close`). */
+  readonly projects: readonly string[]
+  /** The ids of users; null: everybody. */
+  readonly users: readonly string[] | null
+}
+
+/**
+ * Gives users the access to projects that they have been granted, ends other access, and records what has changed.
+ *
+ * @throws LastManager when nobody would manage one of the projects
+ */
+export const grantAccess = async ({ db }: TransactionContext, affected: Affected): Promise<void> => {
+  if (affected.projects.length === 0) return
+  const [, unmanaged] = await Promise.all([compute(db, { ...affected }), selectUnmanaged(db, affected)])
+  if (unmanaged.length > 0) throw new LastManager('project')
+}
+
+const upsert = builtStatement(
+  'project_members.upsert',
+  { project_id: 'uuid', user_id: 'uuid', role: 'text' },
+  (db, p) =>
+    db
+      .insert(projectMembers)
+      .values({ project_id: p.project_id, user_id: p.user_id, role: p.role })
+      .onConflictDoUpdate({
+        target: [projectMembers.project_id, projectMembers.user_id],
+        set: { role: p.role, version: sql`${projectMembers.version} + 1` },
+      }),
+)
+
+/** A role of a user in a project. */
+export interface OwnRole {
+  readonly projectId: string
+  readonly userId: string
+  readonly role: ProjectRole
+}
+
+/** Stores a user's own role in a locked project, which does not give access yet. */
+export const setOwnRole = async (
+  { db }: TransactionContext,
+  { projectId, userId, role }: OwnRole,
+): Promise<void> => {
+  await upsert(db, { project_id: projectId, user_id: userId, role })
+}
+
+/**
+ * Gives a user their own role in a locked project.
+ *
+ * @throws LastManager when they were its last manager
+ */
+export const grantRole = async (tx: TransactionContext, own: OwnRole): Promise<void> => {
+  await Promise.all([
+    setOwnRole(tx, own),
+    grantAccess(tx, { projects: [own.projectId], users: [own.userId] }),
+  ])
+}
+
+const lockMany = builtStatement('projects.lock_many', { ids: 'uuid[]' }, (db, p) =>
+  db
+    .select({ id: projects.id })
+    .from(projects)
+    .where(eq(projects.id, anyOf(p.ids)))
+    .orderBy(projects.id)
+    .for('update'),
+)
+
+/** Locks projects to change who has access to them. */
+export const lockProjects = async ({ db }: TransactionContext, ids: readonly string[]): Promise<void> => {
+  if (ids.length > 0) await lockMany(db, { ids })
+}
+
+const selectTeamsWithoutManager = statement(
+  'teams.select_unmanaged',
+  { teams: 'uuid[]' },
+  { id: 'text' },
+  (p) => sql`
+    select team.id::text from teams team
+    where team.id = any(${p.teams}) and not exists (
+      select from team_members member join users person on person.id = member.user_id and person.deleted_at is null
+      where member.team_id = team.id and member.role = 'manager')
+    limit 1`,
+)
+
+/**
+ * Requires that teams whose members the transaction has changed have a manager.
+ *
+ * @throws LastManager
+ */
+export const expectTeamManagers = async (
+  { db }: TransactionContext,
+  ids: readonly string[],
+): Promise<void> => {
+  const unmanaged = await selectTeamsWithoutManager(db, { teams: ids })
+  if (unmanaged.length > 0) throw new LastManager('team')
+}
+
+const lockTeamsOfManager = builtStatement('teams.lock_of_manager', { user_id: 'uuid' }, (db, p) =>
+  db
+    .select({ id: teams.id })
+    .from(teams)
+    .where(
+      sql`${teams.id} in (select team_id from team_members where user_id = ${p.user_id} and role = 'manager')`,
+    )
+    .orderBy(teams.id)
+    .for('update'),
+)
+
+// Those in the trash as well, because restoring a project computes memberships.
+const lockProjectsOfUser = builtStatement('projects.lock_of_user', { user_id: 'uuid' }, (db, p) =>
+  db
+    .select({ id: projects.id })
+    .from(projects)
+    .where(sql`${projects.id} in (select project_id from project_grants where user_id = ${p.user_id})`)
+    .orderBy(projects.id)
+    .for('update'),
+)
+
+/** Whether nobody but deleted users is granted access to the project. */
+const isAbandoned = sql`not exists (
+  select from project_grants other join users person on person.id = other.user_id and person.deleted_at is null
+  where other.project_id = projects.id)`
+
+const purgeAbandoned = builtStatement('projects.purge_abandoned', { ids: 'uuid[]' }, (db, p) =>
+  db
+    .update(projects)
+    .set({ deleted_at: sql`coalesce(${projects.deleted_at}, now())`, purged_at: sql`now()` })
+    .where(sql`${projects.id} = ${anyOf(p.ids)} and ${projects.purged_at} is null and ${isAbandoned}`),
+)
+
+const removeAbandonedTeams = builtStatement('teams.delete_abandoned', { ids: 'uuid[]' }, (db, p) =>
+  db.delete(teams).where(
+    sql`${eq(teams.id, anyOf(p.ids))} and not exists (
+        select from team_members member join users person on person.id = member.user_id and person.deleted_at is null
+        where member.team_id = teams.id)`,
+  ),
+)
+
+/** Ends the access of a deleted user to locked projects. */
+const endAccessTo = async (tx: TransactionContext, userId: string, ids: readonly string[]): Promise<void> => {
+  if (ids.length === 0) return
+  await Promise.all([purgeAbandoned(tx.db, { ids }), grantAccess(tx, { projects: ids, users: [userId] })])
+}
+
+/** Takes locked teams away from a deleted manager. */
+const endManagementOf = async (tx: TransactionContext, ids: readonly string[]): Promise<void> => {
+  if (ids.length === 0) return
+  await Promise.all([removeAbandonedTeams(tx.db, { ids }), expectTeamManagers(tx, ids)])
+}
+
+/**
+ * Ends the access of a user whom the transaction has deleted, and who was locked before. Deletes the projects, also those in the trash,
+ * and the teams to which only they had access.
+ *
+ * @throws LastManager when others have access to a project or team that nobody else manages
+ */
+export const endAccessOfUser = async (tx: TransactionContext, userId: string): Promise<void> => {
+  const [managed, granted] = await Promise.all([
+    lockTeamsOfManager(tx.db, { user_id: userId }),
+    lockProjectsOfUser(tx.db, { user_id: userId }),
+  ])
+  const idsOf = (rows: readonly { readonly id: string }[]) => rows.map(({ id }) => id)
+  await Promise.all([endAccessTo(tx, userId, idsOf(granted)), endManagementOf(tx, idsOf(managed))])
+}

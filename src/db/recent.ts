@@ -1,0 +1,8 @@
+import { type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+
+/** Time for which a session counts as recently authenticated after proving a password or a second factor. */
+const recent = sql.raw(`interval '15 minutes'`)
+
+/** Whether a session with this time of its authentication counts as recently authenticated. */
+export const isRecent = (authenticatedAt: SQLWrapper): SQL =>
+  sql`${authenticatedAt} between now() - ${recent} and now() + ${recent}`

@@ -1,0 +1,291 @@
+import type { TaskFields } from '../domain/task-fields.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { ProjectRole } from '../domain/project-roles.ts'
+import { allowsTag } from './access/permissions.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import { anyOf } from './engine/parameters.ts'
+import type { TransactionContext } from './engine/context.ts'
+import { SerializationFailure } from './engine/errors.ts'
+import { query, statement } from './engine/statement.ts'
+import { and, eq, sql } from './schema/drizzle.ts'
+import { memberships, projects, sections, tasks, taskTags, users } from './schema/tables.ts'
+
+/**
+ * What writes of tasks depend on, read under locks. The order of the locks: users, projects, sections, tags, tasks with their trees; each
+ * by id. A statement that locks returns the present state of the rows that it locked; everything else is read by later statements, since
+ * its snapshot is from before it waited.
+ */
+
+/** What a request names. */
+export interface TaskReferences {
+  /** Tasks that it writes, or puts others next to. */
+  readonly tasks?: readonly string[]
+  /** New parents. */
+  readonly parents?: readonly string[]
+  /** Those of `tasks` that may leave their place with their subtasks. */
+  readonly roots?: readonly string[]
+  /** Whether the parents of `tasks` count them anew. */
+  readonly countsAnew?: boolean
+  /** A task in the trash, with the subtasks that were deleted with it. */
+  readonly trashed?: string
+  readonly users?: readonly string[]
+  readonly projects?: readonly string[]
+  readonly sections?: readonly string[]
+  readonly tags?: readonly string[]
+  /** Whether descriptions are written: only then are they read. */
+  readonly writesDescriptions?: boolean
+  /** Whether tags of `tasks` are written. */
+  readonly writesTags?: boolean
+}
+
+/** A locked task. `description` is empty unless descriptions are written. */
+export interface LockedTask extends TaskFields {
+  readonly id: string
+  readonly version: number
+  /** When it was moved to the trash. */
+  readonly deleted_at: string | null
+}
+
+interface LockedProject {
+  readonly id: string
+  readonly archived_at: string | null
+  readonly deleted_at: string | null
+  /** The caller's; null for none. */
+  readonly role: ProjectRole | null
+}
+
+interface LockedUser {
+  readonly time_zone: string
+  readonly deleted_at: string | null
+}
+
+/** A tag that the caller can see. */
+interface LockedTag {
+  readonly id: string
+}
+
+/** The facts, by id. */
+export interface TaskFacts {
+  readonly tasks: ReadonlyMap<string, LockedTask>
+  readonly projects: ReadonlyMap<string, LockedProject>
+  /** Those that were named, and the owners of the tasks. */
+  readonly users: ReadonlyMap<string, LockedUser>
+  readonly sections: ReadonlyMap<string, { readonly project_id: string }>
+  readonly tags: ReadonlyMap<string, LockedTag>
+  /** The ids of the tags of each task, if tags are written. */
+  readonly links: ReadonlyMap<string, readonly string[]>
+}
+
+const lockUsers = builtStatement('task_locks.lock_users', { ids: 'uuid[]' }, (db, p) =>
+  db
+    .select({ id: users.id, time_zone: users.time_zone, deleted_at: users.deleted_at })
+    .from(users)
+    .where(eq(users.id, anyOf(p.ids)))
+    .orderBy(users.id)
+    .for('key share'),
+)
+
+const projectParameters = { ids: 'uuid[]', task_ids: 'uuid[]' } as const
+
+const idsOfProjects = (p: { readonly ids: unknown; readonly task_ids: unknown }) =>
+  sql`any(array(select unnest(${p.ids}) union select project_id from tasks where id = any(${p.task_ids})))`
+
+// Against the project's end: archiving it or moving it to the trash waits for the write, and the write for it.
+const lockProjects = builtStatement('task_locks.lock_projects', projectParameters, (db, p) =>
+  db
+    .select({ id: projects.id })
+    .from(projects)
+    .where(eq(projects.id, idsOfProjects(p)))
+    .orderBy(projects.id)
+    .for('key share'),
+)
+
+const selectProjects = builtStatement(
+  'task_locks.select_projects',
+  { ...projectParameters, caller: 'uuid' },
+  (db, p) =>
+    db
+      .select({
+        id: projects.id,
+        archived_at: projects.archived_at,
+        deleted_at: projects.deleted_at,
+        role: memberships.role,
+      })
+      .from(projects)
+      .leftJoin(memberships, and(eq(memberships.project_id, projects.id), eq(memberships.user_id, p.caller)))
+      .where(eq(projects.id, idsOfProjects(p))),
+)
+
+const lockRows = builtStatement('task_locks.lock_rows', { ids: 'uuid[]' }, (db, p) =>
+  db
+    .select({ id: tasks.id })
+    .from(tasks)
+    .where(eq(tasks.id, anyOf(p.ids)))
+    .orderBy(tasks.id)
+    .for('no key update'),
+)
+
+const lockTrees = statement(
+  'task_locks.lock_trees',
+  { targets: 'uuid[]', parents: 'uuid[]', roots: 'uuid[]' },
+  { id: 'text' },
+  (p) => sql`select unnest(lock_trees(${p.targets}, ${p.parents}, ${p.roots}))::text as id`,
+)
+
+const lockTrash = statement(
+  'task_locks.lock_trash',
+  { id: 'uuid' },
+  { id: 'text' },
+  (p) => sql`
+    with recursive tree as (
+      select id, deleted_at from tasks where id = ${p.id} and deleted_at is not null
+      union all
+      select subtask.id, subtask.deleted_at from tree
+        join tasks subtask on subtask.parent_id = tree.id and subtask.deleted_at = tree.deleted_at
+    )
+    select id::text from tasks where id in (select id from tree) order by id for update`,
+)
+
+const lockSections = builtStatement('task_locks.lock_sections', { ids: 'uuid[]' }, (db, p) =>
+  db
+    .select({ id: sections.id, project_id: sections.project_id })
+    .from(sections)
+    .where(eq(sections.id, anyOf(p.ids)))
+    .orderBy(sections.id)
+    .for('key share'),
+)
+
+const lockTags = statement(
+  'task_locks.lock_tags',
+  { ids: 'uuid[]' },
+  { id: 'text' },
+  (p) => sql`select id::text from tags where id = ${anyOf(p.ids)} order by id for key share`,
+)
+
+const selectTags = query(
+  'task_locks.select_tags',
+  { ids: 'uuid[]' },
+  { id: 'text' },
+  (p) =>
+    sql`select id::text from tags tag where id = ${anyOf(p.ids)} and ${allowsTag('tag.see', p, sql`tag`)}`,
+)
+
+const selectLinks = builtStatement('task_locks.select_links', { ids: 'uuid[]' }, (db, p) =>
+  db
+    .select({ task_id: taskTags.task_id, tag_id: taskTags.tag_id })
+    .from(taskTags)
+    .where(eq(taskTags.task_id, anyOf(p.ids)))
+    .orderBy(taskTags.tag_id),
+)
+
+const selectTasks = builtStatement(
+  'task_locks.select_locked',
+  { ids: 'uuid[]', with_descriptions: 'bool' },
+  (db, p) =>
+    db
+      .select({
+        id: tasks.id,
+        version: tasks.version,
+        title: tasks.title,
+        description: sql<string>`case when ${p.with_descriptions} then ${tasks.description} else '' end`,
+        status: tasks.status,
+        priority: tasks.priority,
+        start_at: tasks.start_at,
+        start_on: tasks.start_on,
+        due_at: tasks.due_at,
+        due_on: tasks.due_on,
+        owner_id: tasks.owner_id,
+        assignee_id: tasks.assignee_id,
+        project_id: tasks.project_id,
+        section_id: tasks.section_id,
+        parent_id: tasks.parent_id,
+        position: tasks.position,
+        deleted_at: tasks.deleted_at,
+        owner_zone: users.time_zone,
+        owner_deleted_at: users.deleted_at,
+      })
+      .from(tasks)
+      .innerJoin(users, eq(users.id, tasks.owner_id))
+      .where(eq(tasks.id, anyOf(p.ids))),
+)
+
+const byId = <Row extends { readonly id: string }>(rows: readonly Row[]): Map<string, Row> =>
+  new Map(rows.map((row) => [row.id, row]))
+
+/**
+ * Locks what a write names, and reads it under the locks. Tasks include the parents and subtasks that the write concerns.
+ *
+ * @throws SerializationFailure when a task was moved while its project was locked; the transaction is repeated
+ */
+export const lockReferences = async (
+  tx: TransactionContext<Principal>,
+  references: TaskReferences,
+): Promise<TaskFacts> => {
+  const { tasks: ids = [], parents = [], roots = [], trashed, writesDescriptions = false } = references
+  const {
+    users: userIds = [],
+    projects: projectIds = [],
+    sections: sectionIds = [],
+    tags: tagIds = [],
+  } = references
+  const { db } = tx
+  const taskIds = [...ids, ...parents, ...(trashed === undefined ? [] : [trashed])]
+  const ofProjects = { ids: projectIds, task_ids: taskIds }
+  const select = (wanted: readonly string[]) =>
+    selectTasks(db, { ids: wanted, with_descriptions: writesDescriptions })
+  /** The trees are found while they are locked. */
+  const lockTreesAndSelect = async () => {
+    const trees = await Promise.all([
+      lockTrees(db, { targets: ids, parents, roots }),
+      trashed === undefined ? [] : lockTrash(db, { id: trashed }),
+    ])
+    return select(trees.flat().map(({ id }) => id))
+  }
+  const lockAndSelect = async () => (await Promise.all([lockRows(db, { ids }), select(ids)]))[1]
+  const hasTrees = references.countsAnew === true || taskIds.length > ids.length || roots.length > 0
+  const ifAny = <T>(names: readonly string[], read: () => Promise<readonly T[]>) =>
+    names.length === 0 ? [] : read()
+  const ofAny = [...projectIds, ...taskIds]
+  const linked = references.writesTags === true ? ids : []
+  const [lockedUsers, lockedProjects, ofSections, , rows, ofProject, ofTags, ofLinks] = await Promise.all([
+    ifAny(userIds, () => lockUsers(db, { ids: userIds })),
+    ifAny(ofAny, () => lockProjects(db, ofProjects)),
+    ifAny(sectionIds, () => lockSections(db, { ids: sectionIds })),
+    ifAny(tagIds, () => lockTags(db, { ids: tagIds })),
+    ifAny(taskIds, hasTrees ? lockTreesAndSelect : lockAndSelect),
+    ifAny(ofAny, () => selectProjects(db, { ...ofProjects, caller: tx.principal.userId })),
+    ifAny(tagIds, () => selectTags(tx, { ids: tagIds })),
+    ifAny(linked, () => selectLinks(db, { ids: linked })),
+  ])
+  const areLocked = new Set(lockedProjects.map(({ id }) => id))
+  for (const { project_id } of rows)
+    if (project_id !== null && !areLocked.has(project_id)) throw new SerializationFailure()
+  const owners = rows.map(({ owner_id, owner_zone, owner_deleted_at }) => ({
+    id: owner_id,
+    time_zone: owner_zone,
+    deleted_at: owner_deleted_at,
+  }))
+  const links = Map.groupBy(ofLinks, ({ task_id }) => task_id)
+  return {
+    tasks: byId(rows),
+    projects: byId(ofProject),
+    users: byId([...owners, ...lockedUsers]),
+    sections: byId(ofSections),
+    tags: byId(ofTags),
+    links: new Map([...links].map(([taskId, tags]) => [taskId, tags.map(({ tag_id }) => tag_id)])),
+  }
+}
+
+const selectParent = builtStatement('task_locks.select_parent', { id: 'uuid' }, (db, p) =>
+  db.select({ parent_id: tasks.parent_id }).from(tasks).where(eq(tasks.id, p.id)),
+)
+
+/** References of a task in the trash, with those that were deleted with it, and with the tree that it would return to. */
+export const referencesOfTrashed = async (
+  { db }: TransactionContext,
+  id: string,
+): Promise<TaskReferences> => {
+  const [task] = await selectParent(db, { id })
+  // A task in the trash gets no other parent.
+  return { trashed: id, parents: task?.parent_id == null ? [] : [task.parent_id] }
+}

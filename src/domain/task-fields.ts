@@ -1,0 +1,112 @@
+import { conflictsOf, type DateConflict, replacingOtherKind, type TaskDates } from './dates.ts'
+import { positionAtEnd } from './positions.ts'
+import { dayAt } from './time-zones.ts'
+
+/** The fields of a task that clients set: those that events record. Instants are RFC 3339 in UTC with milliseconds. */
+export interface TaskFields extends Required<TaskDates> {
+  readonly title: string
+  readonly description: string
+  readonly status: string
+  readonly priority: string
+  readonly owner_id: string
+  readonly assignee_id: string | null
+  readonly project_id: string | null
+  readonly section_id: string | null
+  readonly parent_id: string | null
+  readonly position: string
+}
+
+export const taskFields = [
+  'title',
+  'description',
+  'status',
+  'priority',
+  'start_at',
+  'start_on',
+  'due_at',
+  'due_on',
+  'owner_id',
+  'assignee_id',
+  'project_id',
+  'section_id',
+  'parent_id',
+  'position',
+] as const satisfies readonly (keyof TaskFields)[]
+
+const dateFields = [
+  'start_at',
+  'start_on',
+  'due_at',
+  'due_on',
+] as const satisfies readonly (keyof TaskDates)[]
+
+/** A new task in a request; instants are RFC 3339. */
+export interface NewTask extends TaskDates {
+  readonly title: string
+  readonly description: string
+  readonly status: string
+  readonly priority: string
+  readonly owner_id?: string
+  readonly assignee_id?: string | null
+  readonly project_id?: string | null
+  readonly section_id?: string | null
+  readonly parent_id?: string | null
+  readonly tag_ids?: readonly string[]
+  /** Names of tags of the task's project, or of the caller for a personal task. Missing tags are created. */
+  readonly tag_names?: readonly string[]
+}
+
+/** A merge patch: absent fields are not changed. */
+export type TaskPatch = Partial<Omit<NewTask, 'tag_names'>>
+
+/** The part of a patch that concerns the task alone. */
+export type FieldPatch = Omit<TaskPatch, 'tag_ids'>
+
+/** Where a task is: in a project, or among the personal tasks of its owner. Its parent and its subtasks are in the same place. */
+export type Place = Pick<TaskFields, 'project_id' | 'owner_id'>
+
+/** The id that stands for the place of a task: of the project, or of the owner. */
+export const placeOf = ({ project_id, owner_id }: Place): string => project_id ?? owner_id
+
+export const isSamePlace = (one: Place, other: Place): boolean => placeOf(one) === placeOf(other)
+
+/**
+ * A task after a merge patch. In another project, it is in no section and at the end; in another place, it has no parent; unless the
+ * patch says otherwise.
+ */
+export const patched = <Task extends TaskFields>(task: Task, patch: FieldPatch): Task => {
+  const fields = { ...task, ...replacingOtherKind(patch) }
+  const changesProject = fields.project_id !== task.project_id
+  return {
+    ...fields,
+    section_id: changesProject && patch.section_id === undefined ? null : fields.section_id,
+    parent_id: patch.parent_id === undefined && !isSamePlace(fields, task) ? null : fields.parent_id,
+    position: changesProject ? positionAtEnd(null) : task.position,
+  }
+}
+
+/** When a task was completed: `now` in this request, or `before` it. */
+export type Completion = 'never' | 'before' | 'now'
+
+/** The completion of a task that gets a status. A task that was reopened is completed anew. */
+export const completionWith = (status: string, present: Completion): Completion => {
+  if (status !== 'done') return 'never'
+  return present === 'never' ? 'now' : present
+}
+
+/** Whether two states of a task differ in a date. */
+export const changesDates = (one: TaskFields, other: TaskFields): boolean =>
+  dateFields.some((field) => one[field] !== other[field])
+
+/** The contradictions between the dates of a task, in the time zone of its owner: a time and a day are compared by days. */
+export const dateConflictsOf = (task: Required<TaskDates>, timeZone: string): readonly DateConflict[] => {
+  const conflicts = conflictsOf(task)
+  if (conflicts.length > 0) return conflicts
+  const start = dayOf(task.start_on, task.start_at, timeZone)
+  const due = dayOf(task.due_on, task.due_at, timeZone)
+  if (start === null || due === null || due >= start) return []
+  return [task.due_on === null ? 'due_at_before_start' : 'due_on_before_start']
+}
+
+const dayOf = (day: string | null, instant: string | null, timeZone: string): string | null =>
+  instant === null ? day : dayAt(Date.parse(instant), timeZone)

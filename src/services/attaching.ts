@@ -1,0 +1,96 @@
+import {
+  type AttachableTask,
+  insertAttachment,
+  type NewAttachment,
+  viewAttachment,
+} from '../db/attachments.ts'
+import type { OpContext } from '../db/engine/context.ts'
+import { idempotent } from '../db/engine/idempotency.ts'
+import { chargeAttachment, lockStorageUse, type StorageUse } from '../db/quotas.ts'
+import { recordEventOfTask } from '../db/record-event.ts'
+import { countAttachment, lockTask, type TaskFacts } from '../db/task-facts.ts'
+import { type AddedToTask, additionText, parseAddition } from './added-to-task.ts'
+import { finishUpload, lockLeased } from '../db/uploads.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { UploadLease } from '../domain/uploads.ts'
+import { problems } from '../problems/problems.ts'
+import { expectActive, expectMay, expectSeen } from './expectations.ts'
+
+/** What attaching a file in one request and by a resumable upload have in common. */
+
+/** What events say about an attachment. */
+export const recordedFields = ({
+  file_name,
+  content_type,
+  size,
+}: Pick<NewAttachment, 'file_name' | 'content_type' | 'size'>) => ({ file_name, content_type, size })
+
+/**
+ * The task, if the caller may attach a file to it.
+ *
+ * @throws Problem 404, 403, 409
+ */
+export const expectAttachable = (task: TaskFacts | null): AttachableTask => {
+  const attachable = expectMay('attachment.add', expectSeen('attachment.see', task))
+  expectActive(attachable)
+  return attachable
+}
+
+/** The bytes that a file claims of a storage quota. */
+interface QuotaClaim {
+  /** Size in bytes, or a lower bound if it is not known yet. */
+  readonly size: number
+  /** Maximum total size in bytes of the attachments of a user without their own quota; null for no limit. */
+  readonly quota: number | null
+}
+
+/**
+ * Requires that the quota of the caller has room for a file. An empty file fits any quota.
+ *
+ * @throws Problem 401 if the caller was deleted meanwhile, 422
+ */
+export const expectRoom = (use: StorageUse | null, { size, quota: ofInstallation }: QuotaClaim): void => {
+  if (use === null) throw problems.invalidToken()
+  const { used, own_quota } = use
+  const quota = own_quota === null ? ofInstallation : own_quota || null
+  if (quota !== null && size > 0 && used + size > quota)
+    throw problems.quotaExceeded({ resource: 'attachment_bytes', quota, used, size })
+}
+
+/** How a stored file came. */
+interface Arrival {
+  readonly taskId: string
+  /** As in `QuotaClaim`. */
+  readonly quota: number | null
+  /** The resumable upload that becomes the attachment; null if the file came in one request. */
+  readonly upload: UploadLease | null
+}
+
+/** Makes a stored file an attachment, if the caller still may. If the result is `replayed`, the file was not used. */
+export const addAttachment = async (
+  ctx: OpContext<Principal>,
+  file: NewAttachment,
+  { taskId, quota, upload }: Arrival,
+): Promise<AddedToTask> =>
+  parseAddition(
+    await idempotent(ctx, async (tx, id) => {
+      const [seen, isHeld, use] = await Promise.all([
+        lockTask(tx, taskId),
+        upload === null || lockLeased(tx, upload),
+        lockStorageUse(tx),
+      ])
+      const task = expectAttachable(seen)
+      expectRoom(use, { size: file.size, quota })
+      if (!isHeld) throw problems.notFound()
+      const changes = { before: {}, after: recordedFields(file) }
+      const [, , taskVersion, , , { json }] = await Promise.all([
+        insertAttachment(tx, id, task, file),
+        recordEventOfTask(tx, 'attachment.created', { taskId, resourceId: id }, changes),
+        countAttachment(tx, taskId, 1),
+        upload !== null && finishUpload(tx, upload, id),
+        chargeAttachment(tx, file.size),
+        viewAttachment(tx, id),
+      ])
+      return { json: additionText({ json, taskVersion }) }
+    }),
+  )

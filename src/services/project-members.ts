@@ -1,0 +1,54 @@
+import { type OpContext, transaction, withVersion } from '../db/engine/context.ts'
+import { last } from '../db/engine/transaction.ts'
+import type { MemberRow } from '../db/members.ts'
+import {
+  lockProjectMember,
+  type ProjectMemberKey,
+  removeRole,
+  setRole,
+  viewProjectMember,
+} from '../db/project-members.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { ProjectRole } from '../domain/project-roles.ts'
+import { problems } from '../problems/problems.ts'
+import { expectMatch, expectMay, expectSeen } from './expectations.ts'
+
+/** A member after a change, and whether they were no member before. */
+export interface ChangedMember extends MemberRow {
+  readonly isNew: boolean
+}
+
+/** A role, and the version that it replaces, if the request has one. */
+export interface RoleChange<Role> {
+  readonly role: Role
+  readonly version?: number
+}
+
+/** Gives a user their own role in a project. */
+export const setProjectMember = (
+  ctx: OpContext<Principal>,
+  key: ProjectMemberKey,
+  { role, version }: RoleChange<ProjectRole>,
+): Promise<ChangedMember> =>
+  transaction(withVersion(ctx, version), async (tx) => {
+    const locked = await lockProjectMember(tx, key)
+    if (locked === null) throw problems.notFound()
+    const { member } = locked
+    const project = expectMay('project.manage', expectSeen('project.see', locked.project))
+    expectMatch(tx, member)
+    if (member.role !== role) await setRole(tx, project, { userId: key.userId, role })
+    const isNew = member.version === null
+    return last(viewProjectMember(tx, key).then((row) => ({ ...row, isNew })))
+  })
+
+/** Removes the role that a member has themselves, and not through a team. */
+export const removeProjectMember = (ctx: OpContext<Principal>, key: ProjectMemberKey): Promise<void> =>
+  transaction(ctx, async (tx) => {
+    const locked = await lockProjectMember(tx, key)
+    if (locked === null || locked.member.version === null) throw problems.notFound()
+    expectSeen('project.see', locked.project)
+    const member = expectMay('project_member.remove', locked.member)
+    expectMatch(tx, member)
+    if (member.role === null) throw problems.accessThroughTeam()
+    await removeRole(tx, member)
+  })

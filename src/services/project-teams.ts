@@ -1,0 +1,41 @@
+import { type OpContext, transaction, withVersion } from '../db/engine/context.ts'
+import { last } from '../db/engine/transaction.ts'
+import {
+  lockProjectTeam,
+  type ProjectTeamKey,
+  removeRole,
+  setRole,
+  viewProjectTeam,
+} from '../db/project-teams.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { ProjectRole } from '../domain/project-roles.ts'
+import { problems } from '../problems/problems.ts'
+import { expectMatch, expectMay, expectSeen } from './expectations.ts'
+import type { ChangedMember, RoleChange } from './project-members.ts'
+
+/** Adds a team to a project, or changes its role. */
+export const setProjectTeam = (
+  ctx: OpContext<Principal>,
+  key: ProjectTeamKey,
+  { role, version }: RoleChange<ProjectRole>,
+): Promise<ChangedMember> =>
+  transaction(withVersion(ctx, version), async (tx) => {
+    const { team, project, ...current } = await lockProjectTeam(tx, key)
+    expectSeen('team.see', team)
+    const managed = expectMay('project.manage', expectSeen('project.see', project))
+    expectMatch(tx, current)
+    if (current.role !== role) await setRole(tx, managed, { teamId: key.teamId, role })
+    const isNew = current.version === null
+    return last(viewProjectTeam(tx, key).then((row) => ({ ...row, isNew })))
+  })
+
+/** Removes a team from a project. */
+export const removeProjectTeam = (ctx: OpContext<Principal>, key: ProjectTeamKey): Promise<void> =>
+  transaction(ctx, async (tx) => {
+    const { project, ...current } = await lockProjectTeam(tx, key)
+    const seen = expectSeen('project.see', project)
+    if (current.version === null) throw problems.notFound()
+    const managed = expectMay('project.manage', seen)
+    expectMatch(tx, current)
+    await removeRole(tx, managed, key.teamId)
+  })

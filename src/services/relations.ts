@@ -1,0 +1,87 @@
+import type { Principal } from '../domain/permissions.ts'
+import { inverseKind, type RelationKind, type StoredRelation } from '../domain/relations.ts'
+import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
+import { newId } from '../db/engine/ids.ts'
+import { recordEventOfTask } from '../db/record-event.ts'
+import {
+  type ChangeableRelation,
+  findBlockingPath,
+  insertRelation,
+  lockJoins,
+  lockRelation,
+  type Relation,
+  type RelationFacts,
+  removeRelation,
+  seenOf,
+} from '../db/relations.ts'
+import { countBlocker } from '../db/task-facts.ts'
+import { problems } from '../problems/problems.ts'
+import { expectAbsent, expectActive, expectMay, expectSeen } from './expectations.ts'
+
+/** Maximum number of relations of a task. The contract documents it. */
+const maxRelations = 200
+
+/**
+ * A relation of which the caller may change the task and sees the related one.
+ *
+ * @throws Problem 404, 403
+ */
+const expectChangeable = (relation: RelationFacts): ChangeableRelation => {
+  const task = expectSeen('task.see', relation.task)
+  expectSeen('task.see', relation.related)
+  return { ...relation, task: expectMay('task.change', task) }
+}
+
+/** @throws Problem 409 if a task would block itself, or the search for that would take too long */
+const expectNoCycle = async (tx: TransactionContext<Principal>, relation: RelationFacts): Promise<void> => {
+  const { stored, isBlockerBlocked, isBlockedBlocking } = relation
+  if (stored.kind !== 'blocks' || !isBlockedBlocking) return
+  const [, path] = await Promise.all([isBlockerBlocked ? lockJoins(tx) : null, findBlockingPath(tx, stored)])
+  if (path === 'too_many') throw problems.tooManyBlocked()
+  if (path !== null) throw problems.blockingCycle(await seenOf(tx, path))
+}
+
+/** What a new or an ended relation means to both tasks. */
+const tellBoth = async (
+  tx: TransactionContext,
+  type: 'task.related' | 'task.unrelated',
+  stored: StoredRelation,
+): Promise<void> => {
+  const { taskId, kind, otherTaskId } = stored
+  const isNew = type === 'task.related'
+  const changes = (value: { readonly kind: RelationKind }) =>
+    isNew ? { before: {}, after: value } : { before: value, after: {} }
+  await Promise.all([
+    recordEventOfTask(tx, type, { taskId, resourceId: otherTaskId }, changes({ kind })),
+    recordEventOfTask(
+      tx,
+      type,
+      { taskId: otherTaskId, resourceId: taskId },
+      changes({ kind: inverseKind(stored) }),
+    ),
+    kind === 'blocks' ? countBlocker(tx, otherTaskId, isNew ? 1 : -1) : null,
+  ])
+}
+
+/** Relates a task to another one that the caller can see, unless they are related in this way. */
+export const addRelation = (ctx: OpContext<Principal>, path: Relation): Promise<void> => {
+  const id = newId()
+  return transaction(ctx, async (tx) => {
+    const relation = expectChangeable(await lockRelation(tx, path))
+    expectAbsent(tx, relation.isRelated)
+    expectActive(relation.task)
+    if (relation.isRelated) return
+    if (relation.count >= maxRelations) throw problems.tooManyRelations()
+    await expectNoCycle(tx, relation)
+    await Promise.all([insertRelation(tx, relation, id), tellBoth(tx, 'task.related', relation.stored)])
+  })
+}
+
+/** Ends the relation of a task to another one that the caller can see. */
+export const endRelation = (ctx: OpContext<Principal>, path: Relation): Promise<void> =>
+  transaction(ctx, async (tx) => {
+    const relation = expectChangeable(await lockRelation(tx, path))
+    expectActive(relation.task)
+    if (!relation.isRelated) throw problems.notFound()
+    await Promise.all([removeRelation(tx, relation), tellBoth(tx, 'task.unrelated', relation.stored)])
+  })

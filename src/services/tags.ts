@@ -1,0 +1,56 @@
+import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
+import { type Created, idempotent } from '../db/engine/idempotency.ts'
+import { lockProject } from '../db/projects.ts'
+import type { EditableProject } from '../db/sections.ts'
+import { hideTag, insertTag, lockTag, viewTag } from '../db/tags.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { Jobs } from '../jobs/registry.ts'
+import { expectActive, expectKnown, expectMay, expectSeen, expectTag } from './expectations.ts'
+
+/** The fields of a request to create a tag. */
+export interface TagRequest {
+  readonly name: string
+  readonly color?: string | null
+  /** Null for a personal tag of the caller. */
+  readonly project_id?: string | null
+}
+
+export interface Tags {
+  /** @throws Problem 409 when the name is taken or the project is archived, 403, 422 */
+  create(ctx: OpContext<Principal>, request: TagRequest): Promise<Created>
+  /** Deletes a tag. The tasks that have it lose it. */
+  delete(ctx: OpContext<Principal>, id: string): Promise<void>
+}
+
+export const createTags = ({ jobs }: { readonly jobs: Jobs }): Tags => ({
+  create: (ctx, { name, color = null, project_id = null }) =>
+    idempotent(ctx, async (tx, id) => {
+      const project = project_id === null ? null : await editNamed(tx, project_id)
+      const [, tag] = await Promise.all([insertTag(tx, id, { name, color, project }), viewTag(tx, id)])
+      return tag
+    }),
+
+  delete: (ctx, id) =>
+    transaction(ctx, async (tx) => {
+      const seen = expectSeen('tag.see', await lockTag(tx, id))
+      const tag = expectMay('tag.delete', seen)
+      // A tag never changes, so its ETag is its id.
+      expectTag(tx, tag.id)
+      expectActive(tag)
+      await hideTag(tx, tag)
+      tx.afterCommit(() => jobs.wake('purge_deleted_rows'))
+    }),
+})
+
+/**
+ * A project that the body names and the caller may edit, locked.
+ *
+ * @throws Problem 422, 403, 409
+ */
+const editNamed = async (tx: TransactionContext<Principal>, id: string): Promise<EditableProject> => {
+  const project = await lockProject(tx, id, 'use')
+  const known = expectKnown('project.see', project, { pointer: '/project_id', kind: 'project' })
+  const editable = expectMay('project.edit', known)
+  expectActive(editable)
+  return editable
+}

@@ -1,0 +1,22 @@
+import { type OpContext, transaction } from '../db/engine/context.ts'
+import { lockTask } from '../db/task-facts.ts'
+import { isFollower, setFollower } from '../db/task-followers.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { expectAbsent, expectMay, expectSeen } from './expectations.ts'
+
+/** Makes the caller follow or unfollow a task that they can see. */
+const setFollowing = (ctx: OpContext<Principal>, taskId: string, isFollowing: boolean): Promise<void> =>
+  transaction(ctx, async (tx) => {
+    const [found, wasFollower] = await Promise.all([lockTask(tx, taskId), isFollower(tx, taskId)])
+    const task = expectMay('task.see', expectSeen('task.see', found))
+    expectAbsent(tx, wasFollower)
+    await setFollower(tx, task, !isFollowing)
+  })
+
+/** Makes the caller follow a task. Idempotent. */
+export const followTask = (ctx: OpContext<Principal>, taskId: string): Promise<void> =>
+  setFollowing(ctx, taskId, true)
+
+/** Makes the caller unfollow a task: they do not follow it again by acting on it. Idempotent. */
+export const unfollowTask = (ctx: OpContext<Principal>, taskId: string): Promise<void> =>
+  setFollowing(ctx, taskId, false)

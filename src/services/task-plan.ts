@@ -1,0 +1,235 @@
+import type { TransactionContext } from '../db/engine/context.ts'
+import { recordTagged, recordUntagged } from '../db/record-event.ts'
+import { recordTagsOfNew, recordTaskEvents, type TaskEvent } from '../db/record-task-events.ts'
+import { followTasks } from '../db/task-followers.ts'
+import { type LockedTask, lockReferences, type TaskFacts, type TaskReferences } from '../db/task-locks.ts'
+import {
+  addNamedTags,
+  type InsertedTask,
+  insertTasks,
+  type NamedTag,
+  type UpdatedTask,
+  updateTasks,
+} from '../db/task-rows.ts'
+import { addLinks, removeLinks } from '../db/task-tags.ts'
+import { changedFields } from '../domain/changes.ts'
+import { type Authorized, type Principal, type Relation, relationsToTask } from '../domain/permissions.ts'
+import { maxMovedSubtasks } from '../domain/subtasks.ts'
+import { type Completion, completionWith, type TaskFields, taskFields } from '../domain/task-fields.ts'
+import { type SubtaskChange, subtaskChanges, subtasksOf } from '../domain/task-trees.ts'
+
+/**
+ * Writes of tasks: a request locks and reads what it names, plans its changes in memory, where each one sees those before it, and writes
+ * them all at once. A request about one task plans one change.
+ */
+
+/** A task as it is after the changes that were planned. */
+export interface PlannedTask extends Omit<LockedTask, 'deleted_at'> {
+  readonly completion: Completion
+  readonly isTrashed: boolean
+  /** Sorted, if tags are written. */
+  readonly tagIds: readonly string[]
+}
+
+export interface TaskPlan {
+  readonly principal: Principal
+  readonly facts: TaskFacts
+  /** The tasks that were read. */
+  readonly before: ReadonlyMap<string, PlannedTask>
+  /** All tasks, as they are after the changes so far. */
+  readonly tasks: Map<string, PlannedTask>
+  /** Whether the tasks that may leave their place have more subtasks than can be written at once: not all of them were read. */
+  readonly hasTooManySubtasks: boolean
+  /** The tags that new tasks get by name. */
+  readonly namedTags: NamedTag[]
+}
+
+/** A planned task, and what the caller is to it. */
+export type RelatedTask = PlannedTask & { readonly relations: readonly Relation[] }
+
+/** Locks and reads what a request names. */
+export const openPlan = async (
+  tx: TransactionContext<Principal>,
+  references: TaskReferences,
+): Promise<TaskPlan> => {
+  const facts = await lockReferences(tx, references)
+  const tasks = [...facts.tasks.values()].map((task) => planned(task, facts.links.get(task.id) ?? []))
+  const before = new Map(tasks.map((task) => [task.id, task]))
+  const below = new Set((references.roots ?? []).flatMap((root) => subtasksOf(tasks, root)))
+  return {
+    principal: tx.principal,
+    facts,
+    before,
+    tasks: new Map(before),
+    hasTooManySubtasks: below.size > maxMovedSubtasks,
+    namedTags: [],
+  }
+}
+
+const planned = ({ deleted_at, ...task }: LockedTask, tagIds: readonly string[]): PlannedTask => ({
+  ...task,
+  tagIds,
+  completion: task.status === 'done' ? 'before' : 'never',
+  isTrashed: deleted_at !== null,
+})
+
+/** A task of the plan with what the caller is to it; null if there is none. */
+export const relatedTask = (plan: TaskPlan, id: string): RelatedTask | null => {
+  const task = plan.tasks.get(id)
+  if (task === undefined) return null
+  const { projects, users } = plan.facts
+  const project = task.project_id === null ? null : projects.get(task.project_id)
+  const isListLive = (project === null ? users.get(task.owner_id) : project)?.deleted_at === null
+  const access = { ...task, role: project?.role ?? null, isListLive }
+  return { ...task, relations: relationsToTask(plan.principal, access) }
+}
+
+/** Plans a new task. The caller may create tasks in its place. */
+export const addTask = (plan: TaskPlan, id: string, fields: TaskFields, tagIds: readonly string[]): void => {
+  const completion = completionWith(fields.status, 'never')
+  plan.tasks.set(id, { ...fields, id, version: 1, completion, isTrashed: false, tagIds })
+}
+
+type Changeable = Authorized<
+  'task.change' | 'task.move' | 'task.delete' | 'task_tag.change' | 'trash.restore',
+  RelatedTask
+>
+
+/** Plans a change of a task. Its version grows only if it changes something. */
+export const changeTask = (
+  plan: TaskPlan,
+  { id }: Changeable,
+  change: Partial<TaskFields & Pick<PlannedTask, 'isTrashed' | 'tagIds'>>,
+): void => changePlanned(plan, id, change)
+
+/** Plans that a subtask goes where its parent goes. */
+export const takeAlong = (
+  plan: TaskPlan,
+  { id }: PlannedTask,
+  change: Partial<TaskFields & Pick<PlannedTask, 'isTrashed'>>,
+): void => changePlanned(plan, id, change)
+
+const changePlanned = (plan: TaskPlan, id: string, change: Partial<PlannedTask>): void => {
+  const task = plan.tasks.get(id)
+  if (task === undefined) throw new Error('The plan has no such task')
+  const after = { ...task, ...change }
+  if (isEqual(task, after)) return
+  const completion = completionWith(after.status, task.completion)
+  plan.tasks.set(id, { ...after, completion, version: task.version + 1 })
+}
+
+const isEqual = (one: PlannedTask, other: PlannedTask): boolean =>
+  taskFields.every((field) => one[field] === other[field]) &&
+  one.isTrashed === other.isTrashed &&
+  one.tagIds.join() === other.tagIds.join()
+
+/** Writes what was planned, with the events, and what follows from it. */
+export const writePlan = async (tx: TransactionContext<Principal>, plan: TaskPlan): Promise<void> => {
+  const { before, tasks, namedTags } = plan
+  const added = [...tasks.values()].filter(({ id }) => !before.has(id))
+  const counts = subtaskChanges(before, tasks)
+  const changes = [...before.values()].flatMap((present): readonly Change[] => {
+    const task = tasks.get(present.id) ?? present
+    const counted = counts.get(task.id)
+    return task === present && counted === undefined ? [] : [{ before: present, task, counted }]
+  })
+  const linked = changes.flatMap(({ before: { tagIds }, task }) =>
+    linksTo(task, without(task.tagIds, tagIds)),
+  )
+  const unlinked = changes.flatMap(({ before: { tagIds }, task }) =>
+    linksTo(task, without(tagIds, task.tagIds)),
+  )
+  const ofAdded = added.flatMap((task) => linksTo(task, task.tagIds))
+  const updates = changes.map(updateOf)
+  const events = [...added.flatMap(creationEvents), ...changes.flatMap(changeEvent)]
+  const followers = [...added.flatMap(followersOfNew(plan)), ...changes.flatMap(newFollowers)]
+  const tagged = new Set([...ofAdded.map(({ taskId }) => taskId), ...namedTags.map(({ task_id }) => task_id)])
+  await Promise.all([
+    ifAny(added, () => insertTasks(tx, added.map(insertionOf))),
+    ifAny(unlinked, () => removeLinks(tx, unlinked)),
+    ifAny([...ofAdded, ...linked], () => addLinks(tx, [...ofAdded, ...linked])),
+    ifAny(namedTags, () => addNamedTags(tx, namedTags)),
+    ifAny(updates, () => updateTasks(tx, updates)),
+    ifAny(events, () => recordTaskEvents(tx, events)),
+    ifAny([...tagged], () => recordTagsOfNew(tx, [...tagged])),
+    ifAny(linked, () => recordTagged(tx, linked)),
+    ifAny(unlinked, () => recordUntagged(tx, unlinked)),
+    ifAny(followers, () => followTasks(tx, followers)),
+  ])
+}
+
+const ifAny = async (items: readonly unknown[], write: () => Promise<void>): Promise<void> => {
+  if (items.length > 0) await write()
+}
+
+const without = (ids: readonly string[], others: readonly string[]): readonly string[] =>
+  ids.filter((id) => !others.includes(id))
+
+const linksTo = ({ id }: { readonly id: string }, tagIds: readonly string[]) =>
+  tagIds.map((tagId) => ({ taskId: id, tagId }))
+
+const insertionOf = (task: PlannedTask): InsertedTask => ({ ...task, is_trashed: task.isTrashed })
+
+/** A new task can be deleted with its parent by the same request. */
+const creationEvents = (task: PlannedTask): readonly TaskEvent[] => {
+  const values = taskFields.filter((name) => task[name] !== null).map((name) => [name, task[name]] as const)
+  const created = {
+    ...ofTask(task),
+    type: 'task.created',
+    before: {},
+    after: Object.fromEntries(values),
+  } as const
+  return task.isTrashed
+    ? [created, { ...ofTask(task), type: 'task.deleted', before: {}, after: {} }]
+    : [created]
+}
+
+const ofTask = ({ id, project_id, owner_id, assignee_id }: Pick<PlannedTask, 'id' | keyof TaskFields>) => ({
+  task_id: id,
+  project_id,
+  owner_id,
+  assignee_id,
+})
+
+interface Change {
+  readonly before: PlannedTask
+  readonly task: PlannedTask
+  /** How its subtasks change, if they do: that is a version of its own. */
+  readonly counted: SubtaskChange | undefined
+}
+
+const updateOf = ({ before, task, counted }: Change): UpdatedTask => {
+  const { isTrashed, tagIds: _, description, version, ...fields } = task
+  return {
+    ...fields,
+    ...(description !== before.description && { description }),
+    is_trashed: isTrashed,
+    versions: version - before.version + (counted === undefined ? 0 : 1),
+    ...(counted ?? { subtasks: 0, open_subtasks: 0 }),
+  }
+}
+
+/** A change of tags alone has no event of the task itself. */
+const changeEvent = ({ before, task }: Change): readonly TaskEvent[] => {
+  const fields = changedFields(taskFields, before, task)
+  const isMovedToOrFromTrash = before.isTrashed !== task.isTrashed
+  if (fields === null && !isMovedToOrFromTrash) return []
+  const type = isMovedToOrFromTrash ? (task.isTrashed ? 'task.deleted' : 'task.restored') : 'task.updated'
+  return [{ ...ofTask(task), type, ...(fields ?? { before: {}, after: {} }) }]
+}
+
+/** The creator, the owner and the assignee follow a new task. */
+const followersOfNew =
+  ({ principal }: TaskPlan) =>
+  ({ id, owner_id, assignee_id }: PlannedTask) =>
+    [...new Set([principal.userId, owner_id, assignee_id])].flatMap((userId) =>
+      userId === null ? [] : [{ taskId: id, userId }],
+    )
+
+/** So do users to whom it is given. */
+const newFollowers = ({ before, task: { id, owner_id, assignee_id } }: Change) => [
+  ...(owner_id === before.owner_id ? [] : [{ taskId: id, userId: owner_id }]),
+  ...(assignee_id === null || assignee_id === before.assignee_id
+    ? []
+    : [{ taskId: id, userId: assignee_id }]),
+]

@@ -1,0 +1,83 @@
+import type { TaskReferences } from '../db/task-locks.ts'
+import type { TaskBatch } from '../domain/task-batch.ts'
+import type { NewTask, TaskPatch } from '../domain/task-fields.ts'
+import type { TaskMove } from './task-rules.ts'
+
+/** What writes of tasks name, and so have to lock and read. */
+
+const ids = (...values: readonly (string | null | undefined)[]): readonly string[] =>
+  values.flatMap((id) => (id == null ? [] : [id]))
+
+/** The caller owns the task by default, and the tags that are created by name. */
+export const referencesOfCreation = (task: NewTask, callerId: string): TaskReferences => ({
+  users: ids(callerId, task.owner_id, task.assignee_id),
+  projects: ids(task.project_id),
+  sections: ids(task.section_id),
+  tags: task.tag_ids ?? [],
+  parents: ids(task.parent_id),
+})
+
+export const referencesOfPatch = (id: string, patch: TaskPatch): TaskReferences => {
+  const mayLeavePlace = patch.project_id !== undefined || patch.owner_id !== undefined
+  return {
+    tasks: [id],
+    users: ids(patch.owner_id, patch.assignee_id),
+    projects: ids(patch.project_id),
+    sections: ids(patch.section_id),
+    tags: patch.tag_ids ?? [],
+    parents: ids(patch.parent_id),
+    // Its subtasks move with it, or tell whether it would become its own subtask and how deep the tree would be.
+    roots: mayLeavePlace || patch.parent_id != null ? [id] : [],
+    countsAnew: patch.status !== undefined || patch.parent_id !== undefined || mayLeavePlace,
+    writesDescriptions: patch.description !== undefined,
+    writesTags: patch.tag_ids !== undefined,
+  }
+}
+
+/** `anchor`: the task that it goes next to. */
+export const referencesOfMove = (
+  id: string,
+  { project_id, section_id }: TaskMove,
+  anchor: string | null,
+): TaskReferences => ({
+  tasks: ids(id, anchor),
+  projects: ids(project_id),
+  sections: ids(section_id),
+  roots: project_id === undefined ? [] : [id],
+  countsAnew: project_id !== undefined,
+})
+
+export const referencesOfDeletion = (id: string): TaskReferences => ({
+  tasks: [id],
+  roots: [id],
+  countsAnew: true,
+})
+
+export const referencesOfBatch = (batch: TaskBatch<NewTask, TaskPatch>, callerId: string): TaskReferences => {
+  const { create = [], update = [], tag = [], untag = [] } = batch
+  const deleted = (batch.delete ?? []).map(({ task_id }) => referencesOfDeletion(task_id))
+  const links = [...tag, ...untag]
+  const all = [
+    ...create.map((task) => referencesOfCreation(task, callerId)),
+    ...update.map(({ task_id, patch }) => referencesOfPatch(task_id, patch)),
+    ...deleted,
+    { tasks: links.map(({ task_id }) => task_id), tags: links.map(({ tag_id }) => tag_id) },
+  ] satisfies readonly TaskReferences[]
+  const union = (name: 'tasks' | 'parents' | 'roots' | 'users' | 'projects' | 'sections' | 'tags') => [
+    ...new Set(all.flatMap((one: TaskReferences) => one[name] ?? [])),
+  ]
+  const isAny = (name: 'countsAnew' | 'writesDescriptions' | 'writesTags'): boolean =>
+    all.some((one: TaskReferences) => one[name] === true)
+  return {
+    tasks: union('tasks'),
+    parents: union('parents'),
+    roots: union('roots'),
+    users: union('users'),
+    projects: union('projects'),
+    sections: union('sections'),
+    tags: union('tags'),
+    countsAnew: isAny('countsAnew'),
+    writesDescriptions: isAny('writesDescriptions'),
+    writesTags: links.length > 0 || isAny('writesTags'),
+  }
+}

@@ -1,0 +1,42 @@
+import { type OpContext, transaction, withVersion } from '../db/engine/context.ts'
+import { last } from '../db/engine/transaction.ts'
+import {
+  lockTeamMember,
+  removeMember,
+  setRole,
+  type TeamMemberKey,
+  viewTeamMember,
+} from '../db/team-members.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { TeamRole } from '../domain/team-roles.ts'
+import { problems } from '../problems/problems.ts'
+import { expectMatch, expectMay, expectSeen } from './expectations.ts'
+import type { ChangedMember, RoleChange } from './project-members.ts'
+
+/** Adds a user to a team, or changes their role in it. */
+export const setTeamMember = (
+  ctx: OpContext<Principal>,
+  key: TeamMemberKey,
+  { role, version }: RoleChange<TeamRole>,
+): Promise<ChangedMember> =>
+  transaction(withVersion(ctx, version), async (tx) => {
+    const locked = await lockTeamMember(tx, key)
+    if (locked === null) throw problems.notFound()
+    const { member } = locked
+    const team = expectMay('team.manage', expectSeen('team.see', locked.team))
+    expectMatch(tx, member)
+    if (member.role !== role) await setRole(tx, team, member, role)
+    const isNew = member.version === null
+    return last(viewTeamMember(tx, key).then((row) => ({ ...row, isNew })))
+  })
+
+/** Removes a member from a team. */
+export const removeTeamMember = (ctx: OpContext<Principal>, key: TeamMemberKey): Promise<void> =>
+  transaction(ctx, async (tx) => {
+    const locked = await lockTeamMember(tx, key)
+    if (locked === null || locked.member.version === null) throw problems.notFound()
+    expectSeen('team.see', locked.team)
+    const member = expectMay('team_member.remove', locked.member)
+    expectMatch(tx, member)
+    await removeMember(tx, member)
+  })

@@ -1,0 +1,56 @@
+import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
+import { type Created, idempotent } from '../db/engine/idempotency.ts'
+import { last } from '../db/engine/transaction.ts'
+import {
+  insertTeam,
+  lockTeam,
+  type ManagedTeam,
+  projectsOfTeam,
+  removeTeam,
+  rename,
+  type TeamRow,
+  viewTeam,
+} from '../db/teams.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { expectMatch, expectMay, expectSeen } from './expectations.ts'
+
+/** Creates a team, which the caller manages. */
+export const createTeam = (ctx: OpContext<Principal>, name: string): Promise<Created> =>
+  idempotent(ctx, async (tx, id) => {
+    const [, team] = await Promise.all([insertTeam(tx, id, name), viewTeam(tx, id)])
+    return team
+  })
+
+/**
+ * A team that the caller manages, locked.
+ *
+ * @throws Problem 404, 403, 412
+ */
+const manage = async (
+  tx: TransactionContext<Principal>,
+  id: string,
+  purpose: 'change' | 'delete',
+): Promise<ManagedTeam> => {
+  const team = expectMay('team.manage', expectSeen('team.see', await lockTeam(tx, id, purpose)))
+  expectMatch(tx, team)
+  return team
+}
+
+/** Renames a team. */
+export const updateTeam = (
+  ctx: OpContext<Principal>,
+  id: string,
+  { name }: { readonly name?: string },
+): Promise<TeamRow> =>
+  transaction(ctx, async (tx) => {
+    const team = await manage(tx, id, 'change')
+    if (name !== undefined && name !== team.name) await rename(tx, team, name)
+    return last(viewTeam(tx, id))
+  })
+
+/** Deletes a team, which ends the access that its members have through it. */
+export const deleteTeam = (ctx: OpContext<Principal>, id: string): Promise<void> =>
+  transaction(ctx, async (tx) => {
+    const [team, projects] = await Promise.all([manage(tx, id, 'delete'), projectsOfTeam(tx, id)])
+    await removeTeam(tx, team, projects)
+  })

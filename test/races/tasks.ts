@@ -1,0 +1,356 @@
+import t from 'tap'
+import type { OperationId } from '../../src/contract/contract.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { held, memberRemoved, racesOn, roleSet } from '../fixture/races.ts'
+import { type Call, startService } from '../fixture/service.ts'
+import { taskActions } from '../fixture/tasks.ts'
+
+/** Writes of tasks that wait for a row while what they depend on changes. */
+
+const { db, options } = await openTestDatabase(t)
+const { skip, resultAfter } = racesOn({ db, options })
+const service = await startService(t, { db })
+const admin = await service.register('admin')
+const caller = await service.register('caller')
+const { createProject, setMember } = projectActions(service)
+const { createTask } = taskActions(service)
+
+/** The ids of what a write and a change refer to. `target` is the project that the caller may move a task to. */
+type Ids = Readonly<
+  Record<
+    'project' | 'target' | 'elsewhere' | 'section' | 'tag' | 'task' | 'parent' | 'trashed' | 'person',
+    string
+  >
+>
+
+/** What happens while a write waits for the row of `table` with the id `of`. */
+interface Change {
+  readonly table: 'projects' | 'tasks' | 'sections' | 'tags' | 'users'
+  readonly of: keyof Ids
+  readonly sql: (ids: Ids) => string
+}
+
+const setProject = (of: 'project' | 'target', assignment: string): Change => ({
+  table: 'projects',
+  of,
+  sql: (ids) => `update projects set ${assignment} where id = '${ids[of]}'`,
+})
+
+const changes = {
+  'the caller becomes a viewer': {
+    table: 'projects',
+    of: 'project',
+    sql: ({ project }) => roleSet({ project, user: caller.id }, 'viewer'),
+  },
+  'the caller is removed': {
+    table: 'projects',
+    of: 'project',
+    sql: ({ project }) => memberRemoved({ project, user: caller.id }),
+  },
+  'the project is moved to the trash': setProject('project', 'deleted_at = now()'),
+  'the project is archived': setProject('project', 'archived_at = now()'),
+  'the caller becomes a viewer of the target': {
+    table: 'projects',
+    of: 'target',
+    sql: ({ target }) => roleSet({ project: target, user: caller.id }, 'viewer'),
+  },
+  'the target is moved to the trash': setProject('target', 'deleted_at = now()'),
+  'the target is archived': setProject('target', 'archived_at = now()'),
+  'the task is changed': {
+    table: 'tasks',
+    of: 'task',
+    sql: ({ task }) => `update tasks set version = version + 1 where id = '${task}'`,
+  },
+  'the task is moved to the trash': {
+    table: 'tasks',
+    of: 'task',
+    sql: ({ task }) => `update tasks set deleted_at = now() where id = '${task}'`,
+  },
+  'the task is moved out of sight': {
+    table: 'tasks',
+    of: 'task',
+    sql: ({ task, elsewhere }) =>
+      `update tasks set project_id = '${elsewhere}', section_id = null where id = '${task}'`,
+  },
+  'the task is deleted for good': {
+    table: 'tasks',
+    of: 'trashed',
+    sql: ({ trashed }) => `delete from tasks where id = '${trashed}'`,
+  },
+  'the task is restored': {
+    table: 'tasks',
+    of: 'trashed',
+    sql: ({ trashed }) => `update tasks set deleted_at = null where id = '${trashed}'`,
+  },
+  'the parent is moved to the trash': {
+    table: 'tasks',
+    of: 'parent',
+    sql: ({ parent }) => `update tasks set deleted_at = now() where id = '${parent}'`,
+  },
+  'the parent is moved': {
+    table: 'tasks',
+    of: 'parent',
+    sql: ({ parent, target }) => `update tasks set project_id = '${target}' where id = '${parent}'`,
+  },
+  'the parent becomes a subtask': {
+    table: 'tasks',
+    of: 'parent',
+    sql: ({ parent, task }) => `update tasks set parent_id = '${task}' where id = '${parent}'`,
+  },
+  'the section is deleted': {
+    table: 'sections',
+    of: 'section',
+    sql: ({ section }) => `delete from sections where id = '${section}'`,
+  },
+  'the tag is deleted': {
+    table: 'tags',
+    of: 'tag',
+    sql: ({ tag }) => `update tags set deleted_at = now() where id = '${tag}'`,
+  },
+  'the assignee is deleted': {
+    table: 'users',
+    of: 'person',
+    sql: ({ person }) => `update users set deleted_at = now() where id = '${person}'`,
+  },
+} satisfies Readonly<Record<string, Change>>
+
+type Outcomes = { readonly [What in keyof typeof changes]?: number }
+
+interface Write {
+  readonly operation: OperationId
+  /** What it writes, in the test's name. */
+  readonly what?: string
+  readonly request: (ids: Ids) => Omit<Call, 'token'>
+  /** The status of the write after each change. */
+  readonly outcomes: Outcomes
+}
+
+const ofTask = {
+  'the caller becomes a viewer': 403,
+  'the caller is removed': 404,
+  'the project is moved to the trash': 404,
+  'the project is archived': 409,
+  'the task is changed': 412,
+  'the task is moved to the trash': 404,
+  'the task is moved out of sight': 404,
+} as const
+
+const ofNew = {
+  'the caller becomes a viewer': 403,
+  'the caller is removed': 422,
+  'the project is moved to the trash': 422,
+  'the project is archived': 409,
+} as const
+
+const ofTarget = {
+  'the caller becomes a viewer of the target': 403,
+  'the target is moved to the trash': 422,
+  'the target is archived': 409,
+} as const
+
+const ofReferences = {
+  'the section is deleted': 422,
+  'the tag is deleted': 422,
+  'the assignee is deleted': 422,
+} as const
+
+const ofTrashed = {
+  'the caller becomes a viewer': 404,
+  'the caller is removed': 404,
+  'the project is archived': 409,
+  'the task is deleted for good': 404,
+  'the task is restored': 404,
+} as const
+
+const task = ({ task: id }: Ids, body?: object): Omit<Call, 'token'> => ({
+  params: { task_id: id },
+  headers: { 'if-match': '"1"' },
+  ...(body && { body }),
+})
+
+const references = ({ section, tag, person }: Ids) => ({
+  section_id: section,
+  tag_ids: [tag],
+  assignee_id: person,
+})
+
+/** Both as requests of their own, and as the only item of an atomic batch. */
+const writes: readonly Write[] = [
+  {
+    operation: 'createTask',
+    request: (ids) => ({ body: { title: 'New', project_id: ids.project, ...references(ids) } }),
+    outcomes: { ...ofNew, ...ofReferences },
+  },
+  {
+    operation: 'createTask',
+    what: 'a subtask',
+    request: ({ parent }) => ({ body: { title: 'New', parent_id: parent } }),
+    outcomes: { 'the parent is moved to the trash': 422, 'the project is archived': 409 },
+  },
+  {
+    operation: 'updateTask',
+    what: 'fields',
+    request: (ids) => task(ids, { title: 'Changed', status: 'done', ...references(ids) }),
+    outcomes: { ...ofTask, ...ofReferences },
+  },
+  {
+    operation: 'updateTask',
+    what: 'the project',
+    request: (ids) => task(ids, { project_id: ids.target }),
+    outcomes: { ...ofTask, ...ofTarget },
+  },
+  {
+    operation: 'updateTask',
+    what: 'the parent',
+    request: (ids) => task(ids, { parent_id: ids.parent }),
+    outcomes: {
+      ...ofTask,
+      'the parent is moved to the trash': 422,
+      'the parent is moved': 422,
+      'the parent becomes a subtask': 422,
+    },
+  },
+  {
+    operation: 'replaceTask',
+    request: ({ task: id }) => ({
+      params: { task_id: id },
+      headers: { 'if-match': '"1"' },
+      body: { title: 'Replaced', description: '', status: 'todo', priority: 'none', owner_id: admin.id },
+    }),
+    outcomes: ofTask,
+  },
+  {
+    operation: 'moveTask',
+    what: 'next to another',
+    request: (ids) => task(ids, { after: ids.parent }),
+    outcomes: { ...ofTask, 'the parent is moved to the trash': 422, 'the parent is moved': 422 },
+  },
+  {
+    operation: 'moveTask',
+    what: 'to a project',
+    request: (ids) => task(ids, { project_id: ids.target }),
+    outcomes: { ...ofTask, ...ofTarget },
+  },
+  {
+    operation: 'moveTask',
+    what: 'to a section',
+    request: (ids) => task(ids, { section_id: ids.section }),
+    outcomes: { ...ofTask, 'the section is deleted': 422 },
+  },
+  { operation: 'deleteTask', request: (ids) => task(ids), outcomes: ofTask },
+  {
+    operation: 'restoreTask',
+    request: ({ trashed }) => ({ params: { task_id: trashed } }),
+    outcomes: ofTrashed,
+  },
+  {
+    operation: 'deleteTrashedTask',
+    request: ({ trashed }) => ({ params: { task_id: trashed } }),
+    outcomes: ofTrashed,
+  },
+  {
+    operation: 'batchTasks',
+    what: 'a creation',
+    request: (ids) => ({
+      body: { atomic: true, create: [{ title: 'New', project_id: ids.project, ...references(ids) }] },
+    }),
+    outcomes: { ...ofNew, ...ofReferences },
+  },
+  {
+    operation: 'batchTasks',
+    what: 'an update',
+    request: (ids) => ({
+      body: { atomic: true, update: [{ task_id: ids.task, if_match: '"1"', patch: { title: 'Changed' } }] },
+    }),
+    outcomes: ofTask,
+  },
+  {
+    operation: 'batchTasks',
+    what: 'a deletion',
+    request: (ids) => ({ body: { atomic: true, delete: [{ task_id: ids.task, if_match: '"1"' }] } }),
+    outcomes: ofTask,
+  },
+  {
+    operation: 'batchTasks',
+    what: 'a tag',
+    request: ({ task: id, tag }) => ({ body: { atomic: true, tag: [{ task_id: id, tag_id: tag }] } }),
+    outcomes: {
+      'the caller becomes a viewer': 403,
+      'the caller is removed': 404,
+      'the project is archived': 409,
+      'the task is moved to the trash': 404,
+      'the tag is deleted': 404,
+    },
+  },
+]
+
+let people = 0
+
+/** Projects that the caller manages, with a task, a parent for it, and one in the trash; and a project that they cannot see. */
+const prepare = async (): Promise<Ids> => {
+  const [project, target, elsewhere] = [
+    await createProject(admin),
+    await createProject(admin),
+    await createProject(admin),
+  ]
+  for (const { id } of [project, target]) await setMember(admin, { id }, caller, 'manager')
+  const inProject = { project_id: project.id }
+  const [one, parent, trashed] = [
+    await createTask(admin, inProject),
+    await createTask(admin, inProject),
+    await createTask(admin, inProject),
+  ]
+  const { token } = admin
+  await service.expect('deleteTask', 204, { token, params: { task_id: trashed.id } })
+  const { body: section } = await service.expect('createSection', 201, {
+    token,
+    params: inProject,
+    body: { name: 'One' },
+  })
+  const { body: tag } = await service.expect('createTag', 201, { token, body: { name: 'One', ...inProject } })
+  people += 1
+  const person = await service.register(`person${people}`)
+  return {
+    project: project.id,
+    target: target.id,
+    elsewhere: elsewhere.id,
+    section: section.id,
+    tag: tag.id,
+    task: one.id,
+    parent: parent.id,
+    trashed: trashed.id,
+    person: person.id,
+  }
+}
+
+for (const { operation, what = '', request, outcomes } of writes)
+  t.test([operation, what, 'waits'].join(' '), { skip }, async (t) => {
+    for (const [name, status] of Object.entries(outcomes)) {
+      const ids = await prepare()
+      const { table, of, sql }: Change = changes[name as keyof typeof changes]
+      const race = { hold: [held(`${table} where id = '${ids[of]}'`)], change: sql(ids) }
+      const reply = await resultAfter(t, race, () =>
+        service.call(operation, { token: caller.token, ...request(ids) }),
+      )
+      t.equal(reply.status, status, name)
+    }
+  })
+
+t.test('parallel batches never exceed a task quota', async (t) => {
+  const owner = await service.register('owner')
+  const own = { token: owner.token }
+  await service.expect('updateUser', 200, {
+    token: admin.token,
+    params: { user_id: owner.id },
+    body: { task_quota: 50 },
+  })
+  const create = Array.from({ length: 20 }, () => ({ title: 'One' }))
+  const replies = await Promise.all(
+    Array.from({ length: 20 }, () => service.call('batchTasks', { ...own, body: { create } })),
+  )
+  t.equal(replies.filter(({ status }) => status === 200).length, 2)
+  t.ok(replies.every(({ status }) => status === 200 || status === 413))
+  const { body } = await service.expect('getUserUsage', 200, { ...own, params: { user_id: owner.id } })
+  t.equal(body.tasks.used, 40)
+})
