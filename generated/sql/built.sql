@@ -538,7 +538,9 @@ for no key update;
 /* task_locks.lock_sections */
 select "id", "project_id"
 from "sections"
-where "sections"."id" = any((select $1::uuid[])::uuid[])
+where "sections"."id" = any(array(select unnest($1::uuid[]) union select section_id
+from tasks
+where id = any($2::uuid[])))
 order by "sections"."id"
 for key share;
 
@@ -550,16 +552,22 @@ order by "users"."id"
 for key share;
 
 /* task_locks.select_links */
-select "task_id", "tag_id"
+select "task_tags"."task_id", "task_tags"."tag_id"
 from "task_tags"
-where "task_tags"."task_id" = any((select $1::uuid[])::uuid[])
+inner join "tags" on "tags"."id" = "task_tags"."tag_id"
+where ("task_tags"."task_id" = any((select $1::uuid[])::uuid[]) and "tags"."deleted_at" is null)
 order by "task_tags"."tag_id";
 
 /* task_locks.select_locked */
-select "tasks"."id", "tasks"."version", "tasks"."title", case when $1::bool then "tasks"."description" else '' end, "tasks"."status", "tasks"."priority", "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "tasks"."owner_id", "tasks"."assignee_id", "tasks"."project_id", "tasks"."section_id", "tasks"."parent_id", "tasks"."position", "tasks"."deleted_at", "users"."time_zone", "users"."deleted_at"
+select "tasks"."id", "tasks"."version", "tasks"."title", case when $1::bool then "tasks"."description" else '' end, "tasks"."status", "tasks"."priority", "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "tasks"."owner_id", "tasks"."assignee_id", "tasks"."project_id", "tasks"."section_id", "tasks"."parent_id", "tasks"."position", "tasks"."deleted_at", "tasks"."subtask_count", "users"."time_zone", "users"."deleted_at"
 from "tasks"
 inner join "users" on "users"."id" = "tasks"."owner_id"
 where "tasks"."id" = any((select $2::uuid[])::uuid[]);
+
+/* task_locks.select_owners */
+select "owner_id"
+from "tasks"
+where "tasks"."id" = any((select $1::uuid[])::uuid[]);
 
 /* task_locks.select_parent */
 select "parent_id"

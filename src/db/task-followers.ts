@@ -22,7 +22,7 @@ import { taskFollowers } from './schema/tables.ts'
 import type { TaskFacts } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
 
-/** Followers of tasks. Triggers make owners and assignees followers (routines.sql). */
+/** Followers of tasks: who creates, owns, is assigned to or comments on one, unless they have unfollowed it. */
 
 const task = sql.raw('task')
 const follower = columnsOf<'task_followers'>(sql.raw('follower'))

@@ -7,8 +7,8 @@ import { anyOf } from './engine/parameters.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { SerializationFailure } from './engine/errors.ts'
 import { query, statement } from './engine/statement.ts'
-import { and, eq, sql } from './schema/drizzle.ts'
-import { memberships, projects, sections, tasks, taskTags, users } from './schema/tables.ts'
+import { and, eq, isNull, sql } from './schema/drizzle.ts'
+import { memberships, projects, sections, tags, tasks, taskTags, users } from './schema/tables.ts'
 
 /**
  * What writes of tasks depend on, read under locks. The order of the locks: users, projects, sections, tags, tasks with their trees; each
@@ -28,6 +28,10 @@ export interface TaskReferences {
   readonly countsAnew?: boolean
   /** A task in the trash, with the subtasks that were deleted with it. */
   readonly trashed?: string
+  /** Those of `tasks` that may leave their project for the personal tasks of their owner, who must not be deleted meanwhile. */
+  readonly leaving?: readonly string[]
+  /** Those of `tasks` whose section others may be put into. */
+  readonly anchors?: readonly string[]
   readonly users?: readonly string[]
   readonly projects?: readonly string[]
   readonly sections?: readonly string[]
@@ -44,6 +48,7 @@ export interface LockedTask extends TaskFields {
   readonly version: number
   /** When it was moved to the trash. */
   readonly deleted_at: string | null
+  readonly subtask_count: number
 }
 
 interface LockedProject {
@@ -146,13 +151,21 @@ const lockTrash = statement(
     select id::text from tasks where id in (select id from tree) order by id for update`,
 )
 
-const lockSections = builtStatement('task_locks.lock_sections', { ids: 'uuid[]' }, (db, p) =>
-  db
-    .select({ id: sections.id, project_id: sections.project_id })
-    .from(sections)
-    .where(eq(sections.id, anyOf(p.ids)))
-    .orderBy(sections.id)
-    .for('key share'),
+const lockSections = builtStatement(
+  'task_locks.lock_sections',
+  { ids: 'uuid[]', task_ids: 'uuid[]' },
+  (db, p) =>
+    db
+      .select({ id: sections.id, project_id: sections.project_id })
+      .from(sections)
+      .where(
+        eq(
+          sections.id,
+          sql`any(array(select unnest(${p.ids}) union select section_id from tasks where id = any(${p.task_ids})))`,
+        ),
+      )
+      .orderBy(sections.id)
+      .for('key share'),
 )
 
 const lockTags = statement(
@@ -170,11 +183,13 @@ const selectTags = query(
     sql`select id::text from tags tag where id = ${anyOf(p.ids)} and ${allowsTag('tag.see', p, sql`tag`)}`,
 )
 
+// A deleted tag is taken from its tasks by a job.
 const selectLinks = builtStatement('task_locks.select_links', { ids: 'uuid[]' }, (db, p) =>
   db
     .select({ task_id: taskTags.task_id, tag_id: taskTags.tag_id })
     .from(taskTags)
-    .where(eq(taskTags.task_id, anyOf(p.ids)))
+    .innerJoin(tags, eq(tags.id, taskTags.tag_id))
+    .where(and(eq(taskTags.task_id, anyOf(p.ids)), isNull(tags.deleted_at)))
     .orderBy(taskTags.tag_id),
 )
 
@@ -201,12 +216,20 @@ const selectTasks = builtStatement(
         parent_id: tasks.parent_id,
         position: tasks.position,
         deleted_at: tasks.deleted_at,
+        subtask_count: tasks.subtask_count,
         owner_zone: users.time_zone,
         owner_deleted_at: users.deleted_at,
       })
       .from(tasks)
       .innerJoin(users, eq(users.id, tasks.owner_id))
       .where(eq(tasks.id, anyOf(p.ids))),
+)
+
+const selectOwners = builtStatement('task_locks.select_owners', { ids: 'uuid[]' }, (db, p) =>
+  db
+    .select({ owner_id: tasks.owner_id })
+    .from(tasks)
+    .where(eq(tasks.id, anyOf(p.ids))),
 )
 
 const byId = <Row extends { readonly id: string }>(rows: readonly Row[]): Map<string, Row> =>
@@ -223,12 +246,18 @@ export const lockReferences = async (
 ): Promise<TaskFacts> => {
   const { tasks: ids = [], parents = [], roots = [], trashed, writesDescriptions = false } = references
   const {
-    users: userIds = [],
+    users: named = [],
     projects: projectIds = [],
     sections: sectionIds = [],
     tags: tagIds = [],
   } = references
+  const { leaving = [], anchors = [] } = references
   const { db } = tx
+  const ifAny = <T>(names: readonly string[], read: () => Promise<readonly T[]>) =>
+    names.length === 0 ? [] : read()
+  // Users are locked before tasks, so these owners are read first. Under the lock, they are compared.
+  const owners = await ifAny(leaving, () => selectOwners(db, { ids: leaving }))
+  const userIds = [...named, ...owners.map(({ owner_id }) => owner_id)]
   const taskIds = [...ids, ...parents, ...(trashed === undefined ? [] : [trashed])]
   const ofProjects = { ids: projectIds, task_ids: taskIds }
   const select = (wanted: readonly string[]) =>
@@ -243,14 +272,12 @@ export const lockReferences = async (
   }
   const lockAndSelect = async () => (await Promise.all([lockRows(db, { ids }), select(ids)]))[1]
   const hasTrees = references.countsAnew === true || taskIds.length > ids.length || roots.length > 0
-  const ifAny = <T>(names: readonly string[], read: () => Promise<readonly T[]>) =>
-    names.length === 0 ? [] : read()
   const ofAny = [...projectIds, ...taskIds]
   const linked = references.writesTags === true ? ids : []
   const [lockedUsers, lockedProjects, ofSections, , rows, ofProject, ofTags, ofLinks] = await Promise.all([
     ifAny(userIds, () => lockUsers(db, { ids: userIds })),
     ifAny(ofAny, () => lockProjects(db, ofProjects)),
-    ifAny(sectionIds, () => lockSections(db, { ids: sectionIds })),
+    ifAny([...sectionIds, ...anchors], () => lockSections(db, { ids: sectionIds, task_ids: anchors })),
     ifAny(tagIds, () => lockTags(db, { ids: tagIds })),
     ifAny(taskIds, hasTrees ? lockTreesAndSelect : lockAndSelect),
     ifAny(ofAny, () => selectProjects(db, { ...ofProjects, caller: tx.principal.userId })),
@@ -260,7 +287,10 @@ export const lockReferences = async (
   const areLocked = new Set(lockedProjects.map(({ id }) => id))
   for (const { project_id } of rows)
     if (project_id !== null && !areLocked.has(project_id)) throw new SerializationFailure()
-  const owners = rows.map(({ owner_id, owner_zone, owner_deleted_at }) => ({
+  const areLockedUsers = new Set(lockedUsers.map(({ id }) => id))
+  for (const { id, owner_id } of rows)
+    if (leaving.includes(id) && !areLockedUsers.has(owner_id)) throw new SerializationFailure()
+  const ofTasks = rows.map(({ owner_id, owner_zone, owner_deleted_at }) => ({
     id: owner_id,
     time_zone: owner_zone,
     deleted_at: owner_deleted_at,
@@ -269,7 +299,7 @@ export const lockReferences = async (
   return {
     tasks: byId(rows),
     projects: byId(ofProject),
-    users: byId([...owners, ...lockedUsers]),
+    users: byId([...ofTasks, ...lockedUsers]),
     sections: byId(ofSections),
     tags: byId(ofTags),
     links: new Map([...links].map(([taskId, tags]) => [taskId, tags.map(({ tag_id }) => tag_id)])),

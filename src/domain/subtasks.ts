@@ -1,5 +1,5 @@
-/** Maximum depth of a tree of tasks. `parent_refusal` in routines.sql has the same limit. */
+/** Maximum depth of a tree of tasks. */
 export const maxLevels = 8
 
-/** Maximum number of subtasks that move with a task in one request. `have_too_many_subtasks` in routines.sql has the same limit. */
+/** Maximum number of subtasks that move with a task in one request. `lock_trees` in routines.sql reads one more. */
 export const maxMovedSubtasks = 500

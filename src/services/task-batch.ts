@@ -58,7 +58,7 @@ export interface BatchResponse {
 }
 
 /**
- * Runs a batch of writes, in one transaction. The items of a task see each other in the order of their kinds.
+ * Runs a batch of writes, in one transaction. Each item sees those before it, in the order of their kinds.
  *
  * @throws Problem 400 when the batch is empty or too large; 413 when it exceeds a quota
  */
@@ -74,8 +74,9 @@ export const runBatch = async (
     const { json, replayed } = await idempotent(dryRun ? withoutKey(ctx) : ctx, async (tx) => {
       const plan = await openPlan(tx, referencesOfBatch(batch, ctx.principal.userId))
       const results = planItems(plan, batch)
-      if (dryRun || (atomic && results.some(({ problem }) => problem !== null))) throw new NotApplied(results)
-      await Promise.all([writePlan(tx, plan), expectTaskQuota(tx, plan, taskQuota)])
+      if (atomic && results.some(({ problem }) => problem !== null)) throw new NotApplied(results)
+      await Promise.all([!dryRun && writePlan(tx, plan), expectTaskQuota(tx, plan, taskQuota)])
+      if (dryRun) throw new NotApplied(results)
       return { json: writeResponse(requestId, results) }
     })
     return { ...readResponse(json), replayed }

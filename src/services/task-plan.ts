@@ -20,7 +20,8 @@ import { type SubtaskChange, subtaskChanges, subtasksOf } from '../domain/task-t
 
 /**
  * Writes of tasks: a request locks and reads what it names, plans its changes in memory, where each one sees those before it, and writes
- * them all at once. A request about one task plans one change.
+ * them all at once. A request about one task plans one change. Triggers keep what any writer must keep derived: text for searches, viewers, and counts
+ * of projects and tags.
  */
 
 /** A task as it is after the changes that were planned. */
@@ -87,7 +88,15 @@ export const relatedTask = (plan: TaskPlan, id: string): RelatedTask | null => {
 /** Plans a new task. The caller may create tasks in its place. */
 export const addTask = (plan: TaskPlan, id: string, fields: TaskFields, tagIds: readonly string[]): void => {
   const completion = completionWith(fields.status, 'never')
-  plan.tasks.set(id, { ...fields, id, version: 1, completion, isTrashed: false, tagIds })
+  plan.tasks.set(id, {
+    ...fields,
+    id,
+    version: 1,
+    subtask_count: 0,
+    completion,
+    isTrashed: false,
+    tagIds: tagIds.toSorted(),
+  })
 }
 
 type Changeable = Authorized<
@@ -123,7 +132,10 @@ const isEqual = (one: PlannedTask, other: PlannedTask): boolean =>
   one.isTrashed === other.isTrashed &&
   one.tagIds.join() === other.tagIds.join()
 
-/** Writes what was planned, with the events, and what follows from it. */
+/**
+ * Writes what was planned, with the events, and what follows from it. The statements are sent in this order, before the first answer:
+ * tags change while the task still has its viewers, whom triggers count for each tag, and events read what was written.
+ */
 export const writePlan = async (tx: TransactionContext<Principal>, plan: TaskPlan): Promise<void> => {
   const { before, tasks, namedTags } = plan
   const added = [...tasks.values()].filter(({ id }) => !before.has(id))

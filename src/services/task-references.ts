@@ -31,6 +31,7 @@ export const referencesOfPatch = (id: string, patch: TaskPatch): TaskReferences 
     countsAnew: patch.status !== undefined || patch.parent_id !== undefined || mayLeavePlace,
     writesDescriptions: patch.description !== undefined,
     writesTags: patch.tag_ids !== undefined,
+    leaving: patch.project_id === null ? [id] : [],
   }
 }
 
@@ -45,6 +46,8 @@ export const referencesOfMove = (
   sections: ids(section_id),
   roots: project_id === undefined ? [] : [id],
   countsAnew: project_id !== undefined,
+  leaving: project_id === null ? [id] : [],
+  anchors: section_id === undefined ? ids(anchor) : [],
 })
 
 export const referencesOfDeletion = (id: string): TaskReferences => ({
@@ -63,9 +66,9 @@ export const referencesOfBatch = (batch: TaskBatch<NewTask, TaskPatch>, callerId
     ...deleted,
     { tasks: links.map(({ task_id }) => task_id), tags: links.map(({ tag_id }) => tag_id) },
   ] satisfies readonly TaskReferences[]
-  const union = (name: 'tasks' | 'parents' | 'roots' | 'users' | 'projects' | 'sections' | 'tags') => [
-    ...new Set(all.flatMap((one: TaskReferences) => one[name] ?? [])),
-  ]
+  const union = (
+    name: 'tasks' | 'parents' | 'roots' | 'users' | 'projects' | 'sections' | 'tags' | 'leaving',
+  ) => [...new Set(all.flatMap((one: TaskReferences) => one[name] ?? []))]
   const isAny = (name: 'countsAnew' | 'writesDescriptions' | 'writesTags'): boolean =>
     all.some((one: TaskReferences) => one[name] === true)
   return {
@@ -76,6 +79,7 @@ export const referencesOfBatch = (batch: TaskBatch<NewTask, TaskPatch>, callerId
     projects: union('projects'),
     sections: union('sections'),
     tags: union('tags'),
+    leaving: union('leaving'),
     countsAnew: isAny('countsAnew'),
     writesDescriptions: isAny('writesDescriptions'),
     writesTags: links.length > 0 || isAny('writesTags'),

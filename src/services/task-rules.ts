@@ -18,7 +18,15 @@ import { refusalOfParent, subtasksOf } from '../domain/task-trees.ts'
 import { canonicalName } from '../domain/text.ts'
 import { problems } from '../problems/problems.ts'
 import { expectActive, expectKnown, expectMatch, expectMay, expectSeen } from './expectations.ts'
-import { addTask, changeTask, type RelatedTask, relatedTask, takeAlong, type TaskPlan } from './task-plan.ts'
+import {
+  addTask,
+  changeTask,
+  type PlannedTask,
+  type RelatedTask,
+  relatedTask,
+  takeAlong,
+  type TaskPlan,
+} from './task-plan.ts'
 
 /** What each change of a task requires. A problem plans nothing. */
 
@@ -98,6 +106,8 @@ export const planUpdate = (
     expectParent(plan, after, patch.parent_id)
   expectTags(plan, sentTags ?? [])
   if (patch.owner_id !== undefined) expectPerson(plan, patch.owner_id, '/owner_id')
+  else if (after.project_id === null && task.project_id !== null)
+    expectPerson(plan, after.owner_id, '/project_id')
   if (patch.assignee_id != null) expectPerson(plan, patch.assignee_id, '/assignee_id')
   if (!isSamePlace(task, after)) moveSubtasks(plan, task, after)
   const tagIds = sentTags === undefined ? task.tagIds : [...new Set(sentTags)].toSorted()
@@ -155,11 +165,11 @@ export interface TaskMove {
 }
 
 /**
- * Plans that a task goes to another project or section. Its position there follows.
+ * Decides where a task goes, and plans that its subtasks go with it. The task itself follows, once its position there is known.
  *
  * @throws Problem 403, 404, 409, 412, 422
  */
-export const planMove = (plan: TaskPlan, { id, conditions }: TaskTarget, to: TaskMove): MovableTask => {
+export const planMove = (plan: TaskPlan, { id, conditions }: TaskTarget, to: TaskMove): Moved => {
   const task = expectMay('task.move', expectSeen('task.see', liveTask(plan, id)))
   const { project_id = task.project_id } = to
   const isMoved = project_id !== task.project_id
@@ -168,16 +178,19 @@ export const planMove = (plan: TaskPlan, { id, conditions }: TaskTarget, to: Tas
   expectUnarchived(plan, task)
   if (isMoved) expectTarget(plan, project_id)
   expectSection(plan, to.section_id ?? null, project_id)
-  if (isMoved) moveSubtasks(plan, task, { ...task, project_id })
+  if (isMoved && project_id === null) expectPerson(plan, task.owner_id, '/project_id')
   const neighbour = expectNeighbour(plan, task, place, to)
+  if (isMoved) moveSubtasks(plan, task, { ...task, project_id })
   const presentSection = isMoved ? null : task.section_id
   const { section_id = neighbour === null ? presentSection : neighbour.section_id } = to
-  changeTask(plan, task, { project_id, section_id, parent_id: isMoved ? null : task.parent_id })
-  return { ...task, project_id, section_id }
+  return { task, place: { project_id, section_id, parent_id: isMoved ? null : task.parent_id } }
 }
 
-/** A task that the caller may move, in its new place. */
-export type MovableTask = Authorized<'task.move', RelatedTask>
+/** A task that the caller may move, and where it goes. */
+interface Moved {
+  readonly task: Authorized<'task.move', RelatedTask>
+  readonly place: Pick<TaskFields, 'project_id' | 'section_id' | 'parent_id'>
+}
 
 /** The task in `before` or `after`: another one in the same place. Null without them. */
 const expectNeighbour = (
@@ -284,7 +297,9 @@ const expectNoConflicts = (plan: TaskPlan, task: TaskFields, sent: TaskPatch = t
 const expectParent = (plan: TaskPlan, task: TaskFields & { readonly id: string }, parentId: string): void => {
   const parent = expectKnown('task.see', liveTask(plan, parentId), { pointer: '/parent_id', kind: 'task' })
   if (!isSamePlace(parent, task)) throw problems.parentElsewhere()
-  if (plan.hasTooManySubtasks) throw problems.tooManySubtasks()
+  const moved = plan.before.get(task.id)
+  // How deep its own tree is can only be told if all of it was read.
+  if (moved !== undefined) expectFewSubtasks(plan, moved)
   const live = new Map([...plan.tasks].filter(([, { isTrashed }]) => !isTrashed))
   const refusal = refusalOfParent(live, task.id, parentId)
   if (refusal === 'parent_cycle') throw problems.parentCycle()
@@ -300,12 +315,14 @@ const expectPerson = ({ facts }: TaskPlan, id: string, pointer: string): void =>
   if (facts.users.get(id)?.deleted_at !== null) throw problems.unknownReference(pointer, 'user')
 }
 
-/** The subtasks of a task, which are few enough to be written with it. */
-const expectFewSubtasks = (plan: TaskPlan, { id }: RelatedTask) => {
+/**
+ * The subtasks of a task, which are few enough to be written with it. If those of all tasks of the request together are too many, not
+ * all were read: then no task that has any is written.
+ */
+const expectFewSubtasks = (plan: TaskPlan, { id, subtask_count }: PlannedTask): readonly PlannedTask[] => {
   const live = [...plan.tasks.values()].filter(({ isTrashed }) => !isTrashed)
   const subtasks = subtasksOf(live, id)
-  // More than the limit were not read: neither those of this task, nor those of others in the same request.
-  if (subtasks.length > 0 && plan.hasTooManySubtasks) throw problems.tooManySubtasks()
+  if (plan.hasTooManySubtasks && (subtasks.length > 0 || subtask_count > 0)) throw problems.tooManySubtasks()
   return subtasks
 }
 

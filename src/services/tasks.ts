@@ -88,10 +88,10 @@ export const moveTask = (
   transaction(ctx, async (tx) => {
     const destination = destinationOf(to)
     const plan = await openPlan(tx, referencesOfMove(id, to, destination.anchor))
-    const task = planMove(plan, { id, conditions: tx }, to)
-    const position = await findTaskPosition(tx, task, destination)
+    const { task, place } = planMove(plan, { id, conditions: tx }, to)
+    const position = await findTaskPosition(tx, { ...task, ...place }, destination)
     if (position === null) throw problems.unknownReference(`/${destination.side}`, 'task')
-    changeTask(plan, task, { position })
+    changeTask(plan, task, { ...place, position })
     await Promise.all([writePlan(tx, plan), expectTaskQuota(tx, plan, taskQuota)])
     return last(viewTask(tx, id))
   })

@@ -630,6 +630,25 @@ t.test('batchTasks', async (t) => {
     t.strictSame([await parentOf(one), await parentOf(two), await parentOf(last)], [two.id, null, null])
   })
 
+  t.test('409 for each task with subtasks, if those of all tasks are more than 500', async (t) => {
+    const idsOf = ({ create }: Schemas['TaskBatchResults']) => create.map(({ task_id }) => task_id ?? '')
+    const roots = idsOf(await run({ create: Array.from({ length: 260 }, () => ({ title: 'Root' })) }))
+    for (const half of [roots.slice(0, 130), roots.slice(130)])
+      await run({ create: [...half, ...half].map((parent_id) => ({ title: 'One', parent_id })) })
+    const [childless, parent] = [await createTask(owner), await createTask(owner)]
+    const results = await run({
+      create: [{ title: 'Elsewhere', parent_id: parent.id }],
+      delete: [...roots, childless.id].map((task_id) => ({ task_id })),
+    })
+    t.strictSame(
+      new Set(results.delete.slice(0, -1).map(({ status }) => status)),
+      new Set([409]),
+      'none loses its subtasks',
+    )
+    t.strictSame([results.create[0]?.status, results.delete.at(-1)?.status], [201, 204])
+    t.strictSame(await countsOf({ id: roots[259] ?? '' }), [2, 2])
+  })
+
   t.test('200: 500 subtasks in one batch', async (t) => {
     const parent = await createTask(owner)
     const { create } = await run({

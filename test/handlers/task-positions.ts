@@ -134,7 +134,11 @@ t.test('moveTask', async (t) => {
     const [task] = await newTasks(['t'], { project_id: from, section_id: await newSection(from) })
     const section = await newSection(to)
     const [a] = await newTasks(['a', 'b'], { project_id: to, section_id: section })
-    t.match(await move(task, { project_id: to, after: a.id }), { project_id: to, section_id: section })
+    t.match(
+      await move(task, { project_id: to, after: a.id }),
+      { project_id: to, section_id: section, version: 2 },
+      'one change',
+    )
     t.equal(await titlesOf(to), 'atb')
     t.match(await move(task, { project_id: from }), { project_id: from, section_id: null })
     t.match(await move(task, { project_id: to, section_id: section }), { section_id: section })

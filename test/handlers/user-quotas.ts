@@ -177,7 +177,11 @@ t.test('the number of tasks', async (t) => {
     t.equal((await createOne(token)).status, 201)
     t.match(await createOne(token), exceeds({ resource: 'tasks', quota: 3, used: 3, size: 1 }))
     const body = { create: [{ title: 'One' }, { title: 'Two' }] }
-    t.match(await service.call('batchTasks', { token, body }), exceeds({ quota: 3, used: 3, size: 2 }))
+    for (const dry_run of [true, false])
+      t.match(
+        await service.call('batchTasks', { token, body: { ...body, dry_run } }),
+        exceeds({ quota: 3, used: 3, size: 2 }),
+      )
     await setQuotas(account, { task_quota: 0 })
     t.equal((await service.call('batchTasks', { token, body })).status, 200)
     for (let count = 5; count < 8; count += 1) t.equal((await createOne(token)).status, 201)

@@ -19,7 +19,16 @@ const { createTask } = taskActions(service)
 /** The ids of what a write and a change refer to. `target` is the project that the caller may move a task to. */
 type Ids = Readonly<
   Record<
-    'project' | 'target' | 'elsewhere' | 'section' | 'tag' | 'task' | 'parent' | 'trashed' | 'person',
+    | 'project'
+    | 'target'
+    | 'elsewhere'
+    | 'section'
+    | 'tag'
+    | 'task'
+    | 'parent'
+    | 'trashed'
+    | 'owned'
+    | 'person',
     string
   >
 >
@@ -108,7 +117,7 @@ const changes = {
     of: 'tag',
     sql: ({ tag }) => `update tags set deleted_at = now() where id = '${tag}'`,
   },
-  'the assignee is deleted': {
+  'the person is deleted': {
     table: 'users',
     of: 'person',
     sql: ({ person }) => `update users set deleted_at = now() where id = '${person}'`,
@@ -152,7 +161,7 @@ const ofTarget = {
 const ofReferences = {
   'the section is deleted': 422,
   'the tag is deleted': 422,
-  'the assignee is deleted': 422,
+  'the person is deleted': 422,
 } as const
 
 const ofTrashed = {
@@ -234,6 +243,18 @@ const writes: readonly Write[] = [
   },
   {
     operation: 'moveTask',
+    what: 'out of its project',
+    request: ({ owned }) => ({ params: { task_id: owned }, body: { project_id: null } }),
+    outcomes: { 'the person is deleted': 422, 'the project is archived': 409 },
+  },
+  {
+    operation: 'updateTask',
+    what: 'out of its project',
+    request: ({ owned }) => ({ params: { task_id: owned }, body: { project_id: null } }),
+    outcomes: { 'the person is deleted': 422 },
+  },
+  {
+    operation: 'moveTask',
     what: 'to a section',
     request: (ids) => task(ids, { section_id: ids.section }),
     outcomes: { ...ofTask, 'the section is deleted': 422 },
@@ -287,7 +308,7 @@ const writes: readonly Write[] = [
 
 let people = 0
 
-/** Projects that the caller manages, with a task, a parent for it, and one in the trash; and a project that they cannot see. */
+/** Projects that the caller manages, with a task, a parent for it, one in the trash, and one of somebody else; and a project that they cannot see. */
 const prepare = async (): Promise<Ids> => {
   const [project, target, elsewhere] = [
     await createProject(admin),
@@ -311,6 +332,8 @@ const prepare = async (): Promise<Ids> => {
   const { body: tag } = await service.expect('createTag', 201, { token, body: { name: 'One', ...inProject } })
   people += 1
   const person = await service.register(`person${people}`)
+  await setMember(admin, project, person, 'editor')
+  const owned = await createTask(admin, { ...inProject, owner_id: person.id })
   return {
     project: project.id,
     target: target.id,
@@ -320,6 +343,7 @@ const prepare = async (): Promise<Ids> => {
     task: one.id,
     parent: parent.id,
     trashed: trashed.id,
+    owned: owned.id,
     person: person.id,
   }
 }
