@@ -1,15 +1,30 @@
 import t from 'tap'
 import type { Database } from '../src/db/engine/client.ts'
 import { jobTimes } from '../src/jobs/registry.ts'
+import type { Runner } from '../src/db/engine/transaction.ts'
 import { openTestDatabase } from './fixture/database.ts'
 import { eventually } from './fixture/eventually.ts'
 import { type Operation, operations, prepareOperations } from './fixture/operations.ts'
 import { startService } from './fixture/service.ts'
 
-/** The database ends the session of a write after each of its statements: nothing of the write is left, and the client is told so. */
+/**
+ * The database ends the session of a write after each of its statements: nothing of the write is left, and the client is told so. The
+ * embedded database, which has one session, restarts instead; it does so for one write of each resource, before its commit.
+ */
 
 const { db, options } = await openTestDatabase(t)
-const skip = options.kind === 'embedded' && 'the embedded database has one session'
+const isEmbedded = options.kind === 'embedded'
+
+let restarting: Promise<unknown> = Promise.resolve()
+
+const endSession = async (transaction: Runner): Promise<void> => {
+  const run = (text: string) => transaction.run(text, []).catch(() => undefined)
+  if (options.kind === 'embedded') {
+    // A transaction must not await the restart itself.
+    restarting = options.restart()
+    await run('select pg_sleep(30)')
+  } else await run('select pg_terminate_backend(pg_backend_pid())')
+}
 
 /** The statements of the current transaction, and the one after which its session ends. */
 const statements = { count: 0, last: Number.POSITIVE_INFINITY }
@@ -27,8 +42,7 @@ const endingSessions = (database: Database): Database => ({
           const rows = await transaction.run(...parameters)
           if (isCommitting) return rows
           statements.count += 1
-          if (statements.count === statements.last)
-            await transaction.run('select pg_terminate_backend(pg_backend_pid())', []).catch(() => undefined)
+          if (statements.count === statements.last) await endSession(transaction)
           return rows
         },
       })
@@ -79,8 +93,21 @@ const changesBehind: ReadonlySet<string> = new Set(['updateNotification', 'testW
 // Keeps the bytes that it has stored, whatever happens to the transactions after.
 const takesSteps: ReadonlySet<string> = new Set(['appendUpload'])
 
+const ofEachResource: ReadonlySet<string> = new Set([
+  'updateTask',
+  'addTaskTag',
+  'createComment',
+  'updateProject',
+  'setProjectMember',
+  'updateUser',
+  'createWebhook',
+  'createUpload',
+])
+
 const isTried = (one: Operation): boolean =>
-  !isRead(one) && !changesBehind.has(one.id) && !takesSteps.has(one.id)
+  isEmbedded
+    ? ofEachResource.has(one.id)
+    : !isRead(one) && !changesBehind.has(one.id) && !takesSteps.has(one.id)
 
 /** A job removes deleted files, which would change what is stored meanwhile. */
 const filesToBeRemoved = () =>
@@ -89,19 +116,20 @@ const filesToBeRemoved = () =>
   })
 
 for (const operation of operations.filter(isTried))
-  t.test(operation.id, { skip }, async (t) => {
+  t.test(operation.id, async (t) => {
     const first = await requestTo(operation)
     statements.count = 0
     const { status } = await service.call(operation.id, first)
     t.ok(status < 300)
     const { count } = statements
-    for (let last = 1; last <= count; last += 1) {
+    for (let last = isEmbedded ? count : 1; last <= count; last += 1) {
       const request = await requestTo(operation)
       await filesToBeRemoved()
       const before = await stored()
       statements.last = last
       const reply = await service.call(operation.id, request)
       statements.last = Number.POSITIVE_INFINITY
+      await restarting
       // An attempt at a password or code was counted before, so that the service cannot say that it has written nothing.
       t.match(
         reply,
