@@ -361,13 +361,6 @@ where "sections"."id" = $1::uuid;
 insert into "sections" ("id", "project_id", "name", "position", "version", "created_at", "updated_at")
 values ($1::uuid, $2::uuid, $3::text, $4::text, default, default, default);
 
-/* sections.lock_tasks */
-select "id"
-from "tasks"
-where "tasks"."id" = any((select $1::uuid[])::uuid[])
-order by "tasks"."id"
-for no key update;
-
 /* sections.lock_to_change */
 select "id"
 from "sections"
@@ -527,13 +520,6 @@ from tasks
 where id = any($2::uuid[])))
 order by "projects"."id"
 for key share;
-
-/* task_locks.lock_rows */
-select "id"
-from "tasks"
-where "tasks"."id" = any((select $1::uuid[])::uuid[])
-order by "tasks"."id"
-for no key update;
 
 /* task_locks.lock_sections */
 select "id", "project_id"

@@ -26,6 +26,7 @@ import { recordTaskEvents } from './record-task-events.ts'
 import { columnsOf } from './schema/columns.ts'
 import { and, eq, type SQL, sql } from './schema/drizzle.ts'
 import { sections, tasks } from './schema/tables.ts'
+import { lockTaskRows } from './task-facts.ts'
 import { touched } from './touch.ts'
 
 /** A section as JSON text, and its version. */
@@ -280,15 +281,6 @@ export const tasksInSection = async (
 ): Promise<readonly string[]> =>
   (await selectTasks(db, { project_id: project.id, id })).map((task) => task.id)
 
-const lockTasks = builtStatement('sections.lock_tasks', { ids: 'uuid[]' }, (db, p) =>
-  db
-    .select({ id: tasks.id })
-    .from(tasks)
-    .where(eq(tasks.id, anyOf(p.ids)))
-    .orderBy(tasks.id)
-    .for('no key update'),
-)
-
 const takeOut = builtStatement('sections.take_tasks_out', { ...pathParameters, ids: 'uuid[]' }, (db, p) =>
   db
     .update(tasks)
@@ -309,7 +301,7 @@ export const takeTasksOut = async (
   ids: readonly string[],
 ): Promise<void> => {
   const [, taken] = await Promise.all([
-    lockTasks(tx.db, { ids }),
+    lockTaskRows(tx.db, { ids }),
     takeOut(tx.db, { project_id: project.id, id, ids }),
   ])
   const type = 'task.updated'

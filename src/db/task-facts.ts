@@ -29,7 +29,8 @@ const lockProjects = builtStatement('tasks.lock_projects', { ids: 'uuid[]' }, (d
     .for('key share'),
 )
 
-const lock = builtStatement('tasks.lock', { ids: 'uuid[]' }, (db, p) =>
+/** Locks tasks, in the order of their ids. */
+export const lockTaskRows = builtStatement('tasks.lock', { ids: 'uuid[]' }, (db, p) =>
   db
     .select({ id: tasks.id })
     .from(tasks)
@@ -90,7 +91,7 @@ export const lockTasks = async (
 ): Promise<ReadonlyMap<string, TaskFacts>> => {
   const [locked, , rows] = await Promise.all([
     lockProjects(db, { ids }),
-    lock(db, { ids }),
+    lockTaskRows(db, { ids }),
     selectFacts(db, { ids, caller: principal.userId }),
   ])
   const lockedProjects = new Set(locked.map(({ id }) => id))

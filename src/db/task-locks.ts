@@ -9,6 +9,7 @@ import { SerializationFailure } from './engine/errors.ts'
 import { query, statement } from './engine/statement.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
 import { memberships, projects, sections, tags, tasks, taskTags, users } from './schema/tables.ts'
+import { lockTaskRows } from './task-facts.ts'
 
 /**
  * What writes of tasks depend on, read under locks. The order of the locks: users, projects, sections, tags, tasks with their trees; each
@@ -119,15 +120,6 @@ const selectProjects = builtStatement(
       .from(projects)
       .leftJoin(memberships, and(eq(memberships.project_id, projects.id), eq(memberships.user_id, p.caller)))
       .where(eq(projects.id, idsOfProjects(p))),
-)
-
-const lockRows = builtStatement('task_locks.lock_rows', { ids: 'uuid[]' }, (db, p) =>
-  db
-    .select({ id: tasks.id })
-    .from(tasks)
-    .where(eq(tasks.id, anyOf(p.ids)))
-    .orderBy(tasks.id)
-    .for('no key update'),
 )
 
 const lockTrees = statement(
@@ -270,7 +262,7 @@ export const lockReferences = async (
     ])
     return select(trees.flat().map(({ id }) => id))
   }
-  const lockAndSelect = async () => (await Promise.all([lockRows(db, { ids }), select(ids)]))[1]
+  const lockAndSelect = async () => (await Promise.all([lockTaskRows(db, { ids }), select(ids)]))[1]
   const hasTrees = references.countsAnew === true || taskIds.length > ids.length || roots.length > 0
   const ofAny = [...projectIds, ...taskIds]
   const linked = references.writesTags === true ? ids : []

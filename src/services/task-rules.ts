@@ -317,7 +317,7 @@ const expectPerson = ({ facts }: TaskPlan, id: string, pointer: string): void =>
 
 /**
  * The subtasks of a task, which are few enough to be written with it. If those of all tasks of the request together are too many, not
- * all were read: then no task that has any is written.
+ * all were read, and each task with subtasks is refused.
  */
 const expectFewSubtasks = (plan: TaskPlan, { id, subtask_count }: PlannedTask): readonly PlannedTask[] => {
   const live = [...plan.tasks.values()].filter(({ isTrashed }) => !isTrashed)

@@ -123,10 +123,6 @@ export const isListLive = (task: SQL): SQL => {
 export const isProjectLive = (projectId: SQL): SQL =>
   sql`exists (select from projects where projects.id = ${projectId} and ${ofProject.deleted_at} is null offset 0)`
 
-/** Whether the project of the row `task` is archived. Archiving does not affect who sees its tasks. */
-export const isInArchivedProject = (task: SQL): SQL =>
-  sql`exists (select from projects where projects.id = ${columnsOf<'tasks'>(task).project_id} and ${ofProject.archived_at} is not null)`
-
 export const accessRelations = {
   owner,
   assignee,
