@@ -11,7 +11,7 @@ import { allowsOwn } from './access/permissions.ts'
 import type { OwnAccount } from './accounts.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
@@ -81,7 +81,10 @@ export const viewApiToken = async (
 }
 
 /** A page of the caller's own API tokens. Expired tokens stay until they are revoked. */
-export const selectApiTokens = ({ db, principal }: OpContext<Principal>, page: PageRequest): Promise<Page> =>
+export const selectApiTokens = (
+  { db, principal }: StatementContext<Principal>,
+  page: PageRequest,
+): Promise<Page> =>
   selectPage(
     db,
     {
@@ -99,7 +102,7 @@ export const selectApiTokens = ({ db, principal }: OpContext<Principal>, page: P
 
 /** A page of the API tokens of one user, for an administrator. */
 export const selectUserApiTokens = (
-  { db, principal }: OpContext<Principal>,
+  { db, principal }: StatementContext<Principal>,
   userId: string,
   page: PageRequest,
 ): Promise<Page> =>

@@ -3,7 +3,7 @@ import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsAttachment } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
@@ -191,7 +191,10 @@ const selectFile = query(
 )
 
 /** The file of an attachment, if the caller sees its task. */
-export const selectAttachmentFile = async (ctx: OpContext, id: string): Promise<Outcome<AttachmentFile>> => {
+export const selectAttachmentFile = async (
+  ctx: StatementContext,
+  id: string,
+): Promise<Outcome<AttachmentFile>> => {
   const [row] = await selectFile(ctx, { id })
   return found(row)
 }
@@ -200,7 +203,7 @@ const item = sql.raw('item')
 
 /** A page of a task's attachments, if the caller sees the task. */
 export const selectTaskAttachments = async (
-  ctx: OpContext<Principal>,
+  ctx: StatementContext<Principal>,
   { taskId, page }: { readonly taskId: string; readonly page: PageRequest },
 ): Promise<Outcome<Page>> => {
   const listed = await selectPage(

@@ -1,6 +1,6 @@
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { statement } from './engine/statement.ts'
 import { minStepBack, retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
@@ -57,7 +57,7 @@ const count = statement('attempts.count', attemptParameter, { wait: 'int' }, (p)
 })
 
 /** Counts an attempt. Returns the seconds until it may be made, 0 for now. */
-export const insertAttempt = async ({ db }: Pick<OpContext, 'db'>, key: Buffer): Promise<number> => {
+export const insertAttempt = async ({ db }: Pick<StatementContext, 'db'>, key: Buffer): Promise<number> => {
   const [row] = await count(db, { attempt_key: key })
   if (row === undefined) throw new Error('Counting an attempt returned no row')
   return row.wait

@@ -5,7 +5,7 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsAudit, allowsTask, isProjectSeenByRole, isTaskSeenByRole } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, StatementContext } from './engine/context.ts'
+import type { StatementContext } from './engine/context.ts'
 import { newId } from './engine/ids.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { type Query, query } from './engine/statement.ts'
@@ -171,7 +171,7 @@ const selectExpandedTask = query('audit.select_expanded_task', taskParameters, c
  * work on a read-only database.
  */
 export const auditRead = async <R>(
-  ctx: OpContext,
+  ctx: StatementContext,
   { kind, parameter, id, expand }: AuditedContent,
   respond: () => Promise<R>,
 ): Promise<R> => {
@@ -203,7 +203,7 @@ const filterFields = {
 
 /** A page of the audit trail; empty for callers who are not administrators. */
 export const selectAuditEvents = (
-  { db, principal }: OpContext<Principal>,
+  { db, principal }: StatementContext<Principal>,
   filter: AuditFilter,
   page: PageRequest,
 ): Promise<Page> =>

@@ -8,7 +8,7 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsComment, isSeenBy } from './access/permissions.ts'
 import { bindValues, type Condition, contains } from './engine/conditions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
@@ -41,7 +41,7 @@ const selectOne = query(
 )
 
 /** One comment, if the caller sees its task. */
-export const selectComment = async (ctx: OpContext, id: string): Promise<Outcome<CommentRow>> => {
+export const selectComment = async (ctx: StatementContext, id: string): Promise<Outcome<CommentRow>> => {
   const [row] = await selectOne(ctx, { id })
   return found(row)
 }
@@ -223,7 +223,7 @@ const orderOf = (sort: string | undefined) =>
 
 /** A page of a task's comments, if the caller sees the task. */
 export const selectTaskComments = async (
-  ctx: OpContext<Principal>,
+  ctx: StatementContext<Principal>,
   taskId: string,
   { q, sort, expand = [] }: CommentListQuery,
   page: PageRequest,

@@ -15,7 +15,7 @@ import {
   listOf,
   searched,
 } from './engine/conditions.ts'
-import type { OpContext } from './engine/context.ts'
+import type { StatementContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import {
   createdAt,
@@ -132,7 +132,7 @@ const historyBranches = (taskId: SQL, caller: CallerPlaceholders): readonly Acce
 
 /** A page of a task's history, if the caller sees the task. */
 export const selectTaskEvents = async (
-  ctx: OpContext<Principal>,
+  ctx: StatementContext<Principal>,
   { taskId, request }: { readonly taskId: string; readonly request: PageRequest },
 ): Promise<Outcome<Page>> => {
   const page = await selectPage(
@@ -218,7 +218,7 @@ const eventBranches = (
 
 /** A page of the events that the principal can see; with `all`, of the whole installation. */
 export const selectEvents = (
-  { db, principal }: OpContext<Principal>,
+  { db, principal }: StatementContext<Principal>,
   { all = false, ...filter }: EventFilter & { readonly all?: boolean },
   page: PageRequest,
 ): Promise<Page> => {

@@ -1,5 +1,5 @@
 import type { Database } from './engine/client.ts'
-import type { OpContext } from './engine/context.ts'
+import type { StatementContext } from './engine/context.ts'
 import { minStepBack } from './engine/retention.ts'
 import { query, statement } from './engine/statement.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
@@ -110,7 +110,7 @@ const referenced = query(
 )
 
 /** Whether an attachment or an upload references the key. */
-export const isReferenced = async (ctx: OpContext, key: string): Promise<boolean> => {
+export const isReferenced = async (ctx: StatementContext, key: string): Promise<boolean> => {
   const [row] = await referenced(ctx, { key })
   return row?.is_referenced === true
 }

@@ -4,7 +4,7 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsProject, type CallerPlaceholders } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
@@ -152,7 +152,7 @@ export const viewInvitation = async (
 
 /** A page of the valid invitations to a project that the caller manages. */
 export const selectInvitations = (
-  { db, principal }: OpContext<Principal>,
+  { db, principal }: StatementContext<Principal>,
   projectId: string,
   page: PageRequest,
 ): Promise<Page> =>
@@ -204,7 +204,7 @@ const select = query(
 
 /** The preview of a valid invitation as JSON text; null if there is none. */
 export const selectInvitationPreview = async (
-  ctx: OpContext,
+  ctx: StatementContext,
   { hash, canRegister }: { readonly hash: Buffer; readonly canRegister: boolean },
 ): Promise<string | null> => {
   const [row] = await select(ctx, { hash, can_register: canRegister })
@@ -219,7 +219,7 @@ const selectHas = query('invitations.select_has', { hash: 'bytes' }, { id: 'text
 })
 
 /** Whether there is a valid invitation with this hash. */
-export const hasInvitation = async (ctx: OpContext, hash: Buffer): Promise<boolean> =>
+export const hasInvitation = async (ctx: StatementContext, hash: Buffer): Promise<boolean> =>
   (await selectHas(ctx, { hash })).length > 0
 
 const selectPlace = builtStatement('invitations.select_project', { hash: 'bytes' }, (db, p) =>

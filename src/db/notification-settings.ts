@@ -4,7 +4,7 @@ import type { Principal } from '../domain/permissions.ts'
 import { allowsNotification } from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { CallerGone } from './engine/errors.ts'
 import { query, statement } from './engine/statement.ts'
 import { isNotificationReason, type NotificationReason } from './notifications.ts'
@@ -43,7 +43,7 @@ const select = query(
 
 /** The caller's settings. */
 export const selectNotificationSettings = async (
-  ctx: OpContext<Principal>,
+  ctx: StatementContext<Principal>,
 ): Promise<Outcome<NotificationSettingsRow>> => {
   const [row] = await select(ctx, {})
   return found(row)

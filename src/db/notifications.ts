@@ -6,7 +6,7 @@ import { isListLive } from './access/access-relations.ts'
 import { allowsNotification, isSeenBy } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
 import { eventReader } from './event-readers.ts'
@@ -28,7 +28,7 @@ export interface NotificationFilter {
 
 /** A page of the caller's notifications. */
 export const selectNotifications = (
-  { db, principal }: OpContext<Principal>,
+  { db, principal }: StatementContext<Principal>,
   { unread = false, expand = [] }: NotificationFilter,
   page: PageRequest,
 ): Promise<Page> =>

@@ -1,6 +1,6 @@
 import type { Authorized, Principal, SessionPrincipal } from '../domain/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { takeOneTimeToken } from './one-time-tokens.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
 import { oneTimeTokens, users } from './schema/tables.ts'
@@ -17,7 +17,7 @@ const selectHash = builtStatement('users.select_password', { id: 'uuid' }, (db, 
 export const selectOwnPassword = async ({
   db,
   principal,
-}: OpContext<SessionPrincipal>): Promise<string | null> => {
+}: StatementContext<SessionPrincipal>): Promise<string | null> => {
   const [row] = await selectHash(db, { id: principal.userId })
   return row?.password_hash ?? null
 }

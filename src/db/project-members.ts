@@ -7,7 +7,7 @@ import { onlyBranch } from './access/branches.ts'
 import { seesProject } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -55,7 +55,7 @@ const select = query(
 
 /** One member, if the caller can see the project. */
 export const selectProjectMember = async (
-  ctx: OpContext,
+  ctx: StatementContext,
   { projectId, userId }: ProjectMemberKey,
 ): Promise<Outcome<MemberRow>> => {
   const [row] = await select(ctx, { project_id: projectId, user_id: userId })
@@ -159,7 +159,7 @@ const filterFields = { role: filterOneOf('text', sql`item.role`) }
 
 /** A page of the members of a project, if the caller can see it. */
 export const selectProjectMembers = async (
-  ctx: OpContext<Principal>,
+  ctx: StatementContext<Principal>,
   projectId: string,
   { q, expand = [], ...filter }: ProjectMemberFilter,
   page: PageRequest,

@@ -4,7 +4,7 @@ import type { ProjectRole } from '../domain/project-roles.ts'
 import { onlyBranch } from './access/branches.ts'
 import { seesProject } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -47,7 +47,7 @@ const select = query(
 
 /** One team of a project, if the caller can see the project. */
 export const selectProjectTeam = async (
-  ctx: OpContext,
+  ctx: StatementContext,
   { projectId, teamId }: ProjectTeamKey,
 ): Promise<Outcome<MemberRow>> => {
   const [row] = await select(ctx, { project_id: projectId, team_id: teamId })
@@ -146,7 +146,7 @@ export const viewProjectTeam = async (
 
 /** A page of the teams of a project, if the caller can see it. */
 export const selectProjectTeams = async (
-  ctx: OpContext<Principal>,
+  ctx: StatementContext<Principal>,
   projectId: string,
   page: PageRequest,
 ): Promise<Outcome<Page>> => {

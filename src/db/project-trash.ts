@@ -8,7 +8,7 @@ import {
 } from '../domain/permissions.ts'
 import { allowsProject, trashedProjectBranches } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { deletedAt, lastDeletedFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { setOwnRole } from './memberships.ts'
@@ -24,7 +24,7 @@ const project = sql.raw('project')
 
 /** A page of the projects in the trash that the caller may restore, most recently deleted first. */
 export const selectTrashedProjects = (
-  { db, principal }: OpContext<Principal>,
+  { db, principal }: StatementContext<Principal>,
   filter: TrashFilter,
   page: PageRequest,
 ): Promise<Page> => {
@@ -55,7 +55,10 @@ const selectOne = query(
 )
 
 /** One project in the trash, if the caller may restore it. */
-export const selectTrashedProject = async (ctx: OpContext, id: string): Promise<Outcome<ProjectRow>> => {
+export const selectTrashedProject = async (
+  ctx: StatementContext,
+  id: string,
+): Promise<Outcome<ProjectRow>> => {
   const [row] = await selectOne(ctx, { id })
   return found(row)
 }

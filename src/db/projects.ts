@@ -11,12 +11,7 @@ import { foldSearch } from '../domain/text.ts'
 import { allowsProject, projectBranches, seesProject } from './access/permissions.ts'
 import { nameContains } from './engine/conditions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type {
-  ContextPlaceholders,
-  OpContext,
-  StatementContext,
-  TransactionContext,
-} from './engine/context.ts'
+import type { ContextPlaceholders, StatementContext, TransactionContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -67,7 +62,7 @@ const selectOne = query(
 const reread = query('projects.reread', { id: 'uuid' }, projectColumns, projectWithId)
 
 /** One project, if the caller can see it. */
-export const selectProject = async (ctx: OpContext, id: string): Promise<Outcome<ProjectRow>> => {
+export const selectProject = async (ctx: StatementContext, id: string): Promise<Outcome<ProjectRow>> => {
   const [row] = await selectOne(ctx, { id })
   return found(row)
 }
@@ -255,7 +250,7 @@ const isNotArchived = { sql: sql`${columnsOf<'projects'>(sql`item`).archived_at}
 
 /** A page of the caller's projects that pass the filter. */
 export const selectProjects = (
-  { db, principal }: OpContext<Principal>,
+  { db, principal }: StatementContext<Principal>,
   filter: ProjectListQuery,
   page: PageRequest,
 ): Promise<Page> => {

@@ -2,7 +2,7 @@ import { done, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { allowsUser } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, StatementContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query, statement } from './engine/statement.ts'
 import { userUsageJson } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
@@ -137,7 +137,7 @@ const selectUsage = query(
 
 /** What a user uses of each resource with a quota, as JSON text. */
 export const selectUserUsage = async (
-  ctx: OpContext<Principal>,
+  ctx: StatementContext<Principal>,
   userId: string,
   { attachmentBytes, tasks }: Quotas,
 ): Promise<Outcome<{ readonly json: string }>> => {

@@ -6,7 +6,7 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsTask } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { conditionsOf, filterOneOf } from './engine/conditions.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import {
@@ -197,7 +197,7 @@ const filterFields = { kind: filterOneOf('text', sql`item.kind`) }
 
 /** A page of a task's relations to tasks that the caller can see, the newest first; if they can see the task. */
 export const selectRelations = async (
-  ctx: OpContext<Principal>,
+  ctx: StatementContext<Principal>,
   taskId: string,
   { kind: kinds, expand = [] }: RelationFilter,
   page: PageRequest,

@@ -3,7 +3,7 @@ import type { AccountFacts, OwnAccount, SecondFactor } from './accounts.ts'
 import { discardSecondFactor } from './end-access.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
 import { query, statement } from './engine/statement.ts'
 import { assignments, columnsOf, insertion } from './schema/columns.ts'
@@ -29,7 +29,7 @@ const selectState = query(
 )
 
 /** Whether the caller has a second factor, since when, and the number of recovery codes that are left. */
-export const selectSecondFactorState = async (ctx: OpContext<Principal>) => {
+export const selectSecondFactorState = async (ctx: StatementContext<Principal>) => {
   const [row] = await selectState(ctx, {})
   if (row === undefined) throw new Error('The state of a second factor has no row')
   return row
@@ -49,7 +49,7 @@ export type Enrolled = Pick<SecondFactor, 'isConfirmed'>
 export const selectOwnEnrolment = async ({
   db,
   principal,
-}: OpContext<Principal>): Promise<Enrolled | null> => {
+}: StatementContext<Principal>): Promise<Enrolled | null> => {
   const [row] = await selectOwn(db, { user_id: principal.userId })
   return row === undefined ? null : { isConfirmed: row.confirmed_at !== null }
 }

@@ -3,7 +3,7 @@ import type { Authorized, Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsProject, seesProject } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { ContextPlaceholders, OpContext, TransactionContext } from './engine/context.ts'
+import type { ContextPlaceholders, StatementContext, TransactionContext } from './engine/context.ts'
 import { anyOf, parameter, type Placeholders } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import { type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
@@ -60,7 +60,7 @@ const selectOne = query(
 
 /** One section, if the caller can see its project. */
 export const selectSection = async (
-  ctx: OpContext,
+  ctx: StatementContext,
   { projectId, sectionId }: SectionPath,
 ): Promise<Outcome<SectionRow>> => {
   const [row] = await selectOne(ctx, { project_id: projectId, id: sectionId })
@@ -69,7 +69,7 @@ export const selectSection = async (
 
 /** A page of the sections of a project in their order, if the caller can see it. */
 export const selectSections = async (
-  ctx: OpContext<Principal>,
+  ctx: StatementContext<Principal>,
   projectId: string,
   page: PageRequest,
 ): Promise<Outcome<Page>> => {

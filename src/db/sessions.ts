@@ -12,7 +12,7 @@ import type { OwnAccount } from './accounts.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { WritesRefused } from './engine/errors.ts'
 import { parameter, type Placeholders, type Row } from './engine/parameters.ts'
 import { statement } from './engine/statement.ts'
@@ -137,7 +137,7 @@ const isLive = sql`item.expires_at > now() and exists (
 
 /** A page of the caller's own sessions. */
 export const selectSessions = (
-  { db, principal }: OpContext<SessionPrincipal>,
+  { db, principal }: StatementContext<SessionPrincipal>,
   page: PageRequest,
 ): Promise<Page> =>
   selectPage(

@@ -1,6 +1,6 @@
 import type { AccountFacts } from './accounts.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { insertOneTimeToken } from './one-time-tokens.ts'
 import { eq, sql } from './schema/drizzle.ts'
@@ -16,7 +16,7 @@ const hasInstallation = query(
 )
 
 /** Whether anybody has ever registered. */
-export const hasAccounts = async (ctx: OpContext): Promise<boolean> => {
+export const hasAccounts = async (ctx: StatementContext): Promise<boolean> => {
   const [row] = await hasInstallation(ctx, {})
   return row?.exists ?? true
 }
@@ -48,7 +48,7 @@ export interface StoredPassword {
 
 /** The stored password of the account with this address, in canonical form; null when there is none. */
 export const selectStoredPassword = async (
-  { db }: OpContext,
+  { db }: StatementContext,
   email: string,
 ): Promise<StoredPassword | null> => {
   const [row] = await selectPassword(db, { email })

@@ -10,7 +10,7 @@ import { canonicalName, foldSearch } from '../domain/text.ts'
 import { allowsTag, countTasksOfTag, seesTaggedTask, tagBranches } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { isOfProjects, nameContains } from './engine/conditions.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { purgeBatch } from './purge.ts'
@@ -32,7 +32,10 @@ const selectOne = query(
 )
 
 /** A tag as JSON text, if the caller can see it. */
-export const selectTag = async (ctx: OpContext, id: string): Promise<Outcome<{ readonly json: string }>> => {
+export const selectTag = async (
+  ctx: StatementContext,
+  id: string,
+): Promise<Outcome<{ readonly json: string }>> => {
   const [row] = await selectOne(ctx, { id })
   return found(row)
 }
@@ -186,7 +189,7 @@ export interface TagFilter {
 
 /** A page of the principal's tags that pass the filter, each with the number of tasks in their list that have it. */
 export const selectTags = (
-  { db, principal }: OpContext<Principal>,
+  { db, principal }: StatementContext<Principal>,
   filter: TagFilter,
   page: PageRequest,
 ): Promise<Page> => {

@@ -12,7 +12,7 @@ import { renderedRows } from './engine/rendered-rows.ts'
 import { rowsOfMemberships, unionOfBranches } from './access/branches.ts'
 import { type CallerPlaceholders, changeBranches, seesTask } from './access/permissions.ts'
 import { isMember, isProjectLive } from './access/access-relations.ts'
-import type { ContextPlaceholders, OpContext } from './engine/context.ts'
+import type { ContextPlaceholders, StatementContext } from './engine/context.ts'
 import { horizon } from './engine/horizon.ts'
 import { nilId } from '../domain/nil-id.ts'
 import type { Placeholders } from './engine/parameters.ts'
@@ -295,7 +295,7 @@ const select = { member: selectFor('member'), admin: selectFor('admin') }
  * after it have been removed, or it belongs to another history.
  */
 export const selectTaskChanges = async (
-  ctx: OpContext<Principal>,
+  ctx: StatementContext<Principal>,
   page: ChangeFilter & {
     readonly all: boolean
     readonly position: ChangePosition | null

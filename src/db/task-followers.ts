@@ -4,7 +4,7 @@ import type { Authorized, Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { isSeenBy, seesTask } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { statement } from './engine/statement.ts'
 import {
@@ -102,7 +102,7 @@ export interface FollowerFilter {
 
 /** A page of the followers of a task who can see it, if the caller can. */
 export const selectTaskFollowers = async (
-  ctx: OpContext<Principal>,
+  ctx: StatementContext<Principal>,
   taskId: string,
   { expand = [] }: FollowerFilter,
   page: PageRequest,

@@ -1,5 +1,5 @@
 import { allowsTask } from './access/permissions.ts'
-import type { OpContext } from './engine/context.ts'
+import type { StatementContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { columnsOf } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
@@ -15,5 +15,5 @@ const checkTask = query(
 )
 
 /** Whether the caller sees a task. */
-export const isTaskVisible = async (ctx: OpContext, id: string): Promise<boolean> =>
+export const isTaskVisible = async (ctx: StatementContext, id: string): Promise<boolean> =>
   (await checkTask(ctx, { id })).length > 0

@@ -3,7 +3,7 @@ import type { Authorized, Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsTag, allowsTaskTag } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query, statement, type StatementName } from './engine/statement.ts'
 import {
@@ -164,7 +164,7 @@ export const untagging = (
 
 /** A page of a task's tags, if the caller can see the task. */
 export const selectTaskTags = async (
-  ctx: OpContext<Principal>,
+  ctx: StatementContext<Principal>,
   taskId: string,
   page: PageRequest,
 ): Promise<Outcome<Page>> => {

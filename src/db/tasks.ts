@@ -1,7 +1,7 @@
 import type { TaskExpansion } from '../domain/expansions.ts'
 import { found, type Outcome } from '../domain/outcome.ts'
 import { allowsTask } from './access/permissions.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { expandedTaskJson, isBlocked, taskJson } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
@@ -39,7 +39,7 @@ const selectExpanded = query(
 
 /** One task with the expansions in `expand`, if the caller can see it. */
 export const selectTask = async (
-  ctx: OpContext,
+  ctx: StatementContext,
   taskId: string,
   expand: readonly TaskExpansion[] = [],
 ): Promise<Outcome<TaskRow>> => {

@@ -7,7 +7,7 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsTeam, type CallerPlaceholders } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { nameContains } from './engine/conditions.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import {
@@ -57,7 +57,7 @@ const select = query(
 
 /** One member, if the caller can see the team. */
 export const selectTeamMember = async (
-  ctx: OpContext,
+  ctx: StatementContext,
   { teamId, userId }: TeamMemberKey,
 ): Promise<Outcome<MemberRow>> => {
   const [row] = await select(ctx, { team_id: teamId, user_id: userId })
@@ -173,7 +173,7 @@ export interface TeamMemberFilter {
 
 /** A page of the members of a team, if the caller can see it. */
 export const selectTeamMembers = async (
-  ctx: OpContext<Principal>,
+  ctx: StatementContext<Principal>,
   teamId: string,
   { q, expand = [] }: TeamMemberFilter,
   page: PageRequest,

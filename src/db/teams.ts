@@ -10,7 +10,7 @@ import { foldSearch } from '../domain/text.ts'
 import { allowsTeam, teamBranches } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { nameContains } from './engine/conditions.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { expectRow } from './members.ts'
@@ -40,7 +40,7 @@ const selectOne = query(
 )
 
 /** One team, if the caller can see it. */
-export const selectTeam = async (ctx: OpContext, id: string): Promise<Outcome<TeamRow>> => {
+export const selectTeam = async (ctx: StatementContext, id: string): Promise<Outcome<TeamRow>> => {
   const [row] = await selectOne(ctx, { id })
   return found(row)
 }
@@ -172,7 +172,7 @@ export interface TeamFilter {
 
 /** A page of the teams that the caller sees. */
 export const selectTeams = (
-  { db, principal }: OpContext<Principal>,
+  { db, principal }: StatementContext<Principal>,
   filter: TeamFilter,
   page: PageRequest,
 ): Promise<Page> => {

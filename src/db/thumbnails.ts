@@ -1,7 +1,7 @@
 import { done, missing, type Outcome } from '../domain/outcome.ts'
 import { allowsAttachment } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext } from './engine/context.ts'
+import type { StatementContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { columnsOf } from './schema/columns.ts'
 import { eq, sql } from './schema/drizzle.ts'
@@ -52,7 +52,7 @@ const selectSource = query(
 
 /** An attachment's file and its thumbnail of this width, if the caller sees its task. */
 export const selectThumbnail = async (
-  ctx: OpContext,
+  ctx: StatementContext,
   { attachmentId, width }: ThumbnailId,
 ): Promise<Outcome<ThumbnailSource>> => {
   const [row] = await selectSource(ctx, { attachment_id: attachmentId, width })
@@ -88,7 +88,7 @@ const insert = builtStatement(
 
 /** Makes a stored file the thumbnail, unless there is one already. Returns the new or the existing thumbnail. */
 export const insertThumbnail = async (
-  { db }: OpContext,
+  { db }: StatementContext,
   { attachmentId, width, ...file }: ThumbnailId & Thumbnail,
 ): Promise<Thumbnail> => {
   const [row] = await insert(db, { attachment_id: attachmentId, width, ...file })
@@ -101,6 +101,6 @@ const remove = builtStatement('thumbnails.delete', { storage_key: 'text' }, (db,
 )
 
 /** Deletes a thumbnail. The next request makes it again. */
-export const deleteThumbnail = async ({ db }: OpContext, storageKey: string): Promise<void> => {
+export const deleteThumbnail = async ({ db }: StatementContext, storageKey: string): Promise<void> => {
   await remove(db, { storage_key: storageKey })
 }

@@ -3,7 +3,7 @@ import { listReader, type Principal } from '../domain/permissions.ts'
 import { allowsTask, taskBranches } from './access/permissions.ts'
 import { untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
-import type { OpContext } from './engine/context.ts'
+import type { StatementContext } from './engine/context.ts'
 import { query, statement } from './engine/statement.ts'
 import { deletedAt, lastDeletedFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { isBlocked, trashedTaskJson } from './read-models.ts'
@@ -24,7 +24,7 @@ export interface TrashFilter {
 
 /** A page of the tasks in the trash that the caller may restore, most recently deleted first. */
 export const selectTrash = (
-  { db, principal }: OpContext<Principal>,
+  { db, principal }: StatementContext<Principal>,
   filter: TrashFilter,
   page: PageRequest,
 ): Promise<Page> => {
@@ -55,7 +55,7 @@ const selectOne = query(
 )
 
 /** One task in the trash, if the caller may restore it. */
-export const selectTrashedTask = async (ctx: OpContext, id: string): Promise<Outcome<TaskRow>> => {
+export const selectTrashedTask = async (ctx: StatementContext, id: string): Promise<Outcome<TaskRow>> => {
   const [row] = await selectOne(ctx, { id })
   return found(row)
 }

@@ -3,7 +3,7 @@ import { leaseSeconds, uploadHours, type UploadLease } from '../domain/uploads.t
 import type { AttachableTask } from './attachments.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, StatementContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { minStepBack, retentionTime } from './engine/retention.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
 import { tasks, uploads } from './schema/tables.ts'
@@ -174,7 +174,7 @@ const renew = builtStatement('uploads.renew_lease', leaseParameters, (db, p) =>
 )
 
 /** Renews a lease. Returns false if another request has taken it or the upload is gone. */
-export const renewLease = async ({ db }: OpContext, { id, leaseId }: UploadLease): Promise<boolean> =>
+export const renewLease = async ({ db }: StatementContext, { id, leaseId }: UploadLease): Promise<boolean> =>
   (await renew(db, { id, lease_id: leaseId })).length > 0
 
 const record = builtStatement(
@@ -190,7 +190,7 @@ const record = builtStatement(
 
 /** Records the number of durable bytes, and renews the lease. Returns when the upload expires; null if the lease is lost. */
 export const recordOffset = async (
-  { db }: OpContext,
+  { db }: StatementContext,
   { id, leaseId }: UploadLease,
   offset: number,
 ): Promise<string | null> =>
@@ -204,7 +204,7 @@ const release = builtStatement('uploads.end_lease', leaseParameters, (db, p) =>
 )
 
 /** Ends a lease, if it is still held. */
-export const endLease = async ({ db }: OpContext, { id, leaseId }: UploadLease): Promise<void> => {
+export const endLease = async ({ db }: StatementContext, { id, leaseId }: UploadLease): Promise<void> => {
   await release(db, { id, lease_id: leaseId })
 }
 
@@ -213,7 +213,10 @@ const removeLeased = builtStatement('uploads.delete_leased', leaseParameters, (d
 )
 
 /** Deletes a leased upload. A trigger queues its bytes for removal. */
-export const deleteLeasedUpload = async ({ db }: OpContext, { id, leaseId }: UploadLease): Promise<void> => {
+export const deleteLeasedUpload = async (
+  { db }: StatementContext,
+  { id, leaseId }: UploadLease,
+): Promise<void> => {
   await removeLeased(db, { id, lease_id: leaseId })
 }
 

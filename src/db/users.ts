@@ -12,7 +12,7 @@ import { onlyBranch } from './access/branches.ts'
 import { allowsUser } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { CallerGone, ConstraintViolation, isUnknownValue } from './engine/errors.ts'
 import { query, statement } from './engine/statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
@@ -69,7 +69,7 @@ const select = query(
 )
 
 /** One user, as the caller sees it. */
-export const selectUser = async (ctx: OpContext<Principal>, id: string): Promise<Outcome<UserRow>> => {
+export const selectUser = async (ctx: StatementContext<Principal>, id: string): Promise<Outcome<UserRow>> => {
   const [row] = await select(ctx, { id })
   return found(row)
 }
@@ -157,7 +157,7 @@ const probeTimeZone = statement(
  * Whether the database knows a time zone. The service checks names against its own copy of the IANA database, which can be newer. Not
  * in a transaction, which the error would end.
  */
-export const knowsTimeZone = async ({ db }: OpContext, timeZone: string): Promise<boolean> => {
+export const knowsTimeZone = async ({ db }: StatementContext, timeZone: string): Promise<boolean> => {
   try {
     await probeTimeZone(db, { time_zone: timeZone })
     return true
@@ -420,7 +420,7 @@ export const foldedNames = (row: SQL): SQL => {
 
 /** A page of the users that match the filter, as the caller sees them. */
 export const selectUsers = (
-  { db, principal }: OpContext<Principal>,
+  { db, principal }: StatementContext<Principal>,
   { q, ...filter }: UserFilter,
   page: PageRequest,
 ): Promise<Page> =>

@@ -13,7 +13,7 @@ import { deletionInBatches } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import { conditionsOf, filterOneOf, searched } from './engine/conditions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
 import { parameter } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
@@ -493,7 +493,7 @@ const selectOne = query(
 
 /** One delivery as JSON text, if the caller can see its webhook. */
 export const selectDelivery = async (
-  ctx: OpContext,
+  ctx: StatementContext,
   { webhookId, id }: DeliveryPath,
 ): Promise<Outcome<{ readonly json: string }>> => {
   const [row] = await selectOne(ctx, { webhook_id: webhookId, id })
@@ -511,7 +511,7 @@ const filters = { status: filterOneOf('text', columnsOf<'webhook_deliveries'>(sq
 
 /** A page of the deliveries of a webhook, if the caller can see it. */
 export const selectDeliveries = async (
-  ctx: OpContext<Principal>,
+  ctx: StatementContext<Principal>,
   webhookId: string,
   { status }: DeliveryFilter,
   page: PageRequest,

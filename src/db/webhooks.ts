@@ -11,7 +11,7 @@ import { countingStatement, untilNone } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import { isOfProjects } from './engine/conditions.ts'
-import type { OpContext, TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import type { ManagedProject } from './projects.ts'
@@ -40,7 +40,7 @@ const selectOne = query(
 )
 
 /** One webhook, if the caller can see it. */
-export const selectWebhook = async (ctx: OpContext, id: string): Promise<Outcome<WebhookRow>> => {
+export const selectWebhook = async (ctx: StatementContext, id: string): Promise<Outcome<WebhookRow>> => {
   const [row] = await selectOne(ctx, { id })
   return found(row)
 }
@@ -294,7 +294,7 @@ export interface WebhookFilter {
 
 /** A page of the caller's webhooks, and those of the projects that they manage. */
 export const selectWebhooks = (
-  { db, principal }: OpContext<Principal>,
+  { db, principal }: StatementContext<Principal>,
   filter: WebhookFilter,
   page: PageRequest,
 ): Promise<Page> => {

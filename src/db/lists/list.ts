@@ -4,9 +4,9 @@ import type { Principal, Role } from '../../domain/permissions.ts'
 import { type SortBy, TooManyToSort } from '../../domain/sort.ts'
 import type { AccessBranch } from '../access/branches.ts'
 import type { CallerPlaceholders } from '../access/permissions.ts'
-import type { Database } from '../engine/client.ts'
+import type { Runner } from '../engine/transaction.ts'
 import { type Condition, listOf } from '../engine/conditions.ts'
-import type { OpContext } from '../engine/context.ts'
+import type { StatementContext } from '../engine/context.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import { renderedRows } from '../engine/rendered-rows.ts'
 import { parameter } from '../engine/parameters.ts'
@@ -114,7 +114,7 @@ const prepared = new Map<string, Compiled>()
  * @throws TooManyToSort
  */
 export const selectPage = async <Field extends string>(
-  db: Database,
+  db: Runner,
   source: ListSource<Field>,
   principal: Principal,
   request: PageRequest,
@@ -159,7 +159,7 @@ export const pageIfVisible = async (page: Page, isVisible: () => Promise<boolean
 export const visibilityCheck = (
   name: StatementName,
   sees: (caller: CallerPlaceholders, id: SQL) => SQL,
-): ((ctx: OpContext, id: string) => Promise<boolean>) => {
+): ((ctx: StatementContext, id: string) => Promise<boolean>) => {
   const check = query(
     name,
     { id: 'uuid' },
