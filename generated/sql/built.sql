@@ -576,24 +576,10 @@ where ("task_relations"."task_id" = $1::uuid and "task_relations"."kind" = $2::t
 insert into "task_relations" ("id", "task_id", "kind", "other_task_id", "created_at")
 values ($1::uuid, $2::uuid, $3::text, $4::uuid, default);
 
-/* task_tags.delete */
-delete from "task_tags"
-where ("task_tags"."task_id" = $1::uuid and "task_tags"."tag_id" = $2::uuid);
-
 /* task_tags.delete_links */
 delete from "task_tags"
 where ("task_tags"."task_id", "task_tags"."tag_id") in (select *
 from unnest($1::uuid[], $2::uuid[]));
-
-/* task_tags.insert */
-insert into "task_tags" ("task_id", "tag_id")
-values ($1::uuid, $2::uuid);
-
-/* task_tags.lock_tag */
-select "id"
-from "tags"
-where "tags"."id" = $1::uuid
-for key share;
 
 /* tasks.count_attachments */
 update "tasks"

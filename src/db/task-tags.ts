@@ -1,11 +1,11 @@
 import type { Outcome } from '../domain/outcome.ts'
-import type { Authorized, Principal } from '../domain/permissions.ts'
+import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsTag, allowsTaskTag } from './access/permissions.ts'
+import { allowsTaskTag } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
-import { query, statement, type StatementName } from './engine/statement.ts'
+import { statement, type StatementName } from './engine/statement.ts'
 import {
   createdAt,
   newestFirst,
@@ -16,79 +16,12 @@ import {
 } from './lists/list.ts'
 import { tagJson } from './read-models.ts'
 import { recordUntagged, type TaskTag } from './record-event.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, type SQL, sql } from './schema/drizzle.ts'
-import { tags, taskTags } from './schema/tables.ts'
-import { lockTask, type TaskFacts, touchTasks } from './task-facts.ts'
+import { type SQL, sql } from './schema/drizzle.ts'
+import { taskTags } from './schema/tables.ts'
+import { touchTasks } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
 
 /** Links of tasks and tags, of which the writer of a task, or of a tag, holds the lock of the task. */
-
-const task = sql.raw('task')
-const tag = sql.raw('tag')
-const pathParameters = { task_id: 'uuid', tag_id: 'uuid' } as const
-
-/** A task and a tag in the path of a request, and what the caller is to them. */
-export interface TaskTagFacts {
-  /** Null if it does not exist or is in the trash. */
-  readonly task: TaskFacts | null
-  readonly isTagSeen: boolean
-  readonly isTagged: boolean
-}
-
-// Against its deletion, which locks the tag before tasks that have it.
-const lockTag = builtStatement('task_tags.lock_tag', { id: 'uuid' }, (db, p) =>
-  db.select({ id: tags.id }).from(tags).where(eq(tags.id, p.id)).for('key share'),
-)
-
-const selectFacts = query(
-  'task_tags.select_facts',
-  pathParameters,
-  { is_seen: 'bool', is_tagged: 'bool' },
-  (p) => sql`
-    select ${allowsTag('tag.see', p, tag)} as is_seen,
-      exists (select from task_tags where task_id = ${p.task_id} and tag_id = tag.id) as is_tagged
-    from tags tag where tag.id = ${p.tag_id} and ${columnsOf<'tags'>(tag).deleted_at} is null`,
-)
-
-/** Locks a tag and then a task, and reads both under the locks. */
-export const lockTaskAndTag = async (
-  tx: TransactionContext<Principal>,
-  { taskId, tagId }: TaskTag,
-): Promise<TaskTagFacts> => {
-  const [, task, [facts]] = await Promise.all([
-    lockTag(tx.db, { id: tagId }),
-    lockTask(tx, taskId),
-    selectFacts(tx, { task_id: taskId, tag_id: tagId }),
-  ])
-  return { task, isTagSeen: facts?.is_seen === true, isTagged: facts?.is_tagged === true }
-}
-
-const insert = builtStatement('task_tags.insert', pathParameters, (db, p) =>
-  db.insert(taskTags).values({ task_id: p.task_id, tag_id: p.tag_id }),
-)
-
-/** Adds a tag to a task that does not have it. */
-export const insertLink = async (
-  { db }: TransactionContext,
-  { id }: Authorized<'task_tag.change', TaskFacts>,
-  tagId: string,
-): Promise<void> => {
-  await insert(db, { task_id: id, tag_id: tagId })
-}
-
-const remove = builtStatement('task_tags.delete', pathParameters, (db, p) =>
-  db.delete(taskTags).where(and(eq(taskTags.task_id, p.task_id), eq(taskTags.tag_id, p.tag_id))),
-)
-
-/** Removes a tag from a task. */
-export const removeLink = async (
-  { db }: TransactionContext,
-  { id }: Authorized<'task_tag.change', TaskFacts>,
-  tagId: string,
-): Promise<void> => {
-  await remove(db, { task_id: id, tag_id: tagId })
-}
 
 const linkParameters = { task_ids: 'uuid[]', tag_ids: 'uuid[]' } as const
 
@@ -175,7 +108,7 @@ export const selectTaskTags = async (
       from: sql`tags item join task_tags link on link.tag_id = item.id and item.deleted_at is null join tasks task on task.id = link.task_id`,
       branches: (caller) =>
         onlyBranch(
-          sql`task.id = ${parameter('task_id', 'uuid')} and ${allowsTaskTag('task_tag.see', caller, task)}`,
+          sql`task.id = ${parameter('task_id', 'uuid')} and ${allowsTaskTag('task_tag.see', caller, sql.raw('task'))}`,
         ),
       values: { task_id: taskId },
       filters: [],

@@ -135,7 +135,7 @@ const planItems = (plan: TaskPlan, batch: Batch): readonly BatchResult[] => {
       return id
     }),
     ...each('tag', batch.tag, ({ task_id: id, tag_id }) => {
-      planTag(plan, id, tag_id)
+      planTag(plan, { id, conditions: conditionsOf({}) }, tag_id)
       return id
     }),
     ...each('untag', batch.untag, ({ task_id: id, tag_id, ...item }) => {

@@ -85,6 +85,15 @@ export const relatedTask = (plan: TaskPlan, id: string): RelatedTask | null => {
   return { ...task, relations: relationsToTask(plan.principal, access) }
 }
 
+/** The version that a task of the plan has after the changes so far. */
+export const versionIn = (plan: TaskPlan, id: string): number => plannedTask(plan, id).version
+
+const plannedTask = (plan: TaskPlan, id: string): PlannedTask => {
+  const task = plan.tasks.get(id)
+  if (task === undefined) throw new Error('The plan has no such task')
+  return task
+}
+
 /** Plans a new task. The caller may create tasks in its place. */
 export const addTask = (plan: TaskPlan, id: string, fields: TaskFields, tagIds: readonly string[]): void => {
   const completion = completionWith(fields.status, 'never')
@@ -119,8 +128,7 @@ export const takeAlong = (
 ): void => changePlanned(plan, id, change)
 
 const changePlanned = (plan: TaskPlan, id: string, change: Partial<PlannedTask>): void => {
-  const task = plan.tasks.get(id)
-  if (task === undefined) throw new Error('The plan has no such task')
+  const task = plannedTask(plan, id)
   const after = { ...task, ...change }
   if (isEqual(task, after)) return
   const completion = completionWith(after.status, task.completion)

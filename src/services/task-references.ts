@@ -1,4 +1,5 @@
 import type { TaskReferences } from '../db/task-locks.ts'
+import type { TaskTag } from '../db/record-event.ts'
 import type { TaskBatch } from '../domain/task-batch.ts'
 import type { NewTask, TaskPatch } from '../domain/task-fields.ts'
 import type { TaskMove } from './task-rules.ts'
@@ -56,6 +57,13 @@ export const referencesOfDeletion = (id: string): TaskReferences => ({
   countsAnew: true,
 })
 
+/** A link that is added or removed. */
+export const referencesOfLink = ({ taskId, tagId }: TaskTag): TaskReferences => ({
+  tasks: [taskId],
+  tags: [tagId],
+  writesTags: true,
+})
+
 export const referencesOfBatch = (batch: TaskBatch<NewTask, TaskPatch>, callerId: string): TaskReferences => {
   const { create = [], update = [], tag = [], untag = [] } = batch
   const deleted = (batch.delete ?? []).map(({ task_id }) => referencesOfDeletion(task_id))
@@ -64,7 +72,7 @@ export const referencesOfBatch = (batch: TaskBatch<NewTask, TaskPatch>, callerId
     ...create.map((task) => referencesOfCreation(task, callerId)),
     ...update.map(({ task_id, patch }) => referencesOfPatch(task_id, patch)),
     ...deleted,
-    { tasks: links.map(({ task_id }) => task_id), tags: links.map(({ tag_id }) => tag_id) },
+    ...links.map(({ task_id: taskId, tag_id: tagId }) => referencesOfLink({ taskId, tagId })),
   ] satisfies readonly TaskReferences[]
   const union = (
     name: 'tasks' | 'parents' | 'roots' | 'users' | 'projects' | 'sections' | 'tags' | 'leaving',
@@ -82,6 +90,6 @@ export const referencesOfBatch = (batch: TaskBatch<NewTask, TaskPatch>, callerId
     leaving: union('leaving'),
     countsAnew: isAny('countsAnew'),
     writesDescriptions: isAny('writesDescriptions'),
-    writesTags: links.length > 0 || isAny('writesTags'),
+    writesTags: isAny('writesTags'),
   }
 }

@@ -17,7 +17,14 @@ import {
 import { refusalOfParent, subtasksOf } from '../domain/task-trees.ts'
 import { canonicalName } from '../domain/text.ts'
 import { problems } from '../problems/problems.ts'
-import { expectActive, expectKnown, expectMatch, expectMay, expectSeen } from './expectations.ts'
+import {
+  expectAbsent,
+  expectActive,
+  expectKnown,
+  expectMatch,
+  expectMay,
+  expectSeen,
+} from './expectations.ts'
 import {
   addTask,
   changeTask,
@@ -128,14 +135,15 @@ export const planDeletion = (plan: TaskPlan, { id, conditions }: TaskTarget): vo
 }
 
 /**
- * Plans that a task gets a tag. Does nothing if it has it.
+ * Plans that a task gets a tag. Does nothing if it has it. Of the conditions, only If-None-Match applies: to the link.
  *
  * @throws Problem 403, 404, 409, 412
  */
-export const planTag = (plan: TaskPlan, id: string, tagId: string): void => {
-  const seen = expectSeen('task.see', liveTask(plan, id))
+export const planTag = (plan: TaskPlan, { id, conditions }: TaskTarget, tagId: string): void => {
+  const seen = expectSeen('task_tag.see', liveTask(plan, id))
   if (!plan.facts.tags.has(tagId)) throw problems.notFound()
   const task = expectMay('task_tag.change', seen)
+  expectAbsent(conditions, task.tagIds.includes(tagId))
   expectUnarchived(plan, task)
   changeTask(plan, task, { tagIds: [...new Set([...task.tagIds, tagId])].toSorted() })
 }
@@ -146,7 +154,7 @@ export const planTag = (plan: TaskPlan, id: string, tagId: string): void => {
  * @throws Problem 403, 404, 409, 412
  */
 export const planUntag = (plan: TaskPlan, { id, conditions }: TaskTarget, tagId: string): void => {
-  const seen = expectSeen('task.see', liveTask(plan, id))
+  const seen = expectSeen('task_tag.see', liveTask(plan, id))
   if (!seen.tagIds.includes(tagId)) throw problems.notFound()
   const task = expectMay('task_tag.change', seen)
   expectMatch(conditions, task)

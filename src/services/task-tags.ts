@@ -1,42 +1,32 @@
 import type { Principal } from '../domain/permissions.ts'
 import { type OpContext, transaction } from '../db/engine/context.ts'
-import { recordTagged, recordUntagged, type TaskTag } from '../db/record-event.ts'
-import { touchTask } from '../db/task-facts.ts'
-import { insertLink, lockTaskAndTag, removeLink } from '../db/task-tags.ts'
-import { problems } from '../problems/problems.ts'
-import { expectAbsent, expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
+import type { TaskTag } from '../db/record-event.ts'
+import { openPlan, versionIn, writePlan } from './task-plan.ts'
+import { referencesOfLink } from './task-references.ts'
+import { planTag, planUntag } from './task-rules.ts'
 
-/** Adds a tag that the caller can see to a task, unless the task has it. Returns the version that the task has then. */
+/**
+ * Adds a tag that the caller can see to a task, unless the task has it. Returns the version that the task has then.
+ *
+ * @throws Problem 403, 404, 409 or 412
+ */
 export const addTaskTag = (ctx: OpContext<Principal>, link: TaskTag): Promise<number> =>
   transaction(ctx, async (tx) => {
-    const { task: found, isTagSeen, isTagged } = await lockTaskAndTag(tx, link)
-    const seen = expectSeen('task_tag.see', found)
-    if (!isTagSeen) throw problems.notFound()
-    const task = expectMay('task_tag.change', seen)
-    expectAbsent(tx, isTagged)
-    expectActive(task)
-    if (isTagged) return task.version
-    const [version] = await Promise.all([
-      touchTask(tx, task.id),
-      insertLink(tx, task, link.tagId),
-      recordTagged(tx, [link]),
-    ])
-    return version
+    const plan = await openPlan(tx, referencesOfLink(link))
+    planTag(plan, { id: link.taskId, conditions: tx }, link.tagId)
+    await writePlan(tx, plan)
+    return versionIn(plan, link.taskId)
   })
 
-/** Removes a tag from a task. If-Match refers to the task. Returns the version that the task has then. */
+/**
+ * Removes a tag from a task. If-Match refers to the task. Returns the version that the task has then.
+ *
+ * @throws Problem 403, 404, 409 or 412
+ */
 export const removeTaskTag = (ctx: OpContext<Principal>, link: TaskTag): Promise<number> =>
   transaction(ctx, async (tx) => {
-    const { task: found, isTagged } = await lockTaskAndTag(tx, link)
-    const seen = expectSeen('task_tag.see', found)
-    if (!isTagged) throw problems.notFound()
-    const task = expectMay('task_tag.change', seen)
-    expectMatch(tx, task)
-    expectActive(task)
-    const [version] = await Promise.all([
-      touchTask(tx, task.id),
-      removeLink(tx, task, link.tagId),
-      recordUntagged(tx, [link]),
-    ])
-    return version
+    const plan = await openPlan(tx, referencesOfLink(link))
+    planUntag(plan, { id: link.taskId, conditions: tx }, link.tagId)
+    await writePlan(tx, plan)
+    return versionIn(plan, link.taskId)
   })
