@@ -105,8 +105,15 @@ const serve = async (
   process: ServiceProcess,
   { connection, migrated }: DatabaseStart,
 ): Promise<{ readonly database: Database; readonly url: string } | null> => {
-  const { onShutdown, fail, stopping, worker } = process
-  startWatchdog({ format: readLogFormat(), worker, onError: fail })
+  const { onShutdown, warn, stopping, worker } = process
+  startWatchdog({
+    format: readLogFormat(),
+    worker,
+    onError: ({ message }) =>
+      warn(
+        `The watchdog has failed, so this process is no longer killed when its event loop is blocked: ${message}`,
+      ),
+  })
   const logStream = openLog({ isShared: worker !== null })
   onShutdown(() => logStream.flush())
   // The callers await it; until then a rejection must not end the process.

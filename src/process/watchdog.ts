@@ -12,6 +12,7 @@ interface Options {
   readonly format: LogFormat
   /** The number of this process among the workers of a supervisor; null when it has none. */
   readonly worker: number | null
+  /** Called when the thread has failed, after which nothing watches the event loop. */
   readonly onError: (error: Error) => void
   readonly limits?: WatchdogLimits
 }

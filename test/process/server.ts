@@ -101,6 +101,18 @@ t.test('no acknowledged write is lost by a stop, a new secret or a kill', async 
   })
 })
 
+t.test('the service outlives its watchdog', async (t) => {
+  // Code that a thread runs before its own: only that of the watchdog has beats.
+  const failing = `import { workerData } from 'node:worker_threads'
+    if (workerData?.beats) throw new Error('out of memory')`
+  const service = await startProcess(t, {
+    ...(await environmentFor(t, false)),
+    NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(failing)}`,
+  })
+  await eventually('the failure is logged', async () => service.output().includes('The watchdog has failed'))
+  await createClient(service.url).expect('getReadiness', 200)
+})
+
 t.test('--version prints the version, and starts nothing', async (t) => {
   const { code, output } = await runProcess({ DATA_DIR: '/proc/nope', PORT: 'eighty' }, undefined, [
     '--version',
