@@ -512,15 +512,6 @@ on conflict ("task_id","user_id") do update
 set "has_stopped" = excluded.has_stopped, "created_at" = excluded.created_at
 where "task_followers"."has_stopped" <> excluded.has_stopped;
 
-/* task_locks.lock_projects */
-select "id"
-from "projects"
-where "projects"."id" = any(array(select unnest($1::uuid[]) union select project_id
-from tasks
-where id = any($2::uuid[])))
-order by "projects"."id"
-for key share;
-
 /* task_locks.lock_sections */
 select "id", "project_id"
 from "sections"
@@ -566,7 +557,7 @@ from "projects"
 left join "memberships" on ("memberships"."project_id" = "projects"."id" and "memberships"."user_id" = $1::uuid)
 where "projects"."id" = any(array(select unnest($2::uuid[]) union select project_id
 from tasks
-where id = any($3::uuid[])));
+where id = any((select $3::uuid[])::uuid[])));
 
 /* task_relations.delete */
 delete from "task_relations"
@@ -612,9 +603,9 @@ for no key update;
 /* tasks.lock_projects */
 select "id"
 from "projects"
-where "projects"."id" = any(array(select project_id
+where "projects"."id" = any(array(select unnest($1::uuid[]) union select project_id
 from tasks
-where id = any((select $1::uuid[])::uuid[])))
+where id = any((select $2::uuid[])::uuid[])))
 order by "projects"."id"
 for key share;
 

@@ -1,6 +1,6 @@
 import { type Principal, type Relation, relationsToTask } from '../domain/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import { anyOf } from './engine/parameters.ts'
+import { anyOf, type Placeholders } from './engine/parameters.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { SerializationFailure } from './engine/errors.ts'
 import type { StatementName } from './engine/statement.ts'
@@ -19,12 +19,21 @@ export interface TaskFacts {
   readonly relations: readonly Relation[]
 }
 
-// Against the project's end: archiving it or moving it to the trash waits for the write, and the write for it.
-const lockProjects = builtStatement('tasks.lock_projects', { ids: 'uuid[]' }, (db, p) =>
+const ofProjects = { project_ids: 'uuid[]', task_ids: 'uuid[]' } as const
+
+/** Any of the ids of projects that are named or have the tasks. */
+export const idsOfProjects = (p: Placeholders<typeof ofProjects>): SQL =>
+  sql`any(array(select unnest(${p.project_ids}) union select project_id from tasks where id = ${anyOf(p.task_ids)}))`
+
+/**
+ * Locks projects, those named and those of tasks, in the order of their ids. Archiving a project or moving it to the trash waits for the
+ * write, and the write for it.
+ */
+export const lockProjects = builtStatement('tasks.lock_projects', ofProjects, (db, p) =>
   db
     .select({ id: projects.id })
     .from(projects)
-    .where(sql`${projects.id} = any(array(select project_id from tasks where id = ${anyOf(p.ids)}))`)
+    .where(eq(projects.id, idsOfProjects(p)))
     .orderBy(projects.id)
     .for('key share'),
 )
@@ -90,7 +99,7 @@ export const lockTasks = async (
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, TaskFacts>> => {
   const [locked, , rows] = await Promise.all([
-    lockProjects(db, { ids }),
+    lockProjects(db, { project_ids: [], task_ids: ids }),
     lockTaskRows(db, { ids }),
     selectFacts(db, { ids, caller: principal.userId }),
   ])

@@ -9,7 +9,7 @@ import { SerializationFailure } from './engine/errors.ts'
 import { query, statement } from './engine/statement.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
 import { memberships, projects, sections, tags, tasks, taskTags, users } from './schema/tables.ts'
-import { lockTaskRows } from './task-facts.ts'
+import { idsOfProjects, lockProjects, lockTaskRows } from './task-facts.ts'
 
 /**
  * What writes of tasks depend on, read under locks. The order of the locks: users, projects, sections, tags, tasks with their trees; each
@@ -70,8 +70,8 @@ interface LockedTag {
   readonly id: string
 }
 
-/** The facts, by id. */
-export interface TaskFacts {
+/** What was locked and read, by id. */
+export interface LockedReferences {
   readonly tasks: ReadonlyMap<string, LockedTask>
   readonly projects: ReadonlyMap<string, LockedProject>
   /** Those that were named, and the owners of the tasks. */
@@ -91,24 +91,9 @@ const lockUsers = builtStatement('task_locks.lock_users', { ids: 'uuid[]' }, (db
     .for('key share'),
 )
 
-const projectParameters = { ids: 'uuid[]', task_ids: 'uuid[]' } as const
-
-const idsOfProjects = (p: { readonly ids: unknown; readonly task_ids: unknown }) =>
-  sql`any(array(select unnest(${p.ids}) union select project_id from tasks where id = any(${p.task_ids})))`
-
-// Against the project's end: archiving it or moving it to the trash waits for the write, and the write for it.
-const lockProjects = builtStatement('task_locks.lock_projects', projectParameters, (db, p) =>
-  db
-    .select({ id: projects.id })
-    .from(projects)
-    .where(eq(projects.id, idsOfProjects(p)))
-    .orderBy(projects.id)
-    .for('key share'),
-)
-
 const selectProjects = builtStatement(
   'task_locks.select_projects',
-  { ...projectParameters, caller: 'uuid' },
+  { project_ids: 'uuid[]', task_ids: 'uuid[]', caller: 'uuid' },
   (db, p) =>
     db
       .select({
@@ -235,7 +220,7 @@ const byId = <Row extends { readonly id: string }>(rows: readonly Row[]): Map<st
 export const lockReferences = async (
   tx: TransactionContext<Principal>,
   references: TaskReferences,
-): Promise<TaskFacts> => {
+): Promise<LockedReferences> => {
   const { tasks: ids = [], parents = [], roots = [], trashed, writesDescriptions = false } = references
   const {
     users: named = [],
@@ -251,7 +236,7 @@ export const lockReferences = async (
   const owners = await ifAny(leaving, () => selectOwners(db, { ids: leaving }))
   const userIds = [...named, ...owners.map(({ owner_id }) => owner_id)]
   const taskIds = [...ids, ...parents, ...(trashed === undefined ? [] : [trashed])]
-  const ofProjects = { ids: projectIds, task_ids: taskIds }
+  const ofProjects = { project_ids: projectIds, task_ids: taskIds }
   const select = (wanted: readonly string[]) =>
     selectTasks(db, { ids: wanted, with_descriptions: writesDescriptions })
   /** The trees are found while they are locked. */

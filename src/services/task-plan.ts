@@ -2,7 +2,12 @@ import type { TransactionContext } from '../db/engine/context.ts'
 import { recordTagged, recordUntagged } from '../db/record-event.ts'
 import { recordTagsOfNew, recordTaskEvents, type TaskEvent } from '../db/record-task-events.ts'
 import { followTasks } from '../db/task-followers.ts'
-import { type LockedTask, lockReferences, type TaskFacts, type TaskReferences } from '../db/task-locks.ts'
+import {
+  type LockedTask,
+  type LockedReferences,
+  lockReferences,
+  type TaskReferences,
+} from '../db/task-locks.ts'
 import {
   addNamedTags,
   type InsertedTask,
@@ -34,7 +39,7 @@ export interface PlannedTask extends Omit<LockedTask, 'deleted_at'> {
 
 export interface TaskPlan {
   readonly principal: Principal
-  readonly facts: TaskFacts
+  readonly facts: LockedReferences
   /** The tasks that were read. */
   readonly before: ReadonlyMap<string, PlannedTask>
   /** All tasks, as they are after the changes so far. */
