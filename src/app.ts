@@ -55,7 +55,7 @@ import { webhookHandlers } from './handlers/webhooks.ts'
 import type { Thumbnailer } from './images/thumbnailer.ts'
 import type { LogStream } from './observe/log.ts'
 import type { OpenMailer } from './mail/mailer.ts'
-import type { Handlers } from './contract/operation.ts'
+import type { Handlers } from './handlers/handlers.ts'
 import {
   closeGracefully,
   awaitOnClose,

@@ -1,11 +1,11 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import type { Handlers } from '../contract/operation.ts'
 import { selectApiTokens, selectUserApiTokens } from '../db/api-tokens.ts'
 import { selectUser } from '../db/users.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone } from '../problems/problems.ts'
 import type { ApiTokens } from '../services/api-tokens.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging

@@ -1,11 +1,11 @@
 import type { components } from '../../generated/openapi.ts'
 import { asObject, type Contract } from '../contract/contract.ts'
 import { jsonText } from '../contract/json-text.ts'
-import type { Handlers } from '../contract/operation.ts'
 import { type CorsOrigins, isTrustedOrigin } from '../http/cors.ts'
 import type { McpServerOptions } from '../mcp/messages.ts'
 import { deriveTools } from '../mcp/tools.ts'
 import { problems } from '../problems/problems.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly contract: Contract

@@ -1,13 +1,14 @@
 import { create as createDisposition } from 'content-disposition'
 import type { FastifyRequest } from 'fastify'
 import type { components } from '../../generated/openapi.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
+import { created, quoteETag } from '../contract/operation.ts'
 import { type AttachmentFile, selectTaskAttachments } from '../db/attachments.ts'
 import { mayBeInline } from '../http/inline-types.ts'
 import type { Paging } from '../http/paging.ts'
 import { selectRange } from '../http/ranges.ts'
 import { expectDone, problems } from '../problems/problems.ts'
 import type { Attachments, Download } from '../services/attachments.ts'
+import type { Handlers } from './handlers.ts'
 
 type Attachment = components['schemas']['Attachment']
 type Disposition = components['schemas']['Disposition']

@@ -1,7 +1,7 @@
-import type { Handlers } from '../contract/operation.ts'
 import { selectAuditEvents } from '../db/audit.ts'
 import type { Paging } from '../http/paging.ts'
 import { createdTimes } from './created-times.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging

@@ -1,11 +1,12 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
+import { created, quoteETag } from '../contract/operation.ts'
 import { type CommentRow, selectComment, selectTaskComments } from '../db/comments.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectScopes } from '../problems/problems.ts'
 import { createComment, deleteComment, updateComment } from '../services/comments.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging

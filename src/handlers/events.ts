@@ -1,4 +1,3 @@
-import type { Handlers } from '../contract/operation.ts'
 import { selectEvents, selectTaskEvents } from '../db/events.ts'
 import { decodeEventPosition, type EventPosition } from '../domain/event-positions.ts'
 import type { ExpiryOf } from '../http/authenticate.ts'
@@ -6,6 +5,7 @@ import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll, problems } from '../problems/problems.ts'
 import type { EventStreams } from '../services/event-streams.ts'
 import { createdTimes } from './created-times.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging

@@ -1,5 +1,4 @@
 import type { components } from '../../generated/openapi.ts'
-import type { Handlers } from '../contract/operation.ts'
 import { selectProjectMember, selectProjectMembers } from '../db/project-members.ts'
 import { selectProjectTeam, selectProjectTeams } from '../db/project-teams.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
@@ -7,6 +6,7 @@ import type { Paging } from '../http/paging.ts'
 import { expectDone, expectScopes } from '../problems/problems.ts'
 import { removeProjectMember, setProjectMember } from '../services/project-members.ts'
 import { removeProjectTeam, setProjectTeam } from '../services/project-teams.ts'
+import type { Handlers } from './handlers.ts'
 import { memberResponse, upsertResponse } from './member-responses.ts'
 
 interface Deps {

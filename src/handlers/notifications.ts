@@ -1,6 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { type Handlers, quoteETag } from '../contract/operation.ts'
+import { quoteETag } from '../contract/operation.ts'
 import { type NotificationSettingsRow, selectNotificationSettings } from '../db/notification-settings.ts'
 import { selectNotifications } from '../db/notifications.ts'
 import { selectTaskFollowers } from '../db/task-followers.ts'
@@ -13,6 +13,7 @@ import {
   updateNotificationSettings,
 } from '../services/notifications.ts'
 import { followTask, unfollowTask } from '../services/task-followers.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging

@@ -1,7 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import { withVersion } from '../db/engine/context.ts'
+import { created, quoteETag } from '../contract/operation.ts'
 import { newProjectVariant, type ProjectRow, selectProject, selectProjects } from '../db/projects.ts'
 import { selectTasks } from '../db/task-list.ts'
 import { variantTag } from '../domain/entity-tags.ts'
@@ -9,7 +8,9 @@ import { scopesOfExpansions } from '../domain/expansions.ts'
 import { taskList } from '../domain/task-filter.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll, expectScopes, problems } from '../problems/problems.ts'
+import { withVersion } from '../services/context.ts'
 import { createProject, deleteProject, setProjectArchived, updateProject } from '../services/projects.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging

@@ -1,9 +1,9 @@
-import type { Handlers } from '../contract/operation.ts'
 import { type Relation, selectRelations } from '../db/relations.ts'
 import { type RelationKind, storedRelation } from '../domain/relations.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, problems } from '../problems/problems.ts'
 import { addRelation, endRelation } from '../services/relations.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging

@@ -1,7 +1,7 @@
 import { qrCode, totpSecretText } from '../auth/totp.ts'
-import type { Handlers } from '../contract/operation.ts'
 import { selectSecondFactorState } from '../db/second-factors.ts'
 import type { SecondFactors } from '../services/second-factor.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly secondFactor: SecondFactors

@@ -1,10 +1,11 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
+import { created, quoteETag } from '../contract/operation.ts'
 import { type SectionRow, selectSection, selectSections } from '../db/sections.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectOnePlace } from '../problems/problems.ts'
 import { createSection, deleteSection, updateSection } from '../services/sections.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging

@@ -1,7 +1,7 @@
-import type { Handlers } from '../contract/operation.ts'
 import { selectSessions } from '../db/sessions.ts'
 import type { Paging } from '../http/paging.ts'
 import type { Sessions } from '../services/sessions.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging

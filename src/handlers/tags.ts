@@ -1,10 +1,11 @@
 import type { components } from '../../generated/openapi.ts'
-import { selectTag, selectTags } from '../db/tags.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
+import { created, quoteETag } from '../contract/operation.ts'
+import { selectTag, selectTags } from '../db/tags.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll } from '../problems/problems.ts'
 import type { Tags } from '../services/tags.ts'
+import type { Handlers } from './handlers.ts'
 
 type Tag = components['schemas']['Tag']
 

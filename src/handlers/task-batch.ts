@@ -1,9 +1,10 @@
 import type { components } from '../../generated/openapi.ts'
-import { type Handlers, quoteETag } from '../contract/operation.ts'
+import { quoteETag } from '../contract/operation.ts'
 import { scopesOfNewTask } from '../domain/scopes.ts'
 import { type BatchKind, batchKinds } from '../domain/task-batch.ts'
 import { expectScopes, Problem, problemDocument, problemWithin } from '../problems/problems.ts'
 import { type BatchResult, runBatch } from '../services/task-batch.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   /** Prefix of the URLs in problems; empty when PUBLIC_URL is unset. */

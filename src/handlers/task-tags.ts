@@ -1,8 +1,9 @@
-import { type Handlers, quoteETag } from '../contract/operation.ts'
+import { quoteETag } from '../contract/operation.ts'
 import { selectTaskTags } from '../db/task-tags.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone } from '../problems/problems.ts'
 import { addTaskTag, removeTaskTag } from '../services/task-tags.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging

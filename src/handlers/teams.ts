@@ -1,6 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
+import { created, quoteETag } from '../contract/operation.ts'
 import { selectTeamMember, selectTeamMembers } from '../db/team-members.ts'
 import { selectTeam, selectTeams, type TeamRow } from '../db/teams.ts'
 import { variantTag } from '../domain/entity-tags.ts'
@@ -9,6 +9,7 @@ import type { Paging } from '../http/paging.ts'
 import { expectDone, expectMayListAll, expectScopes } from '../problems/problems.ts'
 import { removeTeamMember, setTeamMember } from '../services/team-members.ts'
 import { createTeam, deleteTeam, updateTeam } from '../services/teams.ts'
+import type { Handlers } from './handlers.ts'
 import { memberResponse, upsertResponse } from './member-responses.ts'
 
 interface Deps {

@@ -1,7 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { created, type Handlers, type Input, quoteETag } from '../contract/operation.ts'
-import { type OpContext, withVersion } from '../db/engine/context.ts'
+import { created, type Input, quoteETag } from '../contract/operation.ts'
 import { type Quotas, selectUserUsage } from '../db/quotas.ts'
 import { selectTasks } from '../db/task-list.ts'
 import { selectUser, selectUsers, type UserRow } from '../db/users.ts'
@@ -12,7 +11,9 @@ import { taskList } from '../domain/task-filter.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
 import type { Paging } from '../http/paging.ts'
 import { expectDone, expectScopes, problems } from '../problems/problems.ts'
+import { type OpContext, withVersion } from '../services/context.ts'
 import type { Users } from '../services/users.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging

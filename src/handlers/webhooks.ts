@@ -1,13 +1,14 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import type { Created } from '../db/engine/idempotency.ts'
+import { created, quoteETag } from '../contract/operation.ts'
 import { selectDeliveries, selectDelivery } from '../db/webhook-deliveries.ts'
 import { selectWebhook, selectWebhooks, type WebhookRow } from '../db/webhooks.ts'
+import type { Created } from '../domain/idempotency.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, expectMayListAll } from '../problems/problems.ts'
 import type { Jobs } from '../jobs/registry.ts'
+import { expectDone, expectMayListAll } from '../problems/problems.ts'
 import type { Webhooks } from '../services/webhooks.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging

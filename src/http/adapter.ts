@@ -3,8 +3,7 @@ import { createHmac, type KeyObject } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { ContractOperation } from '../contract/contract.ts'
 import type { DispatchedRequest } from '../contract/dispatch.ts'
-import type { Database } from '../db/engine/client.ts'
-import type { Idempotency, OpContext } from '../db/engine/context.ts'
+import type { Idempotency } from '../domain/idempotency.ts'
 import { type AuditedContent, type Client, maxUserAgentLength, type ShownContent } from '../domain/audit.ts'
 import { parseETagList, parseHttpDate, strongTags, weakTags } from './conditional.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
@@ -17,7 +16,7 @@ import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions
 import { mayHaveWritten, runAs, type Work } from '../concurrency/work.ts'
 import type { EventStreamBody } from '../contract/event-stream.ts'
 import type { FileBody } from '../contract/files.ts'
-import { quoteETag } from '../contract/operation.ts'
+import { type OperationContext, quoteETag } from '../contract/operation.ts'
 import { Problem, problems } from '../problems/problems.ts'
 import { hasBody, chunkMediaType } from './body.ts'
 import type { AuthenticateLink } from './authenticate.ts'
@@ -43,17 +42,22 @@ declare module 'fastify' {
 }
 
 /** Calls `respond`, and records a response with private content that the caller sees only as an administrator. */
-type AuditRead = <R>(ctx: OpContext, content: AuditedContent, respond: () => Promise<R>) => Promise<R>
+type AuditRead<Db> = <R>(
+  ctx: OperationContext<Principal | null, Db>,
+  content: AuditedContent,
+  respond: () => Promise<R>,
+) => Promise<R>
 
-export interface AdapterDeps {
-  readonly db: Database
+export interface AdapterDeps<Db> {
+  /** The database that handlers run on. */
+  readonly db: Db
   /** For requests that only read. */
-  readonly readDb: Database
+  readonly readDb: Db
   /** Authenticates by the Authorization header; throws a 401 problem on failure. */
   readonly authenticate: (authorization: string | undefined) => Promise<Principal>
   /** Authenticates by the link token in the URL; throws a problem on failure. */
   readonly authenticateLink: AuthenticateLink
-  readonly auditRead: AuditRead
+  readonly auditRead: AuditRead<Db>
   readonly limit: Limit
   readonly shares: CallerShares
   /** Keys for the fingerprints of requests with an Idempotency-Key. */
@@ -89,7 +93,11 @@ interface PlainResponse {
 }
 
 /** Builds the route options of an operation: its hooks and its handler. */
-export const adaptOperation = (operation: ContractOperation, handle: AnyHandler, deps: AdapterDeps) => {
+export const adaptOperation = <Db>(
+  operation: ContractOperation,
+  handle: AnyHandler,
+  deps: AdapterDeps<Db>,
+) => {
   return {
     bodyLimit: operation.maxBody,
 
@@ -120,7 +128,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
       const work = workOf(operation, request, reply)
       let signal: AbortSignal | undefined
-      const ctx: OpContext = {
+      const ctx: OperationContext<Principal | null, Db> = {
         db: isRead(request) ? deps.readDb : deps.db,
         principal,
         client: clientOf(request),
@@ -224,7 +232,11 @@ const identify = async (
   { scope }: ContractOperation,
   request: FastifyRequest,
   reply: FastifyReply,
-  { authenticate, authenticateLink, limit }: AdapterDeps,
+  {
+    authenticate,
+    authenticateLink,
+    limit,
+  }: Pick<AdapterDeps<unknown>, 'authenticate' | 'authenticateLink' | 'limit'>,
 ): Promise<Principal | null> => {
   if (scope === 'link') return identifyByLink(request, authenticateLink)
   try {
@@ -445,7 +457,7 @@ const idempotencyOf = (
   operation: ContractOperation,
   principal: Principal,
   { headers, params, body }: FastifyRequest,
-  { fingerprintKeys }: AdapterDeps,
+  { fingerprintKeys }: Pick<AdapterDeps<unknown>, 'fingerprintKeys'>,
 ): Idempotency | null => {
   const key = headers['idempotency-key']
   if (!operation.takesIdempotencyKey || typeof key !== 'string') return null

@@ -5,7 +5,6 @@ import {
   DatabaseUnavailable,
   TooManyStatements,
 } from '../db/engine/errors.ts'
-import { IdempotencyKeyReused } from '../db/engine/idempotency.ts'
 import type { CursorFault } from '../domain/cursors.ts'
 import type { DateConflict } from '../domain/dates.ts'
 import { FilterError } from '../domain/filter-expression.ts'
@@ -663,7 +662,6 @@ export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
   if (error instanceof LastManager)
     return error.of === 'team' ? problems.lastTeamManager() : problems.lastProjectManager()
   if (error instanceof TooManyToSort) return problems.tooManyToSort(error.limit)
-  if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
   if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)
   if (error instanceof TooManyThumbnails) return problems.tooManyThumbnails()
   if (error instanceof UnsupportedImage) return problems.unsupportedImage(error)

@@ -11,13 +11,15 @@ import {
   viewApiToken,
 } from '../db/api-tokens.ts'
 import { recordAudit } from '../db/audit.ts'
-import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
+import type { Created } from '../domain/idempotency.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectMay, expectSeen, expectSignedIn } from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 
 export interface ApiTokens {
   /**

@@ -7,20 +7,21 @@ import {
   removeAttachment,
   selectAttachmentFile,
 } from '../db/attachments.ts'
-import { mayBeRepeat, type OpContext, transaction, withContent } from '../db/engine/context.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { readStorageUse } from '../db/quotas.ts'
 import { recordEventOfTask } from '../db/record-event.ts'
 import { countAttachment, readTask } from '../db/task-facts.ts'
-import type { AddedToTask } from './added-to-task.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { BearerPrincipal, LinkCredential, Principal } from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import { expectDone } from '../problems/problems.ts'
 import { putWithTypeDetection } from '../storage/content-type.ts'
 import type { ByteRange, Storage, StoredFile } from '../storage/storage.ts'
+import type { AddedToTask } from './added-to-task.ts'
 import { addAttachment, expectAttachable, expectRoom, recordedFields } from './attaching.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectActive, expectMay, expectSeen, expectTag } from './expectations.ts'
+import { mayBeRepeat, withContent } from './idempotency.ts'
 import { openUnlessDeleted } from './open-file.ts'
 
 interface Deps {

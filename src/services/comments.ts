@@ -1,4 +1,3 @@
-import type { Principal } from '../domain/permissions.ts'
 import {
   changeText,
   type CommentRow,
@@ -8,14 +7,15 @@ import {
   removeComment,
   viewComment,
 } from '../db/comments.ts'
-import { type OpContext, transaction } from '../db/engine/context.ts'
-import { idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
 import { forgetEventValues, recordEventOfTask } from '../db/record-event.ts'
 import { countComment, lockTask } from '../db/task-facts.ts'
 import { followTask } from '../db/task-followers.ts'
+import type { Principal } from '../domain/permissions.ts'
 import { type AddedToTask, additionText, parseAddition } from './added-to-task.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 
 /** Adds a comment to a task, which its author then follows. */
 export const createComment = async (

@@ -1,11 +1,11 @@
 import type { AccountFacts, OwnAccount } from '../db/accounts.ts'
+import { knowsTimeZone } from '../db/users.ts'
 import { meetsPreconditions, type Preconditions } from '../domain/entity-tags.ts'
 import type { UnknownReference } from '../domain/outcome.ts'
 import { type Authorized, grants, type Permission, type Relation } from '../domain/permissions.ts'
-import { problems } from '../problems/problems.ts'
-import type { OpContext } from '../db/engine/context.ts'
-import { knowsTimeZone } from '../db/users.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
+import { problems } from '../problems/problems.ts'
+import type { OpContext } from './context.ts'
 
 /**
  * The checks of a write on facts that were read under a lock, in the order that the contract promises: seen, may, match, and then

@@ -1,5 +1,4 @@
 import type { components } from '../../generated/openapi.ts'
-import { type OpContext, transaction } from '../db/engine/context.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   chooseDigest,
@@ -15,6 +14,7 @@ import {
   viewNotification,
 } from '../db/notifications.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectMatch, expectUntagged, expectMay, expectSeen } from './expectations.ts'
 
 type Schemas = components['schemas']

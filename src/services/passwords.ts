@@ -5,7 +5,6 @@ import { lockOwnAccount } from '../db/accounts.ts'
 import { forgetAttempts } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
 import { discardSecondFactor, endAccess } from '../db/end-access.ts'
-import { type OpContext, transaction } from '../db/engine/context.ts'
 import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
 import { lockUserByEmail, setOwnPassword, setPasswordOf, takeResetToken } from '../db/passwords.ts'
 import { lockUser } from '../db/users.ts'
@@ -13,6 +12,7 @@ import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { problems } from '../problems/problems.ts'
 import type { CheckPassword } from './check-password.ts'
+import { type OpContext, transaction } from './context.ts'
 import {
   expectUntagged,
   expectMay,

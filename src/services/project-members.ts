@@ -1,4 +1,3 @@
-import { type OpContext, transaction, withVersion } from '../db/engine/context.ts'
 import { last } from '../db/engine/transaction.ts'
 import type { MemberRow } from '../db/members.ts'
 import {
@@ -11,6 +10,7 @@ import {
 import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { problems } from '../problems/problems.ts'
+import { type OpContext, transaction, withVersion } from './context.ts'
 import { expectMatch, expectMay, expectSeen } from './expectations.ts'
 
 /** A member after a change, and whether they were no member before. */

@@ -1,4 +1,3 @@
-import { type OpContext, transaction, withVersion } from '../db/engine/context.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   lockProjectTeam,
@@ -10,6 +9,7 @@ import {
 import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { problems } from '../problems/problems.ts'
+import { type OpContext, transaction, withVersion } from './context.ts'
 import { expectMatch, expectMay, expectSeen } from './expectations.ts'
 import type { ChangedMember, RoleChange } from './project-members.ts'
 

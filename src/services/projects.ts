@@ -1,9 +1,12 @@
-import { changedFields } from '../domain/changes.ts'
-import type { Authorized, Principal } from '../domain/permissions.ts'
-import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
 import { grantRole } from '../db/memberships.ts'
+import {
+  lockTrashedMembers,
+  lockTrashedProject,
+  purgeProject,
+  takeFromTrash,
+  type TrashedProjectFacts,
+} from '../db/project-trash.ts'
 import {
   insertProject,
   lockProject,
@@ -16,15 +19,13 @@ import {
   updateFields,
   viewProject,
 } from '../db/projects.ts'
-import {
-  lockTrashedMembers,
-  lockTrashedProject,
-  purgeProject,
-  takeFromTrash,
-  type TrashedProjectFacts,
-} from '../db/project-trash.ts'
 import { recordProjectEvent } from '../db/record-event.ts'
+import { changedFields } from '../domain/changes.ts'
+import type { Created } from '../domain/idempotency.ts'
+import type { Authorized, Principal } from '../domain/permissions.ts'
+import { type OpContext, transaction, type OpTransaction } from './context.ts'
 import { expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 
 const fields = ['name', 'description', 'color'] as const
 
@@ -47,7 +48,7 @@ export const createProject = (ctx: OpContext<Principal>, project: NewProject): P
  * @throws Problem 404, 403, 412
  */
 const manage = async (
-  tx: TransactionContext<Principal>,
+  tx: OpTransaction<Principal>,
   id: string,
   purpose: 'change' | 'close',
 ): Promise<ManagedProject> => {
@@ -104,7 +105,7 @@ export const deleteProject = (ctx: OpContext<Principal>, id: string): Promise<vo
  * @throws Problem 404, 403, 412
  */
 const openTrashed = async <P extends 'project_trash.restore' | 'project_trash.delete'>(
-  tx: TransactionContext<Principal>,
+  tx: OpTransaction<Principal>,
   id: string,
   permission: P,
 ): Promise<Authorized<P, TrashedProjectFacts>> => {

@@ -1,6 +1,4 @@
-import type { Principal } from '../domain/permissions.ts'
-import { inverseKind, type RelationKind, type StoredRelation } from '../domain/relations.ts'
-import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
 import { recordEventOfTask } from '../db/record-event.ts'
 import {
@@ -15,7 +13,10 @@ import {
   seenOf,
 } from '../db/relations.ts'
 import { countBlocker } from '../db/task-facts.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { inverseKind, type RelationKind, type StoredRelation } from '../domain/relations.ts'
 import { problems } from '../problems/problems.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectAbsent, expectActive, expectMay, expectSeen } from './expectations.ts'
 
 /** Maximum number of relations of a task. The contract documents it. */

@@ -5,7 +5,6 @@ import { newTotpSecret, otpauthUri } from '../auth/totp.ts'
 import { lockAccount, lockOwnAccount } from '../db/accounts.ts'
 import { forgetAttempts } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
-import { type OpContext, transaction } from '../db/engine/context.ts'
 import {
   confirmSecret,
   type Enrolled,
@@ -18,6 +17,7 @@ import { type Principal, relationsToUser, type SessionPrincipal } from '../domai
 import { problems } from '../problems/problems.ts'
 import { countCodeAttempt, expectConfirmed, proveCode, recordWrongCode } from './check-code.ts'
 import type { CheckPassword } from './check-password.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectMay, expectSamePassword, expectSignedIn } from './expectations.ts'
 
 /** An unconfirmed TOTP secret, and its URI for authenticator apps. */

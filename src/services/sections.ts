@@ -1,11 +1,5 @@
-import {
-  type OpContext,
-  transaction,
-  type TransactionContext,
-  withoutConditions,
-} from '../db/engine/context.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
 import { DatabaseUnavailable, OutcomeUnknown } from '../db/engine/errors.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
 import { type Destination, destinationOf } from '../db/positions.ts'
 import { lockProject } from '../db/projects.ts'
@@ -26,9 +20,12 @@ import {
   viewSection,
 } from '../db/sections.ts'
 import { changedFields } from '../domain/changes.ts'
+import type { Created } from '../domain/idempotency.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
+import { type OpContext, transaction, withoutConditions, type OpTransaction } from './context.ts'
 import { expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 
 /** The place of a section in a request. At most one field is set. */
 interface SectionPlace {
@@ -83,7 +80,7 @@ export const createSection = (
  *
  * @throws Problem 404, 403, 412, 409
  */
-const expectEditable = (tx: TransactionContext<Principal>, section: SectionFacts | null): EditableSection => {
+const expectEditable = (tx: OpTransaction<Principal>, section: SectionFacts | null): EditableSection => {
   if (section === null) throw problems.notFound()
   const project = expectSeen('project.see', section.project)
   const editable = expectMay('project.edit', project)

@@ -3,7 +3,7 @@ import type { Credentials } from '../auth/credentials.ts'
 import { hashRefreshToken, type NewToken, nextRefreshToken } from '../auth/opaque-tokens.ts'
 import { lockOwnAccount } from '../db/accounts.ts'
 import { recordAudit } from '../db/audit.ts'
-import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
 import { type Last, last } from '../db/engine/transaction.ts'
 import {
   lockRefresh,
@@ -16,6 +16,7 @@ import { lockSession, removeOwnSessions, removeSession, type SessionFacts } from
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Authorized, Principal, SessionPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectMay, expectSeen, expectSignedIn } from './expectations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
 

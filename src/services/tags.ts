@@ -1,11 +1,13 @@
-import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
 import { lockProject } from '../db/projects.ts'
 import type { EditableProject } from '../db/sections.ts'
 import { hideTag, insertTag, lockTag, viewTag } from '../db/tags.ts'
+import type { Created } from '../domain/idempotency.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectActive, expectKnown, expectMay, expectSeen, expectTag } from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 
 /** The fields of a request to create a tag. */
 export interface TagRequest {

@@ -1,5 +1,3 @@
-import { type OpContext, withoutKey } from '../db/engine/context.ts'
-import { idempotent } from '../db/engine/idempotency.ts'
 import { newId } from '../db/engine/ids.ts'
 import { type Preconditions, withoutVariant } from '../domain/entity-tags.ts'
 import type { Principal } from '../domain/permissions.ts'
@@ -19,6 +17,8 @@ import {
   problemOfFields,
   problems,
 } from '../problems/problems.ts'
+import type { OpContext } from './context.ts'
+import { idempotent, withoutKey } from './idempotency.ts'
 import { openPlan, type TaskPlan, writePlan } from './task-plan.ts'
 import { expectTaskQuota } from './task-quota.ts'
 import { referencesOfBatch } from './task-references.ts'

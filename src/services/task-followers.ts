@@ -1,7 +1,7 @@
-import { type OpContext, transaction } from '../db/engine/context.ts'
 import { lockTask } from '../db/task-facts.ts'
 import { isFollower, setFollower } from '../db/task-followers.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectAbsent, expectMay, expectSeen } from './expectations.ts'
 
 /** Makes the caller follow or unfollow a task that they can see. */

@@ -1,9 +1,9 @@
-import type { Principal } from '../domain/permissions.ts'
-import { type OpContext, transaction } from '../db/engine/context.ts'
 import { recordTagged, recordUntagged, type TaskTag } from '../db/record-event.ts'
 import { touchTask } from '../db/task-facts.ts'
 import { insertLink, lockTaskAndTag, removeLink } from '../db/task-tags.ts'
+import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectAbsent, expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
 
 /** Adds a tag that the caller can see to a task, unless the task has it. Returns the version that the task has then. */

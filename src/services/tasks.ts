@@ -1,5 +1,3 @@
-import { type OpContext, transaction } from '../db/engine/context.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
 import { destinationOf } from '../db/positions.ts'
 import { referencesOfTrashed } from '../db/task-locks.ts'
@@ -7,11 +5,14 @@ import { findTaskPosition } from '../db/task-positions.ts'
 import { deleteTasks } from '../db/task-rows.ts'
 import { type TaskRow, viewTask } from '../db/tasks.ts'
 import { conflictsOf, type TaskDates } from '../domain/dates.ts'
+import type { Created } from '../domain/idempotency.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { NewTask, TaskPatch } from '../domain/task-fields.ts'
 import { problems } from '../problems/problems.ts'
-import { expectTaskQuota } from './task-quota.ts'
+import { type OpContext, transaction } from './context.ts'
+import { idempotent } from './idempotency.ts'
 import { changeTask, openPlan, writePlan } from './task-plan.ts'
+import { expectTaskQuota } from './task-quota.ts'
 import {
   referencesOfCreation,
   referencesOfDeletion,

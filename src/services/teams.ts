@@ -1,5 +1,3 @@
-import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   insertTeam,
@@ -11,8 +9,11 @@ import {
   type TeamRow,
   viewTeam,
 } from '../db/teams.ts'
+import type { Created } from '../domain/idempotency.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { type OpContext, transaction, type OpTransaction } from './context.ts'
 import { expectMatch, expectMay, expectSeen } from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 
 /** Creates a team, which the caller manages. */
 export const createTeam = (ctx: OpContext<Principal>, name: string): Promise<Created> =>
@@ -27,7 +28,7 @@ export const createTeam = (ctx: OpContext<Principal>, name: string): Promise<Cre
  * @throws Problem 404, 403, 412
  */
 const manage = async (
-  tx: TransactionContext<Principal>,
+  tx: OpTransaction<Principal>,
   id: string,
   purpose: 'change' | 'delete',
 ): Promise<ManagedTeam> => {

@@ -1,5 +1,4 @@
 import { Readable } from 'node:stream'
-import type { OpContext } from '../db/engine/context.ts'
 import {
   deleteThumbnail,
   insertThumbnail,
@@ -13,6 +12,7 @@ import { createSingleFlight } from '../images/single-flight.ts'
 import { type Thumbnailer, thumbnailWidth } from '../images/thumbnailer.ts'
 import { expectDone, problems } from '../problems/problems.ts'
 import { type ByteRange, FileMissing, type Storage } from '../storage/storage.ts'
+import type { OpContext } from './context.ts'
 import { openUnlessDeleted } from './open-file.ts'
 
 interface Deps {

@@ -4,11 +4,9 @@ import type { PasswordHasher } from '../auth/passwords.ts'
 import { recordAudit } from '../db/audit.ts'
 import { hasChangedEmailOften, leaveAddress, restoreAddress, takeUndoToken } from '../db/email-changes.ts'
 import { endAccess, removeCredentials, revokeApiTokens } from '../db/end-access.ts'
-import { type OpContext, transaction } from '../db/engine/context.ts'
-import { type Created, findReplay, idempotent } from '../db/engine/idempotency.ts'
 import { newId } from '../db/engine/ids.ts'
-import { endAccessOfUser } from '../db/memberships.ts'
 import { last } from '../db/engine/transaction.ts'
+import { endAccessOfUser } from '../db/memberships.ts'
 import { rescheduleDigest } from '../db/notification-settings.ts'
 import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
 import { purgeUserOnce } from '../db/purge.ts'
@@ -28,6 +26,7 @@ import {
 } from '../db/users.ts'
 import { leavesNoAdministrator, mayRemoveAdministrator } from '../domain/administrators.ts'
 import type { AuditAction } from '../domain/audit.ts'
+import type { Created } from '../domain/idempotency.ts'
 import {
   isInSession,
   type Permission,
@@ -39,7 +38,9 @@ import {
 import type { Jobs } from '../jobs/registry.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { problems } from '../problems/problems.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectMatch, expectMay, expectProven, expectSeen, expectTimeZone } from './expectations.ts'
+import { findReplay, idempotent } from './idempotency.ts'
 import { resetTokenLifetime } from './passwords.ts'
 import type { Reauthenticate } from './reauthenticate.ts'
 

@@ -1,6 +1,5 @@
 import { jsonWithSealed, jsonWithSecret, sealForReplay } from '../auth/replayed-secrets.ts'
-import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
 import { last } from '../db/engine/transaction.ts'
 import { lockProject, type ManagedProject } from '../db/projects.ts'
@@ -26,12 +25,15 @@ import {
   type WebhookPatch,
   type WebhookRow,
 } from '../db/webhooks.ts'
+import type { Created } from '../domain/idempotency.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import type { AddressRules } from '../webhooks/addresses.ts'
 import { newSecret } from '../webhooks/secrets.ts'
+import { type OpContext, transaction, type OpTransaction } from './context.ts'
 import { expectKnown, expectMatch, expectMay, expectSeen } from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 
 /** A webhook whose JSON has the member `secret`, and its version. */
 export interface WebhookWithSecret extends Created {
@@ -99,7 +101,7 @@ export const createWebhooks = ({ webhookKeys, replayKeys, addressRules }: Deps):
   const withNewSecret = async (
     ctx: OpContext<Principal>,
     id: string,
-    work: (tx: TransactionContext<Principal>, sealed: Buffer) => Promise<WebhookRow>,
+    work: (tx: OpTransaction<Principal>, sealed: Buffer) => Promise<WebhookRow>,
   ): Promise<WebhookWithSecret> => {
     const { text, sealFor } = newSecret(webhookKeys)
     const sealed = sealFor(id)
