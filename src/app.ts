@@ -96,7 +96,10 @@ import { startJobs } from './jobs/runner.ts'
 import { createAttachments } from './services/attachments.ts'
 import { createSendDigests } from './services/digests.ts'
 import { createEventStreams, maxStreams } from './services/event-streams.ts'
+import { createAnswerAssistant } from './services/assistants.ts'
 import { createTags } from './services/tags.ts'
+import { createListTaskChanges } from './services/task-changes.ts'
+import { createTrash } from './services/trash.ts'
 import { createThumbnails } from './services/thumbnails.ts'
 import { createUploads } from './services/uploads.ts'
 
@@ -350,7 +353,14 @@ export const buildApp = async ({
     credentials,
     refreshKeys: deriveKeys(secrets, 'refresh'),
   })
-  const users = createUsers({ passwords, reauthenticate, credentials, mailer, jobs })
+  const users = createUsers({
+    passwords,
+    reauthenticate,
+    credentials,
+    mailer,
+    jobs,
+    quotas: { attachmentBytes: attachmentQuotaBytes, tasks: taskQuota },
+  })
   const handlers: Handlers = {
     ...authHandlers({ signIn, sessions, reauthenticate, users }),
     ...sessionHandlers({ paging, sessions }),
@@ -365,14 +375,10 @@ export const buildApp = async ({
       secondFactor: createSecondFactors({ checkPassword, attemptKeys, secondFactorKeys }),
     }),
     ...auditHandlers({ paging }),
-    ...userHandlers({
-      paging,
-      quotas: { attachmentBytes: attachmentQuotaBytes, tasks: taskQuota },
-      users,
-    }),
+    ...userHandlers({ paging, users }),
     ...taskBatchHandlers({ publicUrl, taskQuota }),
-    ...taskHandlers({ paging, cursorKeys, taskQuota }),
-    ...trashHandlers({ paging, jobs }),
+    ...taskHandlers({ paging, listTaskChanges: createListTaskChanges(cursorKeys), taskQuota }),
+    ...trashHandlers({ paging, trash: createTrash({ jobs }) }),
     ...eventHandlers({ paging, streams, expiryOf: createExpiryOf(accessTokens) }),
     ...attachmentHandlers({
       paging,
@@ -411,11 +417,10 @@ export const buildApp = async ({
     ...commentHandlers({ paging }),
     ...webhookHandlers({
       paging,
-      jobs,
-      webhooks: createWebhooks({ webhookKeys, replayKeys, addressRules }),
+      webhooks: createWebhooks({ webhookKeys, replayKeys, addressRules, jobs }),
     }),
     ...assistantHandlers({
-      contract,
+      answerAssistant: createAnswerAssistant(contract),
       isEnabled: config.mcp === 'on',
       corsOrigins: config.corsOrigins,
       publicUrl,

@@ -206,5 +206,18 @@ export const created = <T>(
   replayed,
 })
 
+/** A resource as JSON text, and its version. */
+export interface Versioned {
+  readonly json: string
+  readonly version: number
+}
+
+/** The response with a resource: 200 with ETag, which is the version unless the representation depends on more. */
+export const ok = <T>({ json, version }: Versioned, etag: string = quoteETag(version)) => ({
+  status: 200 as const,
+  headers: { etag },
+  body: jsonText<T>(json),
+})
+
 /** The quoted form of an entity tag (RFC 9110 §8.8.3). */
 export const quoteETag = (opaque: string | number): string => `"${opaque}"`

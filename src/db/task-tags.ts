@@ -1,4 +1,3 @@
-import type { Outcome } from '../domain/outcome.ts'
 import type { Authorized, Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsTag, allowsTaskTag } from './access/permissions.ts'
@@ -6,14 +5,8 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query, statement, type StatementName } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import { tagJson } from './read-models.ts'
 import { recordUntagged, type TaskTag } from './record-event.ts'
 import { columnsOf } from './schema/columns.ts'
@@ -167,7 +160,7 @@ export const selectTaskTags = async (
   ctx: StatementContext<Principal>,
   taskId: string,
   page: PageRequest,
-): Promise<Outcome<Page>> => {
+): Promise<Page | null> => {
   const listed = await selectPage(
     ctx.db,
     {

@@ -10,9 +10,6 @@ import type { DateConflict } from '../domain/dates.ts'
 import { FilterError } from '../domain/filter-expression.ts'
 import { TooManyToSort } from '../domain/sort.ts'
 import { LastManager } from '../domain/managers.ts'
-import type { Outcome, QuotaExceeded, QuotaResource } from '../domain/outcome.ts'
-import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
-import type { Scope } from '../domain/scopes.ts'
 import { maxLevels, maxMovedSubtasks } from '../domain/subtasks.ts'
 import { TextTooCostly } from '../domain/text.ts'
 import { leaseSeconds } from '../domain/uploads.ts'
@@ -41,6 +38,19 @@ interface ProblemOptions {
   /** Extension members (RFC 9457 §3.2). */
   readonly members?: Readonly<Record<string, string | number>>
   readonly cause?: unknown
+}
+
+/** A resource with a quota: the total bytes of a user's attachments, or the number of tasks or webhooks that a user owns. */
+type QuotaResource = 'attachment_bytes' | 'tasks' | 'webhooks'
+
+/** The request would exceed a user's quota. */
+interface QuotaExceeded {
+  readonly resource: QuotaResource
+  readonly quota: number
+  /** Current usage. */
+  readonly used: number
+  /** The addition by the request, as far as it is known. */
+  readonly size: number
 }
 
 /** A problem as plain values, which can be stored. */
@@ -563,57 +573,6 @@ export const problemWithin = (pointer: string, problem: Problem): Problem => {
   return new Problem(problem.code, problem.message, {
     errors: errors ?? [{ pointer, detail: problem.title }],
   })
-}
-
-/**
- * The value of a successful outcome.
- *
- * @throws Problem for a refusal
- */
-export const expectDone = <T>(result: Outcome<T>): T => {
-  if (result.outcome === 'done') return result.value
-  throw result.outcome === 'missing' ? problems.notFound() : problems.forbidden()
-}
-
-/**
- * Requires additional scopes of an API token, for example for `expand`.
- *
- * @throws Problem 403
- */
-export const expectScopes = (scopes: readonly Scope[], { credential }: Principal): void => {
-  const missing = scopes.find((scope) => scopeRefuses(scope, credential))
-  if (missing !== undefined) throw problems.insufficientScope(missing)
-}
-
-/**
- * Requires an administrator for `all=true`.
- *
- * @throws Problem 403
- */
-export const expectMayListAll = ({ role }: Principal, { all = false }: { readonly all?: boolean }): void => {
-  if (all && roleRefuses('list.all', role)) throw problems.listAllForbidden()
-}
-
-/**
- * Requires that a request names at most one place in the manual order.
- *
- * @throws Problem 400
- */
-export const expectOnePlace = (body: {
-  readonly before?: string
-  readonly after?: string
-  readonly section_id?: string | null
-}): void => {
-  const [first, ...others] = (['before', 'after', 'section_id'] as const).filter(
-    (name) => body[name] !== undefined,
-  )
-  if (first !== undefined && others.length > 0)
-    throw problems.invalidFields(
-      others.map((name) => ({
-        pointer: `/${name}`,
-        detail: `cannot be combined with ${first}; send one of them`,
-      })),
-    )
 }
 
 /** The problem for each constraint of the schema that a request can violate. */

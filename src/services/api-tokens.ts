@@ -8,17 +8,21 @@ import {
   type NewApiToken,
   removeApiToken,
   type RevocableApiToken,
+  selectApiTokens,
+  selectUserApiTokens,
   viewApiToken,
 } from '../db/api-tokens.ts'
 import { recordAudit } from '../db/audit.ts'
 import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
+import { selectUser } from '../db/users.ts'
 import type { Created } from '../domain/idempotency.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import { type OpContext, transaction } from './context.ts'
-import { expectMay, expectSeen, expectSignedIn } from './expectations.ts'
+import { expectFound, expectMay, expectSeen, expectSignedIn } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
 
 export interface ApiTokens {
@@ -90,4 +94,22 @@ export const createApiTokens = ({ credentials, replayKeys }: Deps): ApiTokens =>
 const revoke = async (tx: TransactionContext<SessionPrincipal>, token: RevocableApiToken): Promise<void> => {
   const { id: tokenId, userId } = token
   await Promise.all([removeApiToken(tx, token), recordAudit(tx, 'api_token.revoked', { userId, tokenId })])
+}
+
+/** A page of the caller's API tokens. */
+export const listApiTokens = (ctx: OpContext<SessionPrincipal>, page: PageRequest): Promise<Page> =>
+  selectApiTokens(ctx, page)
+
+/**
+ * A page of a user's API tokens, for an administrator.
+ *
+ * @throws Problem 404
+ */
+export const listUserApiTokens = async (
+  ctx: OpContext<SessionPrincipal>,
+  userId: string,
+  page: PageRequest,
+): Promise<Page> => {
+  expectFound(await selectUser(ctx, userId))
+  return selectUserApiTokens(ctx, userId, page)
 }

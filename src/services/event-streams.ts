@@ -15,10 +15,11 @@ import { createCatchUp } from './event-stream-catch-up.ts'
 import { watchCredentials } from './event-stream-credentials.ts'
 import { createHeartbeats, nextSlot } from './event-stream-heartbeats.ts'
 import { createOpenStreams, type EventStream } from './event-stream.ts'
+import { expectMayListAll } from './expectations.ts'
 
 /** Event streams. A stream that begins in the past catches up by itself, and is then served by the event reader. */
 export interface EventStreams {
-  /** @throws Problem 410 if events after `after` may have been removed */
+  /** @throws Problem 403, or 410 if events after `after` may have been removed */
   open(ctx: OpContext<BearerPrincipal>, request: StreamRequest): Promise<EventStreamBody>
   /** Ends all streams. Their clients reconnect to another process. */
   close(): Promise<void>
@@ -126,6 +127,7 @@ export const createEventStreams = ({
 
   return {
     async open(ctx, request) {
+      expectMayListAll(ctx, request)
       const { after } = request
       const { principal, db } = ctx
       const { newest, isKnown } =

@@ -10,7 +10,7 @@ import {
   selectInvitations,
   viewInvitation,
 } from '../db/invitations.ts'
-import type { Page, PageRequest } from '../db/lists/list.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import { lockUser } from '../db/members.ts'
 import { lockProject, type ProjectRow, readProject, viewProject } from '../db/projects.ts'
 import { mailboxOf } from '../domain/email-address.ts'

@@ -1,20 +1,18 @@
 import { last } from '../db/engine/transaction.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import { grantRole } from '../db/memberships.ts'
-import {
-  lockTrashedMembers,
-  lockTrashedProject,
-  purgeProject,
-  takeFromTrash,
-  type TrashedProjectFacts,
-} from '../db/project-trash.ts'
 import {
   insertProject,
   lockProject,
   type ManagedProject,
   moveToTrash,
   type NewProject,
+  newProjectVariant,
+  type ProjectListQuery,
   type ProjectPatch,
   type ProjectRow,
+  selectProject,
+  selectProjects,
   setArchived,
   updateFields,
   viewProject,
@@ -22,16 +20,44 @@ import {
 import { recordProjectEvent } from '../db/record-event.ts'
 import { changedFields } from '../domain/changes.ts'
 import type { Created } from '../domain/idempotency.ts'
-import type { Authorized, Principal } from '../domain/permissions.ts'
+import type { Principal } from '../domain/permissions.ts'
 import { type OpContext, transaction, type OpTransaction } from './context.ts'
-import { expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
+import {
+  expectActive,
+  expectFound,
+  expectMatch,
+  expectMay,
+  expectMayListAll,
+  expectSeen,
+} from './expectations.ts'
 import { idempotent } from './idempotency.ts'
 
 const fields = ['name', 'description', 'color'] as const
 
+/**
+ * A page of the caller's projects.
+ *
+ * @throws Problem 403
+ */
+export const listProjects = async (
+  ctx: OpContext<Principal>,
+  query: ProjectListQuery,
+  page: PageRequest,
+): Promise<Page> => {
+  expectMayListAll(ctx, query)
+  return selectProjects(ctx, query, page)
+}
+
+/** @throws Problem 404 */
+export const getProject = async (ctx: OpContext<Principal>, id: string): Promise<ProjectRow> =>
+  expectFound(await selectProject(ctx, id))
+
 /** Creates a project, which the caller manages. */
-export const createProject = (ctx: OpContext<Principal>, project: NewProject): Promise<Created> =>
-  idempotent(ctx, async (tx, id) => {
+export const createProject = async (
+  ctx: OpContext<Principal>,
+  project: NewProject,
+): Promise<Created & ProjectRow> => {
+  const created = await idempotent(ctx, async (tx, id) => {
     const { color, ...required } = project
     const after = color == null ? required : { ...required, color }
     await Promise.all([
@@ -41,6 +67,8 @@ export const createProject = (ctx: OpContext<Principal>, project: NewProject): P
     ])
     return viewProject(tx, id)
   })
+  return { ...created, version: 1, variant: newProjectVariant }
+}
 
 /**
  * A project that the caller manages, locked.
@@ -98,35 +126,3 @@ export const deleteProject = (ctx: OpContext<Principal>, id: string): Promise<vo
     const project = await manage(tx, id, 'close')
     await Promise.all([moveToTrash(tx, project), recordProjectEvent(tx, 'project.deleted', id)])
   })
-
-/**
- * A project in the trash on which the caller has the permission, locked.
- *
- * @throws Problem 404, 403, 412
- */
-const openTrashed = async <P extends 'project_trash.restore' | 'project_trash.delete'>(
-  tx: OpTransaction<Principal>,
-  id: string,
-  permission: P,
-): Promise<Authorized<P, TrashedProjectFacts>> => {
-  const project = expectSeen('project_trash.see', await lockTrashedProject(tx, id))
-  const opened = expectMay(permission, project)
-  expectMatch(tx, project)
-  return opened
-}
-
-/** Restores a project with its content. If nobody manages it any more, the caller does. */
-export const restoreProject = (ctx: OpContext<Principal>, id: string): Promise<ProjectRow> =>
-  transaction(ctx, async (tx) => {
-    const [, project] = await Promise.all([
-      lockTrashedMembers(tx, id),
-      openTrashed(tx, id, 'project_trash.restore'),
-    ])
-    await takeFromTrash(tx, project)
-    await recordProjectEvent(tx, 'project.restored', id)
-    return last(viewProject(tx, id))
-  })
-
-/** Deletes a project in the trash permanently. */
-export const deleteTrashedProject = (ctx: OpContext<Principal>, id: string): Promise<void> =>
-  transaction(ctx, async (tx) => purgeProject(tx, await openTrashed(tx, id, 'project_trash.delete')))

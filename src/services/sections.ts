@@ -1,6 +1,7 @@
 import type { TransactionContext } from '../db/engine/context.ts'
 import { DatabaseUnavailable, OutcomeUnknown } from '../db/engine/errors.ts'
 import { last } from '../db/engine/transaction.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import { type Destination, destinationOf } from '../db/positions.ts'
 import { lockProject } from '../db/projects.ts'
 import {
@@ -14,6 +15,8 @@ import {
   type SectionFacts,
   type SectionPath,
   type SectionRow,
+  selectSection,
+  selectSections,
   takeTasksOut,
   tasksInSection,
   updateFields,
@@ -24,7 +27,14 @@ import type { Created } from '../domain/idempotency.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import { type OpContext, transaction, withoutConditions, type OpTransaction } from './context.ts'
-import { expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
+import {
+  expectActive,
+  expectFound,
+  expectMatch,
+  expectMay,
+  expectOnePlace,
+  expectSeen,
+} from './expectations.ts'
 import { idempotent } from './idempotency.ts'
 
 /** The place of a section in a request. At most one field is set. */
@@ -40,6 +50,21 @@ interface NewSection extends SectionPlace {
 
 /** A merge patch, which can also move the section. */
 type SectionPatch = Partial<NewSection>
+
+/**
+ * A page of the sections of a project.
+ *
+ * @throws Problem 404
+ */
+export const listSections = async (
+  ctx: OpContext<Principal>,
+  projectId: string,
+  page: PageRequest,
+): Promise<Page> => expectFound(await selectSections(ctx, projectId, page))
+
+/** @throws Problem 404 */
+export const getSection = async (ctx: OpContext<Principal>, path: SectionPath): Promise<SectionRow> =>
+  expectFound(await selectSection(ctx, path))
 
 /**
  * The position of a section at its destination.
@@ -62,8 +87,9 @@ export const createSection = (
   ctx: OpContext<Principal>,
   projectId: string,
   { name, ...place }: NewSection,
-): Promise<Created> =>
-  idempotent(ctx, async (tx, id) => {
+): Promise<Created> => {
+  expectOnePlace(place)
+  return idempotent(ctx, async (tx, id) => {
     const project = expectSeen('project.see', await lockProject(tx, projectId, 'change'))
     const editable = expectMay('project.edit', project)
     expectActive(project)
@@ -74,6 +100,7 @@ export const createSection = (
     ])
     return section
   })
+}
 
 /**
  * The locked section, if the caller may write it.
@@ -94,8 +121,9 @@ export const updateSection = (
   ctx: OpContext<Principal>,
   path: SectionPath,
   { name, ...place }: SectionPatch,
-): Promise<SectionRow> =>
-  transaction(ctx, async (tx) => {
+): Promise<SectionRow> => {
+  expectOnePlace(place)
+  return transaction(ctx, async (tx) => {
     const section = expectEditable(tx, await lockSection(tx, path, 'change'))
     const destination = destinationOf(place)
     const isMoved = destination.side !== 'end'
@@ -106,6 +134,7 @@ export const updateSection = (
     if (changedFields(['name', 'position'], section, fields) !== null) await updateFields(tx, section, fields)
     return last(viewSection(tx, path))
   })
+}
 
 /** Takes tasks out of a section, and deletes it if these are the last ones. Whether it is deleted. */
 const deleteIfEmptied = async (tx: TransactionContext, section: EditableSection): Promise<boolean> => {

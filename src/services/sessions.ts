@@ -5,6 +5,7 @@ import { lockOwnAccount } from '../db/accounts.ts'
 import { recordAudit } from '../db/audit.ts'
 import type { TransactionContext } from '../db/engine/context.ts'
 import { type Last, last } from '../db/engine/transaction.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   lockRefresh,
   removeRefreshedSession,
@@ -12,7 +13,13 @@ import {
   type StartedSession,
   viewStarted,
 } from '../db/refresh-tokens.ts'
-import { lockSession, removeOwnSessions, removeSession, type SessionFacts } from '../db/sessions.ts'
+import {
+  lockSession,
+  removeOwnSessions,
+  removeSession,
+  selectSessions,
+  type SessionFacts,
+} from '../db/sessions.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Authorized, Principal, SessionPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
@@ -83,6 +90,10 @@ export const createSessions = ({ accessTokens, credentials, refreshKeys }: Deps)
     }
   },
 })
+
+/** A page of the caller's sessions. */
+export const listSessions = (ctx: OpContext<SessionPrincipal>, page: PageRequest): Promise<Page> =>
+  selectSessions(ctx, page)
 
 /** A refreshed session; the id of one that a reused token has ended; null for an unknown token. */
 type Refreshed = StartedSession | { readonly endedSessionId: string } | null

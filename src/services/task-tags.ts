@@ -1,10 +1,29 @@
+import type { Page, PageRequest } from '../domain/pages.ts'
 import { recordTagged, recordUntagged, type TaskTag } from '../db/record-event.ts'
 import { touchTask } from '../db/task-facts.ts'
-import { insertLink, lockTaskAndTag, removeLink } from '../db/task-tags.ts'
+import { insertLink, lockTaskAndTag, removeLink, selectTaskTags } from '../db/task-tags.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import { type OpContext, transaction } from './context.ts'
-import { expectAbsent, expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
+import {
+  expectAbsent,
+  expectActive,
+  expectFound,
+  expectMatch,
+  expectMay,
+  expectSeen,
+} from './expectations.ts'
+
+/**
+ * A page of the tags of a task.
+ *
+ * @throws Problem 404
+ */
+export const listTaskTags = async (
+  ctx: OpContext<Principal>,
+  taskId: string,
+  page: PageRequest,
+): Promise<Page> => expectFound(await selectTaskTags(ctx, taskId, page))
 
 /** Adds a tag that the caller can see to a task, unless the task has it. Returns the version that the task has then. */
 export const addTaskTag = (ctx: OpContext<Principal>, link: TaskTag): Promise<number> =>

@@ -3,13 +3,16 @@ import { destinationOf } from '../db/positions.ts'
 import { referencesOfTrashed } from '../db/task-locks.ts'
 import { findTaskPosition } from '../db/task-positions.ts'
 import { deleteTasks } from '../db/task-rows.ts'
-import { type TaskRow, viewTask } from '../db/tasks.ts'
+import { selectTask, type TaskRow, viewTask } from '../db/tasks.ts'
 import { conflictsOf, type TaskDates } from '../domain/dates.ts'
+import type { TaskExpansion } from '../domain/expansions.ts'
 import type { Created } from '../domain/idempotency.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { scopesOfNewTask } from '../domain/scopes.ts'
 import type { NewTask, TaskPatch } from '../domain/task-fields.ts'
 import { problems } from '../problems/problems.ts'
 import { type OpContext, transaction } from './context.ts'
+import { expectFound, expectMayExpand, expectOnePlace, expectScopes } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
 import { changeTask, openPlan, writePlan } from './task-plan.ts'
 import { expectTaskQuota } from './task-quota.ts'
@@ -33,6 +36,20 @@ import {
 type TaskQuota = number | null
 
 /**
+ * A task, with the related resources that `expand` embeds.
+ *
+ * @throws Problem 403, 404
+ */
+export const getTask = async (
+  ctx: OpContext<Principal>,
+  id: string,
+  expand: readonly TaskExpansion[],
+): Promise<TaskRow> => {
+  expectMayExpand(ctx, { expand })
+  return expectFound(await selectTask(ctx, id, expand))
+}
+
+/**
  * Creates a task.
  *
  * @throws Problem 400, 403, 409, 413 or 422
@@ -42,6 +59,7 @@ export const createTask = (
   task: NewTask,
   taskQuota: TaskQuota,
 ): Promise<Created> => {
+  expectScopes(ctx, scopesOfNewTask(task))
   expectNoConflicts(task)
   return idempotent(ctx, async (tx, id) => {
     const plan = await openPlan(tx, referencesOfCreation(task, ctx.principal.userId))
@@ -85,8 +103,9 @@ export const moveTask = (
   id: string,
   to: TaskMove,
   taskQuota: TaskQuota,
-): Promise<TaskRow> =>
-  transaction(ctx, async (tx) => {
+): Promise<TaskRow> => {
+  expectOnePlace(to)
+  return transaction(ctx, async (tx) => {
     const destination = destinationOf(to)
     const plan = await openPlan(tx, referencesOfMove(id, to, destination.anchor))
     const { task, place } = planMove(plan, { id, conditions: tx }, to)
@@ -96,6 +115,7 @@ export const moveTask = (
     await Promise.all([writePlan(tx, plan), expectTaskQuota(tx, plan, taskQuota)])
     return last(viewTask(tx, id))
   })
+}
 
 /**
  * Moves a task with its subtasks to the trash.

@@ -1,4 +1,5 @@
 import { last } from '../db/engine/transaction.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   insertTeam,
   lockTeam,
@@ -6,14 +7,35 @@ import {
   projectsOfTeam,
   removeTeam,
   rename,
+  selectTeam,
+  selectTeams,
+  type TeamFilter,
   type TeamRow,
   viewTeam,
 } from '../db/teams.ts'
 import type { Created } from '../domain/idempotency.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { type OpContext, transaction, type OpTransaction } from './context.ts'
-import { expectMatch, expectMay, expectSeen } from './expectations.ts'
+import { expectFound, expectMatch, expectMay, expectMayListAll, expectSeen } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
+
+/**
+ * A page of the caller's teams.
+ *
+ * @throws Problem 403
+ */
+export const listTeams = async (
+  ctx: OpContext<Principal>,
+  filter: TeamFilter,
+  page: PageRequest,
+): Promise<Page> => {
+  expectMayListAll(ctx, filter)
+  return selectTeams(ctx, filter, page)
+}
+
+/** @throws Problem 404 */
+export const getTeam = async (ctx: OpContext<Principal>, id: string): Promise<TeamRow> =>
+  expectFound(await selectTeam(ctx, id))
 
 /** Creates a team, which the caller manages. */
 export const createTeam = (ctx: OpContext<Principal>, name: string): Promise<Created> =>

@@ -6,10 +6,12 @@ import { hasChangedEmailOften, leaveAddress, restoreAddress, takeUndoToken } fro
 import { endAccess, removeCredentials, revokeApiTokens } from '../db/end-access.ts'
 import { newId } from '../db/engine/ids.ts'
 import { last } from '../db/engine/transaction.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import { endAccessOfUser } from '../db/memberships.ts'
 import { rescheduleDigest } from '../db/notification-settings.ts'
 import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
 import { purgeUserOnce } from '../db/purge.ts'
+import { type Quotas, selectUserUsage } from '../db/quotas.ts'
 import { claimInstallation } from '../db/sign-in.ts'
 import {
   type ChangeableUser,
@@ -17,10 +19,13 @@ import {
   insertUser,
   lockUser,
   type NewUser,
+  selectUser,
+  selectUsers,
   updateFields,
   type UserChange,
   type UserFacts,
   type UserFields,
+  type UserFilter,
   type UserRow,
   viewUser,
 } from '../db/users.ts'
@@ -39,7 +44,14 @@ import type { Jobs } from '../jobs/registry.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { problems } from '../problems/problems.ts'
 import { type OpContext, transaction } from './context.ts'
-import { expectMatch, expectMay, expectProven, expectSeen, expectTimeZone } from './expectations.ts'
+import {
+  expectFound,
+  expectMatch,
+  expectMay,
+  expectProven,
+  expectSeen,
+  expectTimeZone,
+} from './expectations.ts'
 import { findReplay, idempotent } from './idempotency.ts'
 import { resetTokenLifetime } from './passwords.ts'
 import type { Reauthenticate } from './reauthenticate.ts'
@@ -47,6 +59,21 @@ import type { Reauthenticate } from './reauthenticate.ts'
 interface UserCreation extends Omit<NewUser, 'passwordHash'> {
   readonly role: Role
   readonly password: string
+}
+
+/** A page of the users. */
+export const listUsers = (ctx: OpContext<Principal>, filter: UserFilter, page: PageRequest): Promise<Page> =>
+  selectUsers(ctx, filter, page)
+
+/** @throws Problem 404 */
+export const getUser = async (ctx: OpContext<Principal>, id: string): Promise<UserRow> =>
+  expectFound(await selectUser(ctx, id))
+
+/** @throws Problem 401 when the caller was deleted after authentication, or while a credential cache still had them */
+export const getCurrentUser = async (ctx: OpContext<Principal>): Promise<UserRow> => {
+  const user = await selectUser(ctx, ctx.principal.userId)
+  if (user === null) throw problems.invalidToken()
+  return user
 }
 
 /** Creates a user. The password of a repeated request is not hashed, since that is expensive. */
@@ -212,6 +239,12 @@ export interface Users {
   update(ctx: OpContext<Principal>, update: PersonalUpdate): Promise<UserRow>
   remove(ctx: OpContext<Principal>, userId: string): Promise<void>
   /**
+   * What a user uses of each resource with a quota, as JSON text.
+   *
+   * @throws Problem 403, 404
+   */
+  getUsage(ctx: OpContext<Principal>, userId: string): Promise<string>
+  /**
    * Restores an address. Because the person who changed it could sign in, this also ends the user's sessions, revokes their API tokens
    * and invalidates the password.
    *
@@ -226,9 +259,18 @@ interface Deps {
   readonly credentials: Credentials
   readonly mailer: Mailer
   readonly jobs: Jobs
+  /** The quotas of the installation. */
+  readonly quotas: Quotas
 }
 
-export const createUsers = ({ passwords, reauthenticate, credentials, mailer, jobs }: Deps): Users => ({
+export const createUsers = ({
+  passwords,
+  reauthenticate,
+  credentials,
+  mailer,
+  jobs,
+  quotas,
+}: Deps): Users => ({
   create: (ctx, user) => createUser(ctx, user, passwords),
 
   async update(ctx, { userId, change, currentPassword }) {
@@ -251,6 +293,12 @@ export const createUsers = ({ passwords, reauthenticate, credentials, mailer, jo
     await purgeUserOnce(ctx.db, userId)
     await credentials.forgetUser(userId)
     jobs.wake('purge_deleted_rows')
+  },
+
+  async getUsage(ctx, userId) {
+    const { json } = expectFound(await selectUserUsage(ctx, userId, quotas))
+    if (json === null) throw problems.forbidden()
+    return json
   },
 
   async undoEmailChange(ctx, token) {
