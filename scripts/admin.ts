@@ -17,7 +17,9 @@ import { selectUserIdByName, selectUsers, type UserChange } from '../src/db/user
 import { type Principal, shellPrincipal } from '../src/domain/permissions.ts'
 import { canonicalEmail } from '../src/domain/email-address.ts'
 import { compileValidation, type ObjectSchema } from '../src/http/validation.ts'
-import { type Problem, problemOf } from '../src/problems/problems.ts'
+import { databaseProblem } from '../src/db/problems.ts'
+import { problemOf } from '../src/http/problem-responses.ts'
+import type { Problem } from '../src/problems/problems.ts'
 import { setPassword } from '../src/services/passwords.ts'
 import { resetSecondFactor } from '../src/services/second-factor.ts'
 import { createUser, updateUser } from '../src/services/users.ts'
@@ -295,6 +297,6 @@ await runToEnd('admin', deadline, async (t) => {
     console.log(await command(shell))
   } catch (error) {
     if (error instanceof CommandError) throw error
-    throw new Error(describe(problemOf(error)), { cause: error })
+    throw new Error(describe(problemOf(error, databaseProblem)), { cause: error })
   }
 })

@@ -6,7 +6,6 @@ import type { DispatchedRequest } from '../contract/dispatch.ts'
 import type { Idempotency } from '../domain/idempotency.ts'
 import { type AuditedContent, type Client, maxUserAgentLength, type ShownContent } from '../domain/audit.ts'
 import { parseETagList, parseHttpDate, strongTags, weakTags } from './conditional.ts'
-import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { withTimeout } from '../concurrency/deadline.ts'
 import { meetsPreconditions, type Preconditions, withoutVariant } from '../domain/entity-tags.ts'
 import type { JsonText } from '../contract/json-text.ts'
@@ -17,7 +16,7 @@ import { mayHaveWritten, runAs, type Work } from '../concurrency/work.ts'
 import type { EventStreamBody } from '../contract/event-stream.ts'
 import type { FileBody } from '../contract/files.ts'
 import { type OperationContext, quoteETag } from '../contract/operation.ts'
-import { Problem, problems } from '../problems/problems.ts'
+import { type MapError, Problem, problems } from '../problems/problems.ts'
 import { hasBody, chunkMediaType } from './body.ts'
 import type { AuthenticateLink } from './authenticate.ts'
 import type { CallerShares } from './caller-shares.ts'
@@ -58,6 +57,10 @@ export interface AdapterDeps<Db> {
   /** Authenticates by the link token in the URL; throws a problem on failure. */
   readonly authenticateLink: AuthenticateLink
   readonly auditRead: AuditRead<Db>
+  /** Maps the errors of the rooms of the service to problems. */
+  readonly mapError: MapError
+  /** Whether an error means that the database did not answer, so that it may have committed a write. */
+  readonly isUnavailable: (error: unknown) => boolean
   readonly limit: Limit
   readonly shares: CallerShares
   /** Keys for the fingerprints of requests with an Idempotency-Key. */
@@ -141,7 +144,7 @@ export const adaptOperation = <Db>(
       const input = {
         params: request.params,
         query: request.query,
-        body: bodyOf(operation, request, deps.attachmentMaxBytes),
+        body: bodyOf(operation, request, deps),
         get path() {
           return canonicalPath(operation, request)
         },
@@ -153,7 +156,7 @@ export const adaptOperation = <Db>(
       const respondAudited = () =>
         shows === null ? respond() : deps.auditRead(ctx, auditedContent(shows, request), respond)
       const responding = runAs(work, respondAudited).catch((error: unknown) => {
-        throw error instanceof DatabaseUnavailable ? unavailable(work, request, error) : error
+        throw deps.isUnavailable(error) ? unavailable(work, request, error) : error
       })
       // On failure, the handler still has to remove a partial file and release a lease.
       if (takesFile(operation)) deps.finish(responding)
@@ -215,7 +218,7 @@ interface RequestWork extends Work {
 }
 
 /** A read changes nothing, so its outcome is never unknown. */
-const unavailable = (work: Work, request: FastifyRequest, cause: DatabaseUnavailable): Error => {
+const unavailable = (work: Work, request: FastifyRequest, cause: unknown): Error => {
   if (!isRead(request) && mayHaveWritten(work)) return problems.outcomeUnknown(cause)
   return problems.serviceUnavailable('The database is unavailable. Retry in a few seconds.', cause)
 }
@@ -323,8 +326,12 @@ const isForm = ({ mediaTypes }: ContractOperation): boolean => mediaTypes.includ
 const takesFile = ({ mediaTypes }: ContractOperation): boolean =>
   mediaTypes.some((type) => !type.endsWith('json'))
 
-const bodyOf = (operation: ContractOperation, request: FastifyRequest, maxBytes: number): unknown => {
-  if (isForm(operation)) return readFileForm(request, maxBytes)
+const bodyOf = (
+  operation: ContractOperation,
+  request: FastifyRequest,
+  { attachmentMaxBytes, mapError }: Pick<AdapterDeps<unknown>, 'attachmentMaxBytes' | 'mapError'>,
+): unknown => {
+  if (isForm(operation)) return readFileForm(request, attachmentMaxBytes, mapError)
   return operation.mediaTypes.includes(chunkMediaType) ? readUploadChunk(request) : request.body
 }
 

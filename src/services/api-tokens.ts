@@ -100,11 +100,7 @@ const revoke = async (tx: TransactionContext<SessionPrincipal>, token: Revocable
 export const listApiTokens = (ctx: OpContext<SessionPrincipal>, page: PageRequest): Promise<Page> =>
   selectApiTokens(ctx, page)
 
-/**
- * A page of a user's API tokens, for an administrator.
- *
- * @throws Problem 404
- */
+/** A page of a user's API tokens, for an administrator. @throws Problem 404 */
 export const listUserApiTokens = async (
   ctx: OpContext<SessionPrincipal>,
   userId: string,

@@ -167,11 +167,7 @@ export const createAttachments = ({
   }
 }
 
-/**
- * A page of the attachments of a task.
- *
- * @throws Problem 404
- */
+/** A page of the attachments of a task. @throws Problem 404 */
 export const listTaskAttachments = async (
   ctx: OpContext<Principal>,
   taskId: string,

@@ -28,11 +28,7 @@ import {
 } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
 
-/**
- * A page of the comments of a task.
- *
- * @throws Problem 403, 404
- */
+/** A page of the comments of a task. @throws Problem 403, 404 */
 export const listTaskComments = async (
   ctx: OpContext<Principal>,
   taskId: string,

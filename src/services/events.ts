@@ -4,11 +4,7 @@ import type { Principal } from '../domain/permissions.ts'
 import type { OpContext } from './context.ts'
 import { expectFound, expectMayListAll } from './expectations.ts'
 
-/**
- * A page of the events that the caller can see.
- *
- * @throws Problem 403
- */
+/** A page of the events that the caller can see. @throws Problem 403 */
 export const listEvents = async (
   ctx: OpContext<Principal>,
   filter: EventFilter & { readonly all?: boolean },
@@ -18,11 +14,7 @@ export const listEvents = async (
   return selectEvents(ctx, filter, page)
 }
 
-/**
- * A page of the history of a task.
- *
- * @throws Problem 404
- */
+/** A page of the history of a task. @throws Problem 404 */
 export const listTaskEvents = async (
   ctx: OpContext<Principal>,
   taskId: string,

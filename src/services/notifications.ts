@@ -30,11 +30,7 @@ import {
 
 type Schemas = components['schemas']
 
-/**
- * A page of the caller's notifications.
- *
- * @throws Problem 403
- */
+/** A page of the caller's notifications. @throws Problem 403 */
 export const listNotifications = async (
   ctx: OpContext<Principal>,
   filter: NotificationFilter,

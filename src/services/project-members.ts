@@ -28,11 +28,7 @@ export interface RoleChange<Role> {
   readonly version?: number
 }
 
-/**
- * A page of the members of a project.
- *
- * @throws Problem 403, 404
- */
+/** A page of the members of a project. @throws Problem 403, 404 */
 export const listProjectMembers = async (
   ctx: OpContext<Principal>,
   projectId: string,

@@ -17,11 +17,7 @@ import { type OpContext, transaction, withVersion } from './context.ts'
 import { expectFound, expectMatch, expectMay, expectSeen } from './expectations.ts'
 import type { ChangedMember, RoleChange } from './project-members.ts'
 
-/**
- * A page of the teams of a project.
- *
- * @throws Problem 404
- */
+/** A page of the teams of a project. @throws Problem 404 */
 export const listProjectTeams = async (
   ctx: OpContext<Principal>,
   projectId: string,

@@ -34,11 +34,7 @@ import { idempotent } from './idempotency.ts'
 
 const fields = ['name', 'description', 'color'] as const
 
-/**
- * A page of the caller's projects.
- *
- * @throws Problem 403
- */
+/** A page of the caller's projects. @throws Problem 403 */
 export const listProjects = async (
   ctx: OpContext<Principal>,
   query: ProjectListQuery,

@@ -67,11 +67,7 @@ const tellBoth = async (
   ])
 }
 
-/**
- * A page of the relations of a task.
- *
- * @throws Problem 404
- */
+/** A page of the relations of a task. @throws Problem 404 */
 export const listTaskRelations = async (
   ctx: OpContext<Principal>,
   taskId: string,

@@ -51,11 +51,7 @@ interface NewSection extends SectionPlace {
 /** A merge patch, which can also move the section. */
 type SectionPatch = Partial<NewSection>
 
-/**
- * A page of the sections of a project.
- *
- * @throws Problem 404
- */
+/** A page of the sections of a project. @throws Problem 404 */
 export const listSections = async (
   ctx: OpContext<Principal>,
   projectId: string,

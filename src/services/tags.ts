@@ -53,11 +53,7 @@ export const createTags = ({ jobs }: { readonly jobs: Jobs }): Tags => ({
     }),
 })
 
-/**
- * A page of the tags that the caller can see.
- *
- * @throws Problem 403
- */
+/** A page of the tags that the caller can see. @throws Problem 403 */
 export const listTags = async (
   ctx: OpContext<Principal>,
   filter: TagFilter,

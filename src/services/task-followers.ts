@@ -5,11 +5,7 @@ import type { Principal } from '../domain/permissions.ts'
 import { type OpContext, transaction } from './context.ts'
 import { expectAbsent, expectFound, expectMay, expectMayExpand, expectSeen } from './expectations.ts'
 
-/**
- * A page of the followers of a task.
- *
- * @throws Problem 403, 404
- */
+/** A page of the followers of a task. @throws Problem 403, 404 */
 export const listTaskFollowers = async (
   ctx: OpContext<Principal>,
   taskId: string,

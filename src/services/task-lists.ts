@@ -15,21 +15,13 @@ interface TaskListRequest {
   readonly request: PageRequest
 }
 
-/**
- * A page of the tasks that the caller can see.
- *
- * @throws Problem 400, 403
- */
+/** A page of the tasks that the caller can see. @throws Problem 400, 403 */
 export const listTasks = async (ctx: OpContext<Principal>, list: TaskListRequest): Promise<Page> => {
   expectMayListAll(ctx, list.filter)
   return selectTasks(ctx.db, ctx.principal, readList(ctx, list), list.request)
 }
 
-/**
- * A page of the tasks of a project.
- *
- * @throws Problem 400, 403, 404
- */
+/** A page of the tasks of a project. @throws Problem 400, 403, 404 */
 export const listProjectTasks = async (
   ctx: OpContext<Principal>,
   projectId: string,
@@ -40,11 +32,7 @@ export const listProjectTasks = async (
   return selectTasks(ctx.db, ctx.principal, tasks, list.request)
 }
 
-/**
- * A page of the tasks that a user owns or is assigned to.
- *
- * @throws Problem 400, 403, 404
- */
+/** A page of the tasks that a user owns or is assigned to. @throws Problem 400, 403, 404 */
 export const listUserTasks = async (
   ctx: OpContext<Principal>,
   userId: string,

@@ -14,11 +14,7 @@ import {
   expectSeen,
 } from './expectations.ts'
 
-/**
- * A page of the tags of a task.
- *
- * @throws Problem 404
- */
+/** A page of the tags of a task. @throws Problem 404 */
 export const listTaskTags = async (
   ctx: OpContext<Principal>,
   taskId: string,

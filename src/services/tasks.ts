@@ -35,11 +35,7 @@ import {
 /** The quota of the installation; null is unlimited. */
 type TaskQuota = number | null
 
-/**
- * A task, with the related resources that `expand` embeds.
- *
- * @throws Problem 403, 404
- */
+/** A task, with the related resources that `expand` embeds. @throws Problem 403, 404 */
 export const getTask = async (
   ctx: OpContext<Principal>,
   id: string,

@@ -18,11 +18,7 @@ import { type OpContext, transaction, withVersion } from './context.ts'
 import { expectFound, expectMatch, expectMay, expectMayExpand, expectSeen } from './expectations.ts'
 import type { ChangedMember, RoleChange } from './project-members.ts'
 
-/**
- * A page of the members of a team.
- *
- * @throws Problem 403, 404
- */
+/** A page of the members of a team. @throws Problem 403, 404 */
 export const listTeamMembers = async (
   ctx: OpContext<Principal>,
   teamId: string,

@@ -19,11 +19,7 @@ import { type OpContext, transaction, type OpTransaction } from './context.ts'
 import { expectFound, expectMatch, expectMay, expectMayListAll, expectSeen } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
 
-/**
- * A page of the caller's teams.
- *
- * @throws Problem 403
- */
+/** A page of the caller's teams. @throws Problem 403 */
 export const listTeams = async (
   ctx: OpContext<Principal>,
   filter: TeamFilter,

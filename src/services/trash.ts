@@ -39,11 +39,7 @@ export const createTrash = ({ jobs }: { readonly jobs: Jobs }): Trash => ({
     }),
 })
 
-/**
- * A page of the tasks in the trash.
- *
- * @throws Problem 403
- */
+/** A page of the tasks in the trash. @throws Problem 403 */
 export const listTrash = async (
   ctx: OpContext<Principal>,
   filter: TrashFilter,
@@ -57,11 +53,7 @@ export const listTrash = async (
 export const getTrashedTask = async (ctx: OpContext<Principal>, id: string): Promise<TaskRow> =>
   expectFound(await selectTrashedTask(ctx, id))
 
-/**
- * A page of the projects in the trash.
- *
- * @throws Problem 403
- */
+/** A page of the projects in the trash. @throws Problem 403 */
 export const listTrashedProjects = async (
   ctx: OpContext<Principal>,
   filter: TrashFilter,

@@ -236,11 +236,7 @@ const manageNamed = async (tx: TransactionContext<Principal>, id: string): Promi
 const openToChange = async (tx: TransactionContext<Principal>, id: string): Promise<ChangeableWebhook> =>
   expectMay('webhook.change', expectSeen('webhook.see', await lockWebhook(tx, id)))
 
-/**
- * A page of the caller's webhooks.
- *
- * @throws Problem 403
- */
+/** A page of the caller's webhooks. @throws Problem 403 */
 export const listWebhooks = async (
   ctx: OpContext<Principal>,
   filter: WebhookFilter,
@@ -254,11 +250,7 @@ export const listWebhooks = async (
 export const getWebhook = async (ctx: OpContext<Principal>, id: string): Promise<WebhookRow> =>
   expectFound(await selectWebhook(ctx, id))
 
-/**
- * A page of the deliveries of a webhook.
- *
- * @throws Problem 404
- */
+/** A page of the deliveries of a webhook. @throws Problem 404 */
 export const listWebhookDeliveries = async (
   ctx: OpContext<Principal>,
   webhookId: string,
