@@ -290,7 +290,7 @@ interface UserLock {
 }
 
 /**
- * Locks a user, and reads them and the caller under the lock.
+ * Locks a user, and reads them under the lock, and the caller, who is not locked, after the wait for it.
  *
  * @throws CallerGone when the caller was disabled or deleted since they were authenticated
  */
