@@ -15,13 +15,13 @@ import {
 import { recordAudit } from '../db/audit.ts'
 import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { selectUser } from '../db/users.ts'
 import type { Created } from '../domain/idempotency.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
-import { type OpContext, transaction } from './context.ts'
+import { type OpContext, thenForget, transaction } from './context.ts'
 import { expectFound, expectMay, expectSeen, expectSignedIn } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
 
@@ -74,20 +74,24 @@ export const createApiTokens = ({ credentials, replayKeys }: Deps): ApiTokens =>
   },
 
   async revoke(ctx, id) {
-    await transaction(ctx, async (tx) => {
-      const own = await lockApiToken(tx, { id, userId: tx.principal.userId })
-      const token = expectSeen('api_token.see', own)
-      await revoke(tx, expectMay('api_token.revoke', token))
-    })
-    await credentials.forgetApiToken(id)
+    await thenForget(
+      transaction(ctx, async (tx) => {
+        const own = await lockApiToken(tx, { id, userId: tx.principal.userId })
+        const token = expectSeen('api_token.see', own)
+        await revoke(tx, expectMay('api_token.revoke', token))
+      }),
+      () => credentials.forgetApiToken(id),
+    )
   },
 
   async revokeOfUser(ctx, path) {
-    await transaction(ctx, async (tx) => {
-      const token = expectSeen('api_token.see_any', await lockApiToken(tx, path))
-      await revoke(tx, expectMay('api_token.revoke_any', token))
-    })
-    await credentials.forgetApiToken(path.id)
+    await thenForget(
+      transaction(ctx, async (tx) => {
+        const token = expectSeen('api_token.see_any', await lockApiToken(tx, path))
+        await revoke(tx, expectMay('api_token.revoke_any', token))
+      }),
+      () => credentials.forgetApiToken(path.id),
+    )
   },
 })
 

@@ -9,11 +9,11 @@ import {
   selectTaskAttachments,
 } from '../db/attachments.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { readStorageUse } from '../db/quotas.ts'
 import { recordEventOfTask } from '../db/record-event.ts'
 import { countAttachment, readTask } from '../db/task-facts.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { BearerPrincipal, LinkCredential, Principal } from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import { putWithTypeDetection } from '../storage/content-type.ts'

@@ -11,10 +11,10 @@ import {
   viewComment,
 } from '../db/comments.ts'
 import { last } from '../db/engine/transaction.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { forgetEventValues, recordEventOfTask } from '../db/record-event.ts'
 import { countComment, lockTask } from '../db/task-facts.ts'
 import { followTask } from '../db/task-followers.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { type AddedToTask, additionText, parseAddition } from './added-to-task.ts'
 import { type OpContext, transaction } from './context.ts'

@@ -1,6 +1,7 @@
 import type { OperationContext } from '../contract/operation.ts'
 import type { Database } from '../db/engine/client.ts'
 import type { TransactionContext } from '../db/engine/context.ts'
+import { OutcomeUnknown } from '../db/engine/errors.ts'
 import type { Last } from '../db/engine/transaction.ts'
 import type { AuditEvent } from '../domain/audit.ts'
 import { anyTag, type Preconditions } from '../domain/entity-tags.ts'
@@ -32,6 +33,21 @@ export const transaction = async <P extends Principal | null, T>(
   }, principal?.userId ?? null)
   for (const task of committed) task()
   return result
+}
+
+/**
+ * Waits for a change of credentials, and then forgets what is cached of them: also if its commit was not answered, since it may have
+ * taken effect.
+ */
+export const thenForget = async <T>(change: Promise<T>, forget: () => Promise<void>): Promise<T> => {
+  try {
+    const result = await change
+    await forget()
+    return result
+  } catch (error) {
+    if (error instanceof OutcomeUnknown) await forget()
+    throw error
+  }
 }
 
 /** The context of a command on the machine of the service. `requestId` identifies the command in the audit trail. */

@@ -10,11 +10,11 @@ import {
   selectInvitations,
   viewInvitation,
 } from '../db/invitations.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { lockUser } from '../db/members.ts'
 import { lockProject, type ProjectRow, readProject, viewProject } from '../db/projects.ts'
 import { mailboxOf } from '../domain/email-address.ts'
 import type { Created } from '../domain/idempotency.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import type { Mailer } from '../mail/mailer.ts'

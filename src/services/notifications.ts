@@ -1,6 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
 import { last } from '../db/engine/transaction.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   chooseDigest,
   lockNotificationSettings,
@@ -17,6 +16,7 @@ import {
   setNotificationRead,
   viewNotification,
 } from '../db/notifications.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { type OpContext, transaction } from './context.ts'
 import {

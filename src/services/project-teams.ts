@@ -1,5 +1,4 @@
 import { last } from '../db/engine/transaction.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import type { MemberRow } from '../db/members.ts'
 import {
   lockProjectTeam,
@@ -10,6 +9,7 @@ import {
   setRole,
   viewProjectTeam,
 } from '../db/project-teams.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { problems } from '../problems/problems.ts'

@@ -1,5 +1,4 @@
 import { last } from '../db/engine/transaction.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { grantRole } from '../db/memberships.ts'
 import {
   insertProject,
@@ -20,6 +19,7 @@ import {
 import { recordProjectEvent } from '../db/record-event.ts'
 import { changedFields } from '../domain/changes.ts'
 import type { Created } from '../domain/idempotency.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { type OpContext, transaction, type OpTransaction } from './context.ts'
 import {

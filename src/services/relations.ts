@@ -1,6 +1,5 @@
 import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { recordEventOfTask } from '../db/record-event.ts'
 import {
   type ChangeableRelation,
@@ -16,6 +15,7 @@ import {
   selectRelations,
 } from '../db/relations.ts'
 import { countBlocker } from '../db/task-facts.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { inverseKind, type RelationKind, type StoredRelation, storedRelation } from '../domain/relations.ts'
 import { problems } from '../problems/problems.ts'

@@ -1,7 +1,6 @@
 import type { TransactionContext } from '../db/engine/context.ts'
 import { DatabaseUnavailable, OutcomeUnknown } from '../db/engine/errors.ts'
 import { last } from '../db/engine/transaction.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { type Destination, destinationOf } from '../db/positions.ts'
 import { lockProject } from '../db/projects.ts'
 import {
@@ -24,6 +23,7 @@ import {
 } from '../db/sections.ts'
 import { changedFields } from '../domain/changes.ts'
 import type { Created } from '../domain/idempotency.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import { type OpContext, transaction, withoutConditions, type OpTransaction } from './context.ts'

@@ -1,6 +1,6 @@
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { lockTask } from '../db/task-facts.ts'
 import { type FollowerFilter, isFollower, selectTaskFollowers, setFollower } from '../db/task-followers.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { type OpContext, transaction } from './context.ts'
 import { expectAbsent, expectFound, expectMay, expectMayExpand, expectSeen } from './expectations.ts'

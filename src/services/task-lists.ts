@@ -1,5 +1,5 @@
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { selectTasks } from '../db/task-list.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { type TaskList, taskList, type TaskListQuery } from '../domain/task-filter.ts'
 import { problems } from '../problems/problems.ts'

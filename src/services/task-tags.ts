@@ -1,7 +1,7 @@
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { recordTagged, recordUntagged, type TaskTag } from '../db/record-event.ts'
 import { touchTask } from '../db/task-facts.ts'
 import { insertLink, lockTaskAndTag, removeLink, selectTaskTags } from '../db/task-tags.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import { type OpContext, transaction } from './context.ts'

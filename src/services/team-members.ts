@@ -1,5 +1,4 @@
 import { last } from '../db/engine/transaction.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import type { MemberRow } from '../db/members.ts'
 import {
   lockTeamMember,
@@ -11,6 +10,7 @@ import {
   type TeamMemberKey,
   viewTeamMember,
 } from '../db/team-members.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { TeamRole } from '../domain/team-roles.ts'
 import { problems } from '../problems/problems.ts'

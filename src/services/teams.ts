@@ -1,5 +1,4 @@
 import { last } from '../db/engine/transaction.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   insertTeam,
   lockTeam,
@@ -14,6 +13,7 @@ import {
   viewTeam,
 } from '../db/teams.ts'
 import type { Created } from '../domain/idempotency.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { type OpContext, transaction, type OpTransaction } from './context.ts'
 import { expectFound, expectMatch, expectMay, expectMayListAll, expectSeen } from './expectations.ts'

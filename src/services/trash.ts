@@ -1,5 +1,4 @@
 import { last } from '../db/engine/transaction.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   lockTrashedMembers,
   lockTrashedProject,
@@ -13,6 +12,7 @@ import { type ProjectRow, viewProject } from '../db/projects.ts'
 import { recordProjectEvent } from '../db/record-event.ts'
 import type { TaskRow } from '../db/tasks.ts'
 import { selectTrash, selectTrashedTask, type TrashFilter } from '../db/trash.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Authorized, Principal } from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import { type OpContext, type OpTransaction, transaction } from './context.ts'

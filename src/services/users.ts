@@ -6,7 +6,6 @@ import { hasChangedEmailOften, leaveAddress, restoreAddress, takeUndoToken } fro
 import { endAccess, removeCredentials, revokeApiTokens } from '../db/end-access.ts'
 import { newId } from '../db/engine/ids.ts'
 import { last } from '../db/engine/transaction.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { endAccessOfUser } from '../db/memberships.ts'
 import { rescheduleDigest } from '../db/notification-settings.ts'
 import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
@@ -32,6 +31,7 @@ import {
 import { leavesNoAdministrator, mayRemoveAdministrator } from '../domain/administrators.ts'
 import type { AuditAction } from '../domain/audit.ts'
 import type { Created } from '../domain/idempotency.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   isInSession,
   type Permission,
@@ -43,7 +43,7 @@ import {
 import type { Jobs } from '../jobs/registry.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { problems } from '../problems/problems.ts'
-import { type OpContext, transaction } from './context.ts'
+import { type OpContext, thenForget, transaction } from './context.ts'
 import {
   expectFound,
   expectMatch,
@@ -279,8 +279,9 @@ export const createUsers = ({
       await reauthenticate.byPassword(ctx, { password: currentPassword, pointer: '/current_password' })
     }
     const { token, hash: undoHash } = newUndoToken()
-    const user = await updateUser(ctx, { id: userId, change, undoHash })
-    await credentials.forgetUser(userId)
+    const user = await thenForget(updateUser(ctx, { id: userId, change, undoHash }), () =>
+      credentials.forgetUser(userId),
+    )
     if (user.previousEmail !== null) {
       const isOwn = userId === ctx.principal.userId
       mailer.sendEmailChanged({ to: user.previousEmail, undoToken: isOwn ? token : null })
@@ -289,9 +290,8 @@ export const createUsers = ({
   },
 
   async remove(ctx, userId) {
-    await deleteUser(ctx, userId)
+    await thenForget(deleteUser(ctx, userId), () => credentials.forgetUser(userId))
     await purgeUserOnce(ctx.db, userId)
-    await credentials.forgetUser(userId)
     jobs.wake('purge_deleted_rows')
   },
 
@@ -306,21 +306,23 @@ export const createUsers = ({
     const userId = hash && (await findUserOfToken(ctx, { purpose: 'undo_email', hash }))
     if (hash === null || userId === null) throw problems.invalidUndoToken()
     const { token: resetToken, hash: resetHash } = newResetToken()
-    const email = await transaction(ctx, async (tx) => {
-      const undone = await takeUndoToken(tx, { userId, hash })
-      if (undone === null) throw problems.invalidUndoToken()
-      const reset = { purpose: 'reset_password', userId, lifetime: resetTokenLifetime } as const
-      await Promise.all([
-        restoreAddress(tx, undone, passwords.unmatchable),
-        endAccess(tx, userId),
-        revokeApiTokens(tx, userId),
-        // After the others were voided.
-        insertOneTimeToken(tx, { ...reset, hash: resetHash }),
-        recordAudit(tx, 'user.email_change_undone', { userId, actorId: userId }),
-      ])
-      return undone.email
-    })
-    await credentials.forgetUser(userId)
+    const email = await thenForget(
+      transaction(ctx, async (tx) => {
+        const undone = await takeUndoToken(tx, { userId, hash })
+        if (undone === null) throw problems.invalidUndoToken()
+        const reset = { purpose: 'reset_password', userId, lifetime: resetTokenLifetime } as const
+        await Promise.all([
+          restoreAddress(tx, undone, passwords.unmatchable),
+          endAccess(tx, userId),
+          revokeApiTokens(tx, userId),
+          // After the others were voided.
+          insertOneTimeToken(tx, { ...reset, hash: resetHash }),
+          recordAudit(tx, 'user.email_change_undone', { userId, actorId: userId }),
+        ])
+        return undone.email
+      }),
+      () => credentials.forgetUser(userId),
+    )
     return { email, resetToken, resetTokenLifetime }
   },
 })

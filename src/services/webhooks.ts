@@ -2,7 +2,6 @@ import { jsonWithSealed, jsonWithSecret, sealForReplay } from '../auth/replayed-
 import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
 import { last } from '../db/engine/transaction.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { lockProject, type ManagedProject } from '../db/projects.ts'
 import { maxWebhooks } from '../db/quotas.ts'
 import {
@@ -34,6 +33,7 @@ import {
 } from '../db/webhooks.ts'
 import type { Created } from '../domain/idempotency.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import { problems } from '../problems/problems.ts'
