@@ -47,16 +47,11 @@ type AuditRead<Db> = <R>(
   respond: () => Promise<R>,
 ) => Promise<R>
 
-export interface AdapterDeps<Db> {
-  /** The database that handlers run on. */
-  readonly db: Db
-  /** For requests that only read. */
-  readonly readDb: Db
+interface RequestDeps {
   /** Authenticates by the Authorization header; throws a 401 problem on failure. */
   readonly authenticate: (authorization: string | undefined) => Promise<Principal>
   /** Authenticates by the link token in the URL; throws a problem on failure. */
   readonly authenticateLink: AuthenticateLink
-  readonly auditRead: AuditRead<Db>
   /** Maps the errors of the rooms of the service to problems. */
   readonly mapError: MapError
   /** Whether an error means that the database did not answer, so that it may have committed a write. */
@@ -74,6 +69,14 @@ export interface AdapterDeps<Db> {
   readonly deadline: number
   /** Registers work that must finish before shutdown, even if its connection closes. */
   readonly finish: (work: Promise<unknown>) => void
+}
+
+export interface AdapterDeps<Db> extends RequestDeps {
+  /** The database that handlers run on. */
+  readonly db: Db
+  /** For requests that only read. */
+  readonly readDb: Db
+  readonly auditRead: AuditRead<Db>
 }
 
 /**
@@ -235,11 +238,7 @@ const identify = async (
   { scope }: ContractOperation,
   request: FastifyRequest,
   reply: FastifyReply,
-  {
-    authenticate,
-    authenticateLink,
-    limit,
-  }: Pick<AdapterDeps<unknown>, 'authenticate' | 'authenticateLink' | 'limit'>,
+  { authenticate, authenticateLink, limit }: RequestDeps,
 ): Promise<Principal | null> => {
   if (scope === 'link') return identifyByLink(request, authenticateLink)
   try {
@@ -329,7 +328,7 @@ const takesFile = ({ mediaTypes }: ContractOperation): boolean =>
 const bodyOf = (
   operation: ContractOperation,
   request: FastifyRequest,
-  { attachmentMaxBytes, mapError }: Pick<AdapterDeps<unknown>, 'attachmentMaxBytes' | 'mapError'>,
+  { attachmentMaxBytes, mapError }: RequestDeps,
 ): unknown => {
   if (isForm(operation)) return readFileForm(request, attachmentMaxBytes, mapError)
   return operation.mediaTypes.includes(chunkMediaType) ? readUploadChunk(request) : request.body
@@ -464,7 +463,7 @@ const idempotencyOf = (
   operation: ContractOperation,
   principal: Principal,
   { headers, params, body }: FastifyRequest,
-  { fingerprintKeys }: Pick<AdapterDeps<unknown>, 'fingerprintKeys'>,
+  { fingerprintKeys }: RequestDeps,
 ): Idempotency | null => {
   const key = headers['idempotency-key']
   if (!operation.takesIdempotencyKey || typeof key !== 'string') return null

@@ -5,6 +5,7 @@ import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import type { OpContext } from './context.ts'
 import { expectMayListAll } from './expectations.ts'
+
 /** What a page of the change feed starts after, and contains. */
 interface ChangesRequest extends Omit<ChangeFeed, 'principal'> {
   /** The cursor of the page before; null to start from the beginning. */

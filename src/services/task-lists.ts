@@ -7,6 +7,7 @@ import type { OpContext } from './context.ts'
 import { expectMayExpand, expectMayListAll } from './expectations.ts'
 import { getProject } from './projects.ts'
 import { getUser } from './users.ts'
+
 /** A request for a list of tasks. */
 interface TaskListRequest {
   readonly filter: TaskListQuery

@@ -18,6 +18,7 @@ import type { Jobs } from '../jobs/registry.ts'
 import { type OpContext, type OpTransaction, transaction } from './context.ts'
 import { expectFound, expectMatch, expectMay, expectMayListAll, expectSeen } from './expectations.ts'
 import { deleteTrashedTask } from './tasks.ts'
+
 /** Deletes what is in the trash permanently. */
 export interface Trash {
   /** @throws Problem 403, 404, 409 or 412 */
