@@ -1,3 +1,4 @@
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
   type BearerPrincipal,
@@ -15,7 +16,6 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, selectPage } from './lists/list.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { apiTokenJson } from './read-models.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { and, eq, type SQL, sql } from './schema/drizzle.ts'

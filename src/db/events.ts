@@ -1,3 +1,4 @@
+import type { Page, PageRequest } from '../domain/pages.ts'
 import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import { type AccessBranch, onlyBranch, rowsOfMemberships } from './access/branches.ts'
 import { allowsEvent, type CallerPlaceholders, seesEventOfTask, seesProject } from './access/permissions.ts'
@@ -17,7 +18,6 @@ import {
 import type { StatementContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { eventJson } from './read-models.ts'
 import { hasEvents, restampReaders } from './event-readers.ts'
 import { retentionTime } from './engine/retention.ts'

@@ -1,3 +1,4 @@
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
   listReader,
@@ -14,7 +15,6 @@ import type { ContextPlaceholders, StatementContext, TransactionContext } from '
 import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, selectPage, visibilityCheck } from './lists/list.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import type { SortField } from './lists/keyset.ts'
 import { projectJson, projectVariant } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'

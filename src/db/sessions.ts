@@ -1,3 +1,4 @@
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
   type Principal,
@@ -16,7 +17,6 @@ import { WritesRefused } from './engine/errors.ts'
 import { parameter, type Placeholders, type Row } from './engine/parameters.ts'
 import { statement } from './engine/statement.ts'
 import { createdAt, newestFirst, selectPage } from './lists/list.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { sessionJson } from './read-models.ts'
 import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf } from './schema/columns.ts'

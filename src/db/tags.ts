@@ -1,3 +1,4 @@
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
   listReader,
@@ -12,7 +13,6 @@ import { isOfProjects, nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, selectPage } from './lists/list.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { purgeBatch } from './purge.ts'
 import { countedTagJson, tagJson } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'

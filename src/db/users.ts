@@ -1,3 +1,4 @@
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
   isInSession,
@@ -16,7 +17,6 @@ import { CallerGone, ConstraintViolation, isUnknownValue } from './engine/errors
 import { query, statement } from './engine/statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import { createdAt, newestFirst, selectPage } from './lists/list.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import { userJson } from './read-models.ts'
 import { isRecent } from './recent.ts'
 import { columnsOf } from './schema/columns.ts'

@@ -1,3 +1,4 @@
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
   listReader,
@@ -13,7 +14,6 @@ import { isOfProjects } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, selectPage } from './lists/list.ts'
-import type { Page, PageRequest } from '../domain/pages.ts'
 import type { ManagedProject } from './projects.ts'
 import { countWebhooks, lockCounters } from './quotas.ts'
 import { webhookJson } from './read-models.ts'

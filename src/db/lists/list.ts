@@ -1,5 +1,5 @@
-import { maxLimit, type Page, type PageRequest } from '../../domain/pages.ts'
 import type { Position } from '../../domain/cursors.ts'
+import { maxLimit, type Page, type PageRequest } from '../../domain/pages.ts'
 import type { Principal, Role } from '../../domain/permissions.ts'
 import { type SortBy, TooManyToSort } from '../../domain/sort.ts'
 import type { AccessBranch } from '../access/branches.ts'
