@@ -70,7 +70,7 @@ module.exports = {
       to: { path: '^src/app.ts$' },
     },
     {
-      name: 'a-room-maps-its-errors-in-one-file',
+      name: 'errors-are-mapped-in-one-file',
       severity: 'error',
       from: { path: '^src/(auth|db|images|storage)/', pathNot: '/problems.ts$' },
       to: { path: '^src/problems/' },

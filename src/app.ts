@@ -168,7 +168,7 @@ export interface AppDeps {
   readonly worker?: number | null
 }
 
-/** Maps the errors of the rooms that throw their own. */
+/** Maps the errors of the parts that throw their own. */
 const mapError: MapError = (error) =>
   databaseProblem(error) ?? storageProblem(error) ?? imageProblem(error) ?? authProblem(error)
 

@@ -52,7 +52,7 @@ interface RequestDeps {
   readonly authenticate: (authorization: string | undefined) => Promise<Principal>
   /** Authenticates by the link token in the URL; throws a problem on failure. */
   readonly authenticateLink: AuthenticateLink
-  /** Maps the errors of the rooms of the service to problems. */
+  /** Maps the errors of the parts of the service to problems. */
   readonly mapError: MapError
   /** Whether an error means that the database did not answer, so that it may have committed a write. */
   readonly isUnavailable: (error: unknown) => boolean

@@ -49,7 +49,7 @@ export const sendProblem = (
 }
 
 /**
- * The problem of any error. `mapError` maps those of the rooms of the service, and `maxBytes` is the body limit of the request. An
+ * The problem of any error. `mapError` maps those of the parts of the service, and `maxBytes` is the body limit of the request. An
  * unexpected error becomes an internal error, whose cause is only logged.
  */
 export const problemOf = (error: unknown, mapError: MapError, maxBytes: number = maxBodyBytes): Problem => {

@@ -560,7 +560,7 @@ export const problemWithin = (pointer: string, problem: Problem): Problem => {
   })
 }
 
-/** Maps the errors of one room of the service to problems: null for any other error. */
+/** Maps the errors of one part of the service to problems: null for any other error. */
 export type MapError = (error: unknown) => Problem | null
 
 /** Maps the errors of `domain`. */
