@@ -9,15 +9,17 @@ import { passwordHasher } from '../src/auth/passwords.ts'
 import { readConfig } from '../src/config/config.ts'
 import { loadContract } from '../src/contract/contract.ts'
 import { openDatabase } from '../src/db/engine/client.ts'
-import { type OpContext, shellContext } from '../src/db/engine/context.ts'
+import { type OpContext, shellContext } from '../src/services/context.ts'
 import { FolderInUse } from '../src/db/engine/embedded.ts'
 import { readMigrationState } from '../src/db/engine/migrate.ts'
-import type { PageRequest } from '../src/db/lists/list.ts'
+import type { PageRequest } from '../src/domain/pages.ts'
 import { selectUserIdByName, selectUsers, type UserChange } from '../src/db/users.ts'
 import { type Principal, shellPrincipal } from '../src/domain/permissions.ts'
 import { canonicalEmail } from '../src/domain/email-address.ts'
 import { compileValidation, type ObjectSchema } from '../src/http/validation.ts'
-import { type Problem, problemOf } from '../src/problems/problems.ts'
+import { databaseProblem } from '../src/db/problems.ts'
+import { problemOf } from '../src/http/problem-responses.ts'
+import type { Problem } from '../src/problems/problems.ts'
 import { setPassword } from '../src/services/passwords.ts'
 import { resetSecondFactor } from '../src/services/second-factor.ts'
 import { createUser, updateUser } from '../src/services/users.ts'
@@ -295,6 +297,6 @@ await runToEnd('admin', deadline, async (t) => {
     console.log(await command(shell))
   } catch (error) {
     if (error instanceof CommandError) throw error
-    throw new Error(describe(problemOf(error)), { cause: error })
+    throw new Error(describe(problemOf(error, databaseProblem)), { cause: error })
   }
 })

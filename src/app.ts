@@ -19,12 +19,15 @@ import { createWebhooks } from './services/webhooks.ts'
 import { cacheCredentials } from './auth/credentials.ts'
 import { deriveKeys, type Secrets } from './auth/keys.ts'
 import type { PasswordHasher } from './auth/passwords.ts'
+import { authProblem } from './auth/problems.ts'
 import type { Config } from './config/config.ts'
 import { type Contract, loadContract } from './contract/contract.ts'
 import { auditRead } from './db/audit.ts'
 import type { Database } from './db/engine/client.ts'
 import { createDatabaseClock } from './db/engine/database-clock.ts'
+import { DatabaseUnavailable } from './db/engine/errors.ts'
 import type { Standbys } from './db/engine/standbys.ts'
+import { databaseProblem } from './db/problems.ts'
 import { apiTokenHandlers } from './handlers/api-tokens.ts'
 import { attachmentHandlers } from './handlers/attachments.ts'
 import { auditHandlers } from './handlers/audit.ts'
@@ -52,10 +55,11 @@ import { trashHandlers } from './handlers/trash.ts'
 import { uploadHandlers } from './handlers/uploads.ts'
 import { userHandlers } from './handlers/users.ts'
 import { webhookHandlers } from './handlers/webhooks.ts'
+import { imageProblem } from './images/problems.ts'
 import type { Thumbnailer } from './images/thumbnailer.ts'
 import type { LogStream } from './observe/log.ts'
 import type { OpenMailer } from './mail/mailer.ts'
-import type { Handlers } from './contract/operation.ts'
+import type { Handlers } from './handlers/handlers.ts'
 import {
   closeGracefully,
   awaitOnClose,
@@ -65,7 +69,7 @@ import {
   serializePipelining,
   shedLoad,
 } from './http/connections.ts'
-import { delayContinue } from './http/body.ts'
+import { delayContinue, maxBodyBytes } from './http/body.ts'
 import { maxUnread, shareAmongCallers } from './http/caller-shares.ts'
 import { corsHeaders, enableCors } from './http/cors.ts'
 import { createDispatcher } from './http/dispatch.ts'
@@ -76,7 +80,7 @@ import { createPaging } from './http/paging.ts'
 import { registerEmailChangeUndoPage } from './http/email-change-undo-page.ts'
 import { registerInvitationPage } from './http/invitation-page.ts'
 import { registerPasswordResetPage } from './http/password-reset-page.ts'
-import { refuseUnreadable, sendProblem } from './http/problem-responses.ts'
+import { problemOf, refuseUnreadable, sendProblem } from './http/problem-responses.ts'
 import { logRequests, requestIdOf } from './http/request-log.ts'
 import { createLimit, limitOtherRoutes } from './http/rate-limit.ts'
 import { countInMemory, countInSupervisor } from './http/request-counts.ts'
@@ -86,7 +90,8 @@ import { limitBodyTime, type TimeLimits, timeLimits as defaultTimeLimits } from 
 import { withoutBase } from './http/url.ts'
 import { instrumentDatabase, instrumentStorage } from './observe/instrument.ts'
 import { reportOutages } from './observe/outages.ts'
-import { maxBodyBytes, problemOf } from './problems/problems.ts'
+import type { MapError } from './problems/problems.ts'
+import { storageProblem } from './storage/problems.ts'
 import type { Storage } from './storage/storage.ts'
 import { createAddressRules } from './webhooks/addresses.ts'
 import { createSend, type Resolve } from './webhooks/send.ts'
@@ -96,7 +101,10 @@ import { startJobs } from './jobs/runner.ts'
 import { createAttachments } from './services/attachments.ts'
 import { createSendDigests } from './services/digests.ts'
 import { createEventStreams, maxStreams } from './services/event-streams.ts'
+import { createAnswerAssistant } from './services/assistants.ts'
 import { createTags } from './services/tags.ts'
+import { createListTaskChanges } from './services/task-changes.ts'
+import { createTrash } from './services/trash.ts'
 import { createThumbnails } from './services/thumbnails.ts'
 import { createUploads } from './services/uploads.ts'
 
@@ -159,6 +167,10 @@ export interface AppDeps {
   /** The number of this worker; null without a supervisor. */
   readonly worker?: number | null
 }
+
+/** Maps the errors of the parts that throw their own. */
+const mapError: MapError = (error) =>
+  databaseProblem(error) ?? storageProblem(error) ?? imageProblem(error) ?? authProblem(error)
 
 /** Bytes. The longest filter takes 24,000 bytes in a URL if none of its characters is ASCII; Node's default is 16,384. */
 const maxHeadSize = 65_536
@@ -225,13 +237,13 @@ export const buildApp = async ({
     // Hooks do not run for these requests, so CORS headers are set here.
     frameworkErrors: (error, request, reply) => {
       reply.headers(corsHeaders(config.corsOrigins, request.headers.origin))
-      sendProblem(problemOf(error), publicUrl, request, reply)
+      sendProblem(problemOf(error, mapError), publicUrl, request, reply)
     },
     clientErrorHandler: (error, socket) => refuseUnreadable(error, publicUrl, socket),
   })
 
   app.setErrorHandler((error, request, reply) =>
-    sendProblem(problemOf(error, request.routeOptions.bodyLimit), publicUrl, request, reply),
+    sendProblem(problemOf(error, mapError, request.routeOptions.bodyLimit), publicUrl, request, reply),
   )
   const outages = reportOutages(app.log)
   const storage = instrumentStorage(rawStorage, outages.forStorage)
@@ -350,7 +362,14 @@ export const buildApp = async ({
     credentials,
     refreshKeys: deriveKeys(secrets, 'refresh'),
   })
-  const users = createUsers({ passwords, reauthenticate, credentials, mailer, jobs })
+  const users = createUsers({
+    passwords,
+    reauthenticate,
+    credentials,
+    mailer,
+    jobs,
+    quotas: { attachmentBytes: attachmentQuotaBytes, tasks: taskQuota },
+  })
   const handlers: Handlers = {
     ...authHandlers({ signIn, sessions, reauthenticate, users }),
     ...sessionHandlers({ paging, sessions }),
@@ -365,14 +384,10 @@ export const buildApp = async ({
       secondFactor: createSecondFactors({ checkPassword, attemptKeys, secondFactorKeys }),
     }),
     ...auditHandlers({ paging }),
-    ...userHandlers({
-      paging,
-      quotas: { attachmentBytes: attachmentQuotaBytes, tasks: taskQuota },
-      users,
-    }),
+    ...userHandlers({ paging, users }),
     ...taskBatchHandlers({ publicUrl, taskQuota }),
-    ...taskHandlers({ paging, cursorKeys, taskQuota }),
-    ...trashHandlers({ paging, jobs }),
+    ...taskHandlers({ paging, listTaskChanges: createListTaskChanges(cursorKeys), taskQuota }),
+    ...trashHandlers({ paging, trash: createTrash({ jobs }) }),
     ...eventHandlers({ paging, streams, expiryOf: createExpiryOf(accessTokens) }),
     ...attachmentHandlers({
       paging,
@@ -411,11 +426,10 @@ export const buildApp = async ({
     ...commentHandlers({ paging }),
     ...webhookHandlers({
       paging,
-      jobs,
-      webhooks: createWebhooks({ webhookKeys, replayKeys, addressRules }),
+      webhooks: createWebhooks({ webhookKeys, replayKeys, addressRules, jobs }),
     }),
     ...assistantHandlers({
-      contract,
+      answerAssistant: createAnswerAssistant(contract),
       isEnabled: config.mcp === 'on',
       corsOrigins: config.corsOrigins,
       publicUrl,
@@ -429,6 +443,8 @@ export const buildApp = async ({
   await registerOperations(app, contract, handlers, {
     db,
     auditRead,
+    mapError,
+    isUnavailable: (error) => error instanceof DatabaseUnavailable,
     readDb: standbys === null ? db : standbys.readingFor(db),
     limit,
     shares,

@@ -10,10 +10,15 @@ import { currentWork } from '../src/concurrency/work.ts'
 import { timeLimits } from '../src/http/slow-clients.ts'
 import { diskStorage } from '../src/storage/disk.ts'
 import { StorageFull, StorageUnavailable } from '../src/storage/storage.ts'
+import type { OperationId } from '../src/contract/contract.ts'
+import type { components } from '../generated/openapi.ts'
+import { accountActions } from './fixture/accounts.ts'
 import { createTestDatabase } from './fixture/database.ts'
 import { temporaryFolder } from './fixture/process.ts'
 import { type Operation, operations, prepareOperations } from './fixture/operations.ts'
-import { type Call, type Reply, startService } from './fixture/service.ts'
+import { type Account, type Call, type Reply, startService } from './fixture/service.ts'
+
+type Schemas = components['schemas']
 
 /** The maximum response time without a database, in milliseconds. */
 const deadline = 5_000
@@ -99,6 +104,67 @@ t.test('504 if the outcome of a write is unknown', async (t) => {
     t.equal(status, 504, operation.id)
     t.match(body, { code: 'outcome_unknown', detail: /Idempotency-Key/ })
     t.equal(headers.get('cache-control'), 'no-store')
+  }
+})
+
+t.test('credentials are forgotten if the outcome of a change is unknown', async (t) => {
+  let isLost = false
+  const service = await startService(t, {
+    aroundDatabase: (db) => ({
+      ...db,
+      transaction: async (...parameters) => {
+        const result = await db.transaction(...parameters)
+        if (!isLost) return result
+        currentWork().sent.push('commit')
+        throw new OutcomeUnknown()
+      },
+    }),
+  })
+  const admin = await service.register('admin')
+  const { createApiToken, statusOf } = accountActions(service, admin)
+
+  /** Changes that end the access of a token: their request for an account, and the token if it is not that of its session. */
+  const changes: readonly {
+    readonly operation: OperationId
+    readonly request: (user: Account, apiToken: Schemas['CreatedApiToken']) => Call
+    readonly endsApiToken?: boolean
+  }[] = [
+    { operation: 'logout', request: ({ token }) => ({ token }) },
+    { operation: 'logout', request: ({ token }) => ({ token, query: { everywhere: true } }) },
+    {
+      operation: 'revokeApiToken',
+      request: ({ token }, { id }) => ({ token, params: { token_id: id } }),
+      endsApiToken: true,
+    },
+    {
+      operation: 'setUserPassword',
+      request: ({ id }) => ({
+        token: admin.token,
+        params: { user_id: id },
+        body: { password: 'another good password', reset_second_factor: false },
+      }),
+    },
+    {
+      operation: 'updateUser',
+      request: ({ id }) => ({ token: admin.token, params: { user_id: id }, body: { is_disabled: true } }),
+      endsApiToken: true,
+    },
+    {
+      operation: 'deleteUser',
+      request: ({ id }) => ({ token: admin.token, params: { user_id: id } }),
+      endsApiToken: true,
+    },
+  ]
+  for (const [index, { operation, request, endsApiToken = false }] of changes.entries()) {
+    const user = await service.register(`user${index}`)
+    const apiToken = await createApiToken(user, { scopes: ['users:read'] })
+    const token = endsApiToken ? apiToken.token : user.token
+    t.equal(await statusOf(token), 200, 'the credential is cached')
+    isLost = true
+    const { status } = await service.call(operation, request(user, apiToken))
+    isLost = false
+    t.equal(status, 504, operation)
+    t.equal(await statusOf(token), 401, `${operation} has taken effect`)
   }
 })
 

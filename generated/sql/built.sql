@@ -410,10 +410,6 @@ where "sessions"."id" = $3::uuid;
 delete from "sessions"
 where "sessions"."id" = $1::uuid;
 
-/* sessions.delete_all */
-delete from "sessions"
-where "sessions"."user_id" = $1::uuid;
-
 /* sessions.delete_reused */
 delete from "sessions"
 where "sessions"."id" = $1::uuid;

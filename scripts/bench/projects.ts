@@ -1,5 +1,5 @@
 import type { Database } from '../../src/db/engine/client.ts'
-import type { OpContext } from '../../src/db/engine/context.ts'
+import type { OpContext } from '../../src/services/context.ts'
 import { selectTaskChanges } from '../../src/db/task-changes.ts'
 import { selectTasks } from '../../src/db/task-list.ts'
 import { selectTask } from '../../src/db/tasks.ts'

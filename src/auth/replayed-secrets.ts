@@ -1,4 +1,4 @@
-import type { Created } from '../db/engine/idempotency.ts'
+import type { Created } from '../domain/idempotency.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { open, seal } from './seal.ts'
 

@@ -2,10 +2,11 @@ import type { FastifyRequest } from 'fastify'
 import type { operations } from '../../generated/openapi.ts'
 import type { OperationId } from './contract.ts'
 import type { Dispatch } from './dispatch.ts'
-import type { OpContext } from '../db/engine/context.ts'
-import type { Created } from '../db/engine/idempotency.ts'
+import type { Client } from '../domain/audit.ts'
+import type { Preconditions } from '../domain/entity-tags.ts'
+import type { Created, Idempotency } from '../domain/idempotency.ts'
+import type { BearerPrincipal, LinkPrincipal, Principal, SessionPrincipal } from '../domain/permissions.ts'
 import { type JsonText, jsonText } from './json-text.ts'
-import type { BearerPrincipal, LinkPrincipal, SessionPrincipal } from '../domain/permissions.ts'
 import type { EventStreamBody } from './event-stream.ts'
 import type { FileBody, FileForm, UploadChunk } from './files.ts'
 
@@ -156,8 +157,22 @@ export type OperationResponse<Op> = Op extends { responses: infer Responses }
     }[ResponseStatus<Responses>]
   : never
 
-/** The context of an operation. The principal of an open operation is null. */
-export type ContextOf<Id extends OperationId> = OpContext<PrincipalOf<Id>>
+/**
+ * The context of an operation: the database that it runs on, and what all requests say besides their input. The principal of an open
+ * operation is null.
+ */
+export interface OperationContext<P extends Principal | null, Db> extends Preconditions {
+  readonly db: Db
+  readonly principal: P
+  readonly client: Client
+  /** Null without an Idempotency-Key. */
+  readonly idempotency: Idempotency | null
+  /**
+   * The signal that is aborted when the request ends: the response was sent, or the client disconnected. A function, because few
+   * handlers need it: copies of the context do not create it.
+   */
+  readonly signal: () => AbortSignal
+}
 
 /** The validated request. */
 export interface Input<Id extends OperationId> {
@@ -171,9 +186,10 @@ export interface Input<Id extends OperationId> {
   readonly dispatch: Dispatch
 }
 
-export type Handlers = {
+/** The handlers of all operations, which run on a database of this type. */
+export type HandlersWith<Db> = {
   readonly [Id in OperationId]: (
-    ctx: ContextOf<Id>,
+    ctx: OperationContext<PrincipalOf<Id>, Db>,
     input: Input<Id>,
   ) => Promise<OperationResponse<operations[Id]>>
 }
@@ -188,6 +204,19 @@ export const created = <T>(
   headers: { location: path, etag },
   body: jsonText<T>(json),
   replayed,
+})
+
+/** A resource as JSON text, and its version. */
+export interface Versioned {
+  readonly json: string
+  readonly version: number
+}
+
+/** The response with a resource: 200 with ETag, which is the version unless the representation depends on more. */
+export const ok = <T>({ json, version }: Versioned, etag: string = quoteETag(version)) => ({
+  status: 200 as const,
+  headers: { etag },
+  body: jsonText<T>(json),
 })
 
 /** The quoted form of an entity tag (RFC 9110 §8.8.3). */

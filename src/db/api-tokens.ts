@@ -1,3 +1,4 @@
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
   type BearerPrincipal,
@@ -14,7 +15,7 @@ import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { createdAt, newestFirst, selectPage } from './lists/list.ts'
 import { apiTokenJson } from './read-models.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { and, eq, type SQL, sql } from './schema/drizzle.ts'

@@ -1,4 +1,4 @@
-import { found, type Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsAttachment } from './access/permissions.ts'
@@ -7,14 +7,7 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
 import { attachmentJson } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
 import { eq, sql } from './schema/drizzle.ts'
@@ -194,9 +187,9 @@ const selectFile = query(
 export const selectAttachmentFile = async (
   ctx: StatementContext,
   id: string,
-): Promise<Outcome<AttachmentFile>> => {
+): Promise<AttachmentFile | null> => {
   const [row] = await selectFile(ctx, { id })
-  return found(row)
+  return row ?? null
 }
 
 const item = sql.raw('item')
@@ -205,7 +198,7 @@ const item = sql.raw('item')
 export const selectTaskAttachments = async (
   ctx: StatementContext<Principal>,
   { taskId, page }: { readonly taskId: string; readonly page: PageRequest },
-): Promise<Outcome<Page>> => {
+): Promise<Page | null> => {
   const listed = await selectPage(
     ctx.db,
     {

@@ -1,6 +1,6 @@
 import type { CommentExpansion } from '../domain/expansions.ts'
 import { maxMentions, mentionedUsernames } from '../domain/mentions.ts'
-import { found, type Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
 import { parseSort, type SortBy } from '../domain/sort.ts'
 import { foldSearch } from '../domain/text.ts'
@@ -11,7 +11,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
+import { createdAt, pageIfVisible, selectPage } from './lists/list.ts'
 import { commentJson } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
 import { eq, sql } from './schema/drizzle.ts'
@@ -41,9 +41,9 @@ const selectOne = query(
 )
 
 /** One comment, if the caller sees its task. */
-export const selectComment = async (ctx: StatementContext, id: string): Promise<Outcome<CommentRow>> => {
+export const selectComment = async (ctx: StatementContext, id: string): Promise<CommentRow | null> => {
   const [row] = await selectOne(ctx, { id })
-  return found(row)
+  return row ?? null
 }
 
 const selectMentioned = query(
@@ -227,7 +227,7 @@ export const selectTaskComments = async (
   taskId: string,
   { q, sort, expand = [] }: CommentListQuery,
   page: PageRequest,
-): Promise<Outcome<Page>> => {
+): Promise<Page | null> => {
   const item = sql.raw('item')
   const listed = await selectPage(
     ctx.db,

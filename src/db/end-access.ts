@@ -9,7 +9,7 @@ import { apiTokens, oneTimeTokens, secondFactors, sessions } from './schema/tabl
  * which was committed just before.
  */
 
-const endSessions = builtStatement(
+const deleteSessions = builtStatement(
   'end_access.delete_sessions',
   { user_id: 'uuid', kept: 'uuid?' },
   (db, p) =>
@@ -17,6 +17,15 @@ const endSessions = builtStatement(
       .delete(sessions)
       .where(and(eq(sessions.user_id, p.user_id), sql`${sessions.id} is distinct from ${p.kept}`)),
 )
+
+/** Ends the sessions of a user, except `keptSession`. */
+export const endSessions = async (
+  { db }: TransactionContext,
+  userId: string,
+  keptSession: string | null = null,
+): Promise<void> => {
+  await deleteSessions(db, { user_id: userId, kept: keptSession })
+}
 
 /**
  * Ends the sessions of a user, except `keptSession`, and voids everything else that gives access to the account with what was known
@@ -27,10 +36,7 @@ export const endAccess = async (
   userId: string,
   { keptSession = null }: { readonly keptSession?: string | null } = {},
 ): Promise<void> => {
-  await Promise.all([
-    voidOneTimeTokens(tx, userId),
-    endSessions(tx.db, { user_id: userId, kept: keptSession }),
-  ])
+  await Promise.all([voidOneTimeTokens(tx, userId), endSessions(tx, userId, keptSession)])
 }
 
 const deleteApiTokens = builtStatement('end_access.delete_api_tokens', { user_id: 'uuid' }, (db, p) =>
@@ -65,7 +71,7 @@ const deleteOneTimeTokens = builtStatement(
 export const removeCredentials = async (tx: TransactionContext, userId: string): Promise<void> => {
   await Promise.all([
     deleteOneTimeTokens(tx.db, { user_id: userId }),
-    endSessions(tx.db, { user_id: userId, kept: null }),
+    endSessions(tx, userId),
     revokeApiTokens(tx, userId),
     discardSecondFactor(tx, userId),
   ])

@@ -1,4 +1,4 @@
-import type { Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import { type AccessBranch, onlyBranch, rowsOfMemberships } from './access/branches.ts'
 import { allowsEvent, type CallerPlaceholders, seesEventOfTask, seesProject } from './access/permissions.ts'
@@ -17,14 +17,7 @@ import {
 } from './engine/conditions.ts'
 import type { StatementContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
 import { eventJson } from './read-models.ts'
 import { hasEvents, restampReaders } from './event-readers.ts'
 import { retentionTime } from './engine/retention.ts'
@@ -134,7 +127,7 @@ const historyBranches = (taskId: SQL, caller: CallerPlaceholders): readonly Acce
 export const selectTaskEvents = async (
   ctx: StatementContext<Principal>,
   { taskId, request }: { readonly taskId: string; readonly request: PageRequest },
-): Promise<Outcome<Page>> => {
+): Promise<Page | null> => {
   const page = await selectPage(
     ctx.db,
     {

@@ -1,5 +1,4 @@
 import type { components } from '../../generated/openapi.ts'
-import { found, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { allowsNotification } from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
@@ -44,9 +43,9 @@ const select = query(
 /** The caller's settings. */
 export const selectNotificationSettings = async (
   ctx: StatementContext<Principal>,
-): Promise<Outcome<NotificationSettingsRow>> => {
+): Promise<NotificationSettingsRow | null> => {
   const [row] = await select(ctx, {})
-  return found(row)
+  return row ?? null
 }
 
 /** When a user gets email digests. */

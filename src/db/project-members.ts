@@ -1,5 +1,5 @@
-import { found, type Outcome } from '../domain/outcome.ts'
 import type { MemberExpansion } from '../domain/expansions.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { foldSearch } from '../domain/text.ts'
@@ -10,14 +10,7 @@ import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
 import { expectRow, lockUser, type MemberRow } from './members.ts'
 import { grantAccess, grantRole } from './memberships.ts'
 import { isProjectVisible, lockProject, type ManagedProject, type ProjectFacts } from './projects.ts'
@@ -57,9 +50,9 @@ const select = query(
 export const selectProjectMember = async (
   ctx: StatementContext,
   { projectId, userId }: ProjectMemberKey,
-): Promise<Outcome<MemberRow>> => {
+): Promise<MemberRow | null> => {
   const [row] = await select(ctx, { project_id: projectId, user_id: userId })
-  return found(row)
+  return row ?? null
 }
 
 /** The access of a user to a project. */
@@ -163,7 +156,7 @@ export const selectProjectMembers = async (
   projectId: string,
   { q, expand = [], ...filter }: ProjectMemberFilter,
   page: PageRequest,
-): Promise<Outcome<Page>> => {
+): Promise<Page | null> => {
   const id = parameter('project_id', 'uuid')
   const members = await selectPage(
     ctx.db,

@@ -1,4 +1,4 @@
-import { found, type Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { onlyBranch } from './access/branches.ts'
@@ -7,14 +7,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
 import { expectRow, type MemberRow } from './members.ts'
 import { grantAccess } from './memberships.ts'
 import { isProjectVisible, lockProject, type ManagedProject, type ProjectFacts } from './projects.ts'
@@ -49,9 +42,9 @@ const select = query(
 export const selectProjectTeam = async (
   ctx: StatementContext,
   { projectId, teamId }: ProjectTeamKey,
-): Promise<Outcome<MemberRow>> => {
+): Promise<MemberRow | null> => {
   const [row] = await select(ctx, { project_id: projectId, team_id: teamId })
-  return found(row)
+  return row ?? null
 }
 
 /** The role of a team in a project. */
@@ -149,7 +142,7 @@ export const selectProjectTeams = async (
   ctx: StatementContext<Principal>,
   projectId: string,
   page: PageRequest,
-): Promise<Outcome<Page>> => {
+): Promise<Page | null> => {
   const id = parameter('project_id', 'uuid')
   const teams = await selectPage(
     ctx.db,

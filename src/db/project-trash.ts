@@ -1,4 +1,4 @@
-import { found, type Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
   listReader,
@@ -10,7 +10,7 @@ import { allowsProject, trashedProjectBranches } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
-import { deletedAt, lastDeletedFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { deletedAt, lastDeletedFirst, selectPage } from './lists/list.ts'
 import { setOwnRole } from './memberships.ts'
 import { lockToClose, projectColumns, type ProjectRow } from './projects.ts'
 import { trashedProjectJson, trashedProjectVariant } from './read-models.ts'
@@ -55,12 +55,9 @@ const selectOne = query(
 )
 
 /** One project in the trash, if the caller may restore it. */
-export const selectTrashedProject = async (
-  ctx: StatementContext,
-  id: string,
-): Promise<Outcome<ProjectRow>> => {
+export const selectTrashedProject = async (ctx: StatementContext, id: string): Promise<ProjectRow | null> => {
   const [row] = await selectOne(ctx, { id })
-  return found(row)
+  return row ?? null
 }
 
 /** What restoring or deleting a project in the trash depends on. */

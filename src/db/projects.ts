@@ -1,4 +1,4 @@
-import { found, type Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
   listReader,
@@ -14,14 +14,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { ContextPlaceholders, StatementContext, TransactionContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  type PageRequest,
-  selectPage,
-  visibilityCheck,
-} from './lists/list.ts'
+import { createdAt, newestFirst, selectPage, visibilityCheck } from './lists/list.ts'
 import type { SortField } from './lists/keyset.ts'
 import { projectJson, projectVariant } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
@@ -62,9 +55,9 @@ const selectOne = query(
 const reread = query('projects.reread', { id: 'uuid' }, projectColumns, projectWithId)
 
 /** One project, if the caller can see it. */
-export const selectProject = async (ctx: StatementContext, id: string): Promise<Outcome<ProjectRow>> => {
+export const selectProject = async (ctx: StatementContext, id: string): Promise<ProjectRow | null> => {
   const [row] = await selectOne(ctx, { id })
-  return found(row)
+  return row ?? null
 }
 
 /** A project that the transaction has changed, whether or not the caller can still see it. */

@@ -1,4 +1,3 @@
-import { done, missing, type Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { allowsUser } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
@@ -135,13 +134,12 @@ const selectUsage = query(
   },
 )
 
-/** What a user uses of each resource with a quota, as JSON text. */
+/** What a user uses of each resource with a quota, as JSON text: null if the caller sees the user, but not that. */
 export const selectUserUsage = async (
   ctx: StatementContext<Principal>,
   userId: string,
   { attachmentBytes, tasks }: Quotas,
-): Promise<Outcome<{ readonly json: string }>> => {
+): Promise<{ readonly json: string | null } | null> => {
   const [row] = await selectUsage(ctx, { id: userId, attachment_bytes: attachmentBytes, tasks })
-  if (row === undefined) return missing
-  return row.json === null ? { outcome: 'forbidden' } : done({ json: row.json })
+  return row ?? null
 }

@@ -1,6 +1,6 @@
-import type { Outcome } from '../domain/outcome.ts'
 import type { Authorized, Principal } from '../domain/permissions.ts'
 import type { RelationExpansion } from '../domain/expansions.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { RelationKind, StoredRelation } from '../domain/relations.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsTask } from './access/permissions.ts'
@@ -9,14 +9,7 @@ import { conditionsOf, filterOneOf } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
 import { relationJson } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
 import { and, eq, type SQL, sql } from './schema/drizzle.ts'
@@ -188,7 +181,7 @@ export const removeRelation = async (
 }
 
 /** The filter and the expansions of a list of relations. */
-interface RelationFilter {
+export interface RelationFilter {
   readonly kind?: readonly RelationKind[]
   readonly expand?: readonly RelationExpansion[]
 }
@@ -201,7 +194,7 @@ export const selectRelations = async (
   taskId: string,
   { kind: kinds, expand = [] }: RelationFilter,
   page: PageRequest,
-): Promise<Outcome<Page>> => {
+): Promise<Page | null> => {
   const ofTask = parameter('task_id', 'uuid')
   // Each relation, as seen from the task.
   const sides = sql`(

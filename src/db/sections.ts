@@ -1,4 +1,4 @@
-import { found, type Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Authorized, Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsProject, seesProject } from './access/permissions.ts'
@@ -6,7 +6,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { ContextPlaceholders, StatementContext, TransactionContext } from './engine/context.ts'
 import { anyOf, parameter, type Placeholders } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
-import { type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
+import { pageIfVisible, selectPage } from './lists/list.ts'
 import {
   type Destination,
   destinationParameters,
@@ -62,9 +62,9 @@ const selectOne = query(
 export const selectSection = async (
   ctx: StatementContext,
   { projectId, sectionId }: SectionPath,
-): Promise<Outcome<SectionRow>> => {
+): Promise<SectionRow | null> => {
   const [row] = await selectOne(ctx, { project_id: projectId, id: sectionId })
-  return found(row)
+  return row ?? null
 }
 
 /** A page of the sections of a project in their order, if the caller can see it. */
@@ -72,7 +72,7 @@ export const selectSections = async (
   ctx: StatementContext<Principal>,
   projectId: string,
   page: PageRequest,
-): Promise<Outcome<Page>> => {
+): Promise<Page | null> => {
   const projectParameter = parameter('project_id', 'uuid')
   const sections = await selectPage(
     ctx.db,

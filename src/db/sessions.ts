@@ -1,3 +1,4 @@
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
   type Principal,
@@ -8,7 +9,6 @@ import {
 import { canonicalTimeZone, defaultTimeZone } from '../domain/time-zones.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsOwn } from './access/permissions.ts'
-import type { OwnAccount } from './accounts.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
@@ -16,7 +16,7 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { WritesRefused } from './engine/errors.ts'
 import { parameter, type Placeholders, type Row } from './engine/parameters.ts'
 import { statement } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { createdAt, newestFirst, selectPage } from './lists/list.ts'
 import { sessionJson } from './read-models.ts'
 import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
@@ -195,15 +195,6 @@ export const removeSession = async (
   { id }: Authorized<'session.end_other', SessionFacts>,
 ): Promise<void> => {
   await remove(db, { id })
-}
-
-const removeAll = builtStatement('sessions.delete_all', { user_id: 'uuid' }, (db, p) =>
-  db.delete(sessions).where(eq(sessions.user_id, p.user_id)),
-)
-
-/** Ends every session of the caller, whose account is locked: also that of a sign-in that it waited for. */
-export const removeOwnSessions = async ({ db }: TransactionContext, { id }: OwnAccount): Promise<void> => {
-  await removeAll(db, { user_id: id })
 }
 
 /** Deletes sessions that have ended, with their refresh tokens. */

@@ -1,4 +1,4 @@
-import { found, type Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
   listReader,
@@ -12,7 +12,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import { isOfProjects, nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { createdAt, newestFirst, selectPage } from './lists/list.ts'
 import { purgeBatch } from './purge.ts'
 import { countedTagJson, tagJson } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
@@ -35,9 +35,9 @@ const selectOne = query(
 export const selectTag = async (
   ctx: StatementContext,
   id: string,
-): Promise<Outcome<{ readonly json: string }>> => {
+): Promise<{ readonly json: string } | null> => {
   const [row] = await selectOne(ctx, { id })
-  return found(row)
+  return row ?? null
 }
 
 /** The fields of a new tag. */

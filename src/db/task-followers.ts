@@ -1,5 +1,5 @@
 import type { MemberExpansion } from '../domain/expansions.ts'
-import type { Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Authorized, Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { isSeenBy, seesTask } from './access/permissions.ts'
@@ -7,14 +7,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { statement } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
 import { followerJson } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
 import { and, eq, sql } from './schema/drizzle.ts'
@@ -106,7 +99,7 @@ export const selectTaskFollowers = async (
   taskId: string,
   { expand = [] }: FollowerFilter,
   page: PageRequest,
-): Promise<Outcome<Page>> => {
+): Promise<Page | null> => {
   const person = sql.raw('person')
   const followers = await selectPage(
     ctx.db,

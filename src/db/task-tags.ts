@@ -1,4 +1,4 @@
-import type { Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsTaskTag } from './access/permissions.ts'
@@ -6,14 +6,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { statement, type StatementName } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
 import { tagJson } from './read-models.ts'
 import { recordUntagged, type TaskTag } from './record-event.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
@@ -100,7 +93,7 @@ export const selectTaskTags = async (
   ctx: StatementContext<Principal>,
   taskId: string,
   page: PageRequest,
-): Promise<Outcome<Page>> => {
+): Promise<Page | null> => {
   const listed = await selectPage(
     ctx.db,
     {

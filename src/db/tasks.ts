@@ -1,5 +1,4 @@
 import type { TaskExpansion } from '../domain/expansions.ts'
-import { found, type Outcome } from '../domain/outcome.ts'
 import { allowsTask } from './access/permissions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
@@ -42,12 +41,12 @@ export const selectTask = async (
   ctx: StatementContext,
   taskId: string,
   expand: readonly TaskExpansion[] = [],
-): Promise<Outcome<TaskRow>> => {
+): Promise<TaskRow | null> => {
   const [row] =
     expand.length === 0
       ? await selectOne(ctx, { id: taskId })
       : await selectExpanded(ctx, { id: taskId, expand })
-  return found(row)
+  return row ?? null
 }
 
 const reread = query(

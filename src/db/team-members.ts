@@ -1,5 +1,5 @@
 import type { MemberExpansion } from '../domain/expansions.ts'
-import { found, type Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
 import type { TeamRole } from '../domain/team-roles.ts'
 import { foldSearch } from '../domain/text.ts'
@@ -10,15 +10,7 @@ import { nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-  visibilityCheck,
-} from './lists/list.ts'
+import { createdAt, newestFirst, pageIfVisible, selectPage, visibilityCheck } from './lists/list.ts'
 import { expectRow, lockUser, type MemberRow } from './members.ts'
 import { expectTeamManagers, grantAccess, lockProjects } from './memberships.ts'
 import { teamMemberJson } from './read-models.ts'
@@ -59,9 +51,9 @@ const select = query(
 export const selectTeamMember = async (
   ctx: StatementContext,
   { teamId, userId }: TeamMemberKey,
-): Promise<Outcome<MemberRow>> => {
+): Promise<MemberRow | null> => {
   const [row] = await select(ctx, { team_id: teamId, user_id: userId })
-  return found(row)
+  return row ?? null
 }
 
 /** The membership of a user in a team. */
@@ -177,7 +169,7 @@ export const selectTeamMembers = async (
   teamId: string,
   { q, expand = [] }: TeamMemberFilter,
   page: PageRequest,
-): Promise<Outcome<Page>> => {
+): Promise<Page | null> => {
   const id = parameter('team_id', 'uuid')
   const members = await selectPage(
     ctx.db,

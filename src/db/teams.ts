@@ -1,4 +1,4 @@
-import { found, type Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
   listReader,
@@ -12,7 +12,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import { nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { createdAt, newestFirst, selectPage } from './lists/list.ts'
 import { expectRow } from './members.ts'
 import { grantAccess, lockProjects } from './memberships.ts'
 import { roleInTeam, teamJson } from './read-models.ts'
@@ -40,9 +40,9 @@ const selectOne = query(
 )
 
 /** One team, if the caller can see it. */
-export const selectTeam = async (ctx: StatementContext, id: string): Promise<Outcome<TeamRow>> => {
+export const selectTeam = async (ctx: StatementContext, id: string): Promise<TeamRow | null> => {
   const [row] = await selectOne(ctx, { id })
-  return found(row)
+  return row ?? null
 }
 
 /** A team that the transaction has written. Its lock keeps it visible. */

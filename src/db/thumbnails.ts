@@ -1,4 +1,3 @@
-import { done, missing, type Outcome } from '../domain/outcome.ts'
 import { allowsAttachment } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext } from './engine/context.ts'
@@ -54,15 +53,15 @@ const selectSource = query(
 export const selectThumbnail = async (
   ctx: StatementContext,
   { attachmentId, width }: ThumbnailId,
-): Promise<Outcome<ThumbnailSource>> => {
+): Promise<ThumbnailSource | null> => {
   const [row] = await selectSource(ctx, { attachment_id: attachmentId, width })
-  if (row === undefined) return missing
+  if (row === undefined) return null
   const { file_key, file_size, storage_key, size, sha256 } = row
   const isStored = storage_key !== null && size !== null && sha256 !== null
-  return done({
+  return {
     file: { storage_key: file_key, size: file_size },
     thumbnail: isStored ? { storage_key, size, sha256 } : null,
-  })
+  }
 }
 
 const insert = builtStatement(

@@ -1,11 +1,11 @@
-import { found, type Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
 import { allowsTask, taskBranches } from './access/permissions.ts'
 import { untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext } from './engine/context.ts'
 import { query, statement } from './engine/statement.ts'
-import { deletedAt, lastDeletedFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { deletedAt, lastDeletedFirst, selectPage } from './lists/list.ts'
 import { isBlocked, trashedTaskJson } from './read-models.ts'
 import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
@@ -55,9 +55,9 @@ const selectOne = query(
 )
 
 /** One task in the trash, if the caller may restore it. */
-export const selectTrashedTask = async (ctx: StatementContext, id: string): Promise<Outcome<TaskRow>> => {
+export const selectTrashedTask = async (ctx: StatementContext, id: string): Promise<TaskRow | null> => {
   const [row] = await selectOne(ctx, { id })
-  return found(row)
+  return row ?? null
 }
 
 /** Tasks per statement. Each takes up to a millisecond, with its attachments and tags. */

@@ -1,4 +1,4 @@
-import { found, type Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
   isInSession,
@@ -16,7 +16,7 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { CallerGone, ConstraintViolation, isUnknownValue } from './engine/errors.ts'
 import { query, statement } from './engine/statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { createdAt, newestFirst, selectPage } from './lists/list.ts'
 import { userJson } from './read-models.ts'
 import { isRecent } from './recent.ts'
 import { columnsOf } from './schema/columns.ts'
@@ -69,9 +69,9 @@ const select = query(
 )
 
 /** One user, as the caller sees it. */
-export const selectUser = async (ctx: StatementContext<Principal>, id: string): Promise<Outcome<UserRow>> => {
+export const selectUser = async (ctx: StatementContext<Principal>, id: string): Promise<UserRow | null> => {
   const [row] = await select(ctx, { id })
-  return found(row)
+  return row ?? null
 }
 
 const selectByName = statement(
@@ -290,7 +290,7 @@ interface UserLock {
 }
 
 /**
- * Locks a user, and reads them and the caller under the lock.
+ * Locks a user, and reads them under the lock, and the caller, who is not locked, after the wait for it.
  *
  * @throws CallerGone when the caller was disabled or deleted since they were authenticated
  */

@@ -1,4 +1,4 @@
-import { found, type Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { isWebhookQueue, type PerQueue, type WebhookQueue } from '../domain/webhook-queues.ts'
 import { onlyBranch } from './access/branches.ts'
@@ -17,15 +17,7 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
 import { parameter } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-  visibilityCheck,
-} from './lists/list.ts'
+import { createdAt, newestFirst, pageIfVisible, selectPage, visibilityCheck } from './lists/list.ts'
 import { eventReader } from './event-readers.ts'
 import { matchesEventTypes } from './events.ts'
 import { eventJson, webhookDeliveryJson } from './read-models.ts'
@@ -495,9 +487,9 @@ const selectOne = query(
 export const selectDelivery = async (
   ctx: StatementContext,
   { webhookId, id }: DeliveryPath,
-): Promise<Outcome<{ readonly json: string }>> => {
+): Promise<{ readonly json: string } | null> => {
   const [row] = await selectOne(ctx, { webhook_id: webhookId, id })
-  return found(row)
+  return row ?? null
 }
 
 const isWebhookVisible = visibilityCheck('webhook_deliveries.check_webhook', seesWebhook)
@@ -515,7 +507,7 @@ export const selectDeliveries = async (
   webhookId: string,
   { status }: DeliveryFilter,
   page: PageRequest,
-): Promise<Outcome<Page>> => {
+): Promise<Page | null> => {
   const id = parameter('webhook_id', 'uuid')
   const conditions = conditionsOf(filters, status === undefined ? {} : { status })
   const deliveries = await selectPage(

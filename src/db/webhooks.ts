@@ -1,4 +1,4 @@
-import { found, type Outcome } from '../domain/outcome.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
   listReader,
@@ -13,7 +13,7 @@ import type { Database } from './engine/client.ts'
 import { isOfProjects } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query, statement } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { createdAt, newestFirst, selectPage } from './lists/list.ts'
 import type { ManagedProject } from './projects.ts'
 import { countWebhooks, lockCounters } from './quotas.ts'
 import { webhookJson } from './read-models.ts'
@@ -40,9 +40,9 @@ const selectOne = query(
 )
 
 /** One webhook, if the caller can see it. */
-export const selectWebhook = async (ctx: StatementContext, id: string): Promise<Outcome<WebhookRow>> => {
+export const selectWebhook = async (ctx: StatementContext, id: string): Promise<WebhookRow | null> => {
   const [row] = await selectOne(ctx, { id })
-  return found(row)
+  return row ?? null
 }
 
 const reread = query(

@@ -18,7 +18,7 @@ export interface Preconditions {
 
 /**
  * Whether a resource meets the conditions (RFC 9110 §13.1.1, §13.1.2). `current` has the tags that stand for its current state,
- * which are none for a resource without an ETag; null if it does not exist. Statements that write check the same in SQL.
+ * which are none for a resource without an ETag; null if it does not exist.
  */
 export const meetsPreconditions = (
   current: readonly string[] | null,

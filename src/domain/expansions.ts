@@ -16,7 +16,7 @@ export type CommentExpansion = components['schemas']['CommentExpansion']
 /** A related resource that `expand` embeds in a notification. */
 export type NotificationExpansion = components['schemas']['NotificationExpansion']
 
-type Expansion = TaskExpansion | MemberExpansion | CommentExpansion | NotificationExpansion
+export type Expansion = TaskExpansion | MemberExpansion | CommentExpansion | NotificationExpansion
 
 /** The scope that an API token needs for each expansion: the same as for reading the resource itself. */
 const scopes: Readonly<Record<Expansion, Scope>> = {

@@ -1,11 +1,8 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import type { Handlers } from '../contract/operation.ts'
-import { selectApiTokens, selectUserApiTokens } from '../db/api-tokens.ts'
-import { selectUser } from '../db/users.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone } from '../problems/problems.ts'
-import type { ApiTokens } from '../services/api-tokens.ts'
+import { type ApiTokens, listApiTokens, listUserApiTokens } from '../services/api-tokens.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -17,7 +14,7 @@ export const apiTokenHandlers = ({ paging, apiTokens }: Deps) =>
   ({
     async listApiTokens(ctx, { path, query }) {
       const { request, respond } = paging(path, ctx.principal, query)
-      return respond(await selectApiTokens(ctx, request))
+      return respond(await listApiTokens(ctx, request))
     },
 
     async createApiToken(ctx, { body }) {
@@ -38,8 +35,7 @@ export const apiTokenHandlers = ({ paging, apiTokens }: Deps) =>
 
     async listUserApiTokens(ctx, { path, params, query }) {
       const { request, respond } = paging(path, ctx.principal, query)
-      expectDone(await selectUser(ctx, params.user_id))
-      return respond(await selectUserApiTokens(ctx, params.user_id, request))
+      return respond(await listUserApiTokens(ctx, params.user_id, request))
     },
 
     async revokeUserApiToken(ctx, { params }) {

@@ -1,13 +1,13 @@
 import { create as createDisposition } from 'content-disposition'
 import type { FastifyRequest } from 'fastify'
 import type { components } from '../../generated/openapi.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import { type AttachmentFile, selectTaskAttachments } from '../db/attachments.ts'
+import { created, quoteETag } from '../contract/operation.ts'
 import { mayBeInline } from '../http/inline-types.ts'
 import type { Paging } from '../http/paging.ts'
 import { selectRange } from '../http/ranges.ts'
-import { expectDone, problems } from '../problems/problems.ts'
-import type { Attachments, Download } from '../services/attachments.ts'
+import { problems } from '../problems/problems.ts'
+import { type Attachments, type Download, listTaskAttachments } from '../services/attachments.ts'
+import type { Handlers } from './handlers.ts'
 
 type Attachment = components['schemas']['Attachment']
 type Disposition = components['schemas']['Disposition']
@@ -23,8 +23,8 @@ interface Deps {
 export const attachmentHandlers = ({ paging, publicUrl, attachments }: Deps) =>
   ({
     async listTaskAttachments(ctx, { path, params, query }) {
-      const { request: page, respond } = paging(path, ctx.principal, query)
-      return respond(expectDone(await selectTaskAttachments(ctx, { taskId: params.task_id, page })))
+      const { request, respond } = paging(path, ctx.principal, query)
+      return respond(await listTaskAttachments(ctx, params.task_id, request))
     },
 
     async addTaskAttachment(ctx, { params, body }) {
@@ -110,7 +110,7 @@ const displayPolicy =
   "sandbox allow-same-origin; default-src 'none'; media-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 
 /** The name, the validators and the security policy of a file, as headers. */
-const fileHeaders = (file: AttachmentFile, requested: Disposition = 'attachment') => {
+const fileHeaders = (file: Download['file'], requested: Disposition = 'attachment') => {
   const disposition = allowedDisposition(file, requested)
   return {
     etag: quoteETag(file.sha256),
@@ -122,5 +122,5 @@ const fileHeaders = (file: AttachmentFile, requested: Disposition = 'attachment'
 }
 
 /** Files that browsers might execute are never displayed. */
-const allowedDisposition = (file: AttachmentFile, disposition: Disposition): Disposition =>
+const allowedDisposition = (file: Download['file'], disposition: Disposition): Disposition =>
   mayBeInline(file.content_type, file.detected_content_type) ? disposition : 'attachment'

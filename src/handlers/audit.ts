@@ -1,7 +1,7 @@
-import type { Handlers } from '../contract/operation.ts'
-import { selectAuditEvents } from '../db/audit.ts'
 import type { Paging } from '../http/paging.ts'
+import { listAuditEvents } from '../services/audit.ts'
 import { createdTimes } from './created-times.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -13,6 +13,6 @@ export const auditHandlers = ({ paging }: Deps) =>
     async listAuditEvents(ctx, { path, query }) {
       const { filter, request, respond } = paging(path, ctx.principal, query)
       const times = createdTimes(filter, ctx.principal.timeZone)
-      return respond(await selectAuditEvents(ctx, { ...filter, ...times }, request))
+      return respond(await listAuditEvents(ctx, { ...filter, ...times }, request))
     },
   }) satisfies Partial<Handlers>

@@ -1,12 +1,12 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonObject, jsonText, stringify } from '../contract/json-text.ts'
-import type { Handlers } from '../contract/operation.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
 import type { IssuedTokens } from '../services/issue-tokens.ts'
 import type { Reauthenticate } from '../services/reauthenticate.ts'
 import type { Sessions } from '../services/sessions.ts'
 import type { SignIn } from '../services/sign-in.ts'
 import type { Users } from '../services/users.ts'
+import type { Handlers } from './handlers.ts'
 
 type Schemas = components['schemas']
 

@@ -1,11 +1,14 @@
 import type { components } from '../../generated/openapi.ts'
-import { jsonText } from '../contract/json-text.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import { type CommentRow, selectComment, selectTaskComments } from '../db/comments.ts'
-import { scopesOfExpansions } from '../domain/expansions.ts'
+import { created, ok, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, expectScopes } from '../problems/problems.ts'
-import { createComment, deleteComment, updateComment } from '../services/comments.ts'
+import {
+  createComment,
+  deleteComment,
+  getComment,
+  listTaskComments,
+  updateComment,
+} from '../services/comments.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -17,9 +20,8 @@ type Comment = components['schemas']['Comment']
 export const commentHandlers = ({ paging }: Deps) =>
   ({
     async listTaskComments(ctx, { path, params, query }) {
-      expectScopes(scopesOfExpansions(query.expand ?? []), ctx.principal)
       const { filter, request, respond } = paging(path, ctx.principal, query)
-      return respond(expectDone(await selectTaskComments(ctx, params.task_id, filter, request)))
+      return respond(await listTaskComments(ctx, params.task_id, filter, request))
     },
 
     async createComment(ctx, { params, body }) {
@@ -29,20 +31,14 @@ export const commentHandlers = ({ paging }: Deps) =>
     },
 
     async getComment(ctx, { params }) {
-      return commentResponse(expectDone(await selectComment(ctx, params.comment_id)))
+      return ok<Comment>(await getComment(ctx, params.comment_id))
     },
 
     async updateComment(ctx, { params, body }) {
-      return commentResponse(await updateComment(ctx, params.comment_id, body))
+      return ok<Comment>(await updateComment(ctx, params.comment_id, body))
     },
 
     async deleteComment(ctx, { params }) {
       return { status: 204, taskVersion: await deleteComment(ctx, params.comment_id) }
     },
   }) satisfies Partial<Handlers>
-
-const commentResponse = ({ json, version }: CommentRow) => ({
-  status: 200 as const,
-  headers: { etag: quoteETag(version) },
-  body: jsonText<Comment>(json),
-})

@@ -1,11 +1,11 @@
-import type { Handlers } from '../contract/operation.ts'
-import { selectEvents, selectTaskEvents } from '../db/events.ts'
 import { decodeEventPosition, type EventPosition } from '../domain/event-positions.ts'
 import type { ExpiryOf } from '../http/authenticate.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, expectMayListAll, problems } from '../problems/problems.ts'
+import { problems } from '../problems/problems.ts'
 import type { EventStreams } from '../services/event-streams.ts'
+import { listEvents, listTaskEvents } from '../services/events.ts'
 import { createdTimes } from './created-times.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -17,19 +17,17 @@ interface Deps {
 export const eventHandlers = ({ paging, streams, expiryOf }: Deps) =>
   ({
     async listEvents(ctx, { path, query }) {
-      expectMayListAll(ctx.principal, query)
       const { filter, request, respond } = paging(path, ctx.principal, query)
       const times = createdTimes(filter, ctx.principal.timeZone)
-      return respond(await selectEvents(ctx, { ...filter, ...times }, request))
+      return respond(await listEvents(ctx, { ...filter, ...times }, request))
     },
 
     async listTaskEvents(ctx, { path, params, query }) {
       const { request, respond } = paging(path, ctx.principal, query)
-      return respond(expectDone(await selectTaskEvents(ctx, { taskId: params.task_id, request })))
+      return respond(await listTaskEvents(ctx, params.task_id, request))
     },
 
     async streamEvents(ctx, { query, headers }) {
-      expectMayListAll(ctx.principal, query)
       const id = headers['last-event-id']
       const after =
         typeof id === 'string' && id !== ''

@@ -1,8 +1,8 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import type { Handlers } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import type { Invitations } from '../services/invitations.ts'
+import type { Handlers } from './handlers.ts'
 import { projectResponse } from './projects.ts'
 
 interface Deps {

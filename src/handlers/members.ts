@@ -1,12 +1,18 @@
 import type { components } from '../../generated/openapi.ts'
-import type { Handlers } from '../contract/operation.ts'
-import { selectProjectMember, selectProjectMembers } from '../db/project-members.ts'
-import { selectProjectTeam, selectProjectTeams } from '../db/project-teams.ts'
-import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, expectScopes } from '../problems/problems.ts'
-import { removeProjectMember, setProjectMember } from '../services/project-members.ts'
-import { removeProjectTeam, setProjectTeam } from '../services/project-teams.ts'
+import {
+  getProjectMember,
+  listProjectMembers,
+  removeProjectMember,
+  setProjectMember,
+} from '../services/project-members.ts'
+import {
+  getProjectTeam,
+  listProjectTeams,
+  removeProjectTeam,
+  setProjectTeam,
+} from '../services/project-teams.ts'
+import type { Handlers } from './handlers.ts'
 import { memberResponse, upsertResponse } from './member-responses.ts'
 
 interface Deps {
@@ -20,13 +26,12 @@ type ProjectTeam = components['schemas']['ProjectTeam']
 export const memberHandlers = ({ paging }: Deps) =>
   ({
     async listProjectMembers(ctx, { path, params, query }) {
-      expectScopes(scopesOfExpansions(query.expand ?? []), ctx.principal)
       const { filter, request, respond } = paging(path, ctx.principal, query)
-      return respond(expectDone(await selectProjectMembers(ctx, params.project_id, filter, request)))
+      return respond(await listProjectMembers(ctx, params.project_id, filter, request))
     },
 
     async getProjectMember(ctx, { params }) {
-      return memberResponse<ProjectMember>(expectDone(await selectProjectMember(ctx, keyOf(params))))
+      return memberResponse<ProjectMember>(await getProjectMember(ctx, keyOf(params)))
     },
 
     async setProjectMember(ctx, { path, params, body }) {
@@ -40,11 +45,11 @@ export const memberHandlers = ({ paging }: Deps) =>
 
     async listProjectTeams(ctx, { path, params, query }) {
       const { request, respond } = paging(path, ctx.principal, query)
-      return respond(expectDone(await selectProjectTeams(ctx, params.project_id, request)))
+      return respond(await listProjectTeams(ctx, params.project_id, request))
     },
 
     async getProjectTeam(ctx, { params }) {
-      return memberResponse<ProjectTeam>(expectDone(await selectProjectTeam(ctx, teamKeyOf(params))))
+      return memberResponse<ProjectTeam>(await getProjectTeam(ctx, teamKeyOf(params)))
     },
 
     async setProjectTeam(ctx, { path, params, body }) {

@@ -1,5 +1,5 @@
-import type { Handlers } from '../contract/operation.ts'
 import type { Passwords } from '../services/passwords.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly passwords: Passwords

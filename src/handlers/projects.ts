@@ -1,15 +1,18 @@
 import type { components } from '../../generated/openapi.ts'
-import { jsonText } from '../contract/json-text.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import { withVersion } from '../db/engine/context.ts'
-import { newProjectVariant, type ProjectRow, selectProject, selectProjects } from '../db/projects.ts'
-import { selectTasks } from '../db/task-list.ts'
+import { created, ok, quoteETag, type Versioned } from '../contract/operation.ts'
 import { variantTag } from '../domain/entity-tags.ts'
-import { scopesOfExpansions } from '../domain/expansions.ts'
-import { taskList } from '../domain/task-filter.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, expectMayListAll, expectScopes, problems } from '../problems/problems.ts'
-import { createProject, deleteProject, setProjectArchived, updateProject } from '../services/projects.ts'
+import { withVersion } from '../services/context.ts'
+import {
+  createProject,
+  deleteProject,
+  getProject,
+  listProjects,
+  setProjectArchived,
+  updateProject,
+} from '../services/projects.ts'
+import { listProjectTasks } from '../services/task-lists.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -21,19 +24,17 @@ type Project = components['schemas']['Project']
 export const projectHandlers = ({ paging }: Deps) =>
   ({
     async listProjects(ctx, { path, query }) {
-      expectMayListAll(ctx.principal, query)
       const { filter, request, respond } = paging(path, ctx.principal, query)
-      return respond(await selectProjects(ctx, filter, request))
+      return respond(await listProjects(ctx, filter, request))
     },
 
     async createProject(ctx, { body }) {
       const project = await createProject(ctx, body)
-      const etag = projectETag({ version: 1, variant: newProjectVariant })
-      return created<Project>(`/projects/${project.id}`, etag, project)
+      return created<Project>(`/projects/${project.id}`, projectETag(project), project)
     },
 
     async getProject(ctx, { params }) {
-      return projectResponse(expectDone(await selectProject(ctx, params.project_id)))
+      return projectResponse(await getProject(ctx, params.project_id))
     },
 
     async replaceProject(ctx, { params, body: { version, ...fields } }) {
@@ -59,22 +60,17 @@ export const projectHandlers = ({ paging }: Deps) =>
     },
 
     async listProjectTasks(ctx, { path, params, query }) {
-      const { principal } = ctx
-      const { filter, asOf, request, respond } = paging(path, principal, query)
-      const list = taskList(filter, { now: asOf, ...principal }, { projectId: params.project_id })
-      if (list === null) throw problems.sortedTwice()
-      expectScopes(scopesOfExpansions(list.expand), principal)
-      expectDone(await selectProject(ctx, params.project_id))
-      return respond(await selectTasks(ctx.db, principal, list, request))
+      const list = paging(path, ctx.principal, query)
+      return list.respond(await listProjectTasks(ctx, params.project_id, list))
     },
   }) satisfies Partial<Handlers>
 
-/** The entity tag includes the variant, since the representation also depends on the caller's role and on counts. */
-export const projectETag = ({ version, variant }: Pick<ProjectRow, 'version' | 'variant'>): string =>
+/** A project, and what the caller's role and the counts make of its representation. */
+interface ShownProject extends Versioned {
+  readonly variant: string
+}
+
+export const projectETag = ({ version, variant }: ShownProject): string =>
   quoteETag(variantTag(version, variant))
 
-export const projectResponse = (project: ProjectRow) => ({
-  status: 200 as const,
-  headers: { etag: projectETag(project) },
-  body: jsonText<Project>(project.json),
-})
+export const projectResponse = (project: ShownProject) => ok<Project>(project, projectETag(project))

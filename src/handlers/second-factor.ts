@@ -1,7 +1,5 @@
-import { qrCode, totpSecretText } from '../auth/totp.ts'
-import type { Handlers } from '../contract/operation.ts'
-import { selectSecondFactorState } from '../db/second-factors.ts'
-import type { SecondFactors } from '../services/second-factor.ts'
+import { getSecondFactor, type SecondFactors } from '../services/second-factor.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly secondFactor: SecondFactors
@@ -11,15 +9,15 @@ interface Deps {
 export const secondFactorHandlers = ({ secondFactor }: Deps) =>
   ({
     async getSecondFactor(ctx) {
-      return { status: 200, body: await selectSecondFactorState(ctx) }
+      return { status: 200, body: await getSecondFactor(ctx) }
     },
 
     async enrolSecondFactor(ctx, { body }) {
-      const { secret, uri } = await secondFactor.enrol(ctx, body.password)
+      const { secret, uri, qrCode } = await secondFactor.enrol(ctx, body.password)
       return {
         status: 201,
         headers: { location: '/auth/second-factor' },
-        body: { secret: totpSecretText(secret), otpauth_uri: uri, qr_code: await qrCode(uri) },
+        body: { secret, otpauth_uri: uri, qr_code: qrCode },
       }
     },
 

@@ -1,10 +1,14 @@
 import type { components } from '../../generated/openapi.ts'
-import { jsonText } from '../contract/json-text.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import { type SectionRow, selectSection, selectSections } from '../db/sections.ts'
+import { created, ok, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, expectOnePlace } from '../problems/problems.ts'
-import { createSection, deleteSection, updateSection } from '../services/sections.ts'
+import {
+  createSection,
+  deleteSection,
+  getSection,
+  listSections,
+  updateSection,
+} from '../services/sections.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -17,22 +21,20 @@ export const sectionHandlers = ({ paging }: Deps) =>
   ({
     async listSections(ctx, { path, params, query }) {
       const { request, respond } = paging(path, ctx.principal, query)
-      return respond(expectDone(await selectSections(ctx, params.project_id, request)))
+      return respond(await listSections(ctx, params.project_id, request))
     },
 
     async createSection(ctx, { params, body }) {
-      expectOnePlace(body)
       const section = await createSection(ctx, params.project_id, body)
       return created<Section>(`/projects/${params.project_id}/sections/${section.id}`, quoteETag(1), section)
     },
 
     async getSection(ctx, { params }) {
-      return sectionResponse(expectDone(await selectSection(ctx, pathOf(params))))
+      return ok<Section>(await getSection(ctx, pathOf(params)))
     },
 
     async updateSection(ctx, { params, body }) {
-      expectOnePlace(body)
-      return sectionResponse(await updateSection(ctx, pathOf(params), body))
+      return ok<Section>(await updateSection(ctx, pathOf(params), body))
     },
 
     async deleteSection(ctx, { params }) {
@@ -44,10 +46,4 @@ export const sectionHandlers = ({ paging }: Deps) =>
 const pathOf = (params: { readonly project_id: string; readonly section_id: string }) => ({
   projectId: params.project_id,
   sectionId: params.section_id,
-})
-
-const sectionResponse = ({ json, version }: SectionRow) => ({
-  status: 200 as const,
-  headers: { etag: quoteETag(version) },
-  body: jsonText<Section>(json),
 })

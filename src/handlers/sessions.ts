@@ -1,7 +1,6 @@
-import type { Handlers } from '../contract/operation.ts'
-import { selectSessions } from '../db/sessions.ts'
 import type { Paging } from '../http/paging.ts'
-import type { Sessions } from '../services/sessions.ts'
+import { listSessions, type Sessions } from '../services/sessions.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -13,7 +12,7 @@ export const sessionHandlers = ({ paging, sessions }: Deps) =>
   ({
     async listSessions(ctx, { path, query }) {
       const { request, respond } = paging(path, ctx.principal, query)
-      return respond(await selectSessions(ctx, request))
+      return respond(await listSessions(ctx, request))
     },
 
     async revokeSession(ctx, { params }) {

@@ -2,9 +2,10 @@ import { createHash } from 'node:crypto'
 import type { components } from '../../generated/openapi.ts'
 import type { Contract } from '../contract/contract.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { type Handlers, quoteETag } from '../contract/operation.ts'
+import { quoteETag } from '../contract/operation.ts'
 import { version } from '../domain/version.ts'
 import type { CheckReadiness } from '../services/readiness.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly contract: Contract

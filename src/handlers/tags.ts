@@ -1,10 +1,9 @@
 import type { components } from '../../generated/openapi.ts'
-import { selectTag, selectTags } from '../db/tags.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
+import { created, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, expectMayListAll } from '../problems/problems.ts'
-import type { Tags } from '../services/tags.ts'
+import { getTag, listTags, type Tags } from '../services/tags.ts'
+import type { Handlers } from './handlers.ts'
 
 type Tag = components['schemas']['Tag']
 
@@ -17,9 +16,8 @@ interface Deps {
 export const tagHandlers = ({ paging, tags }: Deps) =>
   ({
     async listTags(ctx, { path, query }) {
-      expectMayListAll(ctx.principal, query)
       const { filter, request, respond } = paging(path, ctx.principal, query)
-      return respond(await selectTags(ctx, filter, request))
+      return respond(await listTags(ctx, filter, request))
     },
 
     async createTag(ctx, { body }) {
@@ -28,7 +26,7 @@ export const tagHandlers = ({ paging, tags }: Deps) =>
     },
 
     async getTag(ctx, { params }) {
-      const { json } = expectDone(await selectTag(ctx, params.tag_id))
+      const { json } = await getTag(ctx, params.tag_id)
       return { status: 200, headers: { etag: quoteETag(params.tag_id) }, body: jsonText<Tag>(json) }
     },
 

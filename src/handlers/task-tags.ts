@@ -1,8 +1,7 @@
-import { type Handlers, quoteETag } from '../contract/operation.ts'
-import { selectTaskTags } from '../db/task-tags.ts'
+import { quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone } from '../problems/problems.ts'
-import { addTaskTag, removeTaskTag } from '../services/task-tags.ts'
+import { addTaskTag, listTaskTags, removeTaskTag } from '../services/task-tags.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -13,7 +12,7 @@ export const taskTagHandlers = ({ paging }: Deps) =>
   ({
     async listTaskTags(ctx, { path, params, query }) {
       const { request, respond } = paging(path, ctx.principal, query)
-      return respond(expectDone(await selectTaskTags(ctx, params.task_id, request)))
+      return respond(await listTaskTags(ctx, params.task_id, request))
     },
 
     async addTaskTag(ctx, { params }) {

@@ -1,14 +1,10 @@
 import type { components } from '../../generated/openapi.ts'
-import { jsonText } from '../contract/json-text.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import { selectTeamMember, selectTeamMembers } from '../db/team-members.ts'
-import { selectTeam, selectTeams, type TeamRow } from '../db/teams.ts'
+import { created, ok, quoteETag, type Versioned } from '../contract/operation.ts'
 import { variantTag } from '../domain/entity-tags.ts'
-import { scopesOfExpansions } from '../domain/expansions.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, expectMayListAll, expectScopes } from '../problems/problems.ts'
-import { removeTeamMember, setTeamMember } from '../services/team-members.ts'
-import { createTeam, deleteTeam, updateTeam } from '../services/teams.ts'
+import { getTeamMember, listTeamMembers, removeTeamMember, setTeamMember } from '../services/team-members.ts'
+import { createTeam, deleteTeam, getTeam, listTeams, updateTeam } from '../services/teams.ts'
+import type { Handlers } from './handlers.ts'
 import { memberResponse, upsertResponse } from './member-responses.ts'
 
 interface Deps {
@@ -22,9 +18,8 @@ type TeamMember = components['schemas']['TeamMember']
 export const teamHandlers = ({ paging }: Deps) =>
   ({
     async listTeams(ctx, { path, query }) {
-      expectMayListAll(ctx.principal, query)
       const { filter, request, respond } = paging(path, ctx.principal, query)
-      return respond(await selectTeams(ctx, filter, request))
+      return respond(await listTeams(ctx, filter, request))
     },
 
     async createTeam(ctx, { body }) {
@@ -33,7 +28,7 @@ export const teamHandlers = ({ paging }: Deps) =>
     },
 
     async getTeam(ctx, { params }) {
-      return teamResponse(expectDone(await selectTeam(ctx, params.team_id)))
+      return teamResponse(await getTeam(ctx, params.team_id))
     },
 
     async updateTeam(ctx, { params, body }) {
@@ -46,13 +41,12 @@ export const teamHandlers = ({ paging }: Deps) =>
     },
 
     async listTeamMembers(ctx, { path, params, query }) {
-      expectScopes(scopesOfExpansions(query.expand ?? []), ctx.principal)
       const { filter, request, respond } = paging(path, ctx.principal, query)
-      return respond(expectDone(await selectTeamMembers(ctx, params.team_id, filter, request)))
+      return respond(await listTeamMembers(ctx, params.team_id, filter, request))
     },
 
     async getTeamMember(ctx, { params }) {
-      return memberResponse<TeamMember>(expectDone(await selectTeamMember(ctx, keyOf(params))))
+      return memberResponse<TeamMember>(await getTeamMember(ctx, keyOf(params)))
     },
 
     async setTeamMember(ctx, { path, params, body }) {
@@ -71,11 +65,7 @@ const keyOf = (params: { readonly team_id: string; readonly user_id: string }) =
 })
 
 /** The entity tag includes the caller's role, which is part of the representation but not covered by the version. */
-const etagOf = ({ version, role }: Pick<TeamRow, 'version' | 'role'>): string =>
+const etagOf = ({ version, role }: { readonly version: number; readonly role: string | null }): string =>
   quoteETag(variantTag(version, role ?? 'none'))
 
-const teamResponse = (team: TeamRow) => ({
-  status: 200 as const,
-  headers: { etag: etagOf(team) },
-  body: jsonText<Team>(team.json),
-})
+const teamResponse = (team: Versioned & { readonly role: string | null }) => ok<Team>(team, etagOf(team))

@@ -1,5 +1,6 @@
-import { type Handlers, quoteETag } from '../contract/operation.ts'
+import { quoteETag } from '../contract/operation.ts'
 import type { Thumbnails } from '../services/thumbnails.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly thumbnails: Thumbnails

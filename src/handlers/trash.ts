@@ -1,39 +1,37 @@
 import type { components } from '../../generated/openapi.ts'
-import { selectTrash, selectTrashedTask } from '../db/trash.ts'
-import { selectTrashedProject, selectTrashedProjects } from '../db/project-trash.ts'
-import { jsonText } from '../contract/json-text.ts'
-import type { Handlers } from '../contract/operation.ts'
+import { ok } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, expectMayListAll } from '../problems/problems.ts'
+import { restoreTask } from '../services/tasks.ts'
+import {
+  getTrashedProject,
+  getTrashedTask,
+  listTrash,
+  listTrashedProjects,
+  restoreProject,
+  type Trash,
+} from '../services/trash.ts'
+import type { Handlers } from './handlers.ts'
 import { projectResponse, projectETag } from './projects.ts'
-import { deleteTrashedProject, restoreProject } from '../services/projects.ts'
-import { deleteTrashedTask, restoreTask } from '../services/tasks.ts'
-import type { Jobs } from '../jobs/registry.ts'
 import { taskResponse, taskETag } from './task-responses.ts'
 
 interface Deps {
   readonly paging: Paging
-  readonly jobs: Jobs
+  readonly trash: Trash
 }
 
 type Schemas = components['schemas']
 
 /** The operations of the contract's tag `trash`. */
-export const trashHandlers = ({ paging, jobs }: Deps) =>
+export const trashHandlers = ({ paging, trash }: Deps) =>
   ({
     async listTrash(ctx, { path, query }) {
-      expectMayListAll(ctx.principal, query)
       const { filter, request, respond } = paging(path, ctx.principal, query)
-      return respond(await selectTrash(ctx, filter, request))
+      return respond(await listTrash(ctx, filter, request))
     },
 
     async getTrashedTask(ctx, { params }) {
-      const task = expectDone(await selectTrashedTask(ctx, params.task_id))
-      return {
-        status: 200,
-        headers: { etag: taskETag(task) },
-        body: jsonText<Schemas['TrashedTask']>(task.json),
-      }
+      const task = await getTrashedTask(ctx, params.task_id)
+      return ok<Schemas['TrashedTask']>(task, taskETag(task))
     },
 
     async restoreTask(ctx, { params }) {
@@ -41,24 +39,18 @@ export const trashHandlers = ({ paging, jobs }: Deps) =>
     },
 
     async deleteTrashedTask(ctx, { params }) {
-      await deleteTrashedTask(ctx, params.task_id)
-      jobs.wake('remove_deleted_files')
+      await trash.deleteTask(ctx, params.task_id)
       return { status: 204 }
     },
 
     async listTrashedProjects(ctx, { path, query }) {
-      expectMayListAll(ctx.principal, query)
       const { filter, request, respond } = paging(path, ctx.principal, query)
-      return respond(await selectTrashedProjects(ctx, filter, request))
+      return respond(await listTrashedProjects(ctx, filter, request))
     },
 
     async getTrashedProject(ctx, { params }) {
-      const project = expectDone(await selectTrashedProject(ctx, params.project_id))
-      return {
-        status: 200,
-        headers: { etag: projectETag(project) },
-        body: jsonText<Schemas['TrashedProject']>(project.json),
-      }
+      const project = await getTrashedProject(ctx, params.project_id)
+      return ok<Schemas['TrashedProject']>(project, projectETag(project))
     },
 
     async restoreProject(ctx, { params }) {
@@ -66,8 +58,7 @@ export const trashHandlers = ({ paging, jobs }: Deps) =>
     },
 
     async deleteTrashedProject(ctx, { params }) {
-      await deleteTrashedProject(ctx, params.project_id)
-      jobs.wake('purge_deleted_rows')
+      await trash.deleteProject(ctx, params.project_id)
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

@@ -1,10 +1,11 @@
-import type { Handlers, Input } from '../contract/operation.ts'
+import type { Input } from '../contract/operation.ts'
 import { baseName, describeFile, validateFileName } from '../domain/file-description.ts'
 import type { ChunkChecksum } from '../domain/uploads.ts'
 import { parseSha256 } from '../http/digests.ts'
 import { parseUploadChecksum, parseUploadMetadata } from '../http/tus-headers.ts'
 import { problems } from '../problems/problems.ts'
 import type { UploadProgress, Uploads } from '../services/uploads.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly uploads: Uploads

@@ -1,29 +1,31 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
-import { created, type Handlers, quoteETag } from '../contract/operation.ts'
-import type { Created } from '../db/engine/idempotency.ts'
-import { selectDeliveries, selectDelivery } from '../db/webhook-deliveries.ts'
-import { selectWebhook, selectWebhooks, type WebhookRow } from '../db/webhooks.ts'
+import { created, ok, quoteETag } from '../contract/operation.ts'
+import type { Created } from '../domain/idempotency.ts'
 import type { Paging } from '../http/paging.ts'
-import { expectDone, expectMayListAll } from '../problems/problems.ts'
-import type { Jobs } from '../jobs/registry.ts'
-import type { Webhooks } from '../services/webhooks.ts'
+import {
+  getWebhook,
+  getWebhookDelivery,
+  listWebhookDeliveries,
+  listWebhooks,
+  type Webhooks,
+} from '../services/webhooks.ts'
+import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging
   readonly webhooks: Webhooks
-  readonly jobs: Pick<Jobs, 'wake'>
 }
 
 type Schemas = components['schemas']
+type Webhook = Schemas['Webhook']
 
 /** The operations of the contract's tag `webhooks`. */
-export const webhookHandlers = ({ paging, webhooks, jobs }: Deps) =>
+export const webhookHandlers = ({ paging, webhooks }: Deps) =>
   ({
     async listWebhooks(ctx, { path, query }) {
-      expectMayListAll(ctx.principal, query)
       const { filter, request, respond } = paging(path, ctx.principal, query)
-      return respond(await selectWebhooks(ctx, filter, request))
+      return respond(await listWebhooks(ctx, filter, request))
     },
 
     async createWebhook(ctx, { body }) {
@@ -35,50 +37,39 @@ export const webhookHandlers = ({ paging, webhooks, jobs }: Deps) =>
     },
 
     async getWebhook(ctx, { params }) {
-      return webhookResponse(expectDone(await selectWebhook(ctx, params.webhook_id)))
+      return ok<Webhook>(await getWebhook(ctx, params.webhook_id))
     },
 
     async updateWebhook(ctx, { params, body }) {
-      return webhookResponse(await webhooks.update(ctx, params.webhook_id, body))
+      return ok<Webhook>(await webhooks.update(ctx, params.webhook_id, body))
     },
 
     async deleteWebhook(ctx, { params }) {
       await webhooks.delete(ctx, params.webhook_id)
-      jobs.wake('purge_deleted_rows')
       return { status: 204 }
     },
 
     async rotateWebhookSecret(ctx, { params }) {
-      const { json, version, replayed } = await webhooks.rotateSecret(ctx, params.webhook_id)
-      return {
-        status: 200,
-        headers: { etag: quoteETag(version) },
-        body: jsonText<Schemas['CreatedWebhook']>(json),
-        replayed,
-      }
+      const webhook = await webhooks.rotateSecret(ctx, params.webhook_id)
+      return { ...ok<Schemas['CreatedWebhook']>(webhook), replayed: webhook.replayed }
     },
 
     async testWebhook(ctx, { params }) {
-      const webhookId = params.webhook_id
-      const delivery = await webhooks.test(ctx, webhookId)
-      jobs.wake('send_webhooks')
-      return deliveryCreated(webhookId, delivery)
+      return deliveryCreated(params.webhook_id, await webhooks.test(ctx, params.webhook_id))
     },
 
     async listWebhookDeliveries(ctx, { path, params, query }) {
       const { filter, request, respond } = paging(path, ctx.principal, query)
-      return respond(expectDone(await selectDeliveries(ctx, params.webhook_id, filter, request)))
+      return respond(await listWebhookDeliveries(ctx, params.webhook_id, filter, request))
     },
 
     async getWebhookDelivery(ctx, { params }) {
-      const { json } = expectDone(await selectDelivery(ctx, deliveryPathOf(params)))
+      const { json } = await getWebhookDelivery(ctx, deliveryPathOf(params))
       return { status: 200, body: jsonText<Schemas['WebhookDelivery']>(json) }
     },
 
     async redeliverWebhook(ctx, { params }) {
-      const delivery = await webhooks.redeliver(ctx, deliveryPathOf(params))
-      jobs.wake('send_webhooks')
-      return deliveryCreated(params.webhook_id, delivery)
+      return deliveryCreated(params.webhook_id, await webhooks.redeliver(ctx, deliveryPathOf(params)))
     },
   }) satisfies Partial<Handlers>
 
@@ -92,10 +83,4 @@ const deliveryCreated = (webhookId: string, { id, json, replayed }: Created) => 
   headers: { location: `/webhooks/${webhookId}/deliveries/${id}` },
   body: jsonText<Schemas['WebhookDelivery']>(json),
   replayed,
-})
-
-const webhookResponse = ({ json, version }: WebhookRow) => ({
-  status: 200 as const,
-  headers: { etag: quoteETag(version) },
-  body: jsonText<Schemas['Webhook']>(json),
 })

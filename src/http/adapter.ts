@@ -3,11 +3,9 @@ import { createHmac, type KeyObject } from 'node:crypto'
 import { Readable } from 'node:stream'
 import type { ContractOperation } from '../contract/contract.ts'
 import type { DispatchedRequest } from '../contract/dispatch.ts'
-import type { Database } from '../db/engine/client.ts'
-import type { Idempotency, OpContext } from '../db/engine/context.ts'
+import type { Idempotency } from '../domain/idempotency.ts'
 import { type AuditedContent, type Client, maxUserAgentLength, type ShownContent } from '../domain/audit.ts'
 import { parseETagList, parseHttpDate, strongTags, weakTags } from './conditional.ts'
-import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { withTimeout } from '../concurrency/deadline.ts'
 import { meetsPreconditions, type Preconditions, withoutVariant } from '../domain/entity-tags.ts'
 import type { JsonText } from '../contract/json-text.ts'
@@ -17,8 +15,8 @@ import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions
 import { mayHaveWritten, runAs, type Work } from '../concurrency/work.ts'
 import type { EventStreamBody } from '../contract/event-stream.ts'
 import type { FileBody } from '../contract/files.ts'
-import { quoteETag } from '../contract/operation.ts'
-import { Problem, problems } from '../problems/problems.ts'
+import { type OperationContext, quoteETag } from '../contract/operation.ts'
+import { type MapError, Problem, problems } from '../problems/problems.ts'
 import { hasBody, chunkMediaType } from './body.ts'
 import type { AuthenticateLink } from './authenticate.ts'
 import type { CallerShares } from './caller-shares.ts'
@@ -43,17 +41,21 @@ declare module 'fastify' {
 }
 
 /** Calls `respond`, and records a response with private content that the caller sees only as an administrator. */
-type AuditRead = <R>(ctx: OpContext, content: AuditedContent, respond: () => Promise<R>) => Promise<R>
+type AuditRead<Db> = <R>(
+  ctx: OperationContext<Principal | null, Db>,
+  content: AuditedContent,
+  respond: () => Promise<R>,
+) => Promise<R>
 
-export interface AdapterDeps {
-  readonly db: Database
-  /** For requests that only read. */
-  readonly readDb: Database
+interface RequestDeps {
   /** Authenticates by the Authorization header; throws a 401 problem on failure. */
   readonly authenticate: (authorization: string | undefined) => Promise<Principal>
   /** Authenticates by the link token in the URL; throws a problem on failure. */
   readonly authenticateLink: AuthenticateLink
-  readonly auditRead: AuditRead
+  /** Maps the errors of the parts of the service to problems. */
+  readonly mapError: MapError
+  /** Whether an error means that the database did not answer, so that it may have committed a write. */
+  readonly isUnavailable: (error: unknown) => boolean
   readonly limit: Limit
   readonly shares: CallerShares
   /** Keys for the fingerprints of requests with an Idempotency-Key. */
@@ -67,6 +69,14 @@ export interface AdapterDeps {
   readonly deadline: number
   /** Registers work that must finish before shutdown, even if its connection closes. */
   readonly finish: (work: Promise<unknown>) => void
+}
+
+export interface AdapterDeps<Db> extends RequestDeps {
+  /** The database that handlers run on. */
+  readonly db: Db
+  /** For requests that only read. */
+  readonly readDb: Db
+  readonly auditRead: AuditRead<Db>
 }
 
 /**
@@ -89,7 +99,11 @@ interface PlainResponse {
 }
 
 /** Builds the route options of an operation: its hooks and its handler. */
-export const adaptOperation = (operation: ContractOperation, handle: AnyHandler, deps: AdapterDeps) => {
+export const adaptOperation = <Db>(
+  operation: ContractOperation,
+  handle: AnyHandler,
+  deps: AdapterDeps<Db>,
+) => {
   return {
     bodyLimit: operation.maxBody,
 
@@ -120,7 +134,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
       const work = workOf(operation, request, reply)
       let signal: AbortSignal | undefined
-      const ctx: OpContext = {
+      const ctx: OperationContext<Principal | null, Db> = {
         db: isRead(request) ? deps.readDb : deps.db,
         principal,
         client: clientOf(request),
@@ -133,7 +147,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       const input = {
         params: request.params,
         query: request.query,
-        body: bodyOf(operation, request, deps.attachmentMaxBytes),
+        body: bodyOf(operation, request, deps),
         get path() {
           return canonicalPath(operation, request)
         },
@@ -145,7 +159,7 @@ export const adaptOperation = (operation: ContractOperation, handle: AnyHandler,
       const respondAudited = () =>
         shows === null ? respond() : deps.auditRead(ctx, auditedContent(shows, request), respond)
       const responding = runAs(work, respondAudited).catch((error: unknown) => {
-        throw error instanceof DatabaseUnavailable ? unavailable(work, request, error) : error
+        throw deps.isUnavailable(error) ? unavailable(work, request, error) : error
       })
       // On failure, the handler still has to remove a partial file and release a lease.
       if (takesFile(operation)) deps.finish(responding)
@@ -207,7 +221,7 @@ interface RequestWork extends Work {
 }
 
 /** A read changes nothing, so its outcome is never unknown. */
-const unavailable = (work: Work, request: FastifyRequest, cause: DatabaseUnavailable): Error => {
+const unavailable = (work: Work, request: FastifyRequest, cause: unknown): Error => {
   if (!isRead(request) && mayHaveWritten(work)) return problems.outcomeUnknown(cause)
   return problems.serviceUnavailable('The database is unavailable. Retry in a few seconds.', cause)
 }
@@ -224,7 +238,7 @@ const identify = async (
   { scope }: ContractOperation,
   request: FastifyRequest,
   reply: FastifyReply,
-  { authenticate, authenticateLink, limit }: AdapterDeps,
+  { authenticate, authenticateLink, limit }: RequestDeps,
 ): Promise<Principal | null> => {
   if (scope === 'link') return identifyByLink(request, authenticateLink)
   try {
@@ -311,8 +325,12 @@ const isForm = ({ mediaTypes }: ContractOperation): boolean => mediaTypes.includ
 const takesFile = ({ mediaTypes }: ContractOperation): boolean =>
   mediaTypes.some((type) => !type.endsWith('json'))
 
-const bodyOf = (operation: ContractOperation, request: FastifyRequest, maxBytes: number): unknown => {
-  if (isForm(operation)) return readFileForm(request, maxBytes)
+const bodyOf = (
+  operation: ContractOperation,
+  request: FastifyRequest,
+  { attachmentMaxBytes, mapError }: RequestDeps,
+): unknown => {
+  if (isForm(operation)) return readFileForm(request, attachmentMaxBytes, mapError)
   return operation.mediaTypes.includes(chunkMediaType) ? readUploadChunk(request) : request.body
 }
 
@@ -445,7 +463,7 @@ const idempotencyOf = (
   operation: ContractOperation,
   principal: Principal,
   { headers, params, body }: FastifyRequest,
-  { fingerprintKeys }: AdapterDeps,
+  { fingerprintKeys }: RequestDeps,
 ): Idempotency | null => {
   const key = headers['idempotency-key']
   if (!operation.takesIdempotencyKey || typeof key !== 'string') return null

@@ -1,6 +1,9 @@
 import type { FastifyInstance, FastifyRequest } from 'fastify'
 import type { IncomingMessage, ServerResponse } from 'node:http'
 
+/** Maximum body of a request without a file, in bytes. Most operations accept less: `x-max-body` in the contract. */
+export const maxBodyBytes = 1_048_576
+
 /** Media type of a PATCH to an upload (tus 1.0.0). */
 export const chunkMediaType = 'application/offset+octet-stream'
 

@@ -7,8 +7,8 @@ import {
   encodeCursor,
   type Position,
 } from '../domain/cursors.ts'
-import { defaultLimit, type Page, type PageRequest } from '../db/lists/list.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
+import { defaultLimit, type Page, type PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 

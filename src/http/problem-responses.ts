@@ -1,8 +1,9 @@
+import { maxBodyBytes } from './body.ts'
 import type { FastifyReply, FastifyRequest } from 'fastify'
 import { STATUS_CODES } from 'node:http'
 import type { Socket } from 'node:net'
-import { newId } from '../db/engine/ids.ts'
-import { type Problem, problemDocument, problems } from '../problems/problems.ts'
+import { randomUUID } from 'node:crypto'
+import { domainProblem, type MapError, Problem, problemDocument, problems } from '../problems/problems.ts'
 import { securityHeaders } from './security-headers.ts'
 import { shownPathOf } from './url.ts'
 
@@ -47,6 +48,38 @@ export const sendProblem = (
     .send(JSON.stringify(problemDocument(problem, publicUrl, shownPathOf(request.url), request.id)))
 }
 
+/**
+ * The problem of any error. `mapError` maps those of the parts of the service, and `maxBytes` is the body limit of the request. An
+ * unexpected error becomes an internal error, whose cause is only logged.
+ */
+export const problemOf = (error: unknown, mapError: MapError, maxBytes: number = maxBodyBytes): Problem => {
+  if (error instanceof Problem) return error
+  return domainProblem(error) ?? mapError(error) ?? problemOfFramework(error, maxBytes)
+}
+
+/** Converts Fastify's errors, by status. */
+const problemOfFramework = (error: unknown, maxBytes: number): Problem => {
+  if (!(error instanceof Error) || !('statusCode' in error)) return problems.internalError(error)
+  switch (error.statusCode) {
+    case 400:
+      return problems.invalidRequest('The request is malformed.')
+    // 403: a path that escapes the folder of the documentation.
+    case 403:
+    case 404:
+      return problems.notFound()
+    case 408:
+      return problems.requestTimeout()
+    case 413:
+      return problems.contentTooLarge(maxBytes)
+    case 414:
+      return problems.uriTooLong()
+    case 503:
+      return problems.serviceUnavailable('The service is stopping. Retry in a few seconds.', error)
+    default:
+      return problems.internalError(error)
+  }
+}
+
 /** Answers bytes that are not a valid HTTP request, or arrive too slowly, and closes the connection. */
 export const refuseUnreadable = (
   error: Error & { code?: string },
@@ -58,7 +91,7 @@ export const refuseUnreadable = (
     return
   }
   const problem = problemOfParser(error.code)
-  const requestId = newId()
+  const requestId = randomUUID()
   const body = JSON.stringify(problemDocument(problem, publicUrl, '/', requestId))
   socket.end(
     [

@@ -2,7 +2,12 @@ import type { FastifyInstance, FastifyRequest, RouteOptions } from 'fastify'
 import openapiGlue from 'fastify-openapi-glue'
 import findMyWay from 'find-my-way'
 import type { Contract, ContractOperation, OperationId } from '../contract/contract.ts'
-import { type Handlers, linkOperations, openOperations, sessionOperations } from '../contract/operation.ts'
+import {
+  type HandlersWith,
+  linkOperations,
+  openOperations,
+  sessionOperations,
+} from '../contract/operation.ts'
 import { problems } from '../problems/problems.ts'
 import { type AdapterDeps, adaptOperation, type AnyHandler } from './adapter.ts'
 import { chunkMediaType } from './body.ts'
@@ -18,11 +23,11 @@ declare module 'fastify' {
 }
 
 /** Registers a route for every operation of the contract. Handlers are found by operationId. */
-export const registerOperations = async (
+export const registerOperations = async <Db>(
   app: FastifyInstance,
   contract: Contract,
-  handlers: Handlers,
-  deps: AdapterDeps,
+  handlers: HandlersWith<Db>,
+  deps: AdapterDeps<Db>,
 ): Promise<void> => {
   const isImplemented = (id: string): id is OperationId => Object.hasOwn(handlers, id)
   for (const operation of contract.operations.values()) checkPrincipalType(operation)

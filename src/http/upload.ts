@@ -7,8 +7,7 @@ import { finished } from 'node:stream/promises'
 import { type Digest, parseContentDigest, parseSha256 } from './digests.ts'
 import type { Digested, FileForm, UploadChunk } from '../contract/files.ts'
 import { describeFile, validateFileName, type FileDescription } from '../domain/file-description.ts'
-import { Problem, problems } from '../problems/problems.ts'
-import { FileTooLarge, StorageFull, StorageUnavailable } from '../storage/storage.ts'
+import { type MapError, Problem, problems } from '../problems/problems.ts'
 import { continueBody, hasBody } from './body.ts'
 import { type FilePart, watchFilePart } from './file-part.ts'
 
@@ -23,13 +22,13 @@ const drainTime = 5_000
  *
  * @throws Problem when its Content-Digest is malformed
  */
-export const readFileForm = (request: FastifyRequest, maxBytes: number): FileForm => {
+export const readFileForm = (request: FastifyRequest, maxBytes: number, mapError: MapError): FileForm => {
   const digests = readContentDigest(request)
   const { 'content-length': length } = request.headers
   return {
     minSize: Math.max(0, Number(length ?? 0) - maxFormOverhead),
     maxSize: Number(length ?? Infinity),
-    receive: (store, discard) => receiveFile(request, { maxBytes, digests, store, discard }),
+    receive: (store, discard) => receiveFile(request, { maxBytes, digests, store, discard, mapError }),
   }
 }
 
@@ -39,11 +38,12 @@ interface Reception<Stored> {
   readonly digests: readonly Digest[]
   readonly store: (content: Readable) => Promise<Stored>
   readonly discard: (stored: Stored) => Promise<void>
+  readonly mapError: MapError
 }
 
 const receiveFile = async <Stored extends Digested>(
   request: FastifyRequest,
-  { maxBytes, digests, store, discard }: Reception<Stored>,
+  { maxBytes, digests, store, discard, mapError }: Reception<Stored>,
 ): Promise<FileDescription & { readonly stored: Stored }> => {
   let received: (FileDescription & { readonly stored: Stored }) | null = null
   let sha256: string | null = null
@@ -71,7 +71,8 @@ const receiveFile = async <Stored extends Digested>(
   } catch (error) {
     drainBriefly(request)
     if (received !== null) await discard(received.stored)
-    throw isExpected(error)
+    // Any other error is one of the parser or of the connection.
+    throw error instanceof Problem || mapError(error) !== null
       ? error
       : problems.invalidRequest('The form is incomplete or is not multipart/form-data.')
   }
@@ -177,12 +178,6 @@ async function* chunksOf(body: IncomingMessage): AsyncGenerator<Buffer> {
   continueBody(body)
   yield* body.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>
 }
-
-const isExpected = (error: unknown): boolean =>
-  error instanceof Problem ||
-  error instanceof FileTooLarge ||
-  error instanceof StorageFull ||
-  error instanceof StorageUnavailable
 
 /** Discards the rest of a body for `drainTime`, then closes the connection. */
 const drainBriefly = ({ raw }: FastifyRequest): void => {

@@ -1,31 +1,12 @@
-import { HashQueueFull } from '../auth/passwords.ts'
-import {
-  CallerGone,
-  ConstraintViolation,
-  DatabaseUnavailable,
-  TooManyStatements,
-} from '../db/engine/errors.ts'
-import { IdempotencyKeyReused } from '../db/engine/idempotency.ts'
 import type { CursorFault } from '../domain/cursors.ts'
 import type { DateConflict } from '../domain/dates.ts'
 import { FilterError } from '../domain/filter-expression.ts'
 import { TooManyToSort } from '../domain/sort.ts'
 import { LastManager } from '../domain/managers.ts'
-import type { Outcome, QuotaExceeded, QuotaResource } from '../domain/outcome.ts'
-import { type Principal, roleRefuses, scopeRefuses } from '../domain/permissions.ts'
-import type { Scope } from '../domain/scopes.ts'
 import { maxLevels, maxMovedSubtasks } from '../domain/subtasks.ts'
 import { TextTooCostly } from '../domain/text.ts'
 import { leaseSeconds } from '../domain/uploads.ts'
-import {
-  DecoderUnavailable,
-  ImageTooLarge,
-  ThumbnailQueueFull,
-  TooManyThumbnails,
-  UnsupportedImage,
-} from '../images/errors.ts'
 import { type ProblemCode, problemTypes } from './catalogue.ts'
-import { FileMissing, FileTooLarge, StorageFull, StorageUnavailable } from '../storage/storage.ts'
 
 /** Maximum number of errors in a problem; `maxItems` in the contract. */
 export const maxErrors = 20
@@ -42,6 +23,19 @@ interface ProblemOptions {
   /** Extension members (RFC 9457 §3.2). */
   readonly members?: Readonly<Record<string, string | number>>
   readonly cause?: unknown
+}
+
+/** A resource with a quota: the total bytes of a user's attachments, or the number of tasks or webhooks that a user owns. */
+type QuotaResource = 'attachment_bytes' | 'tasks' | 'webhooks'
+
+/** The request would exceed a user's quota. */
+interface QuotaExceeded {
+  readonly resource: QuotaResource
+  readonly quota: number
+  /** Current usage. */
+  readonly used: number
+  /** The addition by the request, as far as it is known. */
+  readonly size: number
 }
 
 /** A problem as plain values, which can be stored. */
@@ -566,149 +560,15 @@ export const problemWithin = (pointer: string, problem: Problem): Problem => {
   })
 }
 
-/**
- * The value of a successful outcome.
- *
- * @throws Problem for a refusal
- */
-export const expectDone = <T>(result: Outcome<T>): T => {
-  if (result.outcome === 'done') return result.value
-  throw result.outcome === 'missing' ? problems.notFound() : problems.forbidden()
-}
+/** Maps the errors of one part of the service to problems: null for any other error. */
+export type MapError = (error: unknown) => Problem | null
 
-/**
- * Requires additional scopes of an API token, for example for `expand`.
- *
- * @throws Problem 403
- */
-export const expectScopes = (scopes: readonly Scope[], { credential }: Principal): void => {
-  const missing = scopes.find((scope) => scopeRefuses(scope, credential))
-  if (missing !== undefined) throw problems.insufficientScope(missing)
-}
-
-/**
- * Requires an administrator for `all=true`.
- *
- * @throws Problem 403
- */
-export const expectMayListAll = ({ role }: Principal, { all = false }: { readonly all?: boolean }): void => {
-  if (all && roleRefuses('list.all', role)) throw problems.listAllForbidden()
-}
-
-/**
- * Requires that a request names at most one place in the manual order.
- *
- * @throws Problem 400
- */
-export const expectOnePlace = (body: {
-  readonly before?: string
-  readonly after?: string
-  readonly section_id?: string | null
-}): void => {
-  const [first, ...others] = (['before', 'after', 'section_id'] as const).filter(
-    (name) => body[name] !== undefined,
-  )
-  if (first !== undefined && others.length > 0)
-    throw problems.invalidFields(
-      others.map((name) => ({
-        pointer: `/${name}`,
-        detail: `cannot be combined with ${first}; send one of them`,
-      })),
-    )
-}
-
-/** The problem for each constraint of the schema that a request can violate. */
-const constraintProblems: Readonly<Record<string, () => Problem>> = {
-  users_username_unique: problems.usernameTaken,
-  users_email_unique: problems.emailTaken,
-  tags_owner_name_unique: problems.tagExists,
-  tags_project_name_unique: problems.projectTagExists,
-  tasks_project_id_projects_id_fk: () => problems.unknownReference('/project_id', 'project'),
-  tags_project_id_projects_id_fk: () => problems.unknownReference('/project_id', 'project'),
-  webhooks_project_id_projects_id_fk: () => problems.unknownReference('/project_id', 'project'),
-  tasks_owner_id_users_id_fk: () => problems.unknownReference('/owner_id', 'user'),
-  tasks_assignee_id_users_id_fk: () => problems.unknownReference('/assignee_id', 'user'),
-  tasks_project_id_section_id_sections_project_id_id_fk: () =>
-    problems.unknownReference('/section_id', 'section'),
-  // The following are violated only if a resource of the request is deleted while the request runs.
-  task_tags_task_id_tasks_id_fk: problems.notFound,
-  task_tags_tag_id_tags_id_fk: problems.notFound,
-  attachments_task_id_tasks_id_fk: problems.notFound,
-  uploads_task_id_tasks_id_fk: problems.notFound,
-  uploads_user_id_users_id_fk: problems.invalidToken,
-  attachments_uploaded_by_users_id_fk: problems.invalidToken,
-  sections_project_id_projects_id_fk: problems.notFound,
-  thumbnails_attachment_id_attachments_id_fk: problems.notFound,
-  tags_owner_id_users_id_fk: problems.invalidToken,
-  invitations_project_id_projects_id_fk: problems.notFound,
-  invitations_invited_by_users_id_fk: problems.invalidToken,
-  project_members_user_id_users_id_fk: problems.invalidToken,
-  comments_author_id_users_id_fk: problems.invalidToken,
-  idempotency_keys_principal_id_users_id_fk: problems.invalidToken,
-  webhooks_owner_id_users_id_fk: problems.invalidToken,
-  one_time_tokens_user_id_users_id_fk: problems.wrongPassword,
-}
-
-/**
- * Converts an error to a problem. `maxBytes` is the body limit of the request. An unexpected error becomes an internal
- * error, whose cause is only logged.
- */
-export const problemOf = (error: unknown, maxBytes = maxBodyBytes): Problem => {
-  if (error instanceof Problem) return error
-  if (error instanceof ConstraintViolation)
-    return constraintProblems[error.constraint]?.() ?? problems.internalError(error)
-  if (error instanceof CallerGone) return problems.invalidToken()
+/** Maps the errors of `domain`. */
+export const domainProblem: MapError = (error) => {
   if (error instanceof TextTooCostly) return problems.invalidRequest(`${error.message}.`)
   if (error instanceof FilterError) return problems.invalidFilter(error)
   if (error instanceof LastManager)
     return error.of === 'team' ? problems.lastTeamManager() : problems.lastProjectManager()
   if (error instanceof TooManyToSort) return problems.tooManyToSort(error.limit)
-  if (error instanceof IdempotencyKeyReused) return problems.idempotencyKeyReused()
-  if (error instanceof HashQueueFull) return problems.tooManyHashes(error.retryAfterSeconds)
-  if (error instanceof TooManyThumbnails) return problems.tooManyThumbnails()
-  if (error instanceof UnsupportedImage) return problems.unsupportedImage(error)
-  if (error instanceof ImageTooLarge) return problems.imageTooLarge(error.message)
-  if (error instanceof FileTooLarge) return problems.contentTooLarge(error.maxBytes)
-  if (error instanceof FileMissing) return problems.fileLost(error)
-  if (error instanceof StorageFull) return problems.insufficientStorage(error)
-  if (error instanceof StorageUnavailable) {
-    return problems.serviceUnavailable('The file storage is unavailable. Retry in a few seconds.', error)
-  }
-  if (error instanceof TooManyStatements) return problems.tooManyStatements(error.retryAfterSeconds)
-  if (error instanceof ThumbnailQueueFull || error instanceof DecoderUnavailable) {
-    return problems.serviceUnavailable(
-      'Thumbnails cannot be created right now. Retry in a few seconds.',
-      error,
-    )
-  }
-  if (error instanceof DatabaseUnavailable) {
-    return problems.serviceUnavailable('The database is unavailable. Retry in a few seconds.', error)
-  }
-  return problemOfFramework(error, maxBytes)
+  return null
 }
-
-/** Converts Fastify's errors, by status. */
-const problemOfFramework = (error: unknown, maxBytes: number): Problem => {
-  if (!(error instanceof Error) || !('statusCode' in error)) return problems.internalError(error)
-  switch (error.statusCode) {
-    case 400:
-      return problems.invalidRequest('The request is malformed.')
-    // 403: a path that escapes the folder of the documentation.
-    case 403:
-    case 404:
-      return problems.notFound()
-    case 408:
-      return problems.requestTimeout()
-    case 413:
-      return problems.contentTooLarge(maxBytes)
-    case 414:
-      return problems.uriTooLong()
-    case 503:
-      return problems.serviceUnavailable('The service is stopping. Retry in a few seconds.', error)
-    default:
-      return problems.internalError(error)
-  }
-}
-
-/** Maximum body of a request without a file, in bytes. Most operations accept less: `x-max-body` in the contract. */
-export const maxBodyBytes = 1_048_576

@@ -1,4 +1,4 @@
-import type { Created } from '../db/engine/idempotency.ts'
+import type { Created } from '../domain/idempotency.ts'
 
 /** A resource that was added to a task, and the new version of the task. */
 export interface AddedToTask extends Created {

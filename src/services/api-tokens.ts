@@ -8,16 +8,22 @@ import {
   type NewApiToken,
   removeApiToken,
   type RevocableApiToken,
+  selectApiTokens,
+  selectUserApiTokens,
   viewApiToken,
 } from '../db/api-tokens.ts'
 import { recordAudit } from '../db/audit.ts'
-import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
+import { selectUser } from '../db/users.ts'
+import type { Created } from '../domain/idempotency.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
-import { expectMay, expectSeen, expectSignedIn } from './expectations.ts'
+import { type OpContext, thenForget, transaction } from './context.ts'
+import { expectFound, expectMay, expectSeen, expectSignedIn } from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 
 export interface ApiTokens {
   /**
@@ -68,24 +74,42 @@ export const createApiTokens = ({ credentials, replayKeys }: Deps): ApiTokens =>
   },
 
   async revoke(ctx, id) {
-    await transaction(ctx, async (tx) => {
-      const own = await lockApiToken(tx, { id, userId: tx.principal.userId })
-      const token = expectSeen('api_token.see', own)
-      await revoke(tx, expectMay('api_token.revoke', token))
-    })
-    await credentials.forgetApiToken(id)
+    await thenForget(
+      transaction(ctx, async (tx) => {
+        const own = await lockApiToken(tx, { id, userId: tx.principal.userId })
+        const token = expectSeen('api_token.see', own)
+        await revoke(tx, expectMay('api_token.revoke', token))
+      }),
+      () => credentials.forgetApiToken(id),
+    )
   },
 
   async revokeOfUser(ctx, path) {
-    await transaction(ctx, async (tx) => {
-      const token = expectSeen('api_token.see_any', await lockApiToken(tx, path))
-      await revoke(tx, expectMay('api_token.revoke_any', token))
-    })
-    await credentials.forgetApiToken(path.id)
+    await thenForget(
+      transaction(ctx, async (tx) => {
+        const token = expectSeen('api_token.see_any', await lockApiToken(tx, path))
+        await revoke(tx, expectMay('api_token.revoke_any', token))
+      }),
+      () => credentials.forgetApiToken(path.id),
+    )
   },
 })
 
 const revoke = async (tx: TransactionContext<SessionPrincipal>, token: RevocableApiToken): Promise<void> => {
   const { id: tokenId, userId } = token
   await Promise.all([removeApiToken(tx, token), recordAudit(tx, 'api_token.revoked', { userId, tokenId })])
+}
+
+/** A page of the caller's API tokens. */
+export const listApiTokens = (ctx: OpContext<SessionPrincipal>, page: PageRequest): Promise<Page> =>
+  selectApiTokens(ctx, page)
+
+/** A page of a user's API tokens, for an administrator. @throws Problem 404 */
+export const listUserApiTokens = async (
+  ctx: OpContext<SessionPrincipal>,
+  userId: string,
+  page: PageRequest,
+): Promise<Page> => {
+  expectFound(await selectUser(ctx, userId))
+  return selectUserApiTokens(ctx, userId, page)
 }

@@ -4,17 +4,17 @@ import {
   type NewAttachment,
   viewAttachment,
 } from '../db/attachments.ts'
-import type { OpContext } from '../db/engine/context.ts'
-import { idempotent } from '../db/engine/idempotency.ts'
 import { chargeAttachment, lockStorageUse, type StorageUse } from '../db/quotas.ts'
 import { recordEventOfTask } from '../db/record-event.ts'
 import { countAttachment, lockTask, type TaskFacts } from '../db/task-facts.ts'
-import { type AddedToTask, additionText, parseAddition } from './added-to-task.ts'
 import { finishUpload, lockLeased } from '../db/uploads.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { UploadLease } from '../domain/uploads.ts'
 import { problems } from '../problems/problems.ts'
+import { type AddedToTask, additionText, parseAddition } from './added-to-task.ts'
+import type { OpContext } from './context.ts'
 import { expectActive, expectMay, expectSeen } from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 
 /** What attaching a file in one request and by a resumable upload have in common. */
 

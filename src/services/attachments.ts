@@ -6,21 +6,23 @@ import {
   lockAttachment,
   removeAttachment,
   selectAttachmentFile,
+  selectTaskAttachments,
 } from '../db/attachments.ts'
-import { mayBeRepeat, type OpContext, transaction, withContent } from '../db/engine/context.ts'
 import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { readStorageUse } from '../db/quotas.ts'
 import { recordEventOfTask } from '../db/record-event.ts'
 import { countAttachment, readTask } from '../db/task-facts.ts'
-import type { AddedToTask } from './added-to-task.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { BearerPrincipal, LinkCredential, Principal } from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
-import { expectDone } from '../problems/problems.ts'
 import { putWithTypeDetection } from '../storage/content-type.ts'
 import type { ByteRange, Storage, StoredFile } from '../storage/storage.ts'
+import type { AddedToTask } from './added-to-task.ts'
 import { addAttachment, expectAttachable, expectRoom, recordedFields } from './attaching.ts'
-import { expectActive, expectMay, expectSeen, expectTag } from './expectations.ts'
+import { type OpContext, transaction } from './context.ts'
+import { expectActive, expectFound, expectMay, expectSeen, expectTag } from './expectations.ts'
+import { mayBeRepeat, withContent } from './idempotency.ts'
 import { openUnlessDeleted } from './open-file.ts'
 
 interface Deps {
@@ -130,7 +132,7 @@ export const createAttachments = ({
 
     async download(ctx, attachmentId) {
       const find = () => selectAttachmentFile(ctx, attachmentId)
-      const file = expectDone(await find())
+      const file = expectFound(await find())
       return {
         file,
         open: (range) => openUnlessDeleted(() => storage.open(file.storage_key, range), find),
@@ -138,7 +140,7 @@ export const createAttachments = ({
     },
 
     async createLink(ctx, { attachmentId, disposition, expiresIn }) {
-      const file = expectDone(await selectAttachmentFile(ctx, attachmentId))
+      const file = expectFound(await selectAttachmentFile(ctx, attachmentId))
       const expiresAt = (Math.floor(now() / 1_000) + expiresIn) * 1_000
       const { userId } = ctx.principal
       const createdWith = linkCredential(ctx.principal)
@@ -164,3 +166,10 @@ export const createAttachments = ({
       }),
   }
 }
+
+/** A page of the attachments of a task. @throws Problem 404 */
+export const listTaskAttachments = async (
+  ctx: OpContext<Principal>,
+  taskId: string,
+  page: PageRequest,
+): Promise<Page> => expectFound(await selectTaskAttachments(ctx, { taskId, page }))

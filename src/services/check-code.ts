@@ -3,11 +3,12 @@ import { readCode } from '../auth/second-factor.ts'
 import type { SecondFactor } from '../db/accounts.ts'
 import { insertAttempt } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
-import type { OpContext, TransactionContext } from '../db/engine/context.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
 import { type Enrolled, useCode } from '../db/second-factors.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
+import type { OpContext } from './context.ts'
 
 /** Steps shared by the operations that check a code of a second factor. */
 

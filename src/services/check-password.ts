@@ -2,10 +2,10 @@ import type { AttemptKeys } from '../auth/attempts.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
 import { insertAttempt } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
-import type { OpContext } from '../db/engine/context.ts'
 import { selectOwnPassword } from '../db/passwords.ts'
 import type { SessionPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
+import type { OpContext } from './context.ts'
 
 /** A current password from a request. */
 export interface PasswordInput {

@@ -1,21 +1,47 @@
-import type { Principal } from '../domain/permissions.ts'
 import {
   changeText,
+  type CommentListQuery,
   type CommentRow,
   findMentioned,
   insertComment,
   lockComment,
   removeComment,
+  selectComment,
+  selectTaskComments,
   viewComment,
 } from '../db/comments.ts'
-import { type OpContext, transaction } from '../db/engine/context.ts'
-import { idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
 import { forgetEventValues, recordEventOfTask } from '../db/record-event.ts'
 import { countComment, lockTask } from '../db/task-facts.ts'
 import { followTask } from '../db/task-followers.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
+import type { Principal } from '../domain/permissions.ts'
 import { type AddedToTask, additionText, parseAddition } from './added-to-task.ts'
-import { expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
+import { type OpContext, transaction } from './context.ts'
+import {
+  expectActive,
+  expectFound,
+  expectMatch,
+  expectMay,
+  expectMayExpand,
+  expectSeen,
+} from './expectations.ts'
+import { idempotent } from './idempotency.ts'
+
+/** A page of the comments of a task. @throws Problem 403, 404 */
+export const listTaskComments = async (
+  ctx: OpContext<Principal>,
+  taskId: string,
+  query: CommentListQuery,
+  page: PageRequest,
+): Promise<Page> => {
+  expectMayExpand(ctx, query)
+  return expectFound(await selectTaskComments(ctx, taskId, query, page))
+}
+
+/** @throws Problem 404 */
+export const getComment = async (ctx: OpContext<Principal>, id: string): Promise<CommentRow> =>
+  expectFound(await selectComment(ctx, id))
 
 /** Adds a comment to a task, which its author then follows. */
 export const createComment = async (

@@ -4,21 +4,22 @@ import type { Credentials } from '../auth/credentials.ts'
 import { runAs } from '../concurrency/work.ts'
 import type { EventStreamBody } from '../contract/event-stream.ts'
 import type { Database } from '../db/engine/client.ts'
-import type { OpContext } from '../db/engine/context.ts'
 import { selectStreamStart } from '../db/event-stream.ts'
 import { beginningOf, encodeEventPosition, type EventPosition } from '../domain/event-positions.ts'
 import type { BearerPrincipal } from '../domain/permissions.ts'
 import { reconnectionTime, serverSentEvent } from '../domain/server-sent-events.ts'
 import { problems } from '../problems/problems.ts'
+import type { OpContext } from './context.ts'
 import { type EventReader, startReader } from './event-reader.ts'
 import { createCatchUp } from './event-stream-catch-up.ts'
 import { watchCredentials } from './event-stream-credentials.ts'
 import { createHeartbeats, nextSlot } from './event-stream-heartbeats.ts'
 import { createOpenStreams, type EventStream } from './event-stream.ts'
+import { expectMayListAll } from './expectations.ts'
 
 /** Event streams. A stream that begins in the past catches up by itself, and is then served by the event reader. */
 export interface EventStreams {
-  /** @throws Problem 410 if events after `after` may have been removed */
+  /** @throws Problem 403, or 410 if events after `after` may have been removed */
   open(ctx: OpContext<BearerPrincipal>, request: StreamRequest): Promise<EventStreamBody>
   /** Ends all streams. Their clients reconnect to another process. */
   close(): Promise<void>
@@ -126,6 +127,7 @@ export const createEventStreams = ({
 
   return {
     async open(ctx, request) {
+      expectMayListAll(ctx, request)
       const { after } = request
       const { principal, db } = ctx
       const { newest, isKnown } =

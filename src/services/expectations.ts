@@ -1,20 +1,93 @@
 import type { AccountFacts, OwnAccount } from '../db/accounts.ts'
-import { meetsPreconditions, type Preconditions } from '../domain/entity-tags.ts'
-import type { UnknownReference } from '../domain/outcome.ts'
-import { type Authorized, grants, type Permission, type Relation } from '../domain/permissions.ts'
-import { problems } from '../problems/problems.ts'
-import type { OpContext } from '../db/engine/context.ts'
 import { knowsTimeZone } from '../db/users.ts'
+import { meetsPreconditions, type Preconditions } from '../domain/entity-tags.ts'
+import { type Expansion, scopesOfExpansions } from '../domain/expansions.ts'
+import {
+  type Authorized,
+  grants,
+  type Permission,
+  type Principal,
+  type Relation,
+  roleRefuses,
+  scopeRefuses,
+} from '../domain/permissions.ts'
+import type { Scope } from '../domain/scopes.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
+import { problems } from '../problems/problems.ts'
+import type { OpContext } from './context.ts'
 
 /**
- * The checks of a write on facts that were read under a lock, in the order that the contract promises: seen, may, match, and then
- * what the state of the resource allows.
+ * The checks of services. Those of a write are on facts that were read under a lock, in the order that the contract promises: seen,
+ * may, match, and then what the state of the resource allows.
  */
 
 /** A resource, and what the caller is to it. */
 interface Related {
   readonly relations: readonly Relation[]
+}
+
+/**
+ * The resource that a statement reads only if the caller can see it.
+ *
+ * @throws Problem 404
+ */
+export const expectFound = <R>(resource: R | null): R => {
+  if (resource === null) throw problems.notFound()
+  return resource
+}
+
+/**
+ * Requires additional scopes of an API token.
+ *
+ * @throws Problem 403
+ */
+export const expectScopes = ({ principal }: OpContext<Principal>, scopes: readonly Scope[]): void => {
+  const missing = scopes.find((scope) => scopeRefuses(scope, principal.credential))
+  if (missing !== undefined) throw problems.insufficientScope(missing)
+}
+
+/**
+ * Requires the scopes for the related resources that `expand` embeds.
+ *
+ * @throws Problem 403
+ */
+export const expectMayExpand = (
+  ctx: OpContext<Principal>,
+  { expand = [] }: { readonly expand?: readonly Expansion[] },
+): void => expectScopes(ctx, scopesOfExpansions(expand))
+
+/**
+ * Requires an administrator for `all=true`.
+ *
+ * @throws Problem 403
+ */
+export const expectMayListAll = (
+  { principal }: OpContext<Principal>,
+  { all = false }: { readonly all?: boolean },
+): void => {
+  if (all && roleRefuses('list.all', principal.role)) throw problems.listAllForbidden()
+}
+
+/**
+ * Requires that a request names at most one place in the manual order.
+ *
+ * @throws Problem 400
+ */
+export const expectOnePlace = (body: {
+  readonly before?: string
+  readonly after?: string
+  readonly section_id?: string | null
+}): void => {
+  const [first, ...others] = (['before', 'after', 'section_id'] as const).filter(
+    (name) => body[name] !== undefined,
+  )
+  if (first !== undefined && others.length > 0)
+    throw problems.invalidFields(
+      others.map((name) => ({
+        pointer: `/${name}`,
+        detail: `cannot be combined with ${first}; send one of them`,
+      })),
+    )
 }
 
 /**
@@ -27,6 +100,13 @@ export const expectSeen = <R extends Related>(permission: Permission, resource: 
   return resource
 }
 
+/** A resource that a body names. */
+interface Reference {
+  /** JSON Pointer into the body. */
+  readonly pointer: string
+  readonly kind: 'user' | 'tag' | 'project' | 'section' | 'task'
+}
+
 /**
  * A resource that the body names, if the caller can see it.
  *
@@ -35,7 +115,7 @@ export const expectSeen = <R extends Related>(permission: Permission, resource: 
 export const expectKnown = <R extends Related>(
   permission: Permission,
   resource: R | null,
-  { pointer, kind }: UnknownReference,
+  { pointer, kind }: Reference,
 ): R => {
   if (resource === null || !grants(permission, resource.relations))
     throw problems.unknownReference(pointer, kind)

@@ -1,6 +1,4 @@
 import { hashInvitationToken, newInvitationToken } from '../auth/opaque-tokens.ts'
-import { type OpContext, transaction } from '../db/engine/context.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   insertInvitation,
@@ -12,15 +10,18 @@ import {
   selectInvitations,
   viewInvitation,
 } from '../db/invitations.ts'
-import type { Page, PageRequest } from '../db/lists/list.ts'
 import { lockUser } from '../db/members.ts'
 import { lockProject, type ProjectRow, readProject, viewProject } from '../db/projects.ts'
 import { mailboxOf } from '../domain/email-address.ts'
+import type { Created } from '../domain/idempotency.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { problems } from '../problems/problems.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectMay, expectSeen } from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 
 /** Who may accept an invitation: the setting INVITATIONS. */
 export type InvitationMode = 'open' | 'registered' | 'off'

@@ -1,23 +1,48 @@
 import type { components } from '../../generated/openapi.ts'
-import { type OpContext, transaction } from '../db/engine/context.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   chooseDigest,
   lockNotificationSettings,
   type NotificationSettingsRow,
+  selectNotificationSettings,
   viewNotificationSettings,
 } from '../db/notification-settings.ts'
 import {
   lockNotification,
   type MarkedNotifications,
   markRead,
+  type NotificationFilter,
+  selectNotifications,
   setNotificationRead,
   viewNotification,
 } from '../db/notifications.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { expectMatch, expectUntagged, expectMay, expectSeen } from './expectations.ts'
+import { type OpContext, transaction } from './context.ts'
+import {
+  expectFound,
+  expectMatch,
+  expectMay,
+  expectMayExpand,
+  expectSeen,
+  expectUntagged,
+} from './expectations.ts'
 
 type Schemas = components['schemas']
+
+/** A page of the caller's notifications. @throws Problem 403 */
+export const listNotifications = async (
+  ctx: OpContext<Principal>,
+  filter: NotificationFilter,
+  page: PageRequest,
+): Promise<Page> => {
+  expectMayExpand(ctx, filter)
+  return selectNotifications(ctx, filter, page)
+}
+
+/** The caller's settings. */
+export const getNotificationSettings = async (ctx: OpContext<Principal>): Promise<NotificationSettingsRow> =>
+  expectFound(await selectNotificationSettings(ctx))
 
 /** Marks a notification of the caller as read or unread. */
 export const updateNotification = (

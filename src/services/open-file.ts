@@ -1,19 +1,20 @@
-import type { Outcome } from '../domain/outcome.ts'
-import { expectDone } from '../problems/problems.ts'
 import { FileMissing } from '../storage/storage.ts'
+import { expectFound } from './expectations.ts'
 
 /**
  * Opens the file of a row. If the file is missing, it is reported as lost only if `find` still finds the row; otherwise the row
- * was deleted in the meantime, and the refusal of `find` is thrown.
+ * was deleted in the meantime.
+ *
+ * @throws Problem 404
  */
 export const openUnlessDeleted = async <T>(
   open: () => Promise<T>,
-  find: () => Promise<Outcome<unknown>>,
+  find: () => Promise<object | null>,
 ): Promise<T> => {
   try {
     return await open()
   } catch (error) {
-    if (error instanceof FileMissing) expectDone(await find())
+    if (error instanceof FileMissing) expectFound(await find())
     throw error
   }
 }

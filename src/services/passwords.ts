@@ -5,7 +5,6 @@ import { lockOwnAccount } from '../db/accounts.ts'
 import { forgetAttempts } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
 import { discardSecondFactor, endAccess } from '../db/end-access.ts'
-import { type OpContext, transaction } from '../db/engine/context.ts'
 import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
 import { lockUserByEmail, setOwnPassword, setPasswordOf, takeResetToken } from '../db/passwords.ts'
 import { lockUser } from '../db/users.ts'
@@ -13,6 +12,7 @@ import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { problems } from '../problems/problems.ts'
 import type { CheckPassword } from './check-password.ts'
+import { type OpContext, thenForget, transaction } from './context.ts'
 import {
   expectUntagged,
   expectMay,
@@ -96,17 +96,19 @@ export const createPasswords = ({ passwords, checkPassword, credentials, mailer 
     const { oldHash, attemptKey } = await checkPassword(ctx, { password: currentPassword, pointer })
     const newHash = await passwords.hash(newPassword)
     const { userId, credential } = ctx.principal
-    await transaction(ctx, async (tx) => {
-      const account = expectSignedIn(await lockOwnAccount(tx))
-      expectSamePassword(account, oldHash, pointer)
-      await Promise.all([
-        setOwnPassword(tx, userId, newHash),
-        forgetAttempts(tx, attemptKey),
-        endAccess(tx, userId, { keptSession: credential.sessionId }),
-        recordAudit(tx, 'password.changed', { userId }),
-      ])
-    })
-    await credentials.forgetUser(userId)
+    await thenForget(
+      transaction(ctx, async (tx) => {
+        const account = expectSignedIn(await lockOwnAccount(tx))
+        expectSamePassword(account, oldHash, pointer)
+        await Promise.all([
+          setOwnPassword(tx, userId, newHash),
+          forgetAttempts(tx, attemptKey),
+          endAccess(tx, userId, { keptSession: credential.sessionId }),
+          recordAudit(tx, 'password.changed', { userId }),
+        ])
+      }),
+      () => credentials.forgetUser(userId),
+    )
   },
 
   async requestReset(ctx, email) {
@@ -131,20 +133,23 @@ export const createPasswords = ({ passwords, checkPassword, credentials, mailer 
     const userId = hash && (await findUserOfToken(ctx, { purpose: 'reset_password', hash }))
     if (hash === null || userId === null) throw problems.invalidResetToken()
     const newHash = await passwords.hash(newPassword)
-    await transaction(ctx, async (tx) => {
-      if (!(await takeResetToken(tx, { userId, hash }))) throw problems.invalidResetToken()
-      await Promise.all([
-        setOwnPassword(tx, userId, newHash),
-        endAccess(tx, userId),
-        recordAudit(tx, 'password.reset', { userId, actorId: userId }),
-      ])
-    })
-    await credentials.forgetUser(userId)
+    await thenForget(
+      transaction(ctx, async (tx) => {
+        if (!(await takeResetToken(tx, { userId, hash }))) throw problems.invalidResetToken()
+        await Promise.all([
+          setOwnPassword(tx, userId, newHash),
+          endAccess(tx, userId),
+          recordAudit(tx, 'password.reset', { userId, actorId: userId }),
+        ])
+      }),
+      () => credentials.forgetUser(userId),
+    )
   },
 
   async set(ctx, { userId, password, resetsSecondFactor }) {
     const newHash = await passwords.hash(password)
-    await setPassword(ctx, { userId, newHash, resetsSecondFactor })
-    await credentials.forgetUser(userId)
+    await thenForget(setPassword(ctx, { userId, newHash, resetsSecondFactor }), () =>
+      credentials.forgetUser(userId),
+    )
   },
 })

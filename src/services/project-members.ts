@@ -1,17 +1,21 @@
-import { type OpContext, transaction, withVersion } from '../db/engine/context.ts'
 import { last } from '../db/engine/transaction.ts'
 import type { MemberRow } from '../db/members.ts'
 import {
   lockProjectMember,
+  type ProjectMemberFilter,
   type ProjectMemberKey,
   removeRole,
+  selectProjectMember,
+  selectProjectMembers,
   setRole,
   viewProjectMember,
 } from '../db/project-members.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { problems } from '../problems/problems.ts'
-import { expectMatch, expectMay, expectSeen } from './expectations.ts'
+import { type OpContext, transaction, withVersion } from './context.ts'
+import { expectFound, expectMatch, expectMay, expectMayExpand, expectSeen } from './expectations.ts'
 
 /** A member after a change, and whether they were no member before. */
 export interface ChangedMember extends MemberRow {
@@ -23,6 +27,23 @@ export interface RoleChange<Role> {
   readonly role: Role
   readonly version?: number
 }
+
+/** A page of the members of a project. @throws Problem 403, 404 */
+export const listProjectMembers = async (
+  ctx: OpContext<Principal>,
+  projectId: string,
+  filter: ProjectMemberFilter,
+  page: PageRequest,
+): Promise<Page> => {
+  expectMayExpand(ctx, filter)
+  return expectFound(await selectProjectMembers(ctx, projectId, filter, page))
+}
+
+/** @throws Problem 404 */
+export const getProjectMember = async (
+  ctx: OpContext<Principal>,
+  key: ProjectMemberKey,
+): Promise<MemberRow> => expectFound(await selectProjectMember(ctx, key))
 
 /** Gives a user their own role in a project. */
 export const setProjectMember = (

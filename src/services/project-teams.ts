@@ -1,17 +1,32 @@
-import { type OpContext, transaction, withVersion } from '../db/engine/context.ts'
 import { last } from '../db/engine/transaction.ts'
+import type { MemberRow } from '../db/members.ts'
 import {
   lockProjectTeam,
   type ProjectTeamKey,
   removeRole,
+  selectProjectTeam,
+  selectProjectTeams,
   setRole,
   viewProjectTeam,
 } from '../db/project-teams.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { problems } from '../problems/problems.ts'
-import { expectMatch, expectMay, expectSeen } from './expectations.ts'
+import { type OpContext, transaction, withVersion } from './context.ts'
+import { expectFound, expectMatch, expectMay, expectSeen } from './expectations.ts'
 import type { ChangedMember, RoleChange } from './project-members.ts'
+
+/** A page of the teams of a project. @throws Problem 404 */
+export const listProjectTeams = async (
+  ctx: OpContext<Principal>,
+  projectId: string,
+  page: PageRequest,
+): Promise<Page> => expectFound(await selectProjectTeams(ctx, projectId, page))
+
+/** @throws Problem 404 */
+export const getProjectTeam = async (ctx: OpContext<Principal>, key: ProjectTeamKey): Promise<MemberRow> =>
+  expectFound(await selectProjectTeam(ctx, key))
 
 /** Adds a team to a project, or changes its role. */
 export const setProjectTeam = (

@@ -1,7 +1,3 @@
-import { changedFields } from '../domain/changes.ts'
-import type { Authorized, Principal } from '../domain/permissions.ts'
-import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
 import { grantRole } from '../db/memberships.ts'
 import {
@@ -10,27 +6,54 @@ import {
   type ManagedProject,
   moveToTrash,
   type NewProject,
+  newProjectVariant,
+  type ProjectListQuery,
   type ProjectPatch,
   type ProjectRow,
+  selectProject,
+  selectProjects,
   setArchived,
   updateFields,
   viewProject,
 } from '../db/projects.ts'
-import {
-  lockTrashedMembers,
-  lockTrashedProject,
-  purgeProject,
-  takeFromTrash,
-  type TrashedProjectFacts,
-} from '../db/project-trash.ts'
 import { recordProjectEvent } from '../db/record-event.ts'
-import { expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
+import { changedFields } from '../domain/changes.ts'
+import type { Created } from '../domain/idempotency.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { type OpContext, transaction, type OpTransaction } from './context.ts'
+import {
+  expectActive,
+  expectFound,
+  expectMatch,
+  expectMay,
+  expectMayListAll,
+  expectSeen,
+} from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 
 const fields = ['name', 'description', 'color'] as const
 
+/** A page of the caller's projects. @throws Problem 403 */
+export const listProjects = async (
+  ctx: OpContext<Principal>,
+  query: ProjectListQuery,
+  page: PageRequest,
+): Promise<Page> => {
+  expectMayListAll(ctx, query)
+  return selectProjects(ctx, query, page)
+}
+
+/** @throws Problem 404 */
+export const getProject = async (ctx: OpContext<Principal>, id: string): Promise<ProjectRow> =>
+  expectFound(await selectProject(ctx, id))
+
 /** Creates a project, which the caller manages. */
-export const createProject = (ctx: OpContext<Principal>, project: NewProject): Promise<Created> =>
-  idempotent(ctx, async (tx, id) => {
+export const createProject = async (
+  ctx: OpContext<Principal>,
+  project: NewProject,
+): Promise<Created & ProjectRow> => {
+  const created = await idempotent(ctx, async (tx, id) => {
     const { color, ...required } = project
     const after = color == null ? required : { ...required, color }
     await Promise.all([
@@ -40,6 +63,8 @@ export const createProject = (ctx: OpContext<Principal>, project: NewProject): P
     ])
     return viewProject(tx, id)
   })
+  return { ...created, version: 1, variant: newProjectVariant }
+}
 
 /**
  * A project that the caller manages, locked.
@@ -47,7 +72,7 @@ export const createProject = (ctx: OpContext<Principal>, project: NewProject): P
  * @throws Problem 404, 403, 412
  */
 const manage = async (
-  tx: TransactionContext<Principal>,
+  tx: OpTransaction<Principal>,
   id: string,
   purpose: 'change' | 'close',
 ): Promise<ManagedProject> => {
@@ -97,35 +122,3 @@ export const deleteProject = (ctx: OpContext<Principal>, id: string): Promise<vo
     const project = await manage(tx, id, 'close')
     await Promise.all([moveToTrash(tx, project), recordProjectEvent(tx, 'project.deleted', id)])
   })
-
-/**
- * A project in the trash on which the caller has the permission, locked.
- *
- * @throws Problem 404, 403, 412
- */
-const openTrashed = async <P extends 'project_trash.restore' | 'project_trash.delete'>(
-  tx: TransactionContext<Principal>,
-  id: string,
-  permission: P,
-): Promise<Authorized<P, TrashedProjectFacts>> => {
-  const project = expectSeen('project_trash.see', await lockTrashedProject(tx, id))
-  const opened = expectMay(permission, project)
-  expectMatch(tx, project)
-  return opened
-}
-
-/** Restores a project with its content. If nobody manages it any more, the caller does. */
-export const restoreProject = (ctx: OpContext<Principal>, id: string): Promise<ProjectRow> =>
-  transaction(ctx, async (tx) => {
-    const [, project] = await Promise.all([
-      lockTrashedMembers(tx, id),
-      openTrashed(tx, id, 'project_trash.restore'),
-    ])
-    await takeFromTrash(tx, project)
-    await recordProjectEvent(tx, 'project.restored', id)
-    return last(viewProject(tx, id))
-  })
-
-/** Deletes a project in the trash permanently. */
-export const deleteTrashedProject = (ctx: OpContext<Principal>, id: string): Promise<void> =>
-  transaction(ctx, async (tx) => purgeProject(tx, await openTrashed(tx, id, 'project_trash.delete')))

@@ -1,6 +1,4 @@
-import type { Principal } from '../domain/permissions.ts'
-import { inverseKind, type RelationKind, type StoredRelation } from '../domain/relations.ts'
-import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
 import { recordEventOfTask } from '../db/record-event.ts'
 import {
@@ -11,12 +9,18 @@ import {
   lockRelation,
   type Relation,
   type RelationFacts,
+  type RelationFilter,
   removeRelation,
   seenOf,
+  selectRelations,
 } from '../db/relations.ts'
 import { countBlocker } from '../db/task-facts.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { inverseKind, type RelationKind, type StoredRelation, storedRelation } from '../domain/relations.ts'
 import { problems } from '../problems/problems.ts'
-import { expectAbsent, expectActive, expectMay, expectSeen } from './expectations.ts'
+import { type OpContext, transaction } from './context.ts'
+import { expectAbsent, expectActive, expectFound, expectMay, expectSeen } from './expectations.ts'
 
 /** Maximum number of relations of a task. The contract documents it. */
 const maxRelations = 200
@@ -63,11 +67,34 @@ const tellBoth = async (
   ])
 }
 
+/** A page of the relations of a task. @throws Problem 404 */
+export const listTaskRelations = async (
+  ctx: OpContext<Principal>,
+  taskId: string,
+  filter: RelationFilter,
+  page: PageRequest,
+): Promise<Page> => expectFound(await selectRelations(ctx, taskId, filter, page))
+
+/** A relation in the path of a request. */
+interface RelationPath {
+  readonly taskId: string
+  readonly kind: RelationKind
+  readonly otherTaskId: string
+}
+
+/** @throws Problem 400 if both tasks are the same */
+const relationOf = ({ taskId: task, kind, otherTaskId }: RelationPath): Relation => {
+  const [taskId, relatedId] = [task.toLowerCase(), otherTaskId.toLowerCase()]
+  if (taskId === relatedId) throw problems.invalidField('/other_task_id', 'must be another task')
+  return { taskId, relatedId, stored: storedRelation(taskId, kind, relatedId) }
+}
+
 /** Relates a task to another one that the caller can see, unless they are related in this way. */
-export const addRelation = (ctx: OpContext<Principal>, path: Relation): Promise<void> => {
+export const addRelation = (ctx: OpContext<Principal>, path: RelationPath): Promise<void> => {
+  const named = relationOf(path)
   const id = newId()
   return transaction(ctx, async (tx) => {
-    const relation = expectChangeable(await lockRelation(tx, path))
+    const relation = expectChangeable(await lockRelation(tx, named))
     expectAbsent(tx, relation.isRelated)
     expectActive(relation.task)
     if (relation.isRelated) return
@@ -78,10 +105,12 @@ export const addRelation = (ctx: OpContext<Principal>, path: Relation): Promise<
 }
 
 /** Ends the relation of a task to another one that the caller can see. */
-export const endRelation = (ctx: OpContext<Principal>, path: Relation): Promise<void> =>
-  transaction(ctx, async (tx) => {
-    const relation = expectChangeable(await lockRelation(tx, path))
+export const endRelation = (ctx: OpContext<Principal>, path: RelationPath): Promise<void> => {
+  const named = relationOf(path)
+  return transaction(ctx, async (tx) => {
+    const relation = expectChangeable(await lockRelation(tx, named))
     expectActive(relation.task)
     if (!relation.isRelated) throw problems.notFound()
     await Promise.all([removeRelation(tx, relation), tellBoth(tx, 'task.unrelated', relation.stored)])
   })
+}

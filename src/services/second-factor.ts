@@ -1,29 +1,32 @@
+import type { components } from '../../generated/openapi.ts'
 import type { AttemptKeys } from '../auth/attempts.ts'
 import { newRecoveryCodes } from '../auth/recovery-codes.ts'
 import { sealSecret, stepOf } from '../auth/second-factor.ts'
-import { newTotpSecret, otpauthUri } from '../auth/totp.ts'
+import { newTotpSecret, otpauthUri, qrCode, totpSecretText } from '../auth/totp.ts'
 import { lockAccount, lockOwnAccount } from '../db/accounts.ts'
 import { forgetAttempts } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
-import { type OpContext, transaction } from '../db/engine/context.ts'
 import {
   confirmSecret,
   type Enrolled,
   removeSecondFactor,
   replaceSecret,
   selectOwnEnrolment,
+  selectSecondFactorState,
 } from '../db/second-factors.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { type Principal, relationsToUser, type SessionPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import { countCodeAttempt, expectConfirmed, proveCode, recordWrongCode } from './check-code.ts'
 import type { CheckPassword } from './check-password.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectMay, expectSamePassword, expectSignedIn } from './expectations.ts'
 
-/** An unconfirmed TOTP secret, and its URI for authenticator apps. */
+/** An unconfirmed TOTP secret, and its URI for authenticator apps, also as an image. */
 interface Enrolment {
-  readonly secret: Buffer
+  readonly secret: string
   readonly uri: string
+  readonly qrCode: string
 }
 
 /** The caller's second factor. */
@@ -70,7 +73,8 @@ export const createSecondFactors = ({
       ])
       return account.username
     })
-    return { secret: plain, uri: otpauthUri(plain, username) }
+    const uri = otpauthUri(plain, username)
+    return { secret: totpSecretText(plain), uri, qrCode: await qrCode(uri) }
   },
 
   async confirm(ctx, code) {
@@ -115,6 +119,11 @@ export const createSecondFactors = ({
     if (!isDisabled) throw await recordWrongCode(ctx)
   },
 })
+
+/** The state of the caller's second factor. */
+export const getSecondFactor = (
+  ctx: OpContext<SessionPrincipal>,
+): Promise<components['schemas']['SecondFactor']> => selectSecondFactorState(ctx)
 
 /** Disables the second factor of another user. False when they have none. */
 export const resetSecondFactor = (ctx: OpContext<Principal>, userId: string): Promise<boolean> =>

@@ -1,11 +1,5 @@
-import {
-  type OpContext,
-  transaction,
-  type TransactionContext,
-  withoutConditions,
-} from '../db/engine/context.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
 import { DatabaseUnavailable, OutcomeUnknown } from '../db/engine/errors.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
 import { type Destination, destinationOf } from '../db/positions.ts'
 import { lockProject } from '../db/projects.ts'
@@ -20,15 +14,28 @@ import {
   type SectionFacts,
   type SectionPath,
   type SectionRow,
+  selectSection,
+  selectSections,
   takeTasksOut,
   tasksInSection,
   updateFields,
   viewSection,
 } from '../db/sections.ts'
 import { changedFields } from '../domain/changes.ts'
+import type { Created } from '../domain/idempotency.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
-import { expectActive, expectMatch, expectMay, expectSeen } from './expectations.ts'
+import { type OpContext, transaction, withoutConditions, type OpTransaction } from './context.ts'
+import {
+  expectActive,
+  expectFound,
+  expectMatch,
+  expectMay,
+  expectOnePlace,
+  expectSeen,
+} from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 
 /** The place of a section in a request. At most one field is set. */
 interface SectionPlace {
@@ -43,6 +50,17 @@ interface NewSection extends SectionPlace {
 
 /** A merge patch, which can also move the section. */
 type SectionPatch = Partial<NewSection>
+
+/** A page of the sections of a project. @throws Problem 404 */
+export const listSections = async (
+  ctx: OpContext<Principal>,
+  projectId: string,
+  page: PageRequest,
+): Promise<Page> => expectFound(await selectSections(ctx, projectId, page))
+
+/** @throws Problem 404 */
+export const getSection = async (ctx: OpContext<Principal>, path: SectionPath): Promise<SectionRow> =>
+  expectFound(await selectSection(ctx, path))
 
 /**
  * The position of a section at its destination.
@@ -65,8 +83,9 @@ export const createSection = (
   ctx: OpContext<Principal>,
   projectId: string,
   { name, ...place }: NewSection,
-): Promise<Created> =>
-  idempotent(ctx, async (tx, id) => {
+): Promise<Created> => {
+  expectOnePlace(place)
+  return idempotent(ctx, async (tx, id) => {
     const project = expectSeen('project.see', await lockProject(tx, projectId, 'change'))
     const editable = expectMay('project.edit', project)
     expectActive(project)
@@ -77,13 +96,14 @@ export const createSection = (
     ])
     return section
   })
+}
 
 /**
  * The locked section, if the caller may write it.
  *
  * @throws Problem 404, 403, 412, 409
  */
-const expectEditable = (tx: TransactionContext<Principal>, section: SectionFacts | null): EditableSection => {
+const expectEditable = (tx: OpTransaction<Principal>, section: SectionFacts | null): EditableSection => {
   if (section === null) throw problems.notFound()
   const project = expectSeen('project.see', section.project)
   const editable = expectMay('project.edit', project)
@@ -97,8 +117,9 @@ export const updateSection = (
   ctx: OpContext<Principal>,
   path: SectionPath,
   { name, ...place }: SectionPatch,
-): Promise<SectionRow> =>
-  transaction(ctx, async (tx) => {
+): Promise<SectionRow> => {
+  expectOnePlace(place)
+  return transaction(ctx, async (tx) => {
     const section = expectEditable(tx, await lockSection(tx, path, 'change'))
     const destination = destinationOf(place)
     const isMoved = destination.side !== 'end'
@@ -109,6 +130,7 @@ export const updateSection = (
     if (changedFields(['name', 'position'], section, fields) !== null) await updateFields(tx, section, fields)
     return last(viewSection(tx, path))
   })
+}
 
 /** Takes tasks out of a section, and deletes it if these are the last ones. Whether it is deleted. */
 const deleteIfEmptied = async (tx: TransactionContext, section: EditableSection): Promise<boolean> => {

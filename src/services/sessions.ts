@@ -3,7 +3,8 @@ import type { Credentials } from '../auth/credentials.ts'
 import { hashRefreshToken, type NewToken, nextRefreshToken } from '../auth/opaque-tokens.ts'
 import { lockOwnAccount } from '../db/accounts.ts'
 import { recordAudit } from '../db/audit.ts'
-import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
+import { endSessions } from '../db/end-access.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
 import { type Last, last } from '../db/engine/transaction.ts'
 import {
   lockRefresh,
@@ -12,10 +13,12 @@ import {
   type StartedSession,
   viewStarted,
 } from '../db/refresh-tokens.ts'
-import { lockSession, removeOwnSessions, removeSession, type SessionFacts } from '../db/sessions.ts'
+import { lockSession, removeSession, selectSessions, type SessionFacts } from '../db/sessions.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Authorized, Principal, SessionPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
+import { type OpContext, thenForget, transaction } from './context.ts'
 import { expectMay, expectSeen, expectSignedIn } from './expectations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
 
@@ -58,30 +61,40 @@ export const createSessions = ({ accessTokens, credentials, refreshKeys }: Deps)
   },
 
   async end(ctx, sessionId) {
-    await transaction(ctx, async (tx) => {
-      const session = expectSeen('session.see', await lockSession(tx, sessionId))
-      await endSession(tx, expectMay('session.end_other', session))
-    })
-    await credentials.forgetSession(sessionId)
+    await thenForget(
+      transaction(ctx, async (tx) => {
+        const session = expectSeen('session.see', await lockSession(tx, sessionId))
+        await endSession(tx, expectMay('session.end_other', session))
+      }),
+      () => credentials.forgetSession(sessionId),
+    )
   },
 
   async signOut(ctx, { everywhere }) {
     const { userId, credential } = ctx.principal
     if (everywhere) {
-      await transaction(ctx, async (tx) => {
-        const account = expectSignedIn(await lockOwnAccount(tx))
-        await Promise.all([removeOwnSessions(tx, account), recordAudit(tx, 'session.all_ended', { userId })])
-      })
-      await credentials.forgetUser(userId)
+      await thenForget(
+        transaction(ctx, async (tx) => {
+          expectSignedIn(await lockOwnAccount(tx))
+          await Promise.all([endSessions(tx, userId), recordAudit(tx, 'session.all_ended', { userId })])
+        }),
+        () => credentials.forgetUser(userId),
+      )
     } else {
-      await transaction(ctx, async (tx) => {
-        const session = await lockSession(tx, credential.sessionId)
-        if (session !== null) await endSession(tx, expectMay('session.end_other', session))
-      })
-      await credentials.forgetSession(credential.sessionId)
+      await thenForget(
+        transaction(ctx, async (tx) => {
+          const session = await lockSession(tx, credential.sessionId)
+          if (session !== null) await endSession(tx, expectMay('session.end_other', session))
+        }),
+        () => credentials.forgetSession(credential.sessionId),
+      )
     }
   },
 })
+
+/** A page of the caller's sessions. */
+export const listSessions = (ctx: OpContext<SessionPrincipal>, page: PageRequest): Promise<Page> =>
+  selectSessions(ctx, page)
 
 /** A refreshed session; the id of one that a reused token has ended; null for an unknown token. */
 type Refreshed = StartedSession | { readonly endedSessionId: string } | null

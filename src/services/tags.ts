@@ -1,11 +1,22 @@
-import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
 import { lockProject } from '../db/projects.ts'
 import type { EditableProject } from '../db/sections.ts'
-import { hideTag, insertTag, lockTag, viewTag } from '../db/tags.ts'
+import { hideTag, insertTag, lockTag, selectTag, selectTags, type TagFilter, viewTag } from '../db/tags.ts'
+import type { Created } from '../domain/idempotency.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
-import { expectActive, expectKnown, expectMay, expectSeen, expectTag } from './expectations.ts'
+import { type OpContext, transaction } from './context.ts'
+import {
+  expectActive,
+  expectFound,
+  expectKnown,
+  expectMay,
+  expectMayListAll,
+  expectSeen,
+  expectTag,
+} from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 
 /** The fields of a request to create a tag. */
 export interface TagRequest {
@@ -41,6 +52,20 @@ export const createTags = ({ jobs }: { readonly jobs: Jobs }): Tags => ({
       tx.afterCommit(() => jobs.wake('purge_deleted_rows'))
     }),
 })
+
+/** A page of the tags that the caller can see. @throws Problem 403 */
+export const listTags = async (
+  ctx: OpContext<Principal>,
+  filter: TagFilter,
+  page: PageRequest,
+): Promise<Page> => {
+  expectMayListAll(ctx, filter)
+  return selectTags(ctx, filter, page)
+}
+
+/** @throws Problem 404 */
+export const getTag = async (ctx: OpContext<Principal>, id: string): Promise<{ readonly json: string }> =>
+  expectFound(await selectTag(ctx, id))
 
 /**
  * A project that the body names and the caller may edit, locked.

@@ -1,8 +1,7 @@
-import { type OpContext, withoutKey } from '../db/engine/context.ts'
-import { idempotent } from '../db/engine/idempotency.ts'
 import { newId } from '../db/engine/ids.ts'
 import { type Preconditions, withoutVariant } from '../domain/entity-tags.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { scopesOfNewTask } from '../domain/scopes.ts'
 import {
   type BatchKind,
   countIndexedCharacters,
@@ -19,6 +18,9 @@ import {
   problemOfFields,
   problems,
 } from '../problems/problems.ts'
+import type { OpContext } from './context.ts'
+import { expectScopes } from './expectations.ts'
+import { idempotent, withoutKey } from './idempotency.ts'
 import { openPlan, type TaskPlan, writePlan } from './task-plan.ts'
 import { expectTaskQuota } from './task-quota.ts'
 import { referencesOfBatch } from './task-references.ts'
@@ -67,6 +69,7 @@ export const runBatch = async (
   batch: Batch,
   { atomic, dryRun, taskQuota }: BatchOptions,
 ): Promise<BatchResponse> => {
+  expectScopes(ctx, (batch.create ?? []).flatMap(scopesOfNewTask))
   checkItems(batch)
   const { requestId } = ctx.client
   try {

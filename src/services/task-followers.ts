@@ -1,8 +1,20 @@
-import { type OpContext, transaction } from '../db/engine/context.ts'
 import { lockTask } from '../db/task-facts.ts'
-import { isFollower, setFollower } from '../db/task-followers.ts'
+import { type FollowerFilter, isFollower, selectTaskFollowers, setFollower } from '../db/task-followers.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { expectAbsent, expectMay, expectSeen } from './expectations.ts'
+import { type OpContext, transaction } from './context.ts'
+import { expectAbsent, expectFound, expectMay, expectMayExpand, expectSeen } from './expectations.ts'
+
+/** A page of the followers of a task. @throws Problem 403, 404 */
+export const listTaskFollowers = async (
+  ctx: OpContext<Principal>,
+  taskId: string,
+  filter: FollowerFilter,
+  page: PageRequest,
+): Promise<Page> => {
+  expectMayExpand(ctx, filter)
+  return expectFound(await selectTaskFollowers(ctx, taskId, filter, page))
+}
 
 /** Makes the caller follow or unfollow a task that they can see. */
 const setFollowing = (ctx: OpContext<Principal>, taskId: string, isFollowing: boolean): Promise<void> =>

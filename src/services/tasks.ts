@@ -1,17 +1,21 @@
-import { type OpContext, transaction } from '../db/engine/context.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
 import { destinationOf } from '../db/positions.ts'
 import { referencesOfTrashed } from '../db/task-locks.ts'
 import { findTaskPosition } from '../db/task-positions.ts'
 import { deleteTasks } from '../db/task-rows.ts'
-import { type TaskRow, viewTask } from '../db/tasks.ts'
+import { selectTask, type TaskRow, viewTask } from '../db/tasks.ts'
 import { conflictsOf, type TaskDates } from '../domain/dates.ts'
+import type { TaskExpansion } from '../domain/expansions.ts'
+import type { Created } from '../domain/idempotency.ts'
 import type { Principal } from '../domain/permissions.ts'
+import { scopesOfNewTask } from '../domain/scopes.ts'
 import type { NewTask, TaskPatch } from '../domain/task-fields.ts'
 import { problems } from '../problems/problems.ts'
-import { expectTaskQuota } from './task-quota.ts'
+import { type OpContext, transaction } from './context.ts'
+import { expectFound, expectMayExpand, expectOnePlace, expectScopes } from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 import { changeTask, openPlan, writePlan } from './task-plan.ts'
+import { expectTaskQuota } from './task-quota.ts'
 import {
   referencesOfCreation,
   referencesOfDeletion,
@@ -31,6 +35,16 @@ import {
 /** The quota of the installation; null is unlimited. */
 type TaskQuota = number | null
 
+/** A task, with the related resources that `expand` embeds. @throws Problem 403, 404 */
+export const getTask = async (
+  ctx: OpContext<Principal>,
+  id: string,
+  expand: readonly TaskExpansion[],
+): Promise<TaskRow> => {
+  expectMayExpand(ctx, { expand })
+  return expectFound(await selectTask(ctx, id, expand))
+}
+
 /**
  * Creates a task.
  *
@@ -41,6 +55,7 @@ export const createTask = (
   task: NewTask,
   taskQuota: TaskQuota,
 ): Promise<Created> => {
+  expectScopes(ctx, scopesOfNewTask(task))
   expectNoConflicts(task)
   return idempotent(ctx, async (tx, id) => {
     const plan = await openPlan(tx, referencesOfCreation(task, ctx.principal.userId))
@@ -84,8 +99,9 @@ export const moveTask = (
   id: string,
   to: TaskMove,
   taskQuota: TaskQuota,
-): Promise<TaskRow> =>
-  transaction(ctx, async (tx) => {
+): Promise<TaskRow> => {
+  expectOnePlace(to)
+  return transaction(ctx, async (tx) => {
     const destination = destinationOf(to)
     const plan = await openPlan(tx, referencesOfMove(id, to, destination.anchor))
     const { task, place } = planMove(plan, { id, conditions: tx }, to)
@@ -95,6 +111,7 @@ export const moveTask = (
     await Promise.all([writePlan(tx, plan), expectTaskQuota(tx, plan, taskQuota)])
     return last(viewTask(tx, id))
   })
+}
 
 /**
  * Moves a task with its subtasks to the trash.

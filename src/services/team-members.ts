@@ -1,17 +1,37 @@
-import { type OpContext, transaction, withVersion } from '../db/engine/context.ts'
 import { last } from '../db/engine/transaction.ts'
+import type { MemberRow } from '../db/members.ts'
 import {
   lockTeamMember,
   removeMember,
+  selectTeamMember,
+  selectTeamMembers,
   setRole,
+  type TeamMemberFilter,
   type TeamMemberKey,
   viewTeamMember,
 } from '../db/team-members.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { TeamRole } from '../domain/team-roles.ts'
 import { problems } from '../problems/problems.ts'
-import { expectMatch, expectMay, expectSeen } from './expectations.ts'
+import { type OpContext, transaction, withVersion } from './context.ts'
+import { expectFound, expectMatch, expectMay, expectMayExpand, expectSeen } from './expectations.ts'
 import type { ChangedMember, RoleChange } from './project-members.ts'
+
+/** A page of the members of a team. @throws Problem 403, 404 */
+export const listTeamMembers = async (
+  ctx: OpContext<Principal>,
+  teamId: string,
+  filter: TeamMemberFilter,
+  page: PageRequest,
+): Promise<Page> => {
+  expectMayExpand(ctx, filter)
+  return expectFound(await selectTeamMembers(ctx, teamId, filter, page))
+}
+
+/** @throws Problem 404 */
+export const getTeamMember = async (ctx: OpContext<Principal>, key: TeamMemberKey): Promise<MemberRow> =>
+  expectFound(await selectTeamMember(ctx, key))
 
 /** Adds a user to a team, or changes their role in it. */
 export const setTeamMember = (

@@ -1,5 +1,3 @@
-import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   insertTeam,
@@ -8,11 +6,32 @@ import {
   projectsOfTeam,
   removeTeam,
   rename,
+  selectTeam,
+  selectTeams,
+  type TeamFilter,
   type TeamRow,
   viewTeam,
 } from '../db/teams.ts'
+import type { Created } from '../domain/idempotency.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { expectMatch, expectMay, expectSeen } from './expectations.ts'
+import { type OpContext, transaction, type OpTransaction } from './context.ts'
+import { expectFound, expectMatch, expectMay, expectMayListAll, expectSeen } from './expectations.ts'
+import { idempotent } from './idempotency.ts'
+
+/** A page of the caller's teams. @throws Problem 403 */
+export const listTeams = async (
+  ctx: OpContext<Principal>,
+  filter: TeamFilter,
+  page: PageRequest,
+): Promise<Page> => {
+  expectMayListAll(ctx, filter)
+  return selectTeams(ctx, filter, page)
+}
+
+/** @throws Problem 404 */
+export const getTeam = async (ctx: OpContext<Principal>, id: string): Promise<TeamRow> =>
+  expectFound(await selectTeam(ctx, id))
 
 /** Creates a team, which the caller manages. */
 export const createTeam = (ctx: OpContext<Principal>, name: string): Promise<Created> =>
@@ -27,7 +46,7 @@ export const createTeam = (ctx: OpContext<Principal>, name: string): Promise<Cre
  * @throws Problem 404, 403, 412
  */
 const manage = async (
-  tx: TransactionContext<Principal>,
+  tx: OpTransaction<Principal>,
   id: string,
   purpose: 'change' | 'delete',
 ): Promise<ManagedTeam> => {

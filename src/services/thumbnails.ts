@@ -1,5 +1,4 @@
 import { Readable } from 'node:stream'
-import type { OpContext } from '../db/engine/context.ts'
 import {
   deleteThumbnail,
   insertThumbnail,
@@ -7,12 +6,13 @@ import {
   type Thumbnail,
   type ThumbnailSource,
 } from '../db/thumbnails.ts'
-import type { Outcome } from '../domain/outcome.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { createSingleFlight } from '../images/single-flight.ts'
 import { type Thumbnailer, thumbnailWidth } from '../images/thumbnailer.ts'
-import { expectDone, problems } from '../problems/problems.ts'
+import { problems } from '../problems/problems.ts'
 import { type ByteRange, FileMissing, type Storage } from '../storage/storage.ts'
+import type { OpContext } from './context.ts'
+import { expectFound } from './expectations.ts'
 import { openUnlessDeleted } from './open-file.ts'
 
 interface Deps {
@@ -71,7 +71,7 @@ export const createThumbnails = ({ storage, thumbnailer }: Deps): Thumbnails => 
   const openStored = async (
     ctx: OpContext,
     key: string,
-    find: () => Promise<Outcome<unknown>>,
+    find: () => Promise<object | null>,
   ): Promise<Readable> => {
     try {
       return await openUnlessDeleted(() => storage.open(key), find)
@@ -86,10 +86,10 @@ export const createThumbnails = ({ storage, thumbnailer }: Deps): Thumbnails => 
     async getThumbnail(ctx, { attachmentId, width: requested }) {
       const width = thumbnailWidth(requested)
       const find = () => selectThumbnail(ctx, { attachmentId, width })
-      const { file, thumbnail } = expectDone(await find())
+      const { file, thumbnail } = expectFound(await find())
       // Looks it up again: another request may have stored the thumbnail since the first look-up, and its flight may be over.
       const findOrMake = async (signal: AbortSignal): Promise<Thumbnail> =>
-        expectDone(await find()).thumbnail ?? make(ctx, { attachmentId, width, file, signal })
+        expectFound(await find()).thumbnail ?? make(ctx, { attachmentId, width, file, signal })
       const makeOnce = () => flights.run(`${attachmentId} ${width}`, findOrMake, ctx.signal())
       const { storage_key, size, sha256 } = thumbnail ?? (await openUnlessDeleted(makeOnce, find))
       return { size, sha256, open: () => openStored(ctx, storage_key, find) }

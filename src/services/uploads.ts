@@ -1,10 +1,8 @@
 import { createHash } from 'node:crypto'
-import { type OpContext, transaction } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
 import { isReferenced } from '../db/files.ts'
 import { lockStorageUse } from '../db/quotas.ts'
 import { lockTask, readTaskOfUpload } from '../db/task-facts.ts'
-import type { AddedToTask } from './added-to-task.ts'
 import {
   deleteLeasedUpload,
   endLease,
@@ -27,7 +25,9 @@ import { Problem, problems } from '../problems/problems.ts'
 import { examine } from '../storage/content-type.ts'
 import { newKey } from '../storage/keys.ts'
 import { FileMissing, FileTooLarge, type Storage } from '../storage/storage.ts'
+import type { AddedToTask } from './added-to-task.ts'
 import { addAttachment, expectAttachable, expectRoom } from './attaching.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectAbsent, expectActive, expectMay, expectSeen } from './expectations.ts'
 
 interface Deps {

@@ -4,14 +4,13 @@ import type { PasswordHasher } from '../auth/passwords.ts'
 import { recordAudit } from '../db/audit.ts'
 import { hasChangedEmailOften, leaveAddress, restoreAddress, takeUndoToken } from '../db/email-changes.ts'
 import { endAccess, removeCredentials, revokeApiTokens } from '../db/end-access.ts'
-import { type OpContext, transaction } from '../db/engine/context.ts'
-import { type Created, findReplay, idempotent } from '../db/engine/idempotency.ts'
 import { newId } from '../db/engine/ids.ts'
-import { endAccessOfUser } from '../db/memberships.ts'
 import { last } from '../db/engine/transaction.ts'
+import { endAccessOfUser } from '../db/memberships.ts'
 import { rescheduleDigest } from '../db/notification-settings.ts'
 import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
 import { purgeUserOnce } from '../db/purge.ts'
+import { type Quotas, selectUserUsage } from '../db/quotas.ts'
 import { claimInstallation } from '../db/sign-in.ts'
 import {
   type ChangeableUser,
@@ -19,15 +18,20 @@ import {
   insertUser,
   lockUser,
   type NewUser,
+  selectUser,
+  selectUsers,
   updateFields,
   type UserChange,
   type UserFacts,
   type UserFields,
+  type UserFilter,
   type UserRow,
   viewUser,
 } from '../db/users.ts'
 import { leavesNoAdministrator, mayRemoveAdministrator } from '../domain/administrators.ts'
 import type { AuditAction } from '../domain/audit.ts'
+import type { Created } from '../domain/idempotency.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   isInSession,
   type Permission,
@@ -39,13 +43,37 @@ import {
 import type { Jobs } from '../jobs/registry.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { problems } from '../problems/problems.ts'
-import { expectMatch, expectMay, expectProven, expectSeen, expectTimeZone } from './expectations.ts'
+import { type OpContext, thenForget, transaction } from './context.ts'
+import {
+  expectFound,
+  expectMatch,
+  expectMay,
+  expectProven,
+  expectSeen,
+  expectTimeZone,
+} from './expectations.ts'
+import { findReplay, idempotent } from './idempotency.ts'
 import { resetTokenLifetime } from './passwords.ts'
 import type { Reauthenticate } from './reauthenticate.ts'
 
 interface UserCreation extends Omit<NewUser, 'passwordHash'> {
   readonly role: Role
   readonly password: string
+}
+
+/** A page of the users. */
+export const listUsers = (ctx: OpContext<Principal>, filter: UserFilter, page: PageRequest): Promise<Page> =>
+  selectUsers(ctx, filter, page)
+
+/** @throws Problem 404 */
+export const getUser = async (ctx: OpContext<Principal>, id: string): Promise<UserRow> =>
+  expectFound(await selectUser(ctx, id))
+
+/** @throws Problem 401 when the caller was deleted after authentication, or while a credential cache still had them */
+export const getCurrentUser = async (ctx: OpContext<Principal>): Promise<UserRow> => {
+  const user = await selectUser(ctx, ctx.principal.userId)
+  if (user === null) throw problems.invalidToken()
+  return user
 }
 
 /** Creates a user. The password of a repeated request is not hashed, since that is expensive. */
@@ -211,6 +239,12 @@ export interface Users {
   update(ctx: OpContext<Principal>, update: PersonalUpdate): Promise<UserRow>
   remove(ctx: OpContext<Principal>, userId: string): Promise<void>
   /**
+   * What a user uses of each resource with a quota, as JSON text.
+   *
+   * @throws Problem 403, 404
+   */
+  getUsage(ctx: OpContext<Principal>, userId: string): Promise<string>
+  /**
    * Restores an address. Because the person who changed it could sign in, this also ends the user's sessions, revokes their API tokens
    * and invalidates the password.
    *
@@ -225,9 +259,18 @@ interface Deps {
   readonly credentials: Credentials
   readonly mailer: Mailer
   readonly jobs: Jobs
+  /** The quotas of the installation. */
+  readonly quotas: Quotas
 }
 
-export const createUsers = ({ passwords, reauthenticate, credentials, mailer, jobs }: Deps): Users => ({
+export const createUsers = ({
+  passwords,
+  reauthenticate,
+  credentials,
+  mailer,
+  jobs,
+  quotas,
+}: Deps): Users => ({
   create: (ctx, user) => createUser(ctx, user, passwords),
 
   async update(ctx, { userId, change, currentPassword }) {
@@ -236,8 +279,9 @@ export const createUsers = ({ passwords, reauthenticate, credentials, mailer, jo
       await reauthenticate.byPassword(ctx, { password: currentPassword, pointer: '/current_password' })
     }
     const { token, hash: undoHash } = newUndoToken()
-    const user = await updateUser(ctx, { id: userId, change, undoHash })
-    await credentials.forgetUser(userId)
+    const user = await thenForget(updateUser(ctx, { id: userId, change, undoHash }), () =>
+      credentials.forgetUser(userId),
+    )
     if (user.previousEmail !== null) {
       const isOwn = userId === ctx.principal.userId
       mailer.sendEmailChanged({ to: user.previousEmail, undoToken: isOwn ? token : null })
@@ -246,10 +290,15 @@ export const createUsers = ({ passwords, reauthenticate, credentials, mailer, jo
   },
 
   async remove(ctx, userId) {
-    await deleteUser(ctx, userId)
+    await thenForget(deleteUser(ctx, userId), () => credentials.forgetUser(userId))
     await purgeUserOnce(ctx.db, userId)
-    await credentials.forgetUser(userId)
     jobs.wake('purge_deleted_rows')
+  },
+
+  async getUsage(ctx, userId) {
+    const { json } = expectFound(await selectUserUsage(ctx, userId, quotas))
+    if (json === null) throw problems.forbidden()
+    return json
   },
 
   async undoEmailChange(ctx, token) {
@@ -257,21 +306,23 @@ export const createUsers = ({ passwords, reauthenticate, credentials, mailer, jo
     const userId = hash && (await findUserOfToken(ctx, { purpose: 'undo_email', hash }))
     if (hash === null || userId === null) throw problems.invalidUndoToken()
     const { token: resetToken, hash: resetHash } = newResetToken()
-    const email = await transaction(ctx, async (tx) => {
-      const undone = await takeUndoToken(tx, { userId, hash })
-      if (undone === null) throw problems.invalidUndoToken()
-      const reset = { purpose: 'reset_password', userId, lifetime: resetTokenLifetime } as const
-      await Promise.all([
-        restoreAddress(tx, undone, passwords.unmatchable),
-        endAccess(tx, userId),
-        revokeApiTokens(tx, userId),
-        // After the others were voided.
-        insertOneTimeToken(tx, { ...reset, hash: resetHash }),
-        recordAudit(tx, 'user.email_change_undone', { userId, actorId: userId }),
-      ])
-      return undone.email
-    })
-    await credentials.forgetUser(userId)
+    const email = await thenForget(
+      transaction(ctx, async (tx) => {
+        const undone = await takeUndoToken(tx, { userId, hash })
+        if (undone === null) throw problems.invalidUndoToken()
+        const reset = { purpose: 'reset_password', userId, lifetime: resetTokenLifetime } as const
+        await Promise.all([
+          restoreAddress(tx, undone, passwords.unmatchable),
+          endAccess(tx, userId),
+          revokeApiTokens(tx, userId),
+          // After the others were voided.
+          insertOneTimeToken(tx, { ...reset, hash: resetHash }),
+          recordAudit(tx, 'user.email_change_undone', { userId, actorId: userId }),
+        ])
+        return undone.email
+      }),
+      () => credentials.forgetUser(userId),
+    )
     return { email, resetToken, resetTokenLifetime }
   },
 })

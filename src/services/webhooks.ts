@@ -1,14 +1,16 @@
 import { jsonWithSealed, jsonWithSecret, sealForReplay } from '../auth/replayed-secrets.ts'
-import { type OpContext, transaction, type TransactionContext } from '../db/engine/context.ts'
-import { type Created, idempotent } from '../db/engine/idempotency.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
 import { last } from '../db/engine/transaction.ts'
 import { lockProject, type ManagedProject } from '../db/projects.ts'
 import { maxWebhooks } from '../db/quotas.ts'
 import {
+  type DeliveryFilter,
   type DeliveryPath,
   insertDelivery,
   type Message,
+  selectDeliveries,
+  selectDelivery,
   selectMessage,
   testMessage,
   viewDelivery,
@@ -21,17 +23,32 @@ import {
   lockWebhook,
   type NewWebhook,
   replaceSecret,
+  selectWebhook,
+  selectWebhooks,
   updateFields,
   viewWebhook,
+  type WebhookFilter,
   type WebhookPatch,
   type WebhookRow,
 } from '../db/webhooks.ts'
+import type { Created } from '../domain/idempotency.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
+import type { Jobs } from '../jobs/registry.ts'
 import { problems } from '../problems/problems.ts'
 import type { AddressRules } from '../webhooks/addresses.ts'
 import { newSecret } from '../webhooks/secrets.ts'
-import { expectKnown, expectMatch, expectMay, expectSeen } from './expectations.ts'
+import { type OpContext, transaction, type OpTransaction } from './context.ts'
+import {
+  expectFound,
+  expectKnown,
+  expectMatch,
+  expectMay,
+  expectMayListAll,
+  expectSeen,
+} from './expectations.ts'
+import { idempotent } from './idempotency.ts'
 
 /** A webhook whose JSON has the member `secret`, and its version. */
 export interface WebhookWithSecret extends Created {
@@ -80,9 +97,10 @@ interface Deps {
   /** Seal the secrets in stored responses. */
   readonly replayKeys: KeyRing
   readonly addressRules: AddressRules
+  readonly jobs: Pick<Jobs, 'wake'>
 }
 
-export const createWebhooks = ({ webhookKeys, replayKeys, addressRules }: Deps): Webhooks => {
+export const createWebhooks = ({ webhookKeys, replayKeys, addressRules, jobs }: Deps): Webhooks => {
   /** Validates a URL and returns its canonical form. */
   const expectUrl = (text: string): string => {
     const url = URL.parse(text)
@@ -95,11 +113,24 @@ export const createWebhooks = ({ webhookKeys, replayKeys, addressRules }: Deps):
     return url.href
   }
 
+  /** Adds a delivery of a message to a webhook that is enabled, and sends it. */
+  const deliver = async (
+    tx: TransactionContext<Principal>,
+    id: string,
+    webhook: ChangeableWebhook,
+    message: Message,
+  ): Promise<{ readonly json: string }> => {
+    if (!webhook.is_enabled) throw problems.webhookDisabled()
+    const [, delivery] = await Promise.all([insertDelivery(tx, id, webhook, message), viewDelivery(tx, id)])
+    tx.afterCommit(() => jobs.wake('send_webhooks'))
+    return delivery
+  }
+
   /** Runs `work`, which gives a new secret to the webhook with this id, once per Idempotency-Key. Its response shows the secret. */
   const withNewSecret = async (
     ctx: OpContext<Principal>,
     id: string,
-    work: (tx: TransactionContext<Principal>, sealed: Buffer) => Promise<WebhookRow>,
+    work: (tx: OpTransaction<Principal>, sealed: Buffer) => Promise<WebhookRow>,
   ): Promise<WebhookWithSecret> => {
     const { text, sealFor } = newSecret(webhookKeys)
     const sealed = sealFor(id)
@@ -159,6 +190,7 @@ export const createWebhooks = ({ webhookKeys, replayKeys, addressRules }: Deps):
         const webhook = await openToChange(tx, id)
         expectMatch(tx, webhook)
         await hideWebhook(tx, webhook)
+        tx.afterCommit(() => jobs.wake('purge_deleted_rows'))
       }),
 
     test: (ctx, webhookId) =>
@@ -204,14 +236,30 @@ const manageNamed = async (tx: TransactionContext<Principal>, id: string): Promi
 const openToChange = async (tx: TransactionContext<Principal>, id: string): Promise<ChangeableWebhook> =>
   expectMay('webhook.change', expectSeen('webhook.see', await lockWebhook(tx, id)))
 
-/** Adds a delivery of a message to a webhook that is enabled. */
-const deliver = async (
-  tx: TransactionContext<Principal>,
-  id: string,
-  webhook: ChangeableWebhook,
-  message: Message,
-): Promise<{ readonly json: string }> => {
-  if (!webhook.is_enabled) throw problems.webhookDisabled()
-  const [, delivery] = await Promise.all([insertDelivery(tx, id, webhook, message), viewDelivery(tx, id)])
-  return delivery
+/** A page of the caller's webhooks. @throws Problem 403 */
+export const listWebhooks = async (
+  ctx: OpContext<Principal>,
+  filter: WebhookFilter,
+  page: PageRequest,
+): Promise<Page> => {
+  expectMayListAll(ctx, filter)
+  return selectWebhooks(ctx, filter, page)
 }
+
+/** @throws Problem 404 */
+export const getWebhook = async (ctx: OpContext<Principal>, id: string): Promise<WebhookRow> =>
+  expectFound(await selectWebhook(ctx, id))
+
+/** A page of the deliveries of a webhook. @throws Problem 404 */
+export const listWebhookDeliveries = async (
+  ctx: OpContext<Principal>,
+  webhookId: string,
+  filter: DeliveryFilter,
+  page: PageRequest,
+): Promise<Page> => expectFound(await selectDeliveries(ctx, webhookId, filter, page))
+
+/** @throws Problem 404 */
+export const getWebhookDelivery = async (
+  ctx: OpContext<Principal>,
+  path: DeliveryPath,
+): Promise<{ readonly json: string }> => expectFound(await selectDelivery(ctx, path))

@@ -1,5 +1,5 @@
 import type { Position } from '../../domain/cursors.ts'
-import { done, missing, type Outcome } from '../../domain/outcome.ts'
+import { maxLimit, type Page, type PageRequest } from '../../domain/pages.ts'
 import type { Principal, Role } from '../../domain/permissions.ts'
 import { type SortBy, TooManyToSort } from '../../domain/sort.ts'
 import type { AccessBranch } from '../access/branches.ts'
@@ -29,29 +29,6 @@ import { type PickedRows, type Ranking, searchedRows, type Walk } from './search
  * In an indexed order, the statement reads about one page of rows from each branch, regardless of the size of the list and
  * the depth of the page. In any other order, it sorts all rows that pass the filters, up to `maxSorted`.
  */
-
-/** Default number of items per page. */
-export const defaultLimit = 50
-
-/** Maximum number of items per page, as in the contract. */
-export const maxLimit = 200
-
-/** The pagination parameters, common to all lists. */
-export interface PageRequest {
-  readonly limit: number
-  readonly offset: number
-  /** The decoded cursor; null for the first page. */
-  readonly position: Position | null
-  readonly includeTotal: boolean
-}
-
-/** A page. `items` is a JSON array as text; `next` and `previous` are null where there is no such page. */
-export interface Page {
-  readonly items: string
-  readonly next: Position | null
-  readonly previous: Position | null
-  readonly total: number | null
-}
 
 /** The default order of most lists. */
 export const newestFirst: readonly SortBy<'created_at'>[] = [{ field: 'created_at', descending: true }]
@@ -149,11 +126,11 @@ export const selectPage = async <Field extends string>(
 }
 
 /**
- * A page of the items of a resource, or `missing` if the caller cannot see the resource. A page with items proves that they can;
+ * A page of the items of a resource, or null if the caller cannot see the resource. A page with items proves that they can;
  * only an empty page needs `isVisible`.
  */
-export const pageIfVisible = async (page: Page, isVisible: () => Promise<boolean>): Promise<Outcome<Page>> =>
-  page.items !== '[]' || (await isVisible()) ? done(page) : missing
+export const pageIfVisible = async (page: Page, isVisible: () => Promise<boolean>): Promise<Page | null> =>
+  page.items !== '[]' || (await isVisible()) ? page : null
 
 /** A query of whether the caller sees the resource with an id. `sees` is its predicate. */
 export const visibilityCheck = (

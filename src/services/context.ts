@@ -1,0 +1,80 @@
+import type { OperationContext } from '../contract/operation.ts'
+import type { Database } from '../db/engine/client.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
+import { OutcomeUnknown } from '../db/engine/errors.ts'
+import type { Last } from '../db/engine/transaction.ts'
+import type { AuditEvent } from '../domain/audit.ts'
+import { anyTag, type Preconditions } from '../domain/entity-tags.ts'
+import { type Principal, shellPrincipal } from '../domain/permissions.ts'
+
+/** The context of one operation. Handlers and services take it as their first argument. */
+export type OpContext<P extends Principal | null = Principal | null> = OperationContext<P, Database>
+
+/** The context of an operation's transaction, with the conditions of its request. */
+export interface OpTransaction<P extends Principal | null> extends TransactionContext<P>, Preconditions {}
+
+/**
+ * Runs `work` as a transaction, in which nothing but the database may be awaited.
+ *
+ * @throws as `Database.transaction`
+ */
+export const transaction = async <P extends Principal | null, T>(
+  ctx: OpContext<P>,
+  work: (tx: OpTransaction<P>) => Promise<T | Last<T>>,
+): Promise<T> => {
+  const { db, principal } = ctx
+  let committed: (() => void)[] = []
+  const result = await db.transaction((statements) => {
+    // The tasks of an attempt that is repeated are dropped.
+    committed = []
+    const afterCommit = (task: () => void): void => void committed.push(task)
+    const audited = (event: AuditEvent): void => afterCommit(() => db.audited?.(event))
+    return work({ ...ctx, db: { ...statements, audited }, afterCommit })
+  }, principal?.userId ?? null)
+  for (const task of committed) task()
+  return result
+}
+
+/**
+ * Waits for a change of credentials, and then forgets what is cached of them: also if its commit was not answered, since it may have
+ * taken effect.
+ */
+export const thenForget = async <T>(change: Promise<T>, forget: () => Promise<void>): Promise<T> => {
+  try {
+    const result = await change
+    await forget()
+    return result
+  } catch (error) {
+    if (error instanceof OutcomeUnknown) await forget()
+    throw error
+  }
+}
+
+/** The context of a command on the machine of the service. `requestId` identifies the command in the audit trail. */
+export const shellContext = (db: Database, requestId: string): OpContext<Principal> => ({
+  db,
+  principal: shellPrincipal,
+  client: { address: '', userAgent: null, requestId },
+  ifMatch: null,
+  ifNoneMatch: null,
+  idempotency: null,
+  signal: () => new AbortController().signal,
+})
+
+/** The same context, which also requires `version`, the version in the body of a replacement. */
+export const withVersion = <C extends OpContext>(ctx: C, version: number | undefined): C => {
+  if (version === undefined) return ctx
+  const tag = String(version)
+  const { ifMatch } = ctx
+  return {
+    ...ctx,
+    ifMatch: ifMatch === null || ifMatch.includes(anyTag) || ifMatch.includes(tag) ? [tag] : [],
+  }
+}
+
+/** The same context without conditions, for a further statement about a resource that has met them. */
+export const withoutConditions = <C extends OpContext>(ctx: C): C => ({
+  ...ctx,
+  ifMatch: null,
+  ifNoneMatch: null,
+})
