@@ -1,1 +1,1 @@
-/* purge.select_projects */ select id::text from projects where projects.purged_at is not null;
+/* purge.select_projects */ select id::text from projects where "projects"."purged_at" is not null;

@@ -1,1 +1,1 @@
-/* purge.select_tags */ select id::text from tags where tags.deleted_at is not null;
+/* purge.select_tags */ select id::text from tags where "tags"."deleted_at" is not null;

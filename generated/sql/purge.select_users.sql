@@ -1,1 +1,1 @@
-/* purge.select_users */ select id::text from users where users.deleted_at is not null;
+/* purge.select_users */ select id::text from users where "users"."deleted_at" is not null;

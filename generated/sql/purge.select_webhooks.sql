@@ -1,1 +1,1 @@
-/* purge.select_webhooks */ select id::text from webhooks where webhooks.deleted_at is not null;
+/* purge.select_webhooks */ select id::text from webhooks where "webhooks"."deleted_at" is not null;

@@ -9,16 +9,15 @@ import { parseScopes, type Scope } from '../domain/scopes.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsOwn } from './access/permissions.ts'
 import type { OwnAccount } from './accounts.ts'
-import { builtStatement } from './engine/built-statement.ts'
+import { builder, builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query, statement } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { apiTokenJson } from './read-models.ts'
-import { assignments, columnsOf } from './schema/columns.ts'
-import { and, eq, type SQL, sql } from './schema/drizzle.ts'
-import { apiTokens } from './schema/tables.ts'
+import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { apiTokens, users } from './schema/tables.ts'
 import {
   isUseRecorded,
   principalColumns,
@@ -26,6 +25,10 @@ import {
   readPrincipal,
   selectPrincipal,
 } from './sessions.ts'
+
+const item = aliasedTable(apiTokens, 'item')
+const token = aliasedTable(apiTokens, 'token')
+const person = aliasedTable(users, 'person')
 
 /** The fields of a new API token. */
 export interface NewApiToken {
@@ -36,8 +39,6 @@ export interface NewApiToken {
   /** SHA-256 of the token. */
   readonly hash: Buffer
 }
-
-const token = sql.raw('token')
 
 const insert = builtStatement(
   'api_tokens.insert',
@@ -63,12 +64,14 @@ export const insertApiToken = async (
   await insert(db, { id, user_id: account.id, expires_at, ...fields })
 }
 
-const reread = query('api_tokens.reread', { id: 'uuid' }, { json: 'text', is_expired: 'bool' }, (p) => {
-  const { id, expires_at } = columnsOf<'api_tokens'>(token)
-  return sql`
-    select ${apiTokenJson(token)} as json, coalesce(${expires_at} <= now(), false) as is_expired
-    from api_tokens token where ${id} = ${p.id}`
-})
+const reread = query(
+  'api_tokens.reread',
+  { id: 'uuid' },
+  { json: 'text', is_expired: 'bool' },
+  (p) => sql`
+  select ${apiTokenJson(token)} as json, coalesce(${token.expires_at} <= now(), false) as is_expired
+  from api_tokens token where ${token.id} = ${p.id}`,
+)
 
 /** An API token that the transaction has inserted, and whether it has expired already. */
 export const viewApiToken = async (
@@ -89,8 +92,8 @@ export const selectApiTokens = (
     db,
     {
       name: 'api_tokens',
-      from: sql`api_tokens item`,
-      branches: (caller) => onlyBranch(allowsOwn('api_token.see', caller, sql`item`)),
+      table: apiTokens,
+      branches: (caller) => onlyBranch(allowsOwn('api_token.see', caller, item.user_id)),
       filters: [],
       sortFields: { created_at: createdAt },
       order: newestFirst,
@@ -110,10 +113,10 @@ export const selectUserApiTokens = (
     db,
     {
       name: 'user_api_tokens',
-      from: sql`api_tokens item`,
+      table: apiTokens,
       branches: (caller) =>
         onlyBranch(
-          sql`item.user_id = ${parameter('user_id', 'uuid')} and ${allowsOwn('api_token.see_any', caller, sql`item`)}`,
+          sql`${item.user_id} = ${parameter('user_id', 'uuid')} and ${allowsOwn('api_token.see_any', caller, item.user_id)}`,
         ),
       filters: [],
       values: { user_id: userId },
@@ -186,30 +189,27 @@ const liveColumns = {
 
 /** The live API tokens, as `token`, with their users, as `person`. Ends with a condition. */
 export const fromLiveTokens = sql`
-  from api_tokens token join users person on person.id = token.user_id
-  where (token.expires_at is null or token.expires_at > now()) and ${columnsOf<'users'>(sql`person`).deleted_at} is null
-    and not ${columnsOf<'users'>(sql`person`).is_disabled}`
+  from api_tokens token join users person on ${person.id} = ${token.user_id}
+  where (${token.expires_at} is null or ${token.expires_at} > now()) and ${person.deleted_at} is null
+    and not ${person.is_disabled}`
 
-const selectLive = (matches: SQL): SQL => {
-  const { id, scopes, expires_at } = columnsOf<'api_tokens'>(token)
-  return sql`
-    select ${id}::text, ${selectPrincipal(sql`person`)},
-      array_to_string(${scopes}, ' ') as scopes,
-      least(floor(extract(epoch from ${expires_at} - now()) * 1000), 86400000)::int as expires_in
-    ${fromLiveTokens} and ${matches}`
-}
+const selectLive = (matches: SQL): SQL => sql`
+  select ${token.id}::text, ${selectPrincipal(person)},
+    array_to_string(${token.scopes}, ' ') as scopes,
+    least(floor(extract(epoch from ${token.expires_at} - now()) * 1000), 86400000)::int as expires_in
+  ${fromLiveTokens} and ${matches}`
 
 const useLive = (matches: SQL): SQL => sql`
-  with used as (
-    update api_tokens token set ${assignments<'api_tokens'>({ last_used_at: sql`now()` })}
-    where ${matches} and (expires_at is null or expires_at > now())
-      and ${isUseRecorded(columnsOf<'api_tokens'>(token).last_used_at)} is not true
-  )
+  with used as ${builder
+    .update(token)
+    .set({ last_used_at: sql`now()` })
+    .where(
+      sql`${matches} and (${token.expires_at} is null or ${token.expires_at} > now()) and ${isUseRecorded(token.last_used_at)} is not true`,
+    )}
   ${selectLive(matches)}`
 
-const hasHash = ({ hash }: Placeholders<typeof byHash>): SQL =>
-  sql`${columnsOf<'api_tokens'>(token).hash} = ${hash}`
-const hasId = ({ id }: Placeholders<typeof byId>): SQL => sql`${columnsOf<'api_tokens'>(token).id} = ${id}`
+const hasHash = ({ hash }: Placeholders<typeof byHash>): SQL => sql`${token.hash} = ${hash}`
+const hasId = ({ id }: Placeholders<typeof byId>): SQL => sql`${token.id} = ${id}`
 
 const liveByHash = statement('api_tokens.select_live', byHash, liveColumns, (p) => selectLive(hasHash(p)))
 const useByHash = statement('api_tokens.use', byHash, liveColumns, (p) => useLive(hasHash(p)))

@@ -16,9 +16,8 @@ import {
   selectPage,
 } from './lists/list.ts'
 import { attachmentJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { eq, sql } from './schema/drizzle.ts'
-import { attachments } from './schema/tables.ts'
+import { aliasedTable, eq, sql } from './schema/drizzle.ts'
+import { attachments, tasks } from './schema/tables.ts'
 import { lockTask, type TaskFacts } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
 
@@ -48,10 +47,9 @@ export interface AttachmentFile {
   readonly created_at: string
 }
 
-const attachment = sql.raw('attachment')
-const task = sql.raw('task')
-const columns = columnsOf<'attachments'>(attachment)
-const tasks = columnsOf<'tasks'>(task)
+const attachment = aliasedTable(attachments, 'attachment')
+const item = aliasedTable(attachments, 'item')
+const task = aliasedTable(tasks, 'task')
 
 const insert = builtStatement(
   'attachments.insert',
@@ -95,7 +93,7 @@ const reread = query(
   { id: 'uuid' },
   { json: 'text' },
   (p) =>
-    sql`select ${attachmentJson(attachment)} as json from attachments attachment where ${columns.id} = ${p.id}`,
+    sql`select ${attachmentJson(attachment)} as json from attachments attachment where ${attachment.id} = ${p.id}`,
 )
 
 /** An attachment that the transaction has written. */
@@ -184,10 +182,10 @@ const selectFile = query(
     created_at: 'text',
   },
   (p) => sql`
-    select ${columns.file_name}, ${columns.content_type}, ${columns.detected_content_type}, ${columns.size},
-      ${columns.sha256}, ${columns.storage_key}, ${instantText(columns.created_at)} as created_at
-    from attachments attachment join tasks task on ${tasks.id} = ${columns.task_id}
-    where ${columns.id} = ${p.id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
+    select ${attachment.file_name}, ${attachment.content_type}, ${attachment.detected_content_type}, ${attachment.size},
+      ${attachment.sha256}, ${attachment.storage_key}, ${instantText(attachment.created_at)} as created_at
+    from attachments attachment join tasks task on ${task.id} = ${attachment.task_id}
+    where ${attachment.id} = ${p.id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
 )
 
 /** The file of an attachment, if the caller sees its task. */
@@ -199,8 +197,6 @@ export const selectAttachmentFile = async (
   return found(row)
 }
 
-const item = sql.raw('item')
-
 /** A page of a task's attachments, if the caller sees the task. */
 export const selectTaskAttachments = async (
   ctx: StatementContext<Principal>,
@@ -210,9 +206,10 @@ export const selectTaskAttachments = async (
     ctx.db,
     {
       name: 'attachments',
-      from: sql`attachments item join tasks task on task.id = item.task_id`,
+      table: attachments,
+      from: sql`attachments item join tasks task on ${task.id} = ${item.task_id}`,
       branches: (caller) => {
-        const ofTask = sql`${columnsOf<'attachments'>(item).task_id} = ${parameter('task_id', 'uuid')}`
+        const ofTask = sql`${item.task_id} = ${parameter('task_id', 'uuid')}`
         return onlyBranch(sql`${ofTask} and ${allowsAttachment('attachment.see', caller, item, task)}`)
       },
       values: { task_id: taskId },

@@ -13,9 +13,8 @@ import { parameter } from './engine/parameters.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
 import { commentJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { eq, sql } from './schema/drizzle.ts'
-import { comments } from './schema/tables.ts'
+import { aliasedTable, eq, sql } from './schema/drizzle.ts'
+import { comments, tasks, users } from './schema/tables.ts'
 import { isTaskVisible } from './task-pages.ts'
 import { lockTask, type TaskFacts } from './task-facts.ts'
 
@@ -25,19 +24,19 @@ export interface CommentRow {
   readonly version: number
 }
 
-const comment = sql.raw('comment')
-const task = sql.raw('task')
-const columns = columnsOf<'comments'>(comment)
-const tasks = columnsOf<'tasks'>(task)
+const comment = aliasedTable(comments, 'comment')
+const item = aliasedTable(comments, 'item')
+const task = aliasedTable(tasks, 'task')
+const person = aliasedTable(users, 'person')
 
 const selectOne = query(
   'comments.select',
   { id: 'uuid' },
   { json: 'text', version: 'int' },
   (p) => sql`
-    select ${commentJson(comment, [], p)} as json, ${columns.version}
-    from comments comment join tasks task on ${tasks.id} = ${columns.task_id}
-    where ${columns.id} = ${p.id} and ${allowsComment('comment.see', p, comment, task)}`,
+    select ${commentJson(comment, [], p)} as json, ${comment.version}
+    from comments comment join tasks task on ${task.id} = ${comment.task_id}
+    where ${comment.id} = ${p.id} and ${allowsComment('comment.see', p, comment, task)}`,
 )
 
 /** One comment, if the caller sees its task. */
@@ -50,15 +49,11 @@ const selectMentioned = query(
   'comments.select_mentioned',
   { task_id: 'uuid', usernames: 'text[]' },
   { id: 'text' },
-  (p) => {
-    const person = sql.raw('person')
-    const { id, username, deleted_at } = columnsOf<'users'>(person)
-    return sql`
-      select ${id}::text from tasks task, users person
-      where ${tasks.id} = ${p.task_id} and ${username} = any(${p.usernames}) and ${deleted_at} is null
-        and ${isSeenBy(person, task)}
-      order by ${id} limit ${sql.raw(String(maxMentions))}`
-  },
+  (p) => sql`
+    select ${person.id}::text from tasks task, users person
+    where ${task.id} = ${p.task_id} and ${person.username} = any(${p.usernames}) and ${person.deleted_at} is null
+      and ${isSeenBy(person, task)}
+    order by ${person.id} limit ${sql.raw(String(maxMentions))}`,
 )
 
 /** The ids of the users whom a text mentions and who see the task. */
@@ -182,7 +177,7 @@ const reread = query(
   { id: 'uuid' },
   { json: 'text', version: 'int' },
   (p) => sql`
-    select ${commentJson(comment, [], p)} as json, ${columns.version} from comments comment where ${columns.id} = ${p.id}`,
+    select ${commentJson(comment, [], p)} as json, ${comment.version} from comments comment where ${comment.id} = ${p.id}`,
 )
 
 /** A comment that the transaction has written. */
@@ -208,7 +203,7 @@ const foldingCost = 240
 
 const bodyContains = (part: string): Condition =>
   bindValues('part', (bind) => {
-    const { body } = columnsOf<'comments'>(sql.raw('item'))
+    const { body } = item
     return {
       sql: contains(sql`fold_text(${body})`, part, bind),
       search: { cost: sql`octet_length(${body}) * ${bind('float8', foldingCost)}` },
@@ -228,14 +223,14 @@ export const selectTaskComments = async (
   { q, sort, expand = [] }: CommentListQuery,
   page: PageRequest,
 ): Promise<Outcome<Page>> => {
-  const item = sql.raw('item')
   const listed = await selectPage(
     ctx.db,
     {
       name: ['comments', ...expand].join('_'),
-      from: sql`comments item join tasks task on task.id = item.task_id`,
+      table: comments,
+      from: sql`comments item join tasks task on ${task.id} = ${item.task_id}`,
       branches: (caller) => {
-        const ofTask = sql`${columnsOf<'comments'>(item).task_id} = ${parameter('task_id', 'uuid')}`
+        const ofTask = sql`${item.task_id} = ${parameter('task_id', 'uuid')}`
         return onlyBranch(sql`${ofTask} and ${allowsComment('comment.see', caller, item, task)}`)
       },
       values: { task_id: taskId },

@@ -13,27 +13,27 @@ import { expectRow } from './members.ts'
 import { grantRole } from './memberships.ts'
 import { lockProject, lockToClose, type ManagedProject, type ProjectFacts } from './projects.ts'
 import { invitationJson, invitationPreviewJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
 import { invitationMails, invitations, projectMembers, projects, users } from './schema/tables.ts'
+
+const invitation = aliasedTable(invitations, 'invitation')
+const item = aliasedTable(invitations, 'item')
+const mail = aliasedTable(invitationMails, 'mail')
+const project = aliasedTable(projects, 'project')
+const sender = aliasedTable(users, 'sender')
 
 /** How long an invitation can be accepted. */
 export const invitationLifetime = sql.raw(`interval '7 days'`)
-
-const invitation = sql.raw('invitation')
-const project = sql.raw('project')
-const sender = sql.raw('sender')
 
 /**
  * Whether the row `invitation` to the row `project` can be accepted: it has not expired, and its sender may still manage the
  * project. A demoted manager could otherwise return, or let others in, with earlier invitations.
  */
-const isValid = (row: SQL, ofProject: SQL): SQL => {
-  const { expires_at, invited_by } = columnsOf<'invitations'>(row)
+const isValid = ({ expires_at, invited_by }: typeof invitations, ofProject: typeof projects): SQL => {
   const asSender: CallerPlaceholders = {
-    caller: invited_by,
+    caller: sql`${invited_by}`,
     is_admin: sql`exists (
-      select from users where users.id = ${invited_by} and users.role = 'admin' and ${columnsOf<'users'>(sql`users`).deleted_at} is null)`,
+      select from users where ${users.id} = ${invited_by} and ${users.role} = 'admin' and ${users.deleted_at} is null)`,
     in_session: sql`false`,
   }
   return sql`(${expires_at} > now() and ${allowsProject('project.manage', asSender, ofProject)})`
@@ -57,13 +57,12 @@ const selectSent = statement(
   { sender: 'uuid', mailbox: 'text' },
   { sender_name: 'text', by_sender: 'int', to_mailbox: 'int' },
   (p) => {
-    const { mailbox, invited_by, created_at } = columnsOf<'invitation_mails'>(sql`mail`)
     const sent = (condition: SQL): SQL => sql`(
-      select count(*)::int from invitation_mails mail where ${condition} and ${created_at} > now() - interval '1 day')`
+      select count(*)::int from invitation_mails mail where ${condition} and ${mail.created_at} > now() - interval '1 day')`
     return sql`
-      select ${columnsOf<'users'>(sender).display_name} as sender_name,
-        ${sent(sql`${invited_by} = ${p.sender}`)} as by_sender, ${sent(sql`${mailbox} = ${p.mailbox}`)} as to_mailbox
-      from users sender where id = ${p.sender}`
+      select ${sender.display_name} as sender_name,
+        ${sent(sql`${mail.invited_by} = ${p.sender}`)} as by_sender, ${sent(sql`${mail.mailbox} = ${p.mailbox}`)} as to_mailbox
+      from users sender where ${sender.id} = ${p.sender}`
   },
 )
 
@@ -139,10 +138,13 @@ export const insertInvitation = async (
   ])
 }
 
-const reread = query('invitations.reread', { id: 'uuid' }, { json: 'text' }, (p) => {
-  const { id } = columnsOf<'invitations'>(invitation)
-  return sql`select ${invitationJson(invitation)} as json from invitations invitation where ${id} = ${p.id}`
-})
+const reread = query(
+  'invitations.reread',
+  { id: 'uuid' },
+  { json: 'text' },
+  (p) =>
+    sql`select ${invitationJson(invitation)} as json from invitations invitation where ${invitation.id} = ${p.id}`,
+)
 
 /** An invitation that the transaction has written. */
 export const viewInvitation = async (
@@ -160,11 +162,11 @@ export const selectInvitations = (
     db,
     {
       name: 'invitations',
-      from: sql`invitations item`,
+      table: invitations,
       branches: (caller) =>
-        onlyBranch(sql`item.project_id = ${parameter('project_id', 'uuid')} and exists (
-          select from projects project where project.id = item.project_id
-            and ${allowsProject('project.manage', caller, project)} and ${isValid(sql`item`, project)})`),
+        onlyBranch(sql`${item.project_id} = ${parameter('project_id', 'uuid')} and exists (
+          select from projects project where ${project.id} = ${item.project_id}
+            and ${allowsProject('project.manage', caller, project)} and ${isValid(item, project)})`),
       filters: [],
       values: { project_id: projectId },
       sortFields: { created_at: createdAt },
@@ -193,13 +195,11 @@ const select = query(
   'invitations.select_preview',
   { hash: 'bytes', can_register: 'bool' },
   { json: 'text' },
-  (p) => {
-    const { hash, project_id, invited_by } = columnsOf<'invitations'>(invitation)
-    return sql`
-      select ${invitationPreviewJson(invitation, project, sender, p.can_register)} as json
-      from invitations invitation join projects project on project.id = ${project_id} join users sender on sender.id = ${invited_by}
-      where ${hash} = ${p.hash} and ${isValid(invitation, project)}`
-  },
+  (p) => sql`
+    select ${invitationPreviewJson(invitation, project, sender, sql`${p.can_register}`)} as json
+    from invitations invitation join projects project on ${project.id} = ${invitation.project_id}
+      join users sender on ${sender.id} = ${invitation.invited_by}
+    where ${invitation.hash} = ${p.hash} and ${isValid(invitation, project)}`,
 )
 
 /** The preview of a valid invitation as JSON text; null if there is none. */
@@ -211,12 +211,14 @@ export const selectInvitationPreview = async (
   return row?.json ?? null
 }
 
-const selectHas = query('invitations.select_has', { hash: 'bytes' }, { id: 'text' }, (p) => {
-  const { id, hash, project_id } = columnsOf<'invitations'>(invitation)
-  return sql`
-    select ${id}::text from invitations invitation join projects project on project.id = ${project_id}
-    where ${hash} = ${p.hash} and ${isValid(invitation, project)}`
-})
+const selectHas = query(
+  'invitations.select_has',
+  { hash: 'bytes' },
+  { id: 'text' },
+  (p) => sql`
+  select ${invitation.id}::text from invitations invitation join projects project on ${project.id} = ${invitation.project_id}
+  where ${invitation.hash} = ${p.hash} and ${isValid(invitation, project)}`,
+)
 
 /** Whether there is a valid invitation with this hash. */
 export const hasInvitation = async (ctx: StatementContext, hash: Buffer): Promise<boolean> =>
@@ -240,7 +242,7 @@ const selectValid = builtStatement('invitations.select_valid', { hash: 'bytes', 
       projectMembers,
       and(eq(projectMembers.project_id, invitations.project_id), eq(projectMembers.user_id, p.caller)),
     )
-    .where(and(eq(invitations.hash, p.hash), isValid(sql.raw('invitations'), sql.raw('projects')))),
+    .where(and(eq(invitations.hash, p.hash), isValid(invitations, projects))),
 )
 
 /** An invitation that can be accepted. */
@@ -282,14 +284,13 @@ export const join = async (
 /** Deletes expired invitations. */
 export const removeExpiredInvitations = deletionInBatches('invitations.delete_expired', {
   parameters: {},
-  table: 'invitations',
+  table: invitations,
   condition: () => sql`expires_at <= ${retentionTime}`,
 })
 
 /** Deletes emails that no longer count towards a limit. */
 export const removeOldInvitationMails = deletionInBatches('invitation_mails.delete_old', {
   parameters: {},
-  table: 'invitation_mails',
-  condition: () =>
-    sql`${columnsOf<'invitation_mails'>(sql`invitation_mails`).created_at} <= ${retentionTime} - interval '1 day'`,
+  table: invitationMails,
+  condition: () => sql`${invitationMails.created_at} <= ${retentionTime} - interval '1 day'`,
 })

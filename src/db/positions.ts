@@ -1,7 +1,7 @@
 import { type Gap, positionAtEnd, positionIn, positionsIn } from '../domain/positions.ts'
 import { unionAll } from './engine/conditions.ts'
 import type { Row } from './engine/parameters.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { type PgTable, type SQL, sql } from './schema/drizzle.ts'
 
 /**
  * Places of rows in a manually ordered list: tasks and sections. A move reads the two neighbours of its destination: those of a section
@@ -22,10 +22,10 @@ export const destinationOf = ({ before, after }: { before?: string; after?: stri
 
 export const destinationParameters = { side: 'text', anchor: 'uuid?' } as const
 
-/** A list: the rows of a table that meet a condition. An index has them in the order of `position` and `id`. */
+/** A list: the rows `item` of a table that meet a condition. An index has them in the order of `position` and `id`. */
 export interface OrderedList {
-  readonly table: SQL
-  readonly holds: (row: SQL) => SQL
+  readonly table: PgTable
+  readonly isListed: SQL
 }
 
 /** A row to move, and its destination. */
@@ -40,8 +40,8 @@ const place = (row: SQL): SQL => sql`(${row}.position, ${row}.id)`
 const nextFirst = sql`item.position asc nulls first, item.id asc nulls first`
 const previousFirst = sql`item.position desc nulls last, item.id desc nulls last`
 
-const listed = ({ table, holds }: OrderedList, { id }: Move, condition: SQL): SQL =>
-  sql`select item.id, item.position from ${table} item where ${holds(item)} and item.id <> ${id} and ${condition}`
+const listed = ({ table, isListed }: OrderedList, { id }: Move, condition: SQL): SQL =>
+  sql`select item.id, item.position from ${table} item where ${isListed} and item.id <> ${id} and ${condition}`
 
 const anchorOf = (list: OrderedList, move: Move): SQL => listed(list, move, sql`item.id = ${move.anchor}`)
 
@@ -65,9 +65,9 @@ export const joinGap = (list: OrderedList, move: Move): SQL => {
   const nearest = (side: string, condition: SQL, order: SQL): SQL =>
     sql`(${listed(list, move, sql`${move.side} = ${sql.raw(`'${side}'`)} and ${condition}`)} order by ${order} limit 1)`
   const anchor = place(sql`anchor`)
-  const { table, holds } = list
+  const { table, isListed } = list
   return sql`
-    left join lateral (select item.position from ${table} item where ${holds(item)} and item.id = ${move.id}) moving on true
+    left join lateral (select item.position from ${table} item where ${isListed} and item.id = ${move.id}) moving on true
     left join lateral (${anchorOf(list, move)}) anchor on true
     left join lateral (${unionAll([
       nearest('before', sql`${place(item)} < ${anchor}`, previousFirst),

@@ -19,9 +19,12 @@ import { expectRow, type MemberRow } from './members.ts'
 import { grantAccess } from './memberships.ts'
 import { isProjectVisible, lockProject, type ManagedProject, type ProjectFacts } from './projects.ts'
 import { projectTeamJson } from './read-models.ts'
-import { and, eq, type SQL, sql } from './schema/drizzle.ts'
-import { projectTeams, users } from './schema/tables.ts'
+import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { projectTeams, teams, users } from './schema/tables.ts'
 import { lockTeam, type TeamFacts } from './teams.ts'
+
+const shared = aliasedTable(projectTeams, 'shared')
+const team = aliasedTable(teams, 'team')
 
 /** A project, and a team that may be its member. */
 export interface ProjectTeamKey {
@@ -33,16 +36,16 @@ const key = { project_id: 'uuid', team_id: 'uuid' } as const
 
 /** The teams of a project, with their names. */
 const teamsOf = (projectId: SQL): SQL => sql`(
-  select shared.team_id as id, shared.*, team.name
-  from project_teams shared join teams team on team.id = shared.team_id where shared.project_id = ${projectId})`
+  select ${shared.team_id} as id, shared.*, ${team.name}
+  from project_teams shared join teams team on ${team.id} = ${shared.team_id} where ${shared.project_id} = ${projectId})`
 
 const select = query(
   'project_teams.select',
   key,
   { json: 'text', version: 'int' },
   (p) => sql`
-    select ${projectTeamJson(sql`shared`, sql`shared.name`)} as json, shared.version
-    from ${teamsOf(p.project_id)} shared where shared.id = ${p.team_id} and ${seesProject(p, p.project_id)}`,
+    select ${projectTeamJson(shared, sql`${shared}.name`)} as json, ${shared.version}
+    from ${teamsOf(p.project_id)} shared where ${shared}.id = ${p.team_id} and ${seesProject(p, p.project_id)}`,
 )
 
 /** One team of a project, if the caller can see the project. */
@@ -151,10 +154,11 @@ export const selectProjectTeams = async (
   page: PageRequest,
 ): Promise<Outcome<Page>> => {
   const id = parameter('project_id', 'uuid')
-  const teams = await selectPage(
+  const listed = await selectPage(
     ctx.db,
     {
       name: 'project_teams',
+      table: projectTeams,
       from: sql`${teamsOf(id)} item`,
       branches: (caller) => onlyBranch(seesProject(caller, id)),
       values: { project_id: projectId },
@@ -166,5 +170,5 @@ export const selectProjectTeams = async (
     ctx.principal,
     page,
   )
-  return pageIfVisible(teams, () => isProjectVisible(ctx, projectId))
+  return pageIfVisible(listed, () => isProjectVisible(ctx, projectId))
 }

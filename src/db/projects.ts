@@ -24,10 +24,11 @@ import {
 } from './lists/list.ts'
 import type { SortField } from './lists/keyset.ts'
 import { projectJson, projectVariant } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
+import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
 import { memberships, projects } from './schema/tables.ts'
 import { touched } from './touch.ts'
+
+const item = aliasedTable(projects, 'item')
 
 /** A project as JSON text, its version, and the variant of its entity tag. */
 export interface ProjectRow {
@@ -44,13 +45,13 @@ export interface NewProject {
   readonly color?: string | null
 }
 
-const project = sql.raw('project')
+const project = aliasedTable(projects, 'project')
 export const projectColumns = { json: 'text', version: 'int', variant: 'text' } as const
 
 /** Selects a project by its id; ends with a condition. */
 const projectWithId = (p: Placeholders<{ id: 'uuid' }> & ContextPlaceholders): SQL => sql`
-  select ${projectJson(project, p)} as json, version, ${projectVariant(project, p)} as variant
-  from projects project where id = ${p.id}`
+  select ${projectJson(project, p)} as json, ${project.version}, ${projectVariant(project, p)} as variant
+  from projects project where ${project.id} = ${p.id}`
 
 const selectOne = query(
   'projects.select',
@@ -229,9 +230,9 @@ export interface ProjectListQuery {
 
 const sortFields = {
   created_at: createdAt,
-  updated_at: { value: sql`item.updated_at`, type: 'instant', isNullable: false, isIndexed: false },
+  updated_at: { value: item.updated_at, type: 'instant', isNullable: false, isIndexed: false },
   name: {
-    value: columnsOf<'projects'>(sql`item`).name_folded,
+    value: item.name_folded,
     type: 'text',
     isNullable: false,
     isIndexed: false,
@@ -246,7 +247,7 @@ const orderOf = (sort: string | undefined) =>
   (sort === undefined ? null : parseSort(sort, (name) => (isSortField(name) ? name : undefined))) ??
   newestFirst
 
-const isNotArchived = { sql: sql`${columnsOf<'projects'>(sql`item`).archived_at} is null`, values: {} }
+const isNotArchived = { sql: sql`${item.archived_at} is null`, values: {} }
 
 /** A page of the caller's projects that pass the filter. */
 export const selectProjects = (
@@ -256,17 +257,15 @@ export const selectProjects = (
 ): Promise<Page> => {
   const { q, include_archived = false, sort } = filter
   const reader = listReader(principal, filter)
-  return selectPage<ProjectSortField>(
+  return selectPage<ProjectSortField, typeof projects>(
     db,
     {
       name: 'projects',
-      from: sql`projects item`,
+      table: projects,
       branches: (caller) => projectBranches(reader.role, caller),
       filters: [
         ...(include_archived ? [] : [isNotArchived]),
-        ...(q === undefined
-          ? []
-          : [nameContains(columnsOf<'projects'>(sql`item`).name_folded, foldSearch(q))]),
+        ...(q === undefined ? [] : [nameContains(item.name_folded, foldSearch(q))]),
       ],
       sortFields,
       order: orderOf(sort),

@@ -18,18 +18,19 @@ import {
   selectPage,
 } from './lists/list.ts'
 import { relationJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, type SQL, sql } from './schema/drizzle.ts'
-import { taskRelations } from './schema/tables.ts'
+import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { taskRelations, tasks } from './schema/tables.ts'
 import { lockTasks, type TaskFacts } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
+
+const relation = aliasedTable(taskRelations, 'relation')
+const item = aliasedTable(taskRelations, 'item')
+const task = aliasedTable(tasks, 'task')
+const related = aliasedTable(tasks, 'related')
 
 /**
  * Relations of tasks. A relation is one row, which both tasks show: see `storedRelation`. Writers hold the locks of both tasks.
  */
-
-const relation = columnsOf<'task_relations'>(sql.raw('relation'))
-const { id } = columnsOf<'tasks'>(sql.raw('task'))
 
 /** A relation of the task in the path of a request to a related one, and its row. Ids are in lower case. */
 export interface Relation {
@@ -146,8 +147,9 @@ const selectSeen = query(
   { ids: 'uuid[]' },
   { id: 'text' },
   (p) => sql`
-    select ${id}::text from unnest(${p.ids}) with ordinality step (task_id, place) join tasks task on ${id} = step.task_id
-    where ${allowsTask('task.see', p, sql`task`)} order by place`,
+    select ${task.id}::text from unnest(${p.ids}) with ordinality step (task_id, place)
+      join tasks task on ${task.id} = step.task_id
+    where ${allowsTask('task.see', p, task)} order by place`,
 )
 
 /** Those of the tasks that the caller can see. */
@@ -193,7 +195,7 @@ interface RelationFilter {
   readonly expand?: readonly RelationExpansion[]
 }
 
-const filterFields = { kind: filterOneOf('text', sql`item.kind`) }
+const filterFields = { kind: filterOneOf('text', item.kind) }
 
 /** A page of a task's relations to tasks that the caller can see, the newest first; if they can see the task. */
 export const selectRelations = async (
@@ -215,10 +217,11 @@ export const selectRelations = async (
     ctx.db,
     {
       name: expand.length > 0 ? 'expanded task_relations' : 'task_relations',
-      from: sql`${sides} join tasks task on ${id} = ${ofTask} join tasks related on related.id = item.related_id`,
+      table: taskRelations,
+      from: sql`${sides} join tasks task on ${task.id} = ${ofTask} join tasks related on ${related.id} = ${item}.related_id`,
       branches: (caller) =>
         onlyBranch(
-          sql`${allowsTask('task.see', caller, sql`task`)} and ${allowsTask('task.see', caller, sql`related`)}`,
+          sql`${allowsTask('task.see', caller, task)} and ${allowsTask('task.see', caller, related)}`,
         ),
       values: { task_id: taskId },
       filters: conditionsOf(filterFields, { ...(kinds !== undefined && { kind: kinds }) }),

@@ -23,11 +23,12 @@ import {
 import { isProjectVisible, lockProject, type ProjectFacts } from './projects.ts'
 import { sectionJson } from './read-models.ts'
 import { recordTaskEvents } from './record-task-events.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, type SQL, sql } from './schema/drizzle.ts'
-import { sections, tasks } from './schema/tables.ts'
+import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { projects, sections, tasks } from './schema/tables.ts'
 import { lockTaskRows } from './task-facts.ts'
 import { touched } from './touch.ts'
+
+const item = aliasedTable(sections, 'item')
 
 /** A section as JSON text, and its version. */
 export interface SectionRow {
@@ -41,21 +42,20 @@ export interface SectionPath {
   readonly sectionId: string
 }
 
-const project = sql.raw('project')
-const section = sql.raw('section')
-const { id, version, project_id } = columnsOf<'sections'>(section)
+const project = aliasedTable(projects, 'project')
+const section = aliasedTable(sections, 'section')
 const pathParameters = { project_id: 'uuid', id: 'uuid' } as const
 
 /** The section of the path, joined with its project, if the caller can see it; ends with a condition. */
 const visibleSection = (p: Placeholders<typeof pathParameters> & ContextPlaceholders): SQL => sql`
-  sections section join projects project on project.id = ${project_id}
-  where ${id} = ${p.id} and ${project_id} = ${p.project_id} and ${allowsProject('project.see', p, project)}`
+  sections section join projects project on ${project.id} = ${section.project_id}
+  where ${section.id} = ${p.id} and ${section.project_id} = ${p.project_id} and ${allowsProject('project.see', p, project)}`
 
 const selectOne = query(
   'sections.select',
   pathParameters,
   { json: 'text', version: 'int' },
-  (p) => sql`select ${sectionJson(section)} as json, ${version} from ${visibleSection(p)}`,
+  (p) => sql`select ${sectionJson(section)} as json, ${section.version} from ${visibleSection(p)}`,
 )
 
 /** One section, if the caller can see its project. */
@@ -74,19 +74,19 @@ export const selectSections = async (
   page: PageRequest,
 ): Promise<Outcome<Page>> => {
   const projectParameter = parameter('project_id', 'uuid')
-  const sections = await selectPage(
+  const listed = await selectPage(
     ctx.db,
     {
       name: 'sections',
-      from: sql`sections item`,
+      table: sections,
       branches: (caller) =>
         onlyBranch(
-          sql`${columnsOf<'sections'>(sql`item`).project_id} = ${projectParameter} and ${seesProject(caller, projectParameter)}`,
+          sql`${item.project_id} = ${projectParameter} and ${seesProject(caller, projectParameter)}`,
         ),
       values: { project_id: projectId },
       filters: [],
       sortFields: {
-        position: { value: sql`item.position`, type: 'text', isNullable: false, isIndexed: true },
+        position: { value: item.position, type: 'text', isNullable: false, isIndexed: true },
       },
       order: [{ field: 'position', descending: false }],
       json: (row) => sectionJson(row),
@@ -94,7 +94,7 @@ export const selectSections = async (
     ctx.principal,
     page,
   )
-  return pageIfVisible(sections, () => isProjectVisible(ctx, projectId))
+  return pageIfVisible(listed, () => isProjectVisible(ctx, projectId))
 }
 
 /** A section that the transaction has written. The lock of its project keeps it visible. */
@@ -169,8 +169,8 @@ export const lockSection = async (
 
 /** The sections of the project `project`. */
 const sectionsOfProject: OrderedList = {
-  table: sql`sections`,
-  holds: (row) => sql`${columnsOf<'sections'>(row).project_id} = project.id`,
+  table: sections,
+  isListed: sql`${item.project_id} = ${project.id}`,
 }
 
 const moveParameters = { ...pathParameters, ...destinationParameters } as const

@@ -15,20 +15,22 @@ import { query } from './engine/statement.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { purgeBatch } from './purge.ts'
 import { countedTagJson, tagJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, isNull, sql } from './schema/drizzle.ts'
-import { memberships, projects, tags } from './schema/tables.ts'
+import { aliasedTable, and, eq, isNull, sql } from './schema/drizzle.ts'
+import { memberships, projects, tags, taskTags } from './schema/tables.ts'
 import type { EditableProject } from './sections.ts'
 import { untagging } from './task-tags.ts'
 
-const tag = sql.raw('tag')
+const item = aliasedTable(tags, 'item')
+const link = aliasedTable(taskTags, 'link')
+
+const tag = aliasedTable(tags, 'tag')
 
 const selectOne = query(
   'tags.select',
   { id: 'uuid' },
   { json: 'text' },
   (p) =>
-    sql`select ${tagJson(tag)} as json from tags tag where id = ${p.id} and ${allowsTag('tag.see', p, tag)}`,
+    sql`select ${tagJson(tag)} as json from tags tag where ${tag.id} = ${p.id} and ${allowsTag('tag.see', p, tag)}`,
 )
 
 /** A tag as JSON text, if the caller can see it. */
@@ -89,7 +91,7 @@ const reread = query(
   'tags.reread',
   { id: 'uuid' },
   { json: 'text' },
-  (p) => sql`select ${tagJson(tag)} as json from tags tag where id = ${p.id}`,
+  (p) => sql`select ${tagJson(tag)} as json from tags tag where ${tag.id} = ${p.id}`,
 )
 
 /** A tag that the transaction has written. */
@@ -130,7 +132,7 @@ const selectFacts = builtStatement('tags.select_facts', { id: 'uuid', caller: 'u
       project_id: tags.project_id,
       archived_at: projects.archived_at,
       role: memberships.role,
-      sees_tagged_task: sql<boolean>`${seesTaggedTask(reader, sql.raw('tags'))}`,
+      sees_tagged_task: sql<boolean>`${seesTaggedTask(reader, tags)}`,
     })
     .from(tags)
     .leftJoin(projects, eq(projects.id, tags.project_id))
@@ -164,7 +166,7 @@ const markDeleted = builtStatement('tags.mark_deleted', { id: 'uuid' }, (db, p) 
     .where(eq(tags.id, p.id)),
 )
 
-const untag = untagging('task_tags.delete_of_tag', (p) => sql`link.tag_id = ${p.id}`, purgeBatch)
+const untag = untagging('task_tags.delete_of_tag', (p) => sql`${link.tag_id} = ${p.id}`, purgeBatch)
 
 /**
  * Hides a tag from every reader, and takes it from up to `purgeBatch` tasks. It is taken from the others later (`purge.ts`), as from those
@@ -199,11 +201,11 @@ export const selectTags = (
     db,
     {
       name: 'tags',
-      from: sql`tags item`,
+      table: tags,
       branches: (caller) => tagBranches(reader.role, caller),
       filters: [
-        ...(q === undefined ? [] : [nameContains(columnsOf<'tags'>(sql`item`).name_folded, foldSearch(q))]),
-        ...(projects === undefined ? [] : [isOfProjects(columnsOf<'tags'>(sql`item`).project_id, projects)]),
+        ...(q === undefined ? [] : [nameContains(item.name_folded, foldSearch(q))]),
+        ...(projects === undefined ? [] : [isOfProjects(item.project_id, projects)]),
       ],
       sortFields: { created_at: createdAt },
       order: newestFirst,

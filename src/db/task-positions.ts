@@ -14,17 +14,18 @@ import {
   windowColumns,
   windowFields,
 } from './positions.ts'
-import { columnsOf } from './schema/columns.ts'
 import { listOfTask } from './schema/task-order.ts'
-import { sql } from './schema/drizzle.ts'
+import { aliasedTable, sql } from './schema/drizzle.ts'
+import { tasks } from './schema/tables.ts'
+
+const item = aliasedTable(tasks, 'item')
 
 const parameters = { id: 'uuid', place: 'uuid', ...destinationParameters } as const
 
 /** The tasks of the place `list.id`. */
 const tasksOfPlace: OrderedList = {
-  table: sql`tasks`,
-  holds: (row) =>
-    sql`${listOfTask(columnsOf<'tasks'>(row))} = list.id and ${columnsOf<'tasks'>(row).deleted_at} is null`,
+  table: tasks,
+  isListed: sql`${listOfTask(item)} = list.id and ${item.deleted_at} is null`,
 }
 
 const selectGap = statement(

@@ -16,16 +16,17 @@ import {
 } from './lists/list.ts'
 import { tagJson } from './read-models.ts'
 import { recordUntagged, type TaskTag } from './record-event.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, type SQL, sql } from './schema/drizzle.ts'
-import { tags, taskTags } from './schema/tables.ts'
+import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { tags, tasks, taskTags } from './schema/tables.ts'
 import { lockTask, type TaskFacts, touchTasks } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
 
 /** Links of tasks and tags, of which the writer of a task, or of a tag, holds the lock of the task. */
 
-const task = sql.raw('task')
-const tag = sql.raw('tag')
+const task = aliasedTable(tasks, 'task')
+const tag = aliasedTable(tags, 'tag')
+const item = aliasedTable(tags, 'item')
+const link = aliasedTable(taskTags, 'link')
 const pathParameters = { task_id: 'uuid', tag_id: 'uuid' } as const
 
 /** A task and a tag in the path of a request, and what the caller is to them. */
@@ -47,8 +48,8 @@ const selectFacts = query(
   { is_seen: 'bool', is_tagged: 'bool' },
   (p) => sql`
     select ${allowsTag('tag.see', p, tag)} as is_seen,
-      exists (select from task_tags where task_id = ${p.task_id} and tag_id = tag.id) as is_tagged
-    from tags tag where tag.id = ${p.tag_id} and ${columnsOf<'tags'>(tag).deleted_at} is null`,
+      exists (select from task_tags where ${taskTags.task_id} = ${p.task_id} and ${taskTags.tag_id} = ${tag.id}) as is_tagged
+    from tags tag where ${tag.id} = ${p.tag_id} and ${tag.deleted_at} is null`,
 )
 
 /** Locks a tag and then a task, and reads both under the locks. */
@@ -172,10 +173,11 @@ export const selectTaskTags = async (
     ctx.db,
     {
       name: 'task_tags',
-      from: sql`tags item join task_tags link on link.tag_id = item.id and item.deleted_at is null join tasks task on task.id = link.task_id`,
+      table: tags,
+      from: sql`tags item join task_tags link on ${link.tag_id} = ${item.id} and ${item.deleted_at} is null join tasks task on ${task.id} = ${link.task_id}`,
       branches: (caller) =>
         onlyBranch(
-          sql`task.id = ${parameter('task_id', 'uuid')} and ${allowsTaskTag('task_tag.see', caller, task)}`,
+          sql`${task.id} = ${parameter('task_id', 'uuid')} and ${allowsTaskTag('task_tag.see', caller, task)}`,
         ),
       values: { task_id: taskId },
       filters: [],

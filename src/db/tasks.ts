@@ -4,8 +4,8 @@ import { allowsTask } from './access/permissions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { expandedTaskJson, isBlocked, taskJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { sql } from './schema/drizzle.ts'
+import { aliasedTable, sql } from './schema/drizzle.ts'
+import { tasks } from './schema/tables.ts'
 
 /** A task as JSON text, and the version that this text shows. */
 export interface TaskRow {
@@ -16,16 +16,15 @@ export interface TaskRow {
 
 const taskColumns = { json: 'text', version: 'int', is_blocked: 'bool' } as const
 
-const task = sql.raw('task')
-const { id, version } = columnsOf<'tasks'>(task)
+const task = aliasedTable(tasks, 'task')
 
 const selectOne = query(
   'tasks.select',
   { id: 'uuid' },
   taskColumns,
   (p) => sql`
-    select ${taskJson(task, p)} as json, ${version}, ${isBlocked(task, p)} as is_blocked
-    from tasks task where ${id} = ${p.id} and ${allowsTask('task.see', p, task)}`,
+    select ${taskJson(task, p)} as json, ${task.version}, ${isBlocked(task, p)} as is_blocked
+    from tasks task where ${task.id} = ${p.id} and ${allowsTask('task.see', p, task)}`,
 )
 
 const selectExpanded = query(
@@ -33,8 +32,8 @@ const selectExpanded = query(
   { id: 'uuid', expand: 'text[]' },
   taskColumns,
   (p) => sql`
-    select ${expandedTaskJson(task, p.expand, p)} as json, ${version}, ${isBlocked(task, p)} as is_blocked
-    from tasks task where ${id} = ${p.id} and ${allowsTask('task.see', p, task)}`,
+    select ${expandedTaskJson(task, p.expand, p)} as json, ${task.version}, ${isBlocked(task, p)} as is_blocked
+    from tasks task where ${task.id} = ${p.id} and ${allowsTask('task.see', p, task)}`,
 )
 
 /** One task with the expansions in `expand`, if the caller can see it. */
@@ -55,7 +54,7 @@ const reread = query(
   { id: 'uuid' },
   taskColumns,
   (p) => sql`
-    select ${taskJson(task, p)} as json, ${version}, ${isBlocked(task, p)} as is_blocked from tasks task where ${id} = ${p.id}`,
+    select ${taskJson(task, p)} as json, ${task.version}, ${isBlocked(task, p)} as is_blocked from tasks task where ${task.id} = ${p.id}`,
 )
 
 /** A task that the transaction has written. */

@@ -22,11 +22,14 @@ import {
 import { expectRow, lockUser, type MemberRow } from './members.ts'
 import { expectTeamManagers, grantAccess, lockProjects } from './memberships.ts'
 import { teamMemberJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
-import { teamMembers, users } from './schema/tables.ts'
+import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
+import { teamMembers, teams, users } from './schema/tables.ts'
 import { lockTeam, type ManagedTeam, projectsOfTeam, type TeamFacts } from './teams.ts'
 import { foldedNames } from './users.ts'
+
+const member = aliasedTable(teamMembers, 'member')
+const team = aliasedTable(teams, 'team')
+const person = aliasedTable(users, 'person')
 
 /** A team, and a user who may be its member. */
 export interface TeamMemberKey {
@@ -38,21 +41,21 @@ const key = { team_id: 'uuid', user_id: 'uuid' } as const
 
 /** The members of a team, with their names. */
 const membersOf = (teamId: SQL): SQL => sql`(
-  select member.user_id as id, member.*, person.username, person.display_name
-  from team_members member join users person on person.id = member.user_id and ${columnsOf<'users'>(sql`person`).deleted_at} is null
-  where member.team_id = ${teamId})`
+  select ${member.user_id} as id, member.*, ${person.username}, ${person.display_name}
+  from team_members member join users person on ${person.id} = ${member.user_id} and ${person.deleted_at} is null
+  where ${member.team_id} = ${teamId})`
 
 /** Whether the caller sees the team. Not correlated to a row, so that a list evaluates it once. */
 const seesTeam = (caller: CallerPlaceholders, teamId: SQL): SQL => sql`exists (
-  select from teams team where team.id = ${teamId} and ${allowsTeam('team.see', caller, sql.raw('team'))})`
+  select from teams team where ${team.id} = ${teamId} and ${allowsTeam('team.see', caller, team)})`
 
 const select = query(
   'team_members.select',
   key,
   { json: 'text', version: 'int' },
   (p) => sql`
-    select ${teamMemberJson(sql`member`, [], p)} as json, member.version
-    from ${membersOf(p.team_id)} member where member.id = ${p.user_id} and ${seesTeam(p, p.team_id)}`,
+    select ${teamMemberJson(member, [], p)} as json, ${member.version}
+    from ${membersOf(p.team_id)} member where ${member}.id = ${p.user_id} and ${seesTeam(p, p.team_id)}`,
 )
 
 /** One member, if the caller can see the team. */
@@ -183,10 +186,11 @@ export const selectTeamMembers = async (
     ctx.db,
     {
       name: ['team_members', ...expand].join('_'),
+      table: teamMembers,
       from: sql`${membersOf(id)} item`,
       branches: (caller) => onlyBranch(seesTeam(caller, id)),
       values: { team_id: teamId },
-      filters: q === undefined ? [] : [nameContains(foldedNames(sql`item`), foldSearch(q))],
+      filters: q === undefined ? [] : [nameContains(foldedNames(aliasedTable(users, 'item')), foldSearch(q))],
       sortFields: { created_at: createdAt },
       order: newestFirst,
       json: (row, caller) => teamMemberJson(row, expand, caller),

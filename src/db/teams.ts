@@ -16,10 +16,11 @@ import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from 
 import { expectRow } from './members.ts'
 import { grantAccess, lockProjects } from './memberships.ts'
 import { roleInTeam, teamJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, sql } from './schema/drizzle.ts'
+import { aliasedTable, and, eq, sql } from './schema/drizzle.ts'
 import { projectTeams, teamMembers, teams } from './schema/tables.ts'
 import { touched } from './touch.ts'
+
+const item = aliasedTable(teams, 'item')
 
 /** A team as JSON text, its version, and the caller's role in it. */
 export interface TeamRow {
@@ -28,15 +29,15 @@ export interface TeamRow {
   readonly role: string | null
 }
 
-const team = sql.raw('team')
+const team = aliasedTable(teams, 'team')
 
 const selectOne = query(
   'teams.select',
   { id: 'uuid' },
   { json: 'text', version: 'int', role: 'text?' },
   (p) => sql`
-    select ${teamJson(team, p)} as json, version, ${roleInTeam(team, p)} as role
-    from teams team where id = ${p.id} and ${allowsTeam('team.see', p, team)}`,
+    select ${teamJson(team, p)} as json, ${team.version}, ${roleInTeam(team, p)} as role
+    from teams team where ${team.id} = ${p.id} and ${allowsTeam('team.see', p, team)}`,
 )
 
 /** One team, if the caller can see it. */
@@ -182,10 +183,9 @@ export const selectTeams = (
     db,
     {
       name: 'teams',
-      from: sql`teams item`,
+      table: teams,
       branches: (caller) => teamBranches(reader.role, caller),
-      filters:
-        q === undefined ? [] : [nameContains(columnsOf<'teams'>(sql`item`).name_folded, foldSearch(q))],
+      filters: q === undefined ? [] : [nameContains(item.name_folded, foldSearch(q))],
       sortFields: { created_at: createdAt },
       order: newestFirst,
       json: (row, caller) => teamJson(row, caller),

@@ -3,9 +3,8 @@ import { allowsAttachment } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
-import { columnsOf } from './schema/columns.ts'
-import { eq, sql } from './schema/drizzle.ts'
-import { thumbnails } from './schema/tables.ts'
+import { aliasedTable, eq, sql } from './schema/drizzle.ts'
+import { attachments, tasks, thumbnails } from './schema/tables.ts'
 
 /** A thumbnail's file in the storage. */
 export interface Thumbnail {
@@ -26,10 +25,8 @@ export interface ThumbnailId {
   readonly width: number
 }
 
-const attachment = sql.raw('attachment')
-const task = sql.raw('task')
-const attachments = columnsOf<'attachments'>(attachment)
-const stored = columnsOf<'thumbnails'>(sql.raw('thumbnails'))
+const attachment = aliasedTable(attachments, 'attachment')
+const task = aliasedTable(tasks, 'task')
 
 const selectSource = query(
   'thumbnails.select_source',
@@ -42,12 +39,12 @@ const selectSource = query(
     sha256: 'text?',
   },
   (p) => sql`
-    select ${attachments.storage_key} as file_key, ${attachments.size} as file_size, ${stored.storage_key},
-      ${stored.size}, ${stored.sha256}
+    select ${attachment.storage_key} as file_key, ${attachment.size} as file_size, ${thumbnails.storage_key},
+      ${thumbnails.size}, ${thumbnails.sha256}
     from attachments attachment
-      join tasks task on ${columnsOf<'tasks'>(task).id} = ${attachments.task_id}
-      left join thumbnails on ${stored.attachment_id} = ${attachments.id} and ${stored.width} = ${p.width}
-    where ${attachments.id} = ${p.attachment_id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
+      join tasks task on ${task.id} = ${attachment.task_id}
+      left join thumbnails on ${thumbnails.attachment_id} = ${attachment.id} and ${thumbnails.width} = ${p.width}
+    where ${attachment.id} = ${p.attachment_id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
 )
 
 /** An attachment's file and its thumbnail of this width, if the caller sees its task. */

@@ -269,6 +269,6 @@ export const removeUpload = async ({ db }: TransactionContext, { id }: OwnUpload
 /** Deletes uploads that have waited too long for their next chunk. */
 export const removeExpiredUploads = deletionInBatches('uploads.delete_expired', {
   parameters: {},
-  table: 'uploads',
+  table: uploads,
   condition: () => sql`${uploads.expires_at} <= ${retentionTime}`,
 })

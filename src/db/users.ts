@@ -19,10 +19,12 @@ import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { userJson } from './read-models.ts'
 import { isRecent } from './recent.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, isNull, ne, type SQL, sql } from './schema/drizzle.ts'
+import { aliasedTable, and, eq, isNull, ne, type SQL, sql } from './schema/drizzle.ts'
 import { oneTimeTokens, sessions, tags, users } from './schema/tables.ts'
 import { touched } from './touch.ts'
+
+const person = aliasedTable(users, 'person')
+const item = aliasedTable(users, 'item')
 
 /** A user as the caller sees it: the JSON text, its version, and whether it includes the email address and the quotas. */
 export interface UserRow {
@@ -56,16 +58,14 @@ export interface UserFields {
 /** A merge patch: absent fields are not changed. */
 export type UserChange = Partial<UserFields>
 
-const user = sql.raw('person')
-
 const select = query(
   'users.select',
   { id: 'uuid' },
   { json: 'text', version: 'int', shows_private: 'bool' },
   (p) => sql`
-    select ${userJson(user, p)} as json, ${columnsOf<'users'>(user).version},
-      ${allowsUser('user.see_private', p, user)} as shows_private
-    from users person where id = ${p.id} and ${allowsUser('user.see', p, user)}`,
+    select ${userJson(person, p)} as json, ${person.version},
+      ${allowsUser('user.see_private', p, person)} as shows_private
+    from users person where ${person.id} = ${p.id} and ${allowsUser('user.see', p, person)}`,
 )
 
 /** One user, as the caller sees it. */
@@ -78,12 +78,9 @@ const selectByName = statement(
   'users.select_id_by_name',
   { name: 'text', email: 'text' },
   { id: 'text' },
-  (p) => {
-    const { id, username, email } = columnsOf<'users'>(user)
-    return sql`
-      select ${id}::text from users person
-      where (${username} = ${p.name} or ${email} = ${p.email}) and ${columnsOf<'users'>(user).deleted_at} is null`
-  },
+  (p) => sql`
+    select ${person.id}::text from users person
+    where (${person.username} = ${p.name} or ${person.email} = ${p.email}) and ${person.deleted_at} is null`,
 )
 
 /** The id of the user with this username, or this address in canonical form; null if there is none. */
@@ -410,13 +407,11 @@ export interface UserFilter {
   readonly q?: string
 }
 
-const filterFields = { role: filterOneOf('text', sql`item.role`) }
+const filterFields = { role: filterOneOf('text', item.role) }
 
 /** The folded names that a search compares: the expression of the index `users_name_bigrams`, on a row with the names of a user. */
-export const foldedNames = (row: SQL): SQL => {
-  const { username, display_name } = columnsOf<'users'>(row)
-  return sql`fold_text(${username} || ' ' || ${display_name})`
-}
+export const foldedNames = ({ username, display_name }: typeof users): SQL =>
+  sql`fold_text(${username} || ' ' || ${display_name})`
 
 /** A page of the users that match the filter, as the caller sees them. */
 export const selectUsers = (
@@ -428,11 +423,11 @@ export const selectUsers = (
     db,
     {
       name: 'users',
-      from: sql`users item`,
-      branches: (caller) => onlyBranch(allowsUser('user.see', caller, sql`item`)),
+      table: users,
+      branches: (caller) => onlyBranch(allowsUser('user.see', caller, item)),
       filters: [
         ...conditionsOf(filterFields, filter),
-        ...(q === undefined ? [] : [nameContains(foldedNames(sql`item`), foldSearch(q))]),
+        ...(q === undefined ? [] : [nameContains(foldedNames(item), foldSearch(q))]),
       ],
       sortFields: { created_at: createdAt },
       order: newestFirst,

@@ -1,15 +1,16 @@
 import type { Principal } from '../../domain/permissions.ts'
-import { assignments, columnsOf, insertion } from '../schema/columns.ts'
 import { deletionInBatches } from './batches.ts'
+import { builtStatement } from './built-statement.ts'
 import { retentionTime } from './retention.ts'
 import { type Idempotency, type OpContext, transaction, type TransactionContext } from './context.ts'
 import { lockCaller } from './callers.ts'
 import { newId } from './ids.ts'
 import type { Placeholders, Row, Values } from './parameters.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
+import { idempotencyKeys } from '../schema/tables.ts'
 import { statement } from './statement.ts'
 
-const { created_at } = columnsOf<'idempotency_keys'>(sql.raw('idempotency_keys'))
+const { created_at } = idempotencyKeys
 
 /** Retention of stored responses. */
 const lifetime = sql.raw(`interval '24 hours'`)
@@ -78,30 +79,18 @@ const lockKey = statement(
     select pg_advisory_xact_lock(hashtextextended(${p.principal_id}::text || ' ' || ${p.operation} || ' ' || ${p.key}, 0))::text as locked`,
 )
 
-const store = statement(
+// Only a response that has expired is replaced: under the lock of the key, no other was found.
+const store = builtStatement(
   'idempotency_keys.store',
   { ...keyParameters, fingerprint: 'text', resource_id: 'uuid', body: 'text' },
-  {},
-  (p) => {
-    const { columns, values } = insertion<'idempotency_keys'>({
-      principal_id: p.principal_id,
-      operation: p.operation,
-      key: p.key,
-      fingerprint: p.fingerprint,
-      resource_id: p.resource_id,
-      body: p.body,
-    })
-    const replaced = assignments<'idempotency_keys'>({
-      fingerprint: sql`excluded.fingerprint`,
-      resource_id: sql`excluded.resource_id`,
-      body: sql`excluded.body`,
-      created_at: sql`excluded.created_at`,
-    })
-    // Only a response that has expired is replaced: under the lock of the key, no other was found.
-    return sql`
-      insert into idempotency_keys (${columns}) values (${values})
-      on conflict (principal_id, operation, key) do update set ${replaced}`
-  },
+  (db, { principal_id, operation, key, ...response }) =>
+    db
+      .insert(idempotencyKeys)
+      .values({ principal_id, operation, key, ...response })
+      .onConflictDoUpdate({
+        target: [idempotencyKeys.principal_id, idempotencyKeys.operation, idempotencyKeys.key],
+        set: { ...response, created_at: sql`excluded.created_at` },
+      }),
 )
 
 /** The response of a request. */
@@ -143,6 +132,6 @@ export const idempotent = <P extends Principal>(
 /** Deletes stored responses that have expired. */
 export const removeExpiredKeys = deletionInBatches('idempotency_keys.delete_expired', {
   parameters: {},
-  table: 'idempotency_keys',
+  table: idempotencyKeys,
   condition: () => sql`${created_at} <= ${retentionTime} - ${lifetime}`,
 })
