@@ -383,6 +383,26 @@ update "projects"
 set "name" = $1::text, "description" = $2::text, "color" = $3::text, "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at")
 where "projects"."id" = $4::uuid;
 
+/* purge.select_projects */
+select "id"
+from "projects"
+where "projects"."purged_at" is not null;
+
+/* purge.select_tags */
+select "id"
+from "tags"
+where "tags"."deleted_at" is not null;
+
+/* purge.select_users */
+select "id"
+from "users"
+where "users"."deleted_at" is not null;
+
+/* purge.select_webhooks */
+select "id"
+from "webhooks"
+where "webhooks"."deleted_at" is not null;
+
 /* recovery_codes.use */
 delete from "recovery_codes"
 where ("recovery_codes"."user_id" = $1::uuid and "recovery_codes"."hash" = $2::bytea)

@@ -12,9 +12,10 @@ import type { OwnAccount } from './accounts.ts'
 import { builder, builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
-import { parameter, type Placeholders } from './engine/parameters.ts'
+import { parameter, type Placeholders, type ParametersOf } from './engine/parameters.ts'
+import { expectRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { apiTokenJson } from './read-models.ts'
 import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
 import { apiTokens, users } from './schema/tables.ts'
@@ -42,16 +43,15 @@ export interface NewApiToken {
 
 const insert = builtStatement(
   'api_tokens.insert',
-  { id: 'uuid', user_id: 'uuid', name: 'text', hash: 'bytes', scopes: 'text[]', expires_at: 'instant?' },
-  (db, p) =>
-    db.insert(apiTokens).values({
-      id: p.id,
-      user_id: p.user_id,
-      name: p.name,
-      hash: p.hash,
-      scopes: p.scopes,
-      expires_at: p.expires_at,
-    }),
+  {
+    id: 'uuid',
+    user_id: 'uuid',
+    name: 'text',
+    hash: 'bytes',
+    scopes: 'text[]',
+    expires_at: 'instant?',
+  } satisfies ParametersOf<typeof apiTokens>,
+  (db, p) => db.insert(apiTokens).values(p),
 )
 
 /** Inserts an API token of the caller. */
@@ -77,11 +77,7 @@ const reread = query(
 export const viewApiToken = async (
   tx: TransactionContext,
   id: string,
-): Promise<{ readonly json: string; readonly is_expired: boolean }> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The inserted API token is gone')
-  return row
-}
+): Promise<{ readonly json: string; readonly is_expired: boolean }> => expectRow(await reread(tx, { id }))
 
 /** A page of the caller's own API tokens. Expired tokens stay until they are revoked. */
 export const selectApiTokens = (
@@ -95,9 +91,8 @@ export const selectApiTokens = (
       table: apiTokens,
       branches: (caller) => onlyBranch(allowsOwn('api_token.see', caller, item.user_id)),
       filters: [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => apiTokenJson(row),
+      ...newest,
+      json: apiTokenJson,
     },
     principal,
     page,
@@ -120,9 +115,8 @@ export const selectUserApiTokens = (
         ),
       filters: [],
       values: { user_id: userId },
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => apiTokenJson(row),
+      ...newest,
+      json: apiTokenJson,
     },
     principal,
     page,
@@ -136,9 +130,7 @@ export interface ApiTokenFacts {
   readonly relations: readonly Relation[]
 }
 
-const lock = builtStatement('api_tokens.lock', { id: 'uuid' }, (db, p) =>
-  db.select({ id: apiTokens.id }).from(apiTokens).where(eq(apiTokens.id, p.id)).for('update'),
-)
+const lock = rowLock('api_tokens.lock', apiTokens, 'update')
 
 const selectFacts = builtStatement('api_tokens.select_facts', { id: 'uuid', user_id: 'uuid' }, (db, p) =>
   db
@@ -159,9 +151,7 @@ export const lockApiToken = async (
 /** An API token that the caller was found to be allowed to revoke. */
 export type RevocableApiToken = Authorized<'api_token.revoke' | 'api_token.revoke_any', ApiTokenFacts>
 
-const remove = builtStatement('api_tokens.delete', { id: 'uuid' }, (db, p) =>
-  db.delete(apiTokens).where(eq(apiTokens.id, p.id)),
-)
+const remove = rowDeletion('api_tokens.delete', apiTokens)
 
 /** Revokes an API token. */
 export const removeApiToken = async (

@@ -5,16 +5,10 @@ import { allowsAttachment } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
-import { parameter } from './engine/parameters.ts'
+import { parameter, type ParametersOf } from './engine/parameters.ts'
+import { expectRow, rowDeletion } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { newest, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
 import { attachmentJson } from './read-models.ts'
 import { aliasedTable, eq, sql } from './schema/drizzle.ts'
 import { attachments, tasks } from './schema/tables.ts'
@@ -37,13 +31,7 @@ export interface NewAttachment {
 export type AttachableTask = Authorized<'attachment.add', TaskFacts>
 
 /** A file to download; `created_at` is RFC 3339. */
-export interface AttachmentFile {
-  readonly file_name: string
-  readonly content_type: string
-  readonly detected_content_type: string | null
-  readonly size: number
-  readonly sha256: string
-  readonly storage_key: string
+export interface AttachmentFile extends NewAttachment {
   readonly created_at: string
 }
 
@@ -63,19 +51,8 @@ const insert = builtStatement(
     sha256: 'text',
     storage_key: 'text',
     uploaded_by: 'uuid',
-  },
-  (db, p) =>
-    db.insert(attachments).values({
-      id: p.id,
-      task_id: p.task_id,
-      file_name: p.file_name,
-      content_type: p.content_type,
-      detected_content_type: p.detected_content_type,
-      size: p.size,
-      sha256: p.sha256,
-      storage_key: p.storage_key,
-      uploaded_by: p.uploaded_by,
-    }),
+  } satisfies ParametersOf<typeof attachments>,
+  (db, p) => db.insert(attachments).values(p),
 )
 
 /** Inserts an attachment by the caller. */
@@ -100,20 +77,15 @@ const reread = query(
 export const viewAttachment = async (
   tx: TransactionContext,
   id: string,
-): Promise<{ readonly json: string }> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The written attachment is gone')
-  return row
-}
+): Promise<{ readonly json: string }> => expectRow(await reread(tx, { id }))
 
 /** What the deletion of an attachment depends on. */
-export interface AttachmentFacts {
+export interface AttachmentFacts extends Pick<
+  NewAttachment,
+  'file_name' | 'content_type' | 'size' | 'sha256'
+> {
   readonly id: string
   readonly task_id: string
-  readonly file_name: string
-  readonly content_type: string
-  readonly size: number
-  readonly sha256: string
   /** When the project of its task was archived. */
   readonly archived_at: string | null
   /** What the caller is to it and to its task. */
@@ -157,9 +129,7 @@ export const lockAttachment = async (
   return { ...file, ...place, id, archived_at: task.archived_at, relations }
 }
 
-const remove = builtStatement('attachments.delete', { id: 'uuid' }, (db, p) =>
-  db.delete(attachments).where(eq(attachments.id, p.id)),
-)
+const remove = rowDeletion('attachments.delete', attachments)
 
 /** Deletes the row of an attachment. Triggers queue its files for removal, and subtract it from what its uploader uses. */
 export const removeAttachment = async (
@@ -192,10 +162,7 @@ const selectFile = query(
 export const selectAttachmentFile = async (
   ctx: StatementContext,
   id: string,
-): Promise<Outcome<AttachmentFile>> => {
-  const [row] = await selectFile(ctx, { id })
-  return found(row)
-}
+): Promise<Outcome<AttachmentFile>> => found(await selectFile(ctx, { id }))
 
 /** A page of a task's attachments, if the caller sees the task. */
 export const selectTaskAttachments = async (
@@ -214,9 +181,8 @@ export const selectTaskAttachments = async (
       },
       values: { task_id: taskId },
       filters: [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => attachmentJson(row),
+      ...newest,
+      json: attachmentJson,
     },
     ctx.principal,
     page,

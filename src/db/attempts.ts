@@ -1,6 +1,7 @@
 import { deletionInBatches } from './engine/batches.ts'
 import { builder, builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
 import { minStepBack, retentionTime } from './engine/retention.ts'
 import { eq, sql } from './schema/drizzle.ts'
@@ -58,8 +59,7 @@ const count = statement('attempts.count', attemptParameter, { wait: 'int' }, (p)
 
 /** Counts an attempt. Returns the seconds until it may be made, 0 for now. */
 export const insertAttempt = async ({ db }: Pick<StatementContext, 'db'>, key: Buffer): Promise<number> => {
-  const [row] = await count(db, { attempt_key: key })
-  if (row === undefined) throw new Error('Counting an attempt returned no row')
+  const row = expectRow(await count(db, { attempt_key: key }))
   return row.wait
 }
 

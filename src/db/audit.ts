@@ -7,11 +7,11 @@ import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext } from './engine/context.ts'
 import { newId } from './engine/ids.ts'
-import type { Placeholders } from './engine/parameters.ts'
+import type { ParametersOf, Placeholders } from './engine/parameters.ts'
 import { type Query, query } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
 import { conditionsOf, createdTimeFilters, filterOneOf } from './engine/conditions.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { auditEventJson } from './read-models.ts'
 import { aliasedTable, type SQL, sql } from './schema/drizzle.ts'
 import { attachments, auditEvents, comments, projects, taskRelations, tasks } from './schema/tables.ts'
@@ -38,22 +38,8 @@ const record = builtStatement(
     address: 'text?',
     user_agent: 'text?',
     request_id: 'text',
-  },
-  (db, p) =>
-    db
-      .insert(auditEvents)
-      .values({
-        id: p.id,
-        action: p.action,
-        actor_id: p.actor_id,
-        user_id: p.user_id,
-        session_id: p.session_id,
-        token_id: p.token_id,
-        address: p.address,
-        user_agent: p.user_agent,
-        request_id: p.request_id,
-      })
-      .returning({ created_at: auditEvents.created_at }),
+  } satisfies ParametersOf<typeof auditEvents>,
+  (db, p) => db.insert(auditEvents).values(p).returning({ created_at: auditEvents.created_at }),
 )
 
 /** What an event is about. What is omitted is the caller's: the user who acts, their session and their API token. */
@@ -218,9 +204,8 @@ export const selectAuditEvents = (
       table: auditEvents,
       branches: (caller) => onlyBranch(allowsAudit('audit.see', caller)),
       filters: conditionsOf(filterFields, filter),
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => auditEventJson(row),
+      ...newest,
+      json: auditEventJson,
     },
     principal,
     page,

@@ -10,6 +10,7 @@ import { bindValues, type Condition, contains } from './engine/conditions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
+import { expectRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
 import { commentJson } from './read-models.ts'
@@ -40,10 +41,8 @@ const selectOne = query(
 )
 
 /** One comment, if the caller sees its task. */
-export const selectComment = async (ctx: StatementContext, id: string): Promise<Outcome<CommentRow>> => {
-  const [row] = await selectOne(ctx, { id })
-  return found(row)
-}
+export const selectComment = async (ctx: StatementContext, id: string): Promise<Outcome<CommentRow>> =>
+  found(await selectOne(ctx, { id }))
 
 const selectMentioned = query(
   'comments.select_mentioned',
@@ -109,9 +108,7 @@ const selectTaskId = builtStatement('comments.select_task_id', { id: 'uuid' }, (
   db.select({ task_id: comments.task_id }).from(comments).where(eq(comments.id, p.id)),
 )
 
-const lock = builtStatement('comments.lock', { id: 'uuid' }, (db, p) =>
-  db.select({ id: comments.id }).from(comments).where(eq(comments.id, p.id)).for('update'),
-)
+const lock = rowLock('comments.lock', comments, 'update')
 
 const selectFacts = builtStatement('comments.select_facts', { id: 'uuid' }, (db, p) =>
   db
@@ -160,9 +157,7 @@ export const changeText = async (
   await update(db, { id, ...text })
 }
 
-const remove = builtStatement('comments.delete', { id: 'uuid' }, (db, p) =>
-  db.delete(comments).where(eq(comments.id, p.id)),
-)
+const remove = rowDeletion('comments.delete', comments)
 
 /** Deletes the row of a comment. */
 export const removeComment = async (
@@ -172,20 +167,9 @@ export const removeComment = async (
   await remove(db, { id })
 }
 
-const reread = query(
-  'comments.reread',
-  { id: 'uuid' },
-  { json: 'text', version: 'int' },
-  (p) => sql`
-    select ${commentJson(comment, [], p)} as json, ${comment.version} from comments comment where ${comment.id} = ${p.id}`,
-)
-
-/** A comment that the transaction has written. */
-export const viewComment = async (tx: TransactionContext, id: string): Promise<CommentRow> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The written comment is gone')
-  return row
-}
+/** A comment that the transaction has written. Its locks keep it visible. */
+export const viewComment = async (tx: TransactionContext, id: string): Promise<CommentRow> =>
+  expectRow(await selectOne(tx, { id }))
 
 /** Filters and order of a list of comments. */
 export interface CommentListQuery {

@@ -5,6 +5,7 @@ import type { Database } from './engine/client.ts'
 import { horizon } from './engine/horizon.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { renderedRows } from './engine/rendered-rows.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
 import { hasEvents } from './event-readers.ts'
 import { eventJson } from './read-models.ts'
@@ -69,8 +70,7 @@ export interface StreamStart {
 
 /** The last event, and whether a stream can begin after the one at `after`. */
 export const selectStreamStart = async (db: Database, after: EventPosition): Promise<StreamStart> => {
-  const [row] = await selectStart(db, { epoch: after.epoch, ...placeOf(after) })
-  if (row === undefined) throw new Error('The start of a stream has no row')
+  const row = expectRow(await selectStart(db, { epoch: after.epoch, ...placeOf(after) }))
   const { epoch, changed_in, ordinal, is_known } = row
   const newest =
     changed_in === null || ordinal === null

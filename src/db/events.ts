@@ -18,14 +18,7 @@ import {
 } from './engine/conditions.ts'
 import type { StatementContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { newest, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
 import { eventJson } from './read-models.ts'
 import { hasEvents, restampReaders } from './event-readers.ts'
 import { retentionTime } from './engine/retention.ts'
@@ -145,9 +138,8 @@ export const selectTaskEvents = async (
       branches: (caller) => historyBranches(parameter('task_id', 'uuid'), caller),
       values: { task_id: taskId },
       filters: [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => eventJson(row),
+      ...newest,
+      json: eventJson,
     },
     ctx.principal,
     request,
@@ -245,9 +237,8 @@ export const selectEvents = (
         ...conditionsOf(timeFilters, others),
         ...[...conditionsOf(searchedFilters, others), ...isOfChosen, isVisible].map(searched),
       ],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => eventJson(row),
+      ...newest,
+      json: eventJson,
       values: { project_ids: (projects ?? []).filter((id) => id !== 'none') },
     },
     reader,

@@ -5,11 +5,11 @@ import { allowsProject, type CallerPlaceholders } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
-import { parameter } from './engine/parameters.ts'
+import { parameter, type ParametersOf } from './engine/parameters.ts'
+import { expectRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
-import { expectRow } from './members.ts'
+import { newest, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { grantRole } from './memberships.ts'
 import { lockProject, lockToClose, type ManagedProject, type ProjectFacts } from './projects.ts'
 import { invitationJson, invitationPreviewJson } from './read-models.ts'
@@ -39,9 +39,7 @@ const isValid = ({ expires_at, invited_by }: typeof invitations, ofProject: type
   return sql`(${expires_at} > now() and ${allowsProject('project.manage', asSender, ofProject)})`
 }
 
-const lockSender = builtStatement('invitations.lock_sender', { id: 'uuid' }, (db, p) =>
-  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('no key update'),
-)
+const lockSender = rowLock('invitations.lock_sender', users, 'no key update')
 
 // Concurrent invitations of a mailbox by several senders.
 const lockMailbox = statement(
@@ -104,7 +102,14 @@ interface NewInvitation {
 
 const upsert = builtStatement(
   'invitations.upsert',
-  { id: 'uuid', project_id: 'uuid', email: 'text', role: 'text', hash: 'bytes', invited_by: 'uuid' },
+  {
+    id: 'uuid',
+    project_id: 'uuid',
+    email: 'text',
+    role: 'text',
+    hash: 'bytes',
+    invited_by: 'uuid',
+  } satisfies ParametersOf<typeof invitations>,
   (db, { project_id, email, ...p }) => {
     const values = {
       ...p,
@@ -169,9 +174,8 @@ export const selectInvitations = (
             and ${allowsProject('project.manage', caller, project)} and ${isValid(item, project)})`),
       filters: [],
       values: { project_id: projectId },
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => invitationJson(row),
+      ...newest,
+      json: invitationJson,
     },
     principal,
     page,

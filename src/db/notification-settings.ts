@@ -6,6 +6,7 @@ import type { Database } from './engine/client.ts'
 import { builder, builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { CallerGone } from './engine/errors.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { isNotificationReason, type NotificationReason } from './notifications.ts'
 import { notificationSettingsJson } from './read-models.ts'
@@ -46,10 +47,7 @@ const select = query(
 /** The caller's settings. */
 export const selectNotificationSettings = async (
   ctx: StatementContext<Principal>,
-): Promise<Outcome<NotificationSettingsRow>> => {
-  const [row] = await select(ctx, {})
-  return found(row)
-}
+): Promise<Outcome<NotificationSettingsRow>> => found(await select(ctx, {}))
 
 /** When a user gets email digests. */
 type MailDigest = Schemas['NotificationSettings']['mail_digest']
@@ -136,11 +134,7 @@ export const chooseDigest = async (
 /** The settings that the transaction has written. */
 export const viewNotificationSettings = async (
   tx: TransactionContext<Principal>,
-): Promise<NotificationSettingsRow> => {
-  const [row] = await select(tx, {})
-  if (row === undefined) throw new Error('There is no row of settings')
-  return row
-}
+): Promise<NotificationSettingsRow> => expectRow(await select(tx, {}))
 
 const reschedule = builtStatement(
   'notification_settings.reschedule',

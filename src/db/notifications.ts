@@ -7,10 +7,11 @@ import { allowsNotification, isSeenBy } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import { builder, builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { expectRow, rowLock } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
 import { eventReader } from './event-readers.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { notificationJson } from './read-models.ts'
 import { aliasedTable, eq, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
 import {
@@ -54,8 +55,7 @@ export const selectNotifications = (
       table: notifications,
       branches: (caller) => onlyBranch(allowsNotification('notification.see', caller, item)),
       filters: unread ? [{ sql: sql`${item.read_at} is null`, values: {} }] : [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: (row, caller) => notificationJson(row, expand, caller),
     },
     principal,
@@ -70,13 +70,7 @@ export interface NotificationFacts {
   readonly relations: readonly Relation[]
 }
 
-const lock = builtStatement('notifications.lock', { id: 'uuid' }, (db, p) =>
-  db
-    .select({ id: notifications.id })
-    .from(notifications)
-    .where(eq(notifications.id, p.id))
-    .for('no key update'),
-)
+const lock = rowLock('notifications.lock', notifications, 'no key update')
 
 const selectFacts = query(
   'notifications.select_facts',
@@ -124,11 +118,7 @@ const reread = query(
 export const viewNotification = async (
   tx: TransactionContext<Principal>,
   id: string,
-): Promise<{ readonly json: string }> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The locked notification is gone')
-  return row
-}
+): Promise<{ readonly json: string }> => expectRow(await reread(tx, { id }))
 
 /** Maximum number of notifications that one request marks as read: about 100 ms. */
 const maxMarked = 5_000

@@ -9,16 +9,10 @@ import { builtStatement } from './engine/built-statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
-import { expectRow, lockUser, type MemberRow } from './members.ts'
+import { newest, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
+import { lockUser, type MemberRow } from './members.ts'
 import { grantAccess, grantRole } from './memberships.ts'
 import { isProjectVisible, lockProject, type ManagedProject, type ProjectFacts } from './projects.ts'
 import { projectMemberJson } from './read-models.ts'
@@ -61,10 +55,7 @@ const select = query(
 export const selectProjectMember = async (
   ctx: StatementContext,
   { projectId, userId }: ProjectMemberKey,
-): Promise<Outcome<MemberRow>> => {
-  const [row] = await select(ctx, { project_id: projectId, user_id: userId })
-  return found(row)
-}
+): Promise<Outcome<MemberRow>> => found(await select(ctx, { project_id: projectId, user_id: userId }))
 
 /** The access of a user to a project. */
 export interface ProjectMemberFacts {
@@ -181,8 +172,7 @@ export const selectProjectMembers = async (
         ...conditionsOf(filterFields, filter),
         ...(q === undefined ? [] : [nameContains(foldedNames(aliasedTable(users, 'item')), foldSearch(q))]),
       ],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: (row, caller) => projectMemberJson(row, expand, caller),
     },
     ctx.principal,

@@ -6,16 +6,10 @@ import { seesProject } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
-import { expectRow, type MemberRow } from './members.ts'
+import { newest, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
+import { type MemberRow } from './members.ts'
 import { grantAccess } from './memberships.ts'
 import { isProjectVisible, lockProject, type ManagedProject, type ProjectFacts } from './projects.ts'
 import { projectTeamJson } from './read-models.ts'
@@ -52,10 +46,7 @@ const select = query(
 export const selectProjectTeam = async (
   ctx: StatementContext,
   { projectId, teamId }: ProjectTeamKey,
-): Promise<Outcome<MemberRow>> => {
-  const [row] = await select(ctx, { project_id: projectId, team_id: teamId })
-  return found(row)
-}
+): Promise<Outcome<MemberRow>> => found(await select(ctx, { project_id: projectId, team_id: teamId }))
 
 /** The role of a team in a project. */
 export interface ProjectTeamFacts {
@@ -163,8 +154,7 @@ export const selectProjectTeams = async (
       branches: (caller) => onlyBranch(seesProject(caller, id)),
       values: { project_id: projectId },
       filters: [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: (row) => projectTeamJson(row, sql`${row}.name`),
     },
     ctx.principal,

@@ -56,13 +56,8 @@ const selectOne = query(
 )
 
 /** One project in the trash, if the caller may restore it. */
-export const selectTrashedProject = async (
-  ctx: StatementContext,
-  id: string,
-): Promise<Outcome<ProjectRow>> => {
-  const [row] = await selectOne(ctx, { id })
-  return found(row)
-}
+export const selectTrashedProject = async (ctx: StatementContext, id: string): Promise<Outcome<ProjectRow>> =>
+  found(await selectOne(ctx, { id }))
 
 /** What restoring or deleting a project in the trash depends on. */
 export interface TrashedProjectFacts {

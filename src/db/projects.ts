@@ -13,7 +13,8 @@ import { nameContains } from './engine/conditions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { ContextPlaceholders, StatementContext, TransactionContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
-import { query } from './engine/statement.ts'
+import { expectRow, rowLock } from './engine/row-statements.ts'
+import { query, type StatementName } from './engine/statement.ts'
 import {
   createdAt,
   newestFirst,
@@ -24,7 +25,16 @@ import {
 } from './lists/list.ts'
 import type { SortField } from './lists/keyset.ts'
 import { projectJson, projectVariant } from './read-models.ts'
-import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
+import {
+  aliasedTable,
+  and,
+  type AnyPgColumn,
+  eq,
+  isNull,
+  type PgTable,
+  type SQL,
+  sql,
+} from './schema/drizzle.ts'
 import { memberships, projects } from './schema/tables.ts'
 import { touched } from './touch.ts'
 
@@ -63,17 +73,12 @@ const selectOne = query(
 const reread = query('projects.reread', { id: 'uuid' }, projectColumns, projectWithId)
 
 /** One project, if the caller can see it. */
-export const selectProject = async (ctx: StatementContext, id: string): Promise<Outcome<ProjectRow>> => {
-  const [row] = await selectOne(ctx, { id })
-  return found(row)
-}
+export const selectProject = async (ctx: StatementContext, id: string): Promise<Outcome<ProjectRow>> =>
+  found(await selectOne(ctx, { id }))
 
 /** A project that the transaction has changed, whether or not the caller can still see it. */
-export const viewProject = async (tx: TransactionContext, id: string): Promise<ProjectRow> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The changed project is gone')
-  return row
-}
+export const viewProject = async (tx: TransactionContext, id: string): Promise<ProjectRow> =>
+  expectRow(await reread(tx, { id }))
 
 /** Whether the caller can see a project. */
 export const isProjectVisible = visibilityCheck('projects.check', seesProject)
@@ -112,18 +117,25 @@ export interface ProjectFacts {
   readonly relations: readonly Relation[]
 }
 
-const lockToChange = builtStatement('projects.lock_to_change', { id: 'uuid' }, (db, p) =>
-  db.select({ id: projects.id }).from(projects).where(eq(projects.id, p.id)).for('no key update'),
-)
+const lockToChange = rowLock('projects.lock_to_change', projects, 'no key update')
 
 /** Locks a project against writers of its tasks as well. */
-export const lockToClose = builtStatement('projects.lock_to_close', { id: 'uuid' }, (db, p) =>
-  db.select({ id: projects.id }).from(projects).where(eq(projects.id, p.id)).for('update'),
-)
+export const lockToClose = rowLock('projects.lock_to_close', projects, 'update')
 
-const lockToUse = builtStatement('projects.lock_to_use', { id: 'uuid' }, (db, p) =>
-  db.select({ id: projects.id }).from(projects).where(eq(projects.id, p.id)).for('key share'),
-)
+const lockToUse = rowLock('projects.lock_to_use', projects, 'key share')
+
+/** Locks the project of a row, which never changes its project, against being closed. */
+export const projectLock = (
+  name: StatementName,
+  table: PgTable & { readonly id: AnyPgColumn; readonly project_id: AnyPgColumn },
+) =>
+  builtStatement(name, { id: 'uuid' }, (db, p) =>
+    db
+      .select({ id: projects.id })
+      .from(projects)
+      .where(eq(projects.id, db.select({ id: table.project_id }).from(table).where(eq(table.id, p.id))))
+      .for('key share'),
+  )
 
 const lockFor = { change: lockToChange, close: lockToClose, use: lockToUse } as const
 

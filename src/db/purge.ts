@@ -1,7 +1,15 @@
 import { batchOf, countingStatement, deletionOfBatch, untilNone } from './engine/batches.ts'
-import { builder } from './engine/built-statement.ts'
+import { builder, builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
-import { aliasedTable, type PgTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import {
+  aliasedTable,
+  type AnyPgColumn,
+  isNotNull,
+  type PgTable,
+  type SQL,
+  sql,
+  type SQLWrapper,
+} from './schema/drizzle.ts'
 import {
   attachments,
   comments,
@@ -228,30 +236,17 @@ const removeUser = statement(
       and not exists (select from tags where ${tags.owner_id} = ${p.id})`,
 )
 
-const selectTags = statement(
-  'purge.select_tags',
-  {},
-  { id: 'text' },
-  () => sql`select id::text from tags where ${tags.deleted_at} is not null`,
-)
-const selectProjects = statement(
-  'purge.select_projects',
-  {},
-  { id: 'text' },
-  () => sql`select id::text from projects where ${projects.purged_at} is not null`,
-)
-const selectWebhooks = statement(
-  'purge.select_webhooks',
-  {},
-  { id: 'text' },
-  () => sql`select id::text from webhooks where ${webhooks.deleted_at} is not null`,
-)
-const selectUsers = statement(
-  'purge.select_users',
-  {},
-  { id: 'text' },
-  () => sql`select id::text from users where ${users.deleted_at} is not null`,
-)
+/** Selects the ids of hidden rows. */
+const hiddenRows = (
+  name: StatementName,
+  table: typeof tags | typeof projects | typeof webhooks | typeof users,
+  hiddenAt: AnyPgColumn,
+) => builtStatement(name, {}, (db) => db.select({ id: table.id }).from(table).where(isNotNull(hiddenAt)))
+
+const selectTags = hiddenRows('purge.select_tags', tags, tags.deleted_at)
+const selectProjects = hiddenRows('purge.select_projects', projects, projects.purged_at)
+const selectWebhooks = hiddenRows('purge.select_webhooks', webhooks, webhooks.deleted_at)
+const selectUsers = hiddenRows('purge.select_users', users, users.deleted_at)
 
 /**
  * Removes the first batch of each kind of row that belongs to a deleted user; for most users that is everything.

@@ -4,6 +4,7 @@ import { allowsUser } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { constant } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { userUsageJson } from './read-models.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
@@ -33,9 +34,7 @@ export const effectiveQuota = (own: SQLWrapper, ofInstallation: SQL): SQL<number
   sql`case when ${own} is null then ${ofInstallation} else nullif(${own}, 0) end`
 
 /** Locks a user whose counters a transaction changes, or whose rows it counts: another one waits, and then counts its rows as well. */
-export const lockCounters = builtStatement('users.lock_counters', { id: 'uuid' }, (db, p) =>
-  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('no key update'),
-)
+export const lockCounters = rowLock('users.lock_counters', users, 'no key update')
 
 /** The size of a user's attachments, and the quota that replaces that of the installation: see `effectiveQuota`. */
 export interface StorageUse {

@@ -1,6 +1,7 @@
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
+import { expectRow, rowDeletion } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
 import { userJson } from './read-models.ts'
@@ -72,8 +73,7 @@ const selectStarted = statement(
 
 /** The session of a refresh token that the transaction has inserted, or that answers a repeated refresh. */
 export const viewStarted = async ({ db }: TransactionContext, tokenHash: Buffer): Promise<StartedSession> => {
-  const [row] = await selectStarted(db, { hash: tokenHash })
-  if (row === undefined) throw new Error('The refresh token is gone')
+  const row = expectRow(await selectStarted(db, { hash: tokenHash }))
   return {
     sessionId: row.session_id,
     userId: row.user_id,
@@ -195,9 +195,7 @@ export const rotate = async (
   ])
 }
 
-const removeReused = builtStatement('sessions.delete_reused', { id: 'uuid' }, (db, p) =>
-  db.delete(sessions).where(eq(sessions.id, p.id)),
-)
+const removeReused = rowDeletion('sessions.delete_reused', sessions)
 
 /** Ends the session of a refresh token. */
 export const removeRefreshedSession = async (

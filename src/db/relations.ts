@@ -8,15 +8,9 @@ import { builtStatement } from './engine/built-statement.ts'
 import { conditionsOf, filterOneOf } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { newest, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
 import { relationJson } from './read-models.ts'
 import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
 import { taskRelations, tasks } from './schema/tables.ts'
@@ -86,11 +80,11 @@ export const lockRelation = async (
   tx: TransactionContext<Principal>,
   { taskId, relatedId, stored }: Relation,
 ): Promise<RelationFacts> => {
-  const [found, [facts]] = await Promise.all([
+  const [found, rows] = await Promise.all([
     lockTasks(tx, [taskId, relatedId]),
     selectFacts(tx.db, rowValues(stored)),
   ])
-  if (facts === undefined) throw new Error('The facts of a relation are one row')
+  const facts = expectRow(rows)
   return {
     stored,
     task: found.get(taskId) ?? null,
@@ -225,8 +219,7 @@ export const selectRelations = async (
         ),
       values: { task_id: taskId },
       filters: conditionsOf(filterFields, { ...(kinds !== undefined && { kind: kinds }) }),
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: (row, caller) => relationJson(row, expand, caller),
     },
     ctx.principal,

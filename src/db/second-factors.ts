@@ -5,6 +5,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { aliasedTable, and, eq, sql } from './schema/drizzle.ts'
 import { oneTimeTokens, recoveryCodes, secondFactors } from './schema/tables.ts'
@@ -25,11 +26,8 @@ const selectState = query(
 )
 
 /** Whether the caller has a second factor, since when, and the number of recovery codes that are left. */
-export const selectSecondFactorState = async (ctx: StatementContext<Principal>) => {
-  const [row] = await selectState(ctx, {})
-  if (row === undefined) throw new Error('The state of a second factor has no row')
-  return row
-}
+export const selectSecondFactorState = async (ctx: StatementContext<Principal>) =>
+  expectRow(await selectState(ctx, {}))
 
 const selectOwn = builtStatement('second_factors.select', { user_id: 'uuid' }, (db, p) =>
   db

@@ -5,6 +5,7 @@ import { allowsProject, seesProject } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { ContextPlaceholders, StatementContext, TransactionContext } from './engine/context.ts'
 import { anyOf, parameter, type Placeholders } from './engine/parameters.ts'
+import { expectRow, rowDeletion } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
 import {
@@ -62,10 +63,7 @@ const selectOne = query(
 export const selectSection = async (
   ctx: StatementContext,
   { projectId, sectionId }: SectionPath,
-): Promise<Outcome<SectionRow>> => {
-  const [row] = await selectOne(ctx, { project_id: projectId, id: sectionId })
-  return found(row)
-}
+): Promise<Outcome<SectionRow>> => found(await selectOne(ctx, { project_id: projectId, id: sectionId }))
 
 /** A page of the sections of a project in their order, if the caller can see it. */
 export const selectSections = async (
@@ -89,7 +87,7 @@ export const selectSections = async (
         position: { value: item.position, type: 'text', isNullable: false, isIndexed: true },
       },
       order: [{ field: 'position', descending: false }],
-      json: (row) => sectionJson(row),
+      json: sectionJson,
     },
     ctx.principal,
     page,
@@ -98,11 +96,10 @@ export const selectSections = async (
 }
 
 /** A section that the transaction has written. The lock of its project keeps it visible. */
-export const viewSection = async (tx: TransactionContext, path: SectionPath): Promise<SectionRow> => {
-  const [row] = await selectOne(tx, { project_id: path.projectId, id: path.sectionId })
-  if (row === undefined) throw new Error('The written section is gone')
-  return row
-}
+export const viewSection = async (
+  tx: TransactionContext,
+  { projectId, sectionId }: SectionPath,
+): Promise<SectionRow> => expectRow(await selectOne(tx, { project_id: projectId, id: sectionId }))
 
 /** The section of the path. */
 const atPath = (p: Placeholders<typeof pathParameters>) =>
@@ -223,11 +220,6 @@ export const findSectionPosition = (
   })
 }
 
-const expectRow = <R>([row]: readonly R[]): R => {
-  if (row === undefined) throw new Error('The locked project is gone')
-  return row
-}
-
 /** The fields of a section that a request sets, the place as a position. */
 interface SectionFields {
   readonly name: string
@@ -312,9 +304,7 @@ export const takeTasksOut = async (
   if (events.length > 0) await recordTaskEvents(tx, events)
 }
 
-const remove = builtStatement('sections.delete', { id: 'uuid' }, (db, p) =>
-  db.delete(sections).where(eq(sections.id, p.id)),
-)
+const remove = rowDeletion('sections.delete', sections)
 
 /** Deletes a section without tasks. */
 export const removeSection = async ({ db }: TransactionContext, { id }: EditableSection): Promise<void> => {

@@ -15,8 +15,9 @@ import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { WritesRefused } from './engine/errors.ts'
 import { parameter, type Placeholders, type Row } from './engine/parameters.ts'
+import { rowDeletion, rowLock } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { sessionJson } from './read-models.ts'
 import { retentionTime } from './engine/retention.ts'
 import { aliasedTable, and, eq, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
@@ -152,8 +153,7 @@ export const selectSessions = (
       table: sessions,
       branches: (caller) => onlyBranch(sql`${allowsOwn('session.see', caller, item.user_id)} and ${isLive}`),
       filters: [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: (row) => sessionJson(row, parameter('session_id', 'uuid')),
       values: { session_id: principal.credential.sessionId },
     },
@@ -169,9 +169,7 @@ export interface SessionFacts {
   readonly relations: readonly Relation[]
 }
 
-const lock = builtStatement('sessions.lock', { id: 'uuid' }, (db, p) =>
-  db.select({ id: sessions.id }).from(sessions).where(eq(sessions.id, p.id)).for('update'),
-)
+const lock = rowLock('sessions.lock', sessions, 'update')
 
 const selectFacts = builtStatement('sessions.select_facts', { id: 'uuid' }, (db, p) =>
   db
@@ -190,9 +188,7 @@ export const lockSession = async (
   return { id, userId: row.user_id, relations: relationsToUser(principal, row.user_id) }
 }
 
-const remove = builtStatement('sessions.delete', { id: 'uuid' }, (db, p) =>
-  db.delete(sessions).where(eq(sessions.id, p.id)),
-)
+const remove = rowDeletion('sessions.delete', sessions)
 
 /** Ends a locked session, with its refresh tokens. */
 export const removeSession = async (

@@ -1,5 +1,6 @@
 import { nilId } from '../domain/nil-id.ts'
 import type { Database } from './engine/client.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 import { aliasedTable, type PgTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
 import {
@@ -79,11 +80,7 @@ export interface Backlog {
 }
 
 /** Reads the backlog. Cheap, regardless of its length: it reads only a few index entries. */
-export const selectBacklog = async (db: Database): Promise<Backlog> => {
-  const [row] = await readBacklog(db, {})
-  if (row === undefined) throw new Error('The backlog has no row')
-  return row
-}
+export const selectBacklog = async (db: Database): Promise<Backlog> => expectRow(await readBacklog(db, {}))
 
 /** Rows per statement, which takes milliseconds, so that counting does not delay requests on the embedded database. */
 const batchSize = sql.raw('5000')

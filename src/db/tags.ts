@@ -11,8 +11,11 @@ import { allowsTag, countTasksOfTag, seesTaggedTask, tagBranches } from './acces
 import { builtStatement } from './engine/built-statement.ts'
 import { isOfProjects, nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import type { ParametersOf } from './engine/parameters.ts'
+import { expectRow, rowLock } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { projectLock } from './projects.ts'
 import { purgeBatch } from './purge.ts'
 import { countedTagJson, tagJson } from './read-models.ts'
 import { aliasedTable, and, eq, isNull, sql } from './schema/drizzle.ts'
@@ -37,10 +40,7 @@ const selectOne = query(
 export const selectTag = async (
   ctx: StatementContext,
   id: string,
-): Promise<Outcome<{ readonly json: string }>> => {
-  const [row] = await selectOne(ctx, { id })
-  return found(row)
-}
+): Promise<Outcome<{ readonly json: string }>> => found(await selectOne(ctx, { id }))
 
 /** The fields of a new tag. */
 export interface NewTag {
@@ -59,16 +59,8 @@ const insert = builtStatement(
     color: 'text?',
     owner_id: 'uuid',
     project_id: 'uuid?',
-  },
-  (db, p) =>
-    db.insert(tags).values({
-      id: p.id,
-      name: p.name,
-      canonical_name: p.canonical_name,
-      color: p.color,
-      owner_id: p.owner_id,
-      project_id: p.project_id,
-    }),
+  } satisfies ParametersOf<typeof tags>,
+  (db, p) => db.insert(tags).values(p),
 )
 
 /** Inserts a tag of the caller. A duplicate name violates tags_owner_name_unique or tags_project_name_unique. */
@@ -87,19 +79,9 @@ export const insertTag = async (
   })
 }
 
-const reread = query(
-  'tags.reread',
-  { id: 'uuid' },
-  { json: 'text' },
-  (p) => sql`select ${tagJson(tag)} as json from tags tag where ${tag.id} = ${p.id}`,
-)
-
-/** A tag that the transaction has written. */
-export const viewTag = async (tx: TransactionContext, id: string): Promise<{ readonly json: string }> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The written tag is gone')
-  return row
-}
+/** A tag that the transaction has written. Its locks keep it visible. */
+export const viewTag = async (tx: TransactionContext, id: string): Promise<{ readonly json: string }> =>
+  expectRow(await selectOne(tx, { id }))
 
 /** What the deletion of a tag depends on. */
 export interface TagFacts {
@@ -110,18 +92,9 @@ export interface TagFacts {
   readonly relations: readonly Relation[]
 }
 
-// A tag never changes its project.
-const lockProject = builtStatement('tags.lock_project', { id: 'uuid' }, (db, p) =>
-  db
-    .select({ id: projects.id })
-    .from(projects)
-    .where(eq(projects.id, db.select({ id: tags.project_id }).from(tags).where(eq(tags.id, p.id))))
-    .for('key share'),
-)
+const lockProject = projectLock('tags.lock_project', tags)
 
-const lock = builtStatement('tags.lock', { id: 'uuid' }, (db, p) =>
-  db.select({ id: tags.id }).from(tags).where(eq(tags.id, p.id)).for('update'),
-)
+const lock = rowLock('tags.lock', tags, 'update')
 
 const selectFacts = builtStatement('tags.select_facts', { id: 'uuid', caller: 'uuid' }, (db, p) => {
   const reader = { caller: p.caller, is_admin: sql`false`, in_session: sql`false` }
@@ -207,8 +180,7 @@ export const selectTags = (
         ...(q === undefined ? [] : [nameContains(item.name_folded, foldSearch(q))]),
         ...(projects === undefined ? [] : [isOfProjects(item.project_id, projects)]),
       ],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: (row, caller) => countedTagJson(row, countTasksOfTag(row, reader.role, caller)),
     },
     reader,

@@ -23,6 +23,7 @@ import type { ContextPlaceholders, StatementContext } from './engine/context.ts'
 import { horizon } from './engine/horizon.ts'
 import { nilId } from '../domain/nil-id.ts'
 import type { Placeholders } from './engine/parameters.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { compile, query, statement, type StatementName } from './engine/statement.ts'
 
 const task = aliasedTable(tasks, 'task')
@@ -318,7 +319,7 @@ export const selectTaskChanges = async (
     limit,
   }
   const { everything, filtered } = select[role]
-  const [row] =
+  const rows =
     projects === null && assignees === null
       ? await everything(ctx, values)
       : await filtered(ctx, {
@@ -329,7 +330,7 @@ export const selectTaskChanges = async (
           any_assignee: assignees === null,
           assignees: assignees ?? [],
         })
-  if (row === undefined) throw new Error('The statement of the change feed returned no row')
+  const row = expectRow(rows)
   if (row.is_expired) return null
   const { changed, deleted, epoch, last_at, last_changed_in, last_id } = row
   // On the last page the client is up to date with the horizon. The nil id sorts before every task's id.

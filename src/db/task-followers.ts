@@ -7,14 +7,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { statement } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { newest, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
 import { followerJson } from './read-models.ts'
 import { aliasedTable, and, eq, sql } from './schema/drizzle.ts'
 import { taskFollowers, tasks, users } from './schema/tables.ts'
@@ -123,8 +116,7 @@ export const selectTaskFollowers = async (
       branches: (caller) => onlyBranch(seesTask(caller, item.task_id)),
       values: { task_id: taskId },
       filters: [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: (row, caller) => followerJson(row, expand, caller),
     },
     ctx.principal,

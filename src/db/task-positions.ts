@@ -1,5 +1,6 @@
 import { placeOf, type Place } from '../domain/task-fields.ts'
 import type { TransactionContext } from './engine/context.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
 import {
   type Destination,
@@ -69,11 +70,7 @@ export const findTaskPosition = (
 ): Promise<string | null> => {
   const move = { id: task.id, place: placeOf(task), ...destination }
   return findPosition(destination, {
-    readGap: async () => {
-      const [gap] = await selectGap(db, move)
-      if (gap === undefined) throw new Error('The statement returned no row')
-      return gap
-    },
+    readGap: async () => expectRow(await selectGap(db, move)),
     makeRoom: () =>
       rebalance({
         readWindow: async (size) => (await selectWindow(db, { ...move, size }))[0],

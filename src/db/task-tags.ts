@@ -6,14 +6,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query, statement, type StatementName } from './engine/statement.ts'
-import {
-  createdAt,
-  newestFirst,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-} from './lists/list.ts'
+import { newest, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
 import { tagJson } from './read-models.ts'
 import { recordUntagged, type TaskTag } from './record-event.ts'
 import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
@@ -181,9 +174,8 @@ export const selectTaskTags = async (
         ),
       values: { task_id: taskId },
       filters: [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => tagJson(row),
+      ...newest,
+      json: tagJson,
     },
     ctx.principal,
     page,

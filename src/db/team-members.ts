@@ -9,17 +9,17 @@ import { builtStatement } from './engine/built-statement.ts'
 import { nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import {
-  createdAt,
-  newestFirst,
+  newest,
   type Page,
   pageIfVisible,
   type PageRequest,
   selectPage,
   visibilityCheck,
 } from './lists/list.ts'
-import { expectRow, lockUser, type MemberRow } from './members.ts'
+import { lockUser, type MemberRow } from './members.ts'
 import { expectTeamManagers, grantAccess, lockProjects } from './memberships.ts'
 import { teamMemberJson } from './read-models.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
@@ -62,10 +62,7 @@ const select = query(
 export const selectTeamMember = async (
   ctx: StatementContext,
   { teamId, userId }: TeamMemberKey,
-): Promise<Outcome<MemberRow>> => {
-  const [row] = await select(ctx, { team_id: teamId, user_id: userId })
-  return found(row)
-}
+): Promise<Outcome<MemberRow>> => found(await select(ctx, { team_id: teamId, user_id: userId }))
 
 /** The membership of a user in a team. */
 export interface TeamMemberFacts {
@@ -191,8 +188,7 @@ export const selectTeamMembers = async (
       branches: (caller) => onlyBranch(seesTeam(caller, id)),
       values: { team_id: teamId },
       filters: q === undefined ? [] : [nameContains(foldedNames(aliasedTable(users, 'item')), foldSearch(q))],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: (row, caller) => teamMemberJson(row, expand, caller),
     },
     ctx.principal,

@@ -11,9 +11,9 @@ import { allowsTeam, teamBranches } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { expectRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
-import { expectRow } from './members.ts'
+import { newest, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { grantAccess, lockProjects } from './memberships.ts'
 import { roleInTeam, teamJson } from './read-models.ts'
 import { aliasedTable, and, eq, sql } from './schema/drizzle.ts'
@@ -41,10 +41,8 @@ const selectOne = query(
 )
 
 /** One team, if the caller can see it. */
-export const selectTeam = async (ctx: StatementContext, id: string): Promise<Outcome<TeamRow>> => {
-  const [row] = await selectOne(ctx, { id })
-  return found(row)
-}
+export const selectTeam = async (ctx: StatementContext, id: string): Promise<Outcome<TeamRow>> =>
+  found(await selectOne(ctx, { id }))
 
 /** A team that the transaction has written. Its lock keeps it visible. */
 export const viewTeam = async (tx: TransactionContext, id: string): Promise<TeamRow> =>
@@ -81,13 +79,9 @@ export interface TeamFacts {
 /** A team that the caller was found to manage. */
 export type ManagedTeam = Authorized<'team.manage', TeamFacts>
 
-const lockToChange = builtStatement('teams.lock_to_change', { id: 'uuid' }, (db, p) =>
-  db.select({ id: teams.id }).from(teams).where(eq(teams.id, p.id)).for('no key update'),
-)
+const lockToChange = rowLock('teams.lock_to_change', teams, 'no key update')
 
-const lockToDelete = builtStatement('teams.lock_to_delete', { id: 'uuid' }, (db, p) =>
-  db.select({ id: teams.id }).from(teams).where(eq(teams.id, p.id)).for('update'),
-)
+const lockToDelete = rowLock('teams.lock_to_delete', teams, 'update')
 
 const selectFacts = builtStatement('teams.select_facts', { id: 'uuid', caller: 'uuid' }, (db, p) =>
   db
@@ -142,9 +136,7 @@ export const rename = async (
   await update(db, { id, name })
 }
 
-const remove = builtStatement('teams.delete', { id: 'uuid' }, (db, p) =>
-  db.delete(teams).where(eq(teams.id, p.id)),
-)
+const remove = rowDeletion('teams.delete', teams)
 
 /**
  * Deletes a team, and ends the access to its projects that its members have through it.
@@ -186,9 +178,8 @@ export const selectTeams = (
       table: teams,
       branches: (caller) => teamBranches(reader.role, caller),
       filters: q === undefined ? [] : [nameContains(item.name_folded, foldSearch(q))],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row, caller) => teamJson(row, caller),
+      ...newest,
+      json: teamJson,
     },
     reader,
     page,

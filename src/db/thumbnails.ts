@@ -2,6 +2,8 @@ import { done, missing, type Outcome } from '../domain/outcome.ts'
 import { allowsAttachment } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext } from './engine/context.ts'
+import type { ParametersOf } from './engine/parameters.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { aliasedTable, eq, sql } from './schema/drizzle.ts'
 import { attachments, tasks, thumbnails } from './schema/tables.ts'
@@ -64,17 +66,17 @@ export const selectThumbnail = async (
 
 const insert = builtStatement(
   'thumbnails.insert',
-  { attachment_id: 'uuid', width: 'int', storage_key: 'text', size: 'int', sha256: 'text' },
+  {
+    attachment_id: 'uuid',
+    width: 'int',
+    storage_key: 'text',
+    size: 'int',
+    sha256: 'text',
+  } satisfies ParametersOf<typeof thumbnails>,
   (db, p) =>
     db
       .insert(thumbnails)
-      .values({
-        attachment_id: p.attachment_id,
-        width: p.width,
-        storage_key: p.storage_key,
-        size: p.size,
-        sha256: p.sha256,
-      })
+      .values(p)
       .onConflictDoUpdate({
         target: [thumbnails.attachment_id, thumbnails.width],
         // Changes nothing, but makes RETURNING include an existing row.
@@ -87,11 +89,7 @@ const insert = builtStatement(
 export const insertThumbnail = async (
   { db }: StatementContext,
   { attachmentId, width, ...file }: ThumbnailId & Thumbnail,
-): Promise<Thumbnail> => {
-  const [row] = await insert(db, { attachment_id: attachmentId, width, ...file })
-  if (row === undefined) throw new Error('An upsert without a condition must return a row')
-  return row
-}
+): Promise<Thumbnail> => expectRow(await insert(db, { attachment_id: attachmentId, width, ...file }))
 
 const remove = builtStatement('thumbnails.delete', { storage_key: 'text' }, (db, p) =>
   db.delete(thumbnails).where(eq(thumbnails.storage_key, p.storage_key)),

@@ -37,7 +37,7 @@ export const selectTrash = (
       filters: [],
       sortFields: { deleted_at: deletedAt },
       order: lastDeletedFirst,
-      json: (row, caller) => trashedTaskJson(row, caller),
+      json: trashedTaskJson,
     },
     reader,
     page,
@@ -54,10 +54,8 @@ const selectOne = query(
 )
 
 /** One task in the trash, if the caller may restore it. */
-export const selectTrashedTask = async (ctx: StatementContext, id: string): Promise<Outcome<TaskRow>> => {
-  const [row] = await selectOne(ctx, { id })
-  return found(row)
-}
+export const selectTrashedTask = async (ctx: StatementContext, id: string): Promise<Outcome<TaskRow>> =>
+  found(await selectOne(ctx, { id }))
 
 /** Tasks per statement. Each takes up to a millisecond, with its attachments and tags. */
 const batch = 100

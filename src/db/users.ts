@@ -13,10 +13,12 @@ import { allowsUser } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import type { ParametersOf } from './engine/parameters.ts'
 import { CallerGone, ConstraintViolation, isUnknownValue } from './engine/errors.ts'
+import { expectRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { userJson } from './read-models.ts'
 import { isRecent } from './recent.ts'
 import { aliasedTable, and, eq, isNull, ne, type SQL, sql } from './schema/drizzle.ts'
@@ -69,10 +71,8 @@ const select = query(
 )
 
 /** One user, as the caller sees it. */
-export const selectUser = async (ctx: StatementContext<Principal>, id: string): Promise<Outcome<UserRow>> => {
-  const [row] = await select(ctx, { id })
-  return found(row)
-}
+export const selectUser = async (ctx: StatementContext<Principal>, id: string): Promise<Outcome<UserRow>> =>
+  found(await select(ctx, { id }))
 
 const selectByName = statement(
   'users.select_id_by_name',
@@ -93,11 +93,8 @@ export const selectUserIdByName = async (
 }
 
 /** A user that the transaction has written. */
-export const viewUser = async (tx: TransactionContext<Principal>, id: string): Promise<UserRow> => {
-  const [row] = await select(tx, { id })
-  if (row === undefined) throw new Error('The written user is gone')
-  return row
-}
+export const viewUser = async (tx: TransactionContext<Principal>, id: string): Promise<UserRow> =>
+  expectRow(await select(tx, { id }))
 
 const insert = builtStatement(
   'users.insert',
@@ -109,17 +106,8 @@ const insert = builtStatement(
     role: 'text',
     time_zone: 'text',
     password_hash: 'text',
-  },
-  (db, p) =>
-    db.insert(users).values({
-      id: p.id,
-      username: p.username,
-      email: p.email,
-      display_name: p.display_name,
-      role: p.role,
-      time_zone: p.time_zone,
-      password_hash: p.password_hash,
-    }),
+  } satisfies ParametersOf<typeof users>,
+  (db, p) => db.insert(users).values(p),
 )
 
 /**
@@ -215,14 +203,10 @@ const lockAdministrators = statement(
 )
 
 /** Locks a user. */
-export const lockToChange = builtStatement('users.lock_to_change', { id: 'uuid' }, (db, p) =>
-  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('no key update'),
-)
+export const lockToChange = rowLock('users.lock_to_change', users, 'no key update')
 
 /** Locks a user also against rows that refer to them: before a change of what is unique, and before a deletion. */
-export const lockToRename = builtStatement('users.lock_to_rename', { id: 'uuid' }, (db, p) =>
-  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('update'),
-)
+export const lockToRename = rowLock('users.lock_to_rename', users, 'update')
 
 const selectFacts = builtStatement('users.select_facts', { id: 'uuid' }, (db, p) =>
   db
@@ -331,22 +315,12 @@ const update = builtStatement(
     is_disabled: 'bool',
     attachment_quota_bytes: 'int8?',
     task_quota: 'int?',
-  },
-  (db, p) =>
+  } satisfies ParametersOf<typeof users>,
+  (db, { id, ...fields }) =>
     db
       .update(users)
-      .set({
-        username: p.username,
-        email: p.email,
-        display_name: p.display_name,
-        role: p.role,
-        time_zone: p.time_zone,
-        is_disabled: p.is_disabled,
-        attachment_quota_bytes: p.attachment_quota_bytes,
-        task_quota: p.task_quota,
-        ...touched(users),
-      })
-      .where(eq(users.id, p.id)),
+      .set({ ...fields, ...touched(users) })
+      .where(eq(users.id, id)),
 )
 
 /**
@@ -429,8 +403,7 @@ export const selectUsers = (
         ...conditionsOf(filterFields, filter),
         ...(q === undefined ? [] : [nameContains(foldedNames(item), foldSearch(q))]),
       ],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: userJson,
     },
     principal,

@@ -15,11 +15,11 @@ import { conditionsOf, filterOneOf, searched } from './engine/conditions.ts'
 import { builder, builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
-import { parameter, type Placeholders } from './engine/parameters.ts'
+import { parameter, type Placeholders, type ParametersOf } from './engine/parameters.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import {
-  createdAt,
-  newestFirst,
+  newest,
   type Page,
   pageIfVisible,
   type PageRequest,
@@ -496,10 +496,7 @@ const selectOne = query(
 export const selectDelivery = async (
   ctx: StatementContext,
   { webhookId, id }: DeliveryPath,
-): Promise<Outcome<{ readonly json: string }>> => {
-  const [row] = await selectOne(ctx, { webhook_id: webhookId, id })
-  return found(row)
-}
+): Promise<Outcome<{ readonly json: string }>> => found(await selectOne(ctx, { webhook_id: webhookId, id }))
 
 const isWebhookVisible = visibilityCheck('webhook_deliveries.check_webhook', seesWebhook)
 
@@ -527,9 +524,8 @@ export const selectDeliveries = async (
       branches: (caller) => onlyBranch(sql`${item.webhook_id} = ${id} and ${seesWebhook(caller, id)}`),
       values: { webhook_id: webhookId },
       filters: conditions.map(searched),
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => webhookDeliveryJson(row),
+      ...newest,
+      json: webhookDeliveryJson,
     },
     ctx.principal,
     page,
@@ -584,18 +580,8 @@ const insert = builtStatement(
     event_type: 'text',
     event_changed_in: 'xid8?',
     event_ordinal: 'int8?',
-  },
-  (db, p) =>
-    db.insert(webhookDeliveries).values({
-      id: p.id,
-      webhook_id: p.webhook_id,
-      sequence: p.sequence,
-      event_id: p.event_id,
-      event_type: p.event_type,
-      event_changed_in: p.event_changed_in,
-      event_ordinal: p.event_ordinal,
-      due_at: dueWhenAdded,
-    }),
+  } satisfies ParametersOf<typeof webhookDeliveries>,
+  (db, p) => db.insert(webhookDeliveries).values({ ...p, due_at: dueWhenAdded }),
 )
 
 const advance = builtStatement('webhooks.advance', { id: 'uuid', sequence: 'int8' }, (db, p) =>
@@ -628,11 +614,5 @@ const reread = query(
 )
 
 /** A delivery that the transaction has added. */
-export const viewDelivery = async (
-  tx: TransactionContext,
-  id: string,
-): Promise<{ readonly json: string }> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The added delivery is gone')
-  return row
-}
+export const viewDelivery = async (tx: TransactionContext, id: string): Promise<{ readonly json: string }> =>
+  expectRow(await reread(tx, { id }))

@@ -12,9 +12,11 @@ import { builder, builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import { isOfProjects } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import type { ParametersOf } from './engine/parameters.ts'
+import { expectRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
-import { createdAt, newestFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
-import type { ManagedProject } from './projects.ts'
+import { newest, type Page, type PageRequest, selectPage } from './lists/list.ts'
+import { type ManagedProject, projectLock } from './projects.ts'
 import { countWebhooks, lockCounters } from './quotas.ts'
 import { webhookJson } from './read-models.ts'
 import { retentionTime } from './engine/retention.ts'
@@ -41,25 +43,12 @@ const selectOne = query(
 )
 
 /** One webhook, if the caller can see it. */
-export const selectWebhook = async (ctx: StatementContext, id: string): Promise<Outcome<WebhookRow>> => {
-  const [row] = await selectOne(ctx, { id })
-  return found(row)
-}
+export const selectWebhook = async (ctx: StatementContext, id: string): Promise<Outcome<WebhookRow>> =>
+  found(await selectOne(ctx, { id }))
 
-const reread = query(
-  'webhooks.reread',
-  { id: 'uuid' },
-  { json: 'text', version: 'int' },
-  (p) =>
-    sql`select ${webhookJson(webhook)} as json, ${webhook.version} from webhooks webhook where ${webhook.id} = ${p.id}`,
-)
-
-/** A webhook that the transaction has written. */
-export const viewWebhook = async (tx: TransactionContext, id: string): Promise<WebhookRow> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The written webhook is gone')
-  return row
-}
+/** A webhook that the transaction has written. Its locks keep it visible. */
+export const viewWebhook = async (tx: TransactionContext, id: string): Promise<WebhookRow> =>
+  expectRow(await selectOne(tx, { id }))
 
 const countOwned = builtStatement('webhooks.count_owned', { id: 'uuid' }, (db, p) =>
   db
@@ -98,18 +87,8 @@ const insert = builtStatement(
     event_types: 'text[]',
     is_enabled: 'bool',
     secret: 'bytes',
-  },
-  (db, p) =>
-    db.insert(webhooks).values({
-      id: p.id,
-      owner_id: p.owner_id,
-      project_id: p.project_id,
-      url: p.url,
-      description: p.description,
-      event_types: p.event_types,
-      is_enabled: p.is_enabled,
-      secret: p.secret,
-    }),
+  } satisfies ParametersOf<typeof webhooks>,
+  (db, p) => db.insert(webhooks).values(p),
 )
 
 /** Inserts a webhook of the caller. */
@@ -146,20 +125,9 @@ export interface WebhookFacts extends Required<WebhookPatch> {
   readonly relations: readonly Relation[]
 }
 
-// A webhook never changes its project.
-const lockProject = builtStatement('webhooks.lock_project', { id: 'uuid' }, (db, p) =>
-  db
-    .select({ id: projects.id })
-    .from(projects)
-    .where(
-      eq(projects.id, db.select({ id: webhooks.project_id }).from(webhooks).where(eq(webhooks.id, p.id))),
-    )
-    .for('key share'),
-)
+const lockProject = projectLock('webhooks.lock_project', webhooks)
 
-const lock = builtStatement('webhooks.lock', { id: 'uuid' }, (db, p) =>
-  db.select({ id: webhooks.id }).from(webhooks).where(eq(webhooks.id, p.id)).for('no key update'),
-)
+const lock = rowLock('webhooks.lock', webhooks, 'no key update')
 
 const selectFacts = builtStatement('webhooks.select_facts', { id: 'uuid', caller: 'uuid' }, (db, p) =>
   db
@@ -309,9 +277,8 @@ export const selectWebhooks = (
       table: webhooks,
       branches: (caller) => webhookBranches(reader.role, caller),
       filters: projects === undefined ? [] : [isOfProjects(item.project_id, projects)],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => webhookJson(row),
+      ...newest,
+      json: webhookJson,
     },
     reader,
     page,

@@ -30,5 +30,5 @@ export const missing: Refusal = { outcome: 'missing' }
 
 export const done = <T>(value: T): Outcome<T> => ({ outcome: 'done', value })
 
-/** The row, or `missing` if there is none that the caller can see. */
-export const found = <T>(row: T | null | undefined): Outcome<T> => (row == null ? missing : done(row))
+/** The row of a query on one resource, or `missing` if there is none that the caller can see. */
+export const found = <T>([row]: readonly T[]): Outcome<T> => (row === undefined ? missing : done(row))

@@ -5,7 +5,7 @@ import { retentionTime } from './retention.ts'
 import { type Idempotency, type OpContext, transaction, type TransactionContext } from './context.ts'
 import { lockCaller } from './callers.ts'
 import { newId } from './ids.ts'
-import type { Placeholders, Row, Values } from './parameters.ts'
+import type { ParametersOf, Placeholders, Row, Values } from './parameters.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import { idempotencyKeys } from '../schema/tables.ts'
 import { statement } from './statement.ts'
@@ -82,7 +82,9 @@ const lockKey = statement(
 // Only a response that has expired is replaced: under the lock of the key, no other was found.
 const store = builtStatement(
   'idempotency_keys.store',
-  { ...keyParameters, fingerprint: 'text', resource_id: 'uuid', body: 'text' },
+  { ...keyParameters, fingerprint: 'text', resource_id: 'uuid', body: 'text' } satisfies ParametersOf<
+    typeof idempotencyKeys
+  >,
   (db, { principal_id, operation, key, ...response }) =>
     db
       .insert(idempotencyKeys)

@@ -2,6 +2,7 @@ import { builtStatement } from './built-statement.ts'
 import type { Database } from './client.ts'
 import { type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import { retention } from '../schema/tables.ts'
+import { expectRow } from './row-statements.ts'
 
 /**
  * The clock that retention periods are measured against: the clock of the database, less a jump that nobody has confirmed. When it has
@@ -58,8 +59,7 @@ const look = builtStatement('retention.look', {}, (db) => {
 
 /** Looks at the clock; every job that deletes old rows does so first. Returns the unconfirmed time in seconds. */
 export const lookAtClock = async (db: Database): Promise<number> => {
-  const [row] = await look(db, {})
-  if (row === undefined) throw new Error('Looking at the clock returned no row')
+  const row = expectRow(await look(db, {}))
   return row.unconfirmed
 }
 

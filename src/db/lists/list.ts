@@ -8,6 +8,7 @@ import type { Runner } from '../engine/transaction.ts'
 import { type Condition, listOf } from '../engine/conditions.ts'
 import type { StatementContext } from '../engine/context.ts'
 import { aliasedTable, type PgTable, type SQL, sql } from '../schema/drizzle.ts'
+import { expectRow } from '../engine/row-statements.ts'
 import { renderedRows } from '../engine/rendered-rows.ts'
 import { parameter } from '../engine/parameters.ts'
 import {
@@ -68,6 +69,9 @@ export const createdAt: SortField = {
   isNullable: false,
   isIndexed: true,
 }
+
+/** Sorts a list by its default order, without another to choose. */
+export const newest = { sortFields: { created_at: createdAt }, order: newestFirst } as const
 
 /** The order of lists of the trash. */
 export const lastDeletedFirst: readonly SortBy<'deleted_at'>[] = [{ field: 'deleted_at', descending: true }]
@@ -142,8 +146,7 @@ export const selectPage = async <Field extends string, Table extends PgTable>(
   const rows = isPrepared(source, request)
     ? await runCompiled(db, prepare(source, principal.role, request), pageColumns, values)
     : await runCompiled(db, pageStatement(source, principal.role, request), pageColumns, values, 'once')
-  const [row] = rows
-  if (row === undefined) throw new Error('A list statement returned no row')
+  const row = expectRow(rows)
   if (row.is_too_long) throw new TooManyToSort(maxSorted)
   const { items, total } = row
   const [near, far] = [parseEdge(row.near), parseEdge(row.far)]
