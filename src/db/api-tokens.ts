@@ -90,7 +90,6 @@ export const selectApiTokens = (
       name: 'api_tokens',
       table: apiTokens,
       branches: (caller) => onlyBranch(allowsOwn('api_token.see', caller, item.user_id)),
-      filters: [],
       ...newest,
       json: apiTokenJson,
     },
@@ -113,7 +112,6 @@ export const selectUserApiTokens = (
         onlyBranch(
           sql`${item.user_id} = ${parameter('user_id', 'uuid')} and ${allowsOwn('api_token.see_any', caller, item.user_id)}`,
         ),
-      filters: [],
       values: { user_id: userId },
       ...newest,
       json: apiTokenJson,

@@ -8,7 +8,7 @@ import { instantText } from './engine/instant-text.ts'
 import { parameter, type ParametersOf } from './engine/parameters.ts'
 import { expectRow, rowDeletion } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { newest, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPageOf } from './lists/list.ts'
 import { attachmentJson } from './read-models.ts'
 import { aliasedTable, eq, sql } from './schema/drizzle.ts'
 import { attachments, tasks } from './schema/tables.ts'
@@ -165,12 +165,12 @@ export const selectAttachmentFile = async (
 ): Promise<Outcome<AttachmentFile>> => found(await selectFile(ctx, { id }))
 
 /** A page of a task's attachments, if the caller sees the task. */
-export const selectTaskAttachments = async (
+export const selectTaskAttachments = (
   ctx: StatementContext<Principal>,
   { taskId, page }: { readonly taskId: string; readonly page: PageRequest },
-): Promise<Outcome<Page>> => {
-  const listed = await selectPage(
-    ctx.db,
+): Promise<Outcome<Page>> =>
+  selectPageOf(
+    ctx,
     {
       name: 'attachments',
       table: attachments,
@@ -180,12 +180,9 @@ export const selectTaskAttachments = async (
         return onlyBranch(sql`${ofTask} and ${allowsAttachment('attachment.see', caller, item, task)}`)
       },
       values: { task_id: taskId },
-      filters: [],
       ...newest,
       json: attachmentJson,
     },
-    ctx.principal,
     page,
+    () => isTaskVisible(ctx, taskId),
   )
-  return pageIfVisible(listed, () => isTaskVisible(ctx, taskId))
-}

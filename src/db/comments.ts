@@ -12,7 +12,7 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { expectRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
+import { createdAt, type Page, type PageRequest, selectPageOf } from './lists/list.ts'
 import { commentJson } from './read-models.ts'
 import { aliasedTable, eq, sql } from './schema/drizzle.ts'
 import { comments, tasks, users } from './schema/tables.ts'
@@ -201,14 +201,14 @@ const orderOf = (sort: string | undefined) =>
   oldestFirst
 
 /** A page of a task's comments, if the caller sees the task. */
-export const selectTaskComments = async (
+export const selectTaskComments = (
   ctx: StatementContext<Principal>,
   taskId: string,
   { q, sort, expand = [] }: CommentListQuery,
   page: PageRequest,
-): Promise<Outcome<Page>> => {
-  const listed = await selectPage(
-    ctx.db,
+): Promise<Outcome<Page>> =>
+  selectPageOf(
+    ctx,
     {
       name: ['comments', ...expand].join('_'),
       table: comments,
@@ -223,8 +223,6 @@ export const selectTaskComments = async (
       order: orderOf(sort),
       json: (row, caller) => commentJson(row, expand, caller),
     },
-    ctx.principal,
     page,
+    () => isTaskVisible(ctx, taskId),
   )
-  return pageIfVisible(listed, () => isTaskVisible(ctx, taskId))
-}

@@ -18,7 +18,7 @@ import {
 } from './engine/conditions.ts'
 import type { StatementContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
-import { newest, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPage, selectPageOf } from './lists/list.ts'
 import { eventJson } from './read-models.ts'
 import { hasEvents, restampReaders } from './event-readers.ts'
 import { retentionTime } from './engine/retention.ts'
@@ -125,27 +125,24 @@ const historyBranches = (taskId: SQL, caller: CallerPlaceholders): readonly Acce
 }
 
 /** A page of a task's history, if the caller sees the task. */
-export const selectTaskEvents = async (
+export const selectTaskEvents = (
   ctx: StatementContext<Principal>,
   { taskId, request }: { readonly taskId: string; readonly request: PageRequest },
-): Promise<Outcome<Page>> => {
-  const page = await selectPage(
-    ctx.db,
+): Promise<Outcome<Page>> =>
+  selectPageOf(
+    ctx,
     {
       name: 'task_events',
       table: events,
       from: listedEvents,
       branches: (caller) => historyBranches(parameter('task_id', 'uuid'), caller),
       values: { task_id: taskId },
-      filters: [],
       ...newest,
       json: eventJson,
     },
-    ctx.principal,
     request,
+    () => isTaskVisible(ctx, taskId),
   )
-  return pageIfVisible(page, () => isTaskVisible(ctx, taskId))
-}
 
 /** Filters of the list. An event must match one value of each filter that is set, and be between the two times. */
 export interface EventFilter {

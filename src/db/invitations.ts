@@ -172,7 +172,6 @@ export const selectInvitations = (
         onlyBranch(sql`${item.project_id} = ${parameter('project_id', 'uuid')} and exists (
           select from projects project where ${project.id} = ${item.project_id}
             and ${allowsProject('project.manage', caller, project)} and ${isValid(item, project)})`),
-      filters: [],
       values: { project_id: projectId },
       ...newest,
       json: invitationJson,

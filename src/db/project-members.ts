@@ -11,7 +11,7 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { expectRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { newest, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPageOf } from './lists/list.ts'
 import { lockUser, type MemberRow } from './members.ts'
 import { grantAccess, grantRole } from './memberships.ts'
 import { isProjectVisible, lockProject, type ManagedProject, type ProjectFacts } from './projects.ts'
@@ -153,15 +153,15 @@ export interface ProjectMemberFilter {
 const filterFields = { role: filterOneOf('text', item.role) }
 
 /** A page of the members of a project, if the caller can see it. */
-export const selectProjectMembers = async (
+export const selectProjectMembers = (
   ctx: StatementContext<Principal>,
   projectId: string,
   { q, expand = [], ...filter }: ProjectMemberFilter,
   page: PageRequest,
 ): Promise<Outcome<Page>> => {
   const id = parameter('project_id', 'uuid')
-  const members = await selectPage(
-    ctx.db,
+  return selectPageOf(
+    ctx,
     {
       name: ['project_members', ...expand].join('_'),
       table: memberships,
@@ -175,8 +175,7 @@ export const selectProjectMembers = async (
       ...newest,
       json: (row, caller) => projectMemberJson(row, expand, caller),
     },
-    ctx.principal,
     page,
+    () => isProjectVisible(ctx, projectId),
   )
-  return pageIfVisible(members, () => isProjectVisible(ctx, projectId))
 }

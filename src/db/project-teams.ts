@@ -8,7 +8,7 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { expectRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { newest, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPageOf } from './lists/list.ts'
 import { type MemberRow } from './members.ts'
 import { grantAccess } from './memberships.ts'
 import { isProjectVisible, lockProject, type ManagedProject, type ProjectFacts } from './projects.ts'
@@ -139,26 +139,24 @@ export const viewProjectTeam = async (
 ): Promise<MemberRow> => expectRow(await select(tx, { project_id: projectId, team_id: teamId }))
 
 /** A page of the teams of a project, if the caller can see it. */
-export const selectProjectTeams = async (
+export const selectProjectTeams = (
   ctx: StatementContext<Principal>,
   projectId: string,
   page: PageRequest,
 ): Promise<Outcome<Page>> => {
   const id = parameter('project_id', 'uuid')
-  const listed = await selectPage(
-    ctx.db,
+  return selectPageOf(
+    ctx,
     {
       name: 'project_teams',
       table: projectTeams,
       from: sql`${teamsOf(id)} item`,
       branches: (caller) => onlyBranch(seesProject(caller, id)),
       values: { project_id: projectId },
-      filters: [],
       ...newest,
       json: (row) => projectTeamJson(row, sql`${row}.name`),
     },
-    ctx.principal,
     page,
+    () => isProjectVisible(ctx, projectId),
   )
-  return pageIfVisible(listed, () => isProjectVisible(ctx, projectId))
 }

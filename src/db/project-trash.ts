@@ -36,7 +36,6 @@ export const selectTrashedProjects = (
       name: 'trashed_projects',
       table: projects,
       branches: (caller) => trashedProjectBranches(reader.role, caller),
-      filters: [],
       sortFields: { deleted_at: deletedAt },
       order: lastDeletedFirst,
       json: trashedProjectJson,

@@ -10,7 +10,7 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { expectRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
-import { newest, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPageOf } from './lists/list.ts'
 import { relationJson } from './read-models.ts'
 import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
 import { taskRelations, tasks } from './schema/tables.ts'
@@ -192,7 +192,7 @@ interface RelationFilter {
 const filterFields = { kind: filterOneOf('text', item.kind) }
 
 /** A page of a task's relations to tasks that the caller can see, the newest first; if they can see the task. */
-export const selectRelations = async (
+export const selectRelations = (
   ctx: StatementContext<Principal>,
   taskId: string,
   { kind: kinds, expand = [] }: RelationFilter,
@@ -207,8 +207,8 @@ export const selectRelations = async (
     select ${relation.id}, inverse_relation_kind(${relation.kind}),
       ${relation.task_id}, ${relation.created_at}
     from task_relations relation where ${relation.other_task_id} = ${ofTask}) item`
-  const relations = await selectPage(
-    ctx.db,
+  return selectPageOf(
+    ctx,
     {
       name: expand.length > 0 ? 'expanded task_relations' : 'task_relations',
       table: taskRelations,
@@ -222,8 +222,7 @@ export const selectRelations = async (
       ...newest,
       json: (row, caller) => relationJson(row, expand, caller),
     },
-    ctx.principal,
     page,
+    () => isTaskVisible(ctx, taskId),
   )
-  return pageIfVisible(relations, () => isTaskVisible(ctx, taskId))
 }

@@ -6,21 +6,9 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { ContextPlaceholders, StatementContext, TransactionContext } from './engine/context.ts'
 import { anyOf, parameter, type Placeholders } from './engine/parameters.ts'
 import { expectRow, rowDeletion } from './engine/row-statements.ts'
-import { query, statement } from './engine/statement.ts'
-import { type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
-import {
-  type Destination,
-  destinationParameters,
-  findPosition,
-  gapColumns,
-  gapFields,
-  joinAnchor,
-  joinGap,
-  type OrderedList,
-  rebalance,
-  windowColumns,
-  windowFields,
-} from './positions.ts'
+import { query } from './engine/statement.ts'
+import { type Page, type PageRequest, selectPageOf } from './lists/list.ts'
+import { type Destination, positionFinder } from './positions.ts'
 import { isProjectVisible, lockProject, type ProjectFacts } from './projects.ts'
 import { sectionJson } from './read-models.ts'
 import { recordTaskEvents } from './record-task-events.ts'
@@ -66,14 +54,14 @@ export const selectSection = async (
 ): Promise<Outcome<SectionRow>> => found(await selectOne(ctx, { project_id: projectId, id: sectionId }))
 
 /** A page of the sections of a project in their order, if the caller can see it. */
-export const selectSections = async (
+export const selectSections = (
   ctx: StatementContext<Principal>,
   projectId: string,
   page: PageRequest,
 ): Promise<Outcome<Page>> => {
   const projectParameter = parameter('project_id', 'uuid')
-  const listed = await selectPage(
-    ctx.db,
+  return selectPageOf(
+    ctx,
     {
       name: 'sections',
       table: sections,
@@ -82,17 +70,15 @@ export const selectSections = async (
           sql`${item.project_id} = ${projectParameter} and ${seesProject(caller, projectParameter)}`,
         ),
       values: { project_id: projectId },
-      filters: [],
       sortFields: {
         position: { value: item.position, type: 'text', isNullable: false, isIndexed: true },
       },
       order: [{ field: 'position', descending: false }],
       json: sectionJson,
     },
-    ctx.principal,
     page,
+    () => isProjectVisible(ctx, projectId),
   )
-  return pageIfVisible(listed, () => isProjectVisible(ctx, projectId))
 }
 
 /** A section that the transaction has written. The lock of its project keeps it visible. */
@@ -164,31 +150,6 @@ export const lockSection = async (
   return row === undefined ? null : { ...row, project: ofSection }
 }
 
-/** The sections of the project `project`. */
-const sectionsOfProject: OrderedList = {
-  table: sections,
-  isListed: sql`${item.project_id} = ${project.id}`,
-}
-
-const moveParameters = { ...pathParameters, ...destinationParameters } as const
-
-const selectGap = statement(
-  'sections.select_gap',
-  moveParameters,
-  gapColumns,
-  (p) => sql`
-    select ${gapFields} from projects project ${joinGap(sectionsOfProject, p)} where project.id = ${p.project_id}`,
-)
-
-const selectWindow = statement(
-  'sections.select_window',
-  { ...moveParameters, size: 'int' },
-  windowColumns,
-  (p) => sql`
-    select ${windowFields(sectionsOfProject, p, p.size)} from projects project ${joinAnchor(sectionsOfProject, p)}
-    where project.id = ${p.project_id}`,
-)
-
 const spread = builtStatement('sections.spread', { ids: 'uuid[]', positions: 'text[]' }, (db, p) =>
   db
     .update(sections)
@@ -196,6 +157,12 @@ const spread = builtStatement('sections.spread', { ids: 'uuid[]', positions: 'te
     .from(sql`unnest(${p.ids}, ${p.positions}) as moved (id, position)`)
     .where(eq(sections.id, sql`moved.id`)),
 )
+
+const findPosition = positionFinder('sections', {
+  table: sections,
+  isListed: (projectId) => sql`${item.project_id} = ${projectId}`,
+  spread: (db, rows) => spread(db, { ids: rows.map((row) => row.id), positions: rows.map(({ to }) => to) }),
+})
 
 /**
  * The position of a section at its destination; null unless that is next to another section of the project. If there is no room, the
@@ -206,19 +173,7 @@ export const findSectionPosition = (
   { id: project_id }: EditableProject,
   id: string,
   destination: Destination,
-): Promise<string | null> => {
-  const move = { project_id, id, ...destination }
-  return findPosition(destination, {
-    readGap: async () => expectRow(await selectGap(db, move)),
-    makeRoom: () =>
-      rebalance({
-        readWindow: async (size) => (await selectWindow(db, { ...move, size }))[0],
-        spread: async (rows) => {
-          await spread(db, { ids: rows.map((row) => row.id), positions: rows.map(({ to }) => to) })
-        },
-      }),
-  })
-}
+): Promise<string | null> => findPosition(db, { ...destination, list: project_id, id })
 
 /** The fields of a section that a request sets, the place as a position. */
 interface SectionFields {

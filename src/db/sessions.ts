@@ -152,7 +152,6 @@ export const selectSessions = (
       name: 'sessions',
       table: sessions,
       branches: (caller) => onlyBranch(sql`${allowsOwn('session.see', caller, item.user_id)} and ${isLive}`),
-      filters: [],
       ...newest,
       json: (row) => sessionJson(row, parameter('session_id', 'uuid')),
       values: { session_id: principal.credential.sessionId },

@@ -7,7 +7,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { statement } from './engine/statement.ts'
-import { newest, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPageOf } from './lists/list.ts'
 import { followerJson } from './read-models.ts'
 import { aliasedTable, and, eq, sql } from './schema/drizzle.ts'
 import { taskFollowers, tasks, users } from './schema/tables.ts'
@@ -96,14 +96,14 @@ export interface FollowerFilter {
 }
 
 /** A page of the followers of a task who can see it, if the caller can. */
-export const selectTaskFollowers = async (
+export const selectTaskFollowers = (
   ctx: StatementContext<Principal>,
   taskId: string,
   { expand = [] }: FollowerFilter,
   page: PageRequest,
-): Promise<Outcome<Page>> => {
-  const followers = await selectPage(
-    ctx.db,
+): Promise<Outcome<Page>> =>
+  selectPageOf(
+    ctx,
     {
       name: ['task_followers', ...expand].join('_'),
       table: taskFollowers,
@@ -115,12 +115,9 @@ export const selectTaskFollowers = async (
           and ${person.deleted_at} is null and ${isSeenBy(person, task)}) item`,
       branches: (caller) => onlyBranch(seesTask(caller, item.task_id)),
       values: { task_id: taskId },
-      filters: [],
       ...newest,
       json: (row, caller) => followerJson(row, expand, caller),
     },
-    ctx.principal,
     page,
+    () => isTaskVisible(ctx, taskId),
   )
-  return pageIfVisible(followers, () => isTaskVisible(ctx, taskId))
-}

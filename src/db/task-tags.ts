@@ -6,7 +6,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { query, statement, type StatementName } from './engine/statement.ts'
-import { newest, type Page, pageIfVisible, type PageRequest, selectPage } from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPageOf } from './lists/list.ts'
 import { tagJson } from './read-models.ts'
 import { recordUntagged, type TaskTag } from './record-event.ts'
 import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
@@ -157,13 +157,13 @@ export const untagging = (
 }
 
 /** A page of a task's tags, if the caller can see the task. */
-export const selectTaskTags = async (
+export const selectTaskTags = (
   ctx: StatementContext<Principal>,
   taskId: string,
   page: PageRequest,
-): Promise<Outcome<Page>> => {
-  const listed = await selectPage(
-    ctx.db,
+): Promise<Outcome<Page>> =>
+  selectPageOf(
+    ctx,
     {
       name: 'task_tags',
       table: tags,
@@ -173,12 +173,9 @@ export const selectTaskTags = async (
           sql`${task.id} = ${parameter('task_id', 'uuid')} and ${allowsTaskTag('task_tag.see', caller, task)}`,
         ),
       values: { task_id: taskId },
-      filters: [],
       ...newest,
       json: tagJson,
     },
-    ctx.principal,
     page,
+    () => isTaskVisible(ctx, taskId),
   )
-  return pageIfVisible(listed, () => isTaskVisible(ctx, taskId))
-}

@@ -11,14 +11,7 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { expectRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import {
-  newest,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-  visibilityCheck,
-} from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPageOf, visibilityCheck } from './lists/list.ts'
 import { lockUser, type MemberRow } from './members.ts'
 import { expectTeamManagers, grantAccess, lockProjects } from './memberships.ts'
 import { teamMemberJson } from './read-models.ts'
@@ -172,15 +165,15 @@ export interface TeamMemberFilter {
 }
 
 /** A page of the members of a team, if the caller can see it. */
-export const selectTeamMembers = async (
+export const selectTeamMembers = (
   ctx: StatementContext<Principal>,
   teamId: string,
   { q, expand = [] }: TeamMemberFilter,
   page: PageRequest,
 ): Promise<Outcome<Page>> => {
   const id = parameter('team_id', 'uuid')
-  const members = await selectPage(
-    ctx.db,
+  return selectPageOf(
+    ctx,
     {
       name: ['team_members', ...expand].join('_'),
       table: teamMembers,
@@ -191,8 +184,7 @@ export const selectTeamMembers = async (
       ...newest,
       json: (row, caller) => teamMemberJson(row, expand, caller),
     },
-    ctx.principal,
     page,
+    () => isTeamVisible(ctx, teamId),
   )
-  return pageIfVisible(members, () => isTeamVisible(ctx, teamId))
 }

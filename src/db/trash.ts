@@ -34,7 +34,6 @@ export const selectTrash = (
       name: 'trash',
       table: tasks,
       branches: (caller) => taskBranches('trash.see', reader.role, caller),
-      filters: [],
       sortFields: { deleted_at: deletedAt },
       order: lastDeletedFirst,
       json: trashedTaskJson,

@@ -18,14 +18,7 @@ import { instantText } from './engine/instant-text.ts'
 import { parameter, type Placeholders, type ParametersOf } from './engine/parameters.ts'
 import { expectRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
-import {
-  newest,
-  type Page,
-  pageIfVisible,
-  type PageRequest,
-  selectPage,
-  visibilityCheck,
-} from './lists/list.ts'
+import { newest, type Page, type PageRequest, selectPageOf, visibilityCheck } from './lists/list.ts'
 import { eventReader } from './event-readers.ts'
 import { matchesEventTypes } from './events.ts'
 import { eventJson, webhookDeliveryJson } from './read-models.ts'
@@ -508,7 +501,7 @@ export interface DeliveryFilter {
 const filters = { status: filterOneOf('text', item.status) }
 
 /** A page of the deliveries of a webhook, if the caller can see it. */
-export const selectDeliveries = async (
+export const selectDeliveries = (
   ctx: StatementContext<Principal>,
   webhookId: string,
   { status }: DeliveryFilter,
@@ -516,8 +509,8 @@ export const selectDeliveries = async (
 ): Promise<Outcome<Page>> => {
   const id = parameter('webhook_id', 'uuid')
   const conditions = conditionsOf(filters, status === undefined ? {} : { status })
-  const deliveries = await selectPage(
-    ctx.db,
+  return selectPageOf(
+    ctx,
     {
       name: 'webhook_deliveries',
       table: webhookDeliveries,
@@ -527,10 +520,9 @@ export const selectDeliveries = async (
       ...newest,
       json: webhookDeliveryJson,
     },
-    ctx.principal,
     page,
+    () => isWebhookVisible(ctx, webhookId),
   )
-  return pageIfVisible(deliveries, () => isWebhookVisible(ctx, webhookId))
 }
 
 /** What a delivery sends: an event, or a test message, which has none. */

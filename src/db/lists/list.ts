@@ -93,7 +93,7 @@ export interface ListSource<Field extends string, Table extends PgTable> {
   /** Access branches: the rows that the caller can see. */
   readonly branches: (caller: CallerPlaceholders) => readonly AccessBranch[]
   /** Conditions from the request; all must hold. */
-  readonly filters: readonly Condition[]
+  readonly filters?: readonly Condition[]
   readonly sortFields: Readonly<Record<Field, SortField>>
   /** Sort order. The id breaks ties, in the direction of the last field. */
   readonly order: readonly SortBy<Field>[]
@@ -133,10 +133,11 @@ export const selectPage = async <Field extends string, Table extends PgTable>(
   principal: Principal,
   request: PageRequest,
 ): Promise<Page> => {
+  const { filters = [] } = source
   const { position, limit, offset } = request
   const values = {
     ...source.values,
-    ...Object.fromEntries(source.filters.flatMap((condition) => Object.entries(condition.values))),
+    ...Object.fromEntries(filters.flatMap((condition) => Object.entries(condition.values))),
     ...positionValues(position),
     at_rank: Number(rankAt(source.order, position)),
     caller: principal.userId,
@@ -165,8 +166,15 @@ export const selectPage = async <Field extends string, Table extends PgTable>(
  * A page of the items of a resource, or `missing` if the caller cannot see the resource. A page with items proves that they can;
  * only an empty page needs `isVisible`.
  */
-export const pageIfVisible = async (page: Page, isVisible: () => Promise<boolean>): Promise<Outcome<Page>> =>
-  page.items !== '[]' || (await isVisible()) ? done(page) : missing
+export const selectPageOf = async <Field extends string, Table extends PgTable>(
+  ctx: StatementContext<Principal>,
+  source: ListSource<Field, Table>,
+  request: PageRequest,
+  isVisible: () => Promise<boolean>,
+): Promise<Outcome<Page>> => {
+  const page = await selectPage(ctx.db, source, ctx.principal, request)
+  return page.items !== '[]' || (await isVisible()) ? done(page) : missing
+}
 
 /** A query of whether the caller sees the resource with an id. `sees` is its predicate. */
 export const visibilityCheck = (
@@ -187,7 +195,7 @@ export const visibilityCheck = (
  * has to be planned for each request anyway: the best index depends on the values.
  */
 const isPrepared = <Field extends string, Table extends PgTable>(
-  { filters, order }: ListSource<Field, Table>,
+  { filters = [], order }: ListSource<Field, Table>,
   request: PageRequest,
 ): boolean => filters.length === 0 && order.length === 1 && request.offset === 0 && !request.includeTotal
 
@@ -212,7 +220,7 @@ const prepare = <Field extends string, Table extends PgTable>(
 
 /** The columns of the rows while they are selected; null for all. */
 const pickedColumns = <Field extends string, Table extends PgTable>({
-  filters,
+  filters = [],
   columns,
 }: ListSource<Field, Table>): SQL | null =>
   columns !== undefined && filters.every(({ search }) => search === undefined) ? columns : null
@@ -286,13 +294,14 @@ const listedRows = <Field extends string, Table extends PgTable>(
   request: PageRequest,
   caller: CallerPlaceholders,
 ): ListedRows => {
-  const exact = source.filters.filter(({ search }) => search === undefined)
+  const { filters = [] } = source
+  const exact = filters.filter(({ search }) => search === undefined)
   return {
     from: fromOf(source),
     branches: source.branches(caller),
     exact: exact.map((filter) => filter.sql),
     columns: pickedColumns(source) ?? sql`item.*`,
-    isSearched: exact.length < source.filters.length,
+    isSearched: exact.length < filters.length,
     maxCount: isPrepared(source, request) ? maxLimit + 1 : null,
   }
 }
@@ -347,7 +356,7 @@ const pickRows = <Field extends string, Table extends PgTable>(
   request: PageRequest,
   caller: CallerPlaceholders,
 ): PickedRows & { readonly isForward: boolean; readonly order: SQL; readonly edge: SQL } => {
-  const { order, sortFields, filters, rank } = source
+  const { order, sortFields, filters = [], rank } = source
   const { position, includeTotal } = request
   const list = listedRows(source, request, caller)
   const isRanked = rank !== undefined && rankAt(order, position) !== null
