@@ -16,15 +16,15 @@ import { auditEventJson } from './read-models.ts'
 import { aliasedTable, type SQL, sql } from './schema/drizzle.ts'
 import { attachments, auditEvents, comments, projects, taskRelations, tasks } from './schema/tables.ts'
 
+/**
+ * The audit trail. The transaction of a change also records its event, so that neither exists without the other.
+ */
+
 const task = aliasedTable(tasks, 'task')
 const project = aliasedTable(projects, 'project')
 const comment = aliasedTable(comments, 'comment')
 const attachment = aliasedTable(attachments, 'attachment')
 const item = aliasedTable(auditEvents, 'item')
-
-/**
- * The audit trail. The transaction of a change also records its event, so that neither exists without the other.
- */
 
 const record = builtStatement(
   'audit_events.record',

@@ -5,16 +5,16 @@ import { statement, type StatementName } from './engine/statement.ts'
 import { aliasedTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
 import { eventReaders, events } from './schema/tables.ts'
 
-const event = aliasedTable(events, 'event')
-const reader = aliasedTable(eventReaders, 'reader')
-const known = aliasedTable(eventReaders, 'known')
-const last = aliasedTable(events, 'last')
-
 /**
  * Background readers of events, such as the one that makes notifications. Each has a row with its position. One statement reads
  * events, writes the results and moves the position, so that a crash neither loses nor repeats results. Instances take turns: they
  * skip a reader whose row is locked by another one.
  */
+
+const event = aliasedTable(events, 'event')
+const reader = aliasedTable(eventReaders, 'reader')
+const known = aliasedTable(eventReaders, 'known')
+const last = aliasedTable(events, 'last')
 
 const isUnread = sql`(${event.changed_in}, ${event.ordinal}) > (${reader.changed_in}, ${reader.ordinal}) and ${event.changed_in} < ${horizon}`
 

@@ -12,13 +12,13 @@ import { eventJson } from './read-models.ts'
 import { aliasedTable, type SQL, sql } from './schema/drizzle.ts'
 import { changeHistory, events } from './schema/tables.ts'
 
-const event = aliasedTable(events, 'event')
-const history = aliasedTable(changeHistory, 'history')
-
 /**
  * Reads events for streams: those after a position, in the order of their transactions, up to the horizon (see horizon.ts).
  * Access is checked when an event is read.
  */
+
+const event = aliasedTable(events, 'event')
+const history = aliasedTable(changeHistory, 'history')
 
 /** An event that at least one of the users can see. */
 export interface StreamedEvent {

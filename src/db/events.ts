@@ -27,15 +27,15 @@ import { events, memberships, projects, tasks, webhookDeliveries } from './schem
 import { isNotNil, listOfTask } from './schema/task-order.ts'
 import { isTaskVisible } from './task-pages.ts'
 
-const event = aliasedTable(events, 'event')
-const item = aliasedTable(events, 'item')
-const membership = aliasedTable(memberships, 'membership')
-
 /**
  * Events record what was changed, and by whom. Triggers write them (routines.sql), or transactions (record-event.ts). Readers that must not miss any read them in the
  * order of their transactions, up to the horizon (see horizon.ts). Lists show all committed events by time, so that a client sees
  * its own change at once; while it pages from new to old, events can still commit on pages that it has already read.
  */
+
+const event = aliasedTable(events, 'event')
+const item = aliasedTable(events, 'item')
+const membership = aliasedTable(memberships, 'membership')
 
 const batch = sql.raw('500')
 

@@ -24,6 +24,8 @@ import {
   users,
 } from './schema/tables.ts'
 
+/** Notifications of users about tasks that they follow, are assigned to or are mentioned in. */
+
 const item = aliasedTable(notifications, 'item')
 const event = aliasedTable(events, 'event')
 const comment = aliasedTable(comments, 'comment')
@@ -33,8 +35,6 @@ const recipient = aliasedTable(notifications, 'recipient')
 const task = aliasedTable(tasks, 'task')
 const held = aliasedTable(heldNotifications, 'held')
 const person = aliasedTable(users, 'person')
-
-/** Notifications of users about tasks that they follow, are assigned to or are mentioned in. */
 
 /** Filters of the inbox. */
 export interface NotificationFilter {

@@ -30,14 +30,14 @@ import type { Placeholders } from './engine/parameters.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 import { untagging } from './task-tags.ts'
 
-const person = aliasedTable(users, 'person')
-const link = aliasedTable(taskTags, 'link')
-
 /**
  * Purges deleted tags, webhooks, projects and users. A deletion only sets `deleted_at` (for a project in the trash, `purged_at`),
  * which hides the row from every reader. Its dependent rows, of which there may be very many, are removed here in batches, and the
  * row itself last. Tasks and tags that a deleted user owns in a project are handed to another member instead.
  */
+
+const person = aliasedTable(users, 'person')
+const link = aliasedTable(taskTags, 'link')
 
 /** Rows per statement; a task takes up to a millisecond. */
 export const purgeBatch = 100

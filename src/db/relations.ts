@@ -17,14 +17,14 @@ import { taskRelations, tasks } from './schema/tables.ts'
 import { lockTasks, type TaskFacts } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
 
+/**
+ * Relations of tasks. A relation is one row, which both tasks show: see `storedRelation`. Writers hold the locks of both tasks.
+ */
+
 const relation = aliasedTable(taskRelations, 'relation')
 const item = aliasedTable(taskRelations, 'item')
 const task = aliasedTable(tasks, 'task')
 const related = aliasedTable(tasks, 'related')
-
-/**
- * Relations of tasks. A relation is one row, which both tasks show: see `storedRelation`. Writers hold the locks of both tasks.
- */
 
 /** A relation of the task in the path of a request to a related one, and its row. Ids are in lower case. */
 export interface Relation {

@@ -14,12 +14,12 @@ import {
 } from './schema/tables.ts'
 import { isActive } from './webhook-deliveries.ts'
 
+/** Statistics of the whole installation, for operators. */
+
 const event = aliasedTable(events, 'event')
 const reader = aliasedTable(eventReaders, 'reader')
 const webhook = aliasedTable(webhooks, 'webhook')
 const delivery = aliasedTable(webhookDeliveries, 'delivery')
-
-/** Statistics of the whole installation, for operators. */
 
 /** Maximum number of pending deliveries to count, so that a long backlog does not slow the statement down. */
 export const maxCountedDeliveries = 10_000

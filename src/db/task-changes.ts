@@ -26,13 +26,6 @@ import type { Placeholders } from './engine/parameters.ts'
 import { expectRow } from './engine/row-statements.ts'
 import { compile, query, statement, type StatementName } from './engine/statement.ts'
 
-const task = aliasedTable(tasks, 'task')
-const item = aliasedTable(tasks, 'item')
-const ended = aliasedTable(membershipTombstones, 'ended')
-const tombstone = aliasedTable(taskTombstones, 'tombstone')
-const history = aliasedTable(changeHistory, 'history')
-const membership = aliasedTable(memberships, 'membership')
-
 /**
  * The change feed: changes to tasks, in transaction order. PostgreSQL does not expose the order of commits, only a horizon:
  * every transaction before the oldest running one has ended. The feed stops at the horizon, so that nothing that commits later
@@ -45,6 +38,13 @@ const membership = aliasedTable(memberships, 'membership')
  * page: a membership or tombstone that replaces an earlier one is later, and a task that is still visible by another relation is
  * reported at the transaction of leaving, in its current state.
  */
+
+const task = aliasedTable(tasks, 'task')
+const item = aliasedTable(tasks, 'item')
+const ended = aliasedTable(membershipTombstones, 'ended')
+const tombstone = aliasedTable(taskTombstones, 'tombstone')
+const history = aliasedTable(changeHistory, 'history')
+const membership = aliasedTable(memberships, 'membership')
 
 /** Changes that bring a client's copy up to date. `changed` and `deleted` are JSON arrays as text. */
 export interface TaskChanges {

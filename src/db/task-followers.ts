@@ -14,13 +14,13 @@ import { taskFollowers, tasks, users } from './schema/tables.ts'
 import type { TaskFacts } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
 
-const follower = aliasedTable(taskFollowers, 'follower')
-const person = aliasedTable(users, 'person')
-
 /** Followers of tasks: who creates, owns, is assigned to or comments on one, unless they have unfollowed it. */
 
+const follower = aliasedTable(taskFollowers, 'follower')
+const person = aliasedTable(users, 'person')
 const task = aliasedTable(tasks, 'task')
 const item = aliasedTable(taskFollowers, 'item')
+
 const rowParameters = { task_id: 'uuid', user_id: 'uuid' } as const
 
 const selectState = builtStatement('task_followers.select_state', rowParameters, (db, p) =>

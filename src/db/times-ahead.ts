@@ -31,14 +31,14 @@ import { idleLifetime, maxLifetime } from './sessions.ts'
 import { uploadHours } from '../domain/uploads.ts'
 import { previousSecretLifetime } from './webhooks.ts'
 
-const token = aliasedTable(oneTimeTokens, 'token')
-const webhook = aliasedTable(webhooks, 'webhook')
-const delivery = aliasedTable(webhookDeliveries, 'delivery')
-
 /**
  * Times that are further ahead than the service sets them: it set them before the clock was set back. Left as they are, nothing would
  * be sent or expire until the clock has caught up.
  */
+
+const token = aliasedTable(oneTimeTokens, 'token')
+const webhook = aliasedTable(webhooks, 'webhook')
+const delivery = aliasedTable(webhookDeliveries, 'delivery')
 
 const limit = 500
 

@@ -27,17 +27,16 @@ import { aliasedTable, and, eq, type SQL, sql, type SQLWrapper } from './schema/
 import { events, projects, users, webhookDeliveries, webhooks } from './schema/tables.ts'
 import type { ChangeableWebhook } from './webhooks.ts'
 
-const busy = aliasedTable(webhooks, 'busy')
-const ranked = aliasedTable(webhooks, 'ranked')
-const ordered = aliasedTable(webhooks, 'ordered')
-const item = aliasedTable(webhookDeliveries, 'item')
-
 /**
  * Deliveries of webhooks. An event reader makes them, once per event: the statement that makes them also moves the reader. Processes
  * then lease webhooks with due deliveries, so a webhook has one request at a time. When a process dies, its leases expire, and
  * requests whose result it had not stored are repeated.
  */
 
+const busy = aliasedTable(webhooks, 'busy')
+const ranked = aliasedTable(webhooks, 'ranked')
+const ordered = aliasedTable(webhooks, 'ordered')
+const item = aliasedTable(webhookDeliveries, 'item')
 const webhook = aliasedTable(webhooks, 'webhook')
 const delivery = aliasedTable(webhookDeliveries, 'delivery')
 const event = aliasedTable(events, 'event')
