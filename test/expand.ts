@@ -331,7 +331,7 @@ t.test('the plan for subtasks does not depend on statistics', async (t) => {
   )
   const expanded = { token, query: { expand: 'subtasks' } }
   await filling.expect('listTasks', 200, expanded)
-  const list = runs.find(({ text }) => text.includes('subtask.') && text.includes('numbered'))
+  const list = runs.find(({ text }) => text.includes('"subtask".') && text.includes('numbered'))
   const plan = await db.run(`explain ${list?.text}`, list?.values ?? [], 'once')
   const lines = plan.map((row) => String(row['QUERY PLAN']))
   t.ok(lines.some((line) => line.includes('tasks_parent')))

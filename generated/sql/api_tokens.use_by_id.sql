@@ -1,12 +1,8 @@
 /* api_tokens.use_by_id */
-with used as (
-  update api_tokens token set last_used_at = now()
-  where token.id = $1::uuid and (expires_at is null or expires_at > now())
-    and (token.last_used_at between now() - interval '1 minute' and now() + interval '1 minute') is not true
-)
-  select token.id::text, person.id::text as user_id, person.role, person.time_zone, person.task_quota,
-    array_to_string(token.scopes, ' ') as scopes,
-    least(floor(extract(epoch from token.expires_at - now()) * 1000), 86400000)::int as expires_in
-from api_tokens token join users person on person.id = token.user_id
-where (token.expires_at is null or token.expires_at > now()) and person.deleted_at is null
-  and not person.is_disabled and token.id = $1::uuid;
+with used as (update "api_tokens" "token" set "last_used_at" = now() where "token"."id" = $1::uuid and ("token"."expires_at" is null or "token"."expires_at" > now()) and ("token"."last_used_at" between now() - interval '1 minute' and now() + interval '1 minute') is not true)
+select "token"."id"::text, "person"."id"::text as user_id, "person"."role", "person"."time_zone", "person"."task_quota",
+  array_to_string("token"."scopes", ' ') as scopes,
+  least(floor(extract(epoch from "token"."expires_at" - now()) * 1000), 86400000)::int as expires_in
+from api_tokens token join users person on "person"."id" = "token"."user_id"
+where ("token"."expires_at" is null or "token"."expires_at" > now()) and "person"."deleted_at" is null
+  and not "person"."is_disabled" and "token"."id" = $1::uuid;

@@ -1,13 +1,18 @@
 /* audit.select_comment */
-    select task.owner_id::text from comments comment join tasks task on task.id = comment.task_id
-    where comment.id = $1::uuid and ((task.deleted_at is null and ((task.owner_id = $2::uuid and task.project_id is null) or (coalesce(task.assignee_id = $2::uuid, false) and case when task.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[task.owner_id])
-else exists (select from projects where projects.id = task.project_id and projects.deleted_at is null offset 0) end) or exists (
-  select from memberships membership
-  where membership.user_id = $2::uuid and membership.project_id = task.project_id and true offset 0) or (false and case when task.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[task.owner_id])
-else exists (select from projects where projects.id = task.project_id and projects.deleted_at is null offset 0) end))) or (task.deleted_at is not null and ((task.owner_id = $2::uuid and task.project_id is null) or exists (
-  select from memberships membership
-  where membership.user_id = $2::uuid and membership.project_id = task.project_id and membership.role in ('editor', 'manager') offset 0) or (false and case when task.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[task.owner_id])
-else exists (select from projects where projects.id = task.project_id and projects.deleted_at is null offset 0) end)))) is not true;
+    select "task"."owner_id"::text from comments comment join tasks task on "task"."id" = "comment"."task_id"
+    where "comment"."id" = $1::uuid and (("task"."deleted_at" is null and (("task"."owner_id" = $2::uuid and "task"."project_id" is null) or (coalesce("task"."assignee_id" = $2::uuid, false) and case
+when "task"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["task"."owner_id"])
+else exists (select from projects where "projects"."id" = "task"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
+select from memberships membership
+where "membership"."user_id" = $2::uuid and "membership"."project_id" = "task"."project_id"
+  and true offset 0) or (false and case
+when "task"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["task"."owner_id"])
+else exists (select from projects where "projects"."id" = "task"."project_id" and "projects"."deleted_at" is null offset 0) end))) or ("task"."deleted_at" is not null and (("task"."owner_id" = $2::uuid and "task"."project_id" is null) or exists (
+select from memberships membership
+where "membership"."user_id" = $2::uuid and "membership"."project_id" = "task"."project_id"
+  and "membership"."role" in ('editor', 'manager') offset 0) or (false and case
+when "task"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["task"."owner_id"])
+else exists (select from projects where "projects"."id" = "task"."project_id" and "projects"."deleted_at" is null offset 0) end)))) is not true;

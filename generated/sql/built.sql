@@ -25,6 +25,12 @@ where "attachments"."id" = $1::uuid;
 insert into "attachments" ("id", "task_id", "file_name", "content_type", "detected_content_type", "size", "sha256", "storage_key", "uploaded_by", "created_at")
 values ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::text, $9::uuid, default);
 
+/* attachments.select_by_storage_key */
+select "id"
+from "attachments"
+where "attachments"."storage_key" = any($1::text[])
+order by "attachments"."storage_key";
+
 /* attachments.select_facts */
 select "file_name", "content_type", "size", "sha256", "uploaded_by"
 from "attachments"
@@ -91,10 +97,35 @@ delete from "sessions"
 where ("sessions"."user_id" = $1::uuid and "sessions"."id" is distinct
 from $2::uuid);
 
+/* event_readers.order_by_ordinals */
+update "event_readers" "reader"
+set "ordinal" = least("reader"."ordinal", (
+        select min("event"."ordinal") - 1
+from events event
+       
+where ("event"."changed_in", "event"."ordinal") > ("reader"."changed_in", "reader"."ordinal")
+          and "event"."changed_in" >= pg_snapshot_xmax(pg_current_snapshot())))
+where "reader"."changed_in" > pg_snapshot_xmax(pg_current_snapshot());
+
+/* event_readers.restamp */
+update "event_readers" "reader"
+set "changed_in" = $1
+where "reader"."changed_in" > pg_snapshot_xmax(pg_current_snapshot());
+
 /* events.forget_values */
 update "events"
 set "before" = $1, "after" = $2
 where ("events"."task_id" = $3::uuid and "events"."resource_id" = $4::uuid);
+
+/* file_deletions.delete */
+delete from "file_deletions"
+where "file_deletions"."storage_key" = any($1::text[]);
+
+/* idempotency_keys.store */
+insert into "idempotency_keys" ("principal_id", "operation", "key", "fingerprint", "resource_id", "body", "created_at")
+values ($1::uuid, $2::text, $3::text, $4::text, $5::uuid, $6::text, default)
+on conflict ("principal_id","operation","key") do update
+set "fingerprint" = $7::text, "resource_id" = $8::uuid, "body" = $9::text, "created_at" = excluded.created_at;
 
 /* installation.claim */
 insert into "installation" ("singleton")
@@ -127,20 +158,39 @@ select "invitations"."id", "invitations"."project_id", "invitations"."role", "pr
 from "invitations"
 inner join "projects" on "projects"."id" = "invitations"."project_id"
 left join "project_members" on ("project_members"."project_id" = "invitations"."project_id" and "project_members"."user_id" = $1::uuid)
-where ("invitations"."hash" = $2::bytea and (invitations.expires_at > now() and (projects.deleted_at is null and (exists (
-    select
+where ("invitations"."hash" = $2::bytea and ("invitations"."expires_at" > now() and ("projects"."deleted_at" is null and (exists (
+  select
 from memberships membership
-   
-where membership.user_id = invitations.invited_by and membership.project_id = projects.id and membership.role in ('manager') offset 0) or exists (
+ 
+where "membership"."user_id" = "invitations"."invited_by" and "membership"."project_id" = "projects"."id"
+    and "membership"."role" in ('manager') offset 0) or exists (
       select
 from users
-where users.id = invitations.invited_by and users.role = 'admin' and users.deleted_at is null)))));
+where "users"."id" = "invitations"."invited_by" and "users"."role" = 'admin' and "users"."deleted_at" is null)))));
 
 /* invitations.upsert */
 insert into "invitations" ("id", "project_id", "email", "role", "hash", "invited_by", "created_at", "expires_at")
 values ($1::uuid, $2::uuid, $3::text, $4::text, $5::bytea, $6::uuid, now(), now() + interval '7 days')
 on conflict ("project_id","email") do update
 set "id" = $7::uuid, "role" = $8::text, "hash" = $9::bytea, "invited_by" = $10::uuid, "created_at" = now(), "expires_at" = now() + interval '7 days';
+
+/* leases.delete */
+delete from "leases"
+where ("leases"."name" = $1::text and "leases"."holder" = $2::uuid);
+
+/* leases.insert */
+insert into "leases" ("name", "holder", "expires_at")
+values ($1::text, $2::uuid, now() + $3::int * interval '1 millisecond')
+on conflict ("name") do update
+set "holder" = case when "leases"."expires_at" <= now() then excluded.holder else "leases"."holder" end, "expires_at" = excluded.expires_at
+where "leases"."expires_at" <= now() or "leases"."expires_at" > excluded.expires_at
+returning "holder";
+
+/* leases.renew */
+update "leases"
+set "expires_at" = now() + $1::int * interval '1 millisecond'
+where ("leases"."name" = $2::text and "leases"."holder" = $3::uuid)
+returning "name";
 
 /* notification_settings.choose */
 insert into "notification_settings" ("user_id", "mail_digest", "digest_due_at", "digested_until", "version")
@@ -158,6 +208,11 @@ select "notification_settings"."mail_digest", "notification_settings"."version",
 from "users"
 left join "notification_settings" on "notification_settings"."user_id" = "users"."id"
 where ("users"."id" = $1::uuid and "users"."deleted_at" is null and "users"."is_disabled" = $2);
+
+/* notifications.insert_begin */
+insert into "event_readers" ("name", "changed_in", "ordinal")
+values ($1, pg_snapshot_xmin(pg_current_snapshot()), 0)
+on conflict do nothing;
 
 /* notifications.lock */
 select "id"
@@ -182,6 +237,19 @@ where ("one_time_tokens"."user_id" = $1::uuid and "one_time_tokens"."purpose" = 
 /* one_time_tokens.insert */
 insert into "one_time_tokens" ("hash", "purpose", "user_id", "email", "created_at", "expires_at")
 values ($1::bytea, $2::text, $3::uuid, $4::text, default, now() + make_interval(secs => $5::int));
+
+/* one_time_tokens.move_back */
+update "one_time_tokens" "token"
+set "created_at" = moved.created_at, "expires_at" = moved.created_at + ("token"."expires_at" - "token"."created_at")
+from (
+        select "token"."hash", now() - (row_number() over (partition by "token"."user_id"
+order by "token"."created_at" desc) - 1)
+          * interval '1 millisecond' as created_at
+       
+from one_time_tokens token
+where "token"."created_at" > now()
+      ) moved
+where "token"."hash" = moved.hash and "token"."created_at" > now();
 
 /* one_time_tokens.select */
 select "user_id"
@@ -315,6 +383,26 @@ update "projects"
 set "name" = $1::text, "description" = $2::text, "color" = $3::text, "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at")
 where "projects"."id" = $4::uuid;
 
+/* purge.select_projects */
+select "id"
+from "projects"
+where "projects"."purged_at" is not null;
+
+/* purge.select_tags */
+select "id"
+from "tags"
+where "tags"."deleted_at" is not null;
+
+/* purge.select_users */
+select "id"
+from "users"
+where "users"."deleted_at" is not null;
+
+/* purge.select_webhooks */
+select "id"
+from "webhooks"
+where "webhooks"."deleted_at" is not null;
+
 /* recovery_codes.use */
 delete from "recovery_codes"
 where ("recovery_codes"."user_id" = $1::uuid and "recovery_codes"."hash" = $2::bytea)
@@ -322,14 +410,29 @@ returning "user_id";
 
 /* refresh_tokens.insert */
 insert into "refresh_tokens" ("hash", "session_id", "created_at", "expires_at", "spent_at")
-values ($1::bytea, $2::uuid, default, least(now() + interval '7 days', (select expires_at
+values ($1::bytea, $2::uuid, default, least(now() + interval '7 days', (select "sessions"."expires_at"
 from sessions
-where id = $3::uuid)), default);
+where "sessions"."id" = $3::uuid)), default);
 
 /* refresh_tokens.spend */
 update "refresh_tokens"
 set "spent_at" = now()
 where "refresh_tokens"."hash" = $1::bytea;
+
+/* retention.confirm */
+update "retention"
+set "seen_at" = now(), "unconfirmed" = $1, "skipped_from" = $2;
+
+/* retention.look */
+insert into "retention" ("singleton", "seen_at", "unconfirmed", "skipped_from")
+values ($1, now(), $2, default)
+on conflict ("singleton") do update
+set "seen_at" = now(), "unconfirmed" = case when ("retention"."unconfirmed"
+    + case when now() - "retention"."seen_at" > interval '3 days' or now() - "retention"."seen_at" < -interval '1 minute' then now() - "retention"."seen_at" else '0' end) > interval '3 days' then ("retention"."unconfirmed"
+    + case when now() - "retention"."seen_at" > interval '3 days' or now() - "retention"."seen_at" < -interval '1 minute' then now() - "retention"."seen_at" else '0' end) else '0' end, "skipped_from" = case when ("retention"."unconfirmed"
+    + case when now() - "retention"."seen_at" > interval '3 days' or now() - "retention"."seen_at" < -interval '1 minute' then now() - "retention"."seen_at" else '0' end) > interval '3 days' then coalesce("retention"."skipped_from", "retention"."seen_at") end
+returning floor(extract(epoch
+from "unconfirmed"))::float8;
 
 /* second_factors.confirm */
 update "second_factors"
@@ -342,10 +445,22 @@ values ($1::uuid, $2::bytea, default, default, default)
 on conflict ("user_id") do update
 set "secret" = $3::bytea, "created_at" = now();
 
+/* second_factors.move_back */
+update "second_factors"
+set "last_step" = floor(extract(epoch
+from now()) / 30)::bigint
+where "second_factors"."last_step" > floor(extract(epoch
+from now()) / 30)::bigint + 2;
+
 /* second_factors.select */
 select "confirmed_at"
 from "second_factors"
 where "second_factors"."user_id" = $1::uuid;
+
+/* second_factors.update_seal */
+update "second_factors"
+set "secret" = $1::bytea
+where ("second_factors"."user_id" = $2::uuid and "second_factors"."secret" = $3::bytea);
 
 /* second_factors.use_step */
 update "second_factors"
@@ -475,17 +590,19 @@ select "tags"."id", "tags"."owner_id", "tags"."project_id", "projects"."archived
   select
 from tag_counts counted
  
-where counted.tag_id = tags.id and case when counted.user_id is null then exists (
-    select
+where "counted"."tag_id" = "tags"."id" and case when "counted"."user_id" is null then exists (
+  select
 from memberships membership
-   
-where membership.user_id = $1::uuid and membership.project_id = counted.project_id and true offset 0) else counted.user_id = $2::uuid and (counted.project_id is null or (not exists (
-    select
+ 
+where "membership"."user_id" = $1::uuid and "membership"."project_id" = "counted"."project_id"
+    and true offset 0) else "counted"."user_id" = $2::uuid and ("counted"."project_id" is null or (not exists (
+  select
 from memberships membership
-   
-where membership.user_id = $3::uuid and membership.project_id = counted.project_id and true offset 0) and exists (select
+ 
+where "membership"."user_id" = $3::uuid and "membership"."project_id" = "counted"."project_id"
+    and true offset 0) and exists (select
 from projects
-where projects.id = counted.project_id and projects.deleted_at is null offset 0))) end)
+where "projects"."id" = "counted"."project_id" and "projects"."deleted_at" is null offset 0))) end)
 from "tags"
 left join "projects" on "projects"."id" = "tags"."project_id"
 left join "memberships" on ("memberships"."project_id" = "tags"."project_id" and "memberships"."user_id" = $4::uuid)
@@ -626,8 +743,7 @@ where uploads.id = any($2::uuid[]))) and "tasks"."deleted_at" is null);
 /* tasks.touch */
 update "tasks"
 set "version" = "tasks"."version" + 1, "updated_at" = greatest(clock_timestamp(), "tasks"."created_at")
-where "tasks"."id" = any((select $1::uuid[])::uuid[])
-returning "version";
+where "tasks"."id" = any((select $1::uuid[])::uuid[]);
 
 /* team_members.delete */
 delete from "team_members"
@@ -719,6 +835,13 @@ values ($1::uuid, $2::int, $3::int, $4::text, $5::text)
 on conflict ("attachment_id","width") do update
 set "width" = excluded.width
 returning "storage_key", "size", "sha256";
+
+/* trash.purge_projects */
+update "projects"
+set "purged_at" = now()
+where "projects"."deleted_at" < 
+  coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed"
+from retention), now()) - make_interval(days => $1::int) and "projects"."purged_at" is null;
 
 /* trashed_projects.lock_people */
 select "id"
@@ -930,6 +1053,11 @@ where "users"."id" = $9::uuid;
 insert into "webhook_deliveries" ("id", "webhook_id", "sequence", "event_id", "event_type", "event_changed_in", "event_ordinal", "status", "attempts", "due_at", "attempted_at", "duration_ms", "response_status", "response_body", "error", "created_at", "ended_at")
 values ($1::uuid, $2::uuid, $3::bigint, $4::uuid, $5::text, $6::xid8, $7::bigint, default, default, clock_timestamp(), default, default, default, default, default, default, default);
 
+/* webhook_deliveries.make_begin */
+insert into "event_readers" ("name", "changed_in", "ordinal")
+values ($1, pg_snapshot_xmin(pg_current_snapshot()), 0)
+on conflict do nothing;
+
 /* webhook_deliveries.select_message */
 select "event_id", "event_type", "event_changed_in", "event_ordinal"
 from "webhook_deliveries"
@@ -943,7 +1071,7 @@ where "webhooks"."id" = $2::uuid;
 /* webhooks.count_owned */
 select (select count(*)::int
 from webhooks owned
-where owned.owner_id = $1::uuid and owned.deleted_at is null)
+where "owner_id" = $1::uuid and "deleted_at" is null)
 from "users"
 where "users"."id" = $2::uuid;
 
@@ -970,6 +1098,11 @@ update "webhooks"
 set "due_at" = $1, "deleted_at" = now()
 where "webhooks"."id" = $2::uuid;
 
+/* webhooks.move_to_slow */
+update "webhooks"
+set "queue" = $1
+where ("webhooks"."id" = $2::uuid and "webhooks"."lease_id" = $3::uuid);
+
 /* webhooks.rotate */
 update "webhooks"
 set "secret" = $1::bytea, "previous_secret" = "webhooks"."secret", "previous_secret_until" = now() + interval '24 hours'
@@ -983,7 +1116,17 @@ left join "projects" on "projects"."id" = "webhooks"."project_id"
 left join "memberships" on ("memberships"."project_id" = "webhooks"."project_id" and "memberships"."user_id" = $1::uuid)
 where ("webhooks"."id" = $2::uuid and "webhooks"."deleted_at" is null and "projects"."deleted_at" is null and ("webhooks"."project_id" is not null or "users"."deleted_at" is null));
 
+/* webhooks.shorten */
+update "webhooks"
+set "previous_secret_until" = case when "webhooks"."previous_secret_until" > now() + interval '24 hours' then now() + interval '24 hours' else "webhooks"."previous_secret_until" end, "failing_since" = case when "webhooks"."failing_since" > now() then now() else "webhooks"."failing_since" end, "leased_until" = case when "webhooks"."leased_until" > now() + $1::int * interval '1 millisecond' then now() + $2::int * interval '1 millisecond' else "webhooks"."leased_until" end
+where ("webhooks"."leased_until" > now() + $3::int * interval '1 millisecond' or "webhooks"."failing_since" > now() or "webhooks"."previous_secret_until" > now() + interval '24 hours');
+
 /* webhooks.update */
 update "webhooks"
 set "url" = $1::text, "description" = $2::text, "event_types" = $3::text[], "is_enabled" = $4::bool, "disabled_reason" = case when not $5::bool then "webhooks"."disabled_reason" end, "failing_since" = case when not $6::bool then "webhooks"."failing_since" end
 where "webhooks"."id" = $7::uuid;
+
+/* webhooks.update_seals */
+update "webhooks"
+set "secret" = $1::bytea, "previous_secret" = nullif($2::bytea, '')
+where ("webhooks"."id" = $3::uuid and "webhooks"."secret" = $4::bytea);

@@ -1,35 +1,45 @@
 /* event_stream.select_for_caller */
   with recursive numbered as (
-    select event.changed_in, event.ordinal as place, event.type, ((event.task_id is not null and (exists (select from tasks where tasks.id = event.task_id and (tasks.deleted_at is null and ((tasks.owner_id = $1::uuid and tasks.project_id is null) or (coalesce(tasks.assignee_id = $1::uuid, false) and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end) or exists (
-  select from memberships membership
-  where membership.user_id = $1::uuid and membership.project_id = tasks.project_id and true offset 0) or ($2::bool and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end)))) and case when event.type in ('task.related', 'task.unrelated')
-  then exists (select from tasks where tasks.id = event.resource_id and (tasks.deleted_at is null and ((tasks.owner_id = $1::uuid and tasks.project_id is null) or (coalesce(tasks.assignee_id = $1::uuid, false) and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end) or exists (
-  select from memberships membership
-  where membership.user_id = $1::uuid and membership.project_id = tasks.project_id and true offset 0) or ($2::bool and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end)))) else true end)) or (event.task_id is null and exists (
-  select from projects project where project.id = event.project_id and (project.deleted_at is null and (exists (
-  select from memberships membership
-  where membership.user_id = $1::uuid and membership.project_id = project.id and true offset 0) or $2::bool)))) or case event.type
-    when 'task.deleted' then not exists (select from tasks where tasks.id = event.task_id and tasks.deleted_at is null) and ((event.owner_id = $1::uuid and event.project_id is null) or (event.assignee_id = $1::uuid
-  and (event.project_id is null or exists (select from projects where projects.id = event.project_id and projects.deleted_at is null offset 0))) or exists (
-  select from memberships membership
-  where membership.user_id = $1::uuid and membership.project_id = event.project_id and true offset 0) or ($2::bool and case when event.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[event.owner_id])
-else exists (select from projects where projects.id = event.project_id and projects.deleted_at is null offset 0) end))
+    select "event"."changed_in", "event"."ordinal" as place, "event"."type", (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $1::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $1::uuid, false) and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
+select from memberships membership
+where "membership"."user_id" = $1::uuid and "membership"."project_id" = "tasks"."project_id"
+  and true offset 0) or ($2::bool and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and case when "event"."type" in ('task.related', 'task.unrelated')
+  then exists (select from tasks where "tasks"."id" = "event"."resource_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $1::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $1::uuid, false) and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
+select from memberships membership
+where "membership"."user_id" = $1::uuid and "membership"."project_id" = "tasks"."project_id"
+  and true offset 0) or ($2::bool and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) else true end)) or ("event"."task_id" is null and exists (
+select from projects project
+where "project"."id" = "event"."project_id" and ("project"."deleted_at" is null and (exists (
+select from memberships membership
+where "membership"."user_id" = $1::uuid and "membership"."project_id" = "project"."id"
+  and true offset 0) or $2::bool)))) or case "event"."type"
+    when 'task.deleted' then not exists (select from tasks where "tasks"."id" = "event"."task_id" and "tasks"."deleted_at" is null) and (("event"."owner_id" = $1::uuid and "event"."project_id" is null) or ("event"."assignee_id" = $1::uuid
+  and ("event"."project_id" is null or exists (select from projects where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is null offset 0))) or exists (
+select from memberships membership
+where "membership"."user_id" = $1::uuid and "membership"."project_id" = "event"."project_id"
+  and true offset 0) or ($2::bool and case
+when "event"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["event"."owner_id"])
+else exists (select from projects where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is null offset 0) end))
     when 'project.deleted' then exists (
-  select from projects join project_grants granted on granted.project_id = projects.id
-  where projects.id = event.project_id and projects.deleted_at is not null and projects.purged_at is null
+  select from projects join project_grants granted on granted.project_id = "projects"."id"
+  where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is not null and "projects"."purged_at" is null
     and ($2::bool or granted.user_id = $1::uuid)) else false end) as is_seen,
-      row_number() over (order by event.changed_in, event.ordinal) as ordinal
+      row_number() over (order by "event"."changed_in", "event"."ordinal") as ordinal
     from (
-      select * from events event where (event.changed_in, event.ordinal) > ($3::xid8, $4::bigint) and event.changed_in < pg_snapshot_xmin(pg_current_snapshot()) order by event.changed_in, event.ordinal limit $5::int
+      select * from events event where ("event"."changed_in", "event"."ordinal") > ($3::xid8, $4::bigint) and "event"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) order by "event"."changed_in", "event"."ordinal" limit $5::int
     ) event
   ),
 rendered (ordinal, json, octets) as (
@@ -40,7 +50,7 @@ rendered (ordinal, json, octets) as (
     select numbered.*, octets from rendered join numbered on numbered.ordinal = rendered.ordinal + 1
     where octets < 65536 and numbered.ordinal <= $5::int offset 0
   ) numbered cross join lateral (select (
-  select (select row_to_json(fields)::text from (select event.id as id, event.type as type, event.actor_id as actor_id, event.task_id as task_id, event.project_id as project_id, event.resource_id as resource_id, event.before as before, event.after as after, to_char(event.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at) fields) from events event
-  where numbered.is_seen and (event.changed_in, event.ordinal) = (numbered.changed_in, numbered.place)) as json offset 0) item
+  select (select row_to_json(fields)::text from (select "event"."id" as id, "event"."type" as type, "event"."actor_id" as actor_id, "event"."task_id" as task_id, "event"."project_id" as project_id, "event"."resource_id" as resource_id, "event"."before" as before, "event"."after" as after, to_char("event"."created_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at) fields) from events event
+  where numbered.is_seen and ("event"."changed_in", "event"."ordinal") = (numbered.changed_in, numbered.place)) as json offset 0) item
 )
   select changed_in::text, place, type, json from numbered join rendered using (ordinal) order by ordinal;

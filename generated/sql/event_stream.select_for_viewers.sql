@@ -1,67 +1,87 @@
 /* event_stream.select_for_viewers */
   with recursive numbered as (
-    select event.changed_in, event.ordinal as place, event.type, array_to_string(array(
+    select "event"."changed_in", "event"."ordinal" as place, "event"."type", array_to_string(array(
     select user_id from (
   select viewer.user_id from (
-  select user_id from project_grants where project_id in (event.project_id, (select tasks.project_id from tasks where tasks.id = event.task_id))
-  union select tasks.owner_id from tasks where tasks.id = event.task_id union select tasks.assignee_id from tasks where tasks.id = event.task_id
-  union values (event.owner_id), (event.assignee_id)) viewer
-  where viewer.user_id is not null and ((event.task_id is not null and (exists (select from tasks where tasks.id = event.task_id and (tasks.deleted_at is null and ((tasks.owner_id = viewer.user_id and tasks.project_id is null) or (coalesce(tasks.assignee_id = viewer.user_id, false) and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end) or exists (
-  select from memberships membership
-  where membership.user_id = viewer.user_id and membership.project_id = tasks.project_id and true offset 0) or (false and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end)))) and case when event.type in ('task.related', 'task.unrelated')
-  then exists (select from tasks where tasks.id = event.resource_id and (tasks.deleted_at is null and ((tasks.owner_id = viewer.user_id and tasks.project_id is null) or (coalesce(tasks.assignee_id = viewer.user_id, false) and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end) or exists (
-  select from memberships membership
-  where membership.user_id = viewer.user_id and membership.project_id = tasks.project_id and true offset 0) or (false and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end)))) else true end)) or (event.task_id is null and exists (
-  select from projects project where project.id = event.project_id and (project.deleted_at is null and (exists (
-  select from memberships membership
-  where membership.user_id = viewer.user_id and membership.project_id = project.id and true offset 0) or false)))) or case event.type
-    when 'task.deleted' then not exists (select from tasks where tasks.id = event.task_id and tasks.deleted_at is null) and ((event.owner_id = viewer.user_id and event.project_id is null) or (event.assignee_id = viewer.user_id
-  and (event.project_id is null or exists (select from projects where projects.id = event.project_id and projects.deleted_at is null offset 0))) or exists (
-  select from memberships membership
-  where membership.user_id = viewer.user_id and membership.project_id = event.project_id and true offset 0) or (false and case when event.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[event.owner_id])
-else exists (select from projects where projects.id = event.project_id and projects.deleted_at is null offset 0) end))
+  select user_id from project_grants where project_id in ("event"."project_id", (select "tasks"."project_id" from tasks where "tasks"."id" = "event"."task_id"))
+  union select "tasks"."owner_id" from tasks where "tasks"."id" = "event"."task_id" union select "tasks"."assignee_id" from tasks where "tasks"."id" = "event"."task_id"
+  union values ("event"."owner_id"), ("event"."assignee_id")) viewer
+  where viewer.user_id is not null and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = viewer.user_id and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = viewer.user_id, false) and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
+select from memberships membership
+where "membership"."user_id" = viewer.user_id and "membership"."project_id" = "tasks"."project_id"
+  and true offset 0) or (false and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and case when "event"."type" in ('task.related', 'task.unrelated')
+  then exists (select from tasks where "tasks"."id" = "event"."resource_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = viewer.user_id and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = viewer.user_id, false) and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
+select from memberships membership
+where "membership"."user_id" = viewer.user_id and "membership"."project_id" = "tasks"."project_id"
+  and true offset 0) or (false and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) else true end)) or ("event"."task_id" is null and exists (
+select from projects project
+where "project"."id" = "event"."project_id" and ("project"."deleted_at" is null and (exists (
+select from memberships membership
+where "membership"."user_id" = viewer.user_id and "membership"."project_id" = "project"."id"
+  and true offset 0) or false)))) or case "event"."type"
+    when 'task.deleted' then not exists (select from tasks where "tasks"."id" = "event"."task_id" and "tasks"."deleted_at" is null) and (("event"."owner_id" = viewer.user_id and "event"."project_id" is null) or ("event"."assignee_id" = viewer.user_id
+  and ("event"."project_id" is null or exists (select from projects where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is null offset 0))) or exists (
+select from memberships membership
+where "membership"."user_id" = viewer.user_id and "membership"."project_id" = "event"."project_id"
+  and true offset 0) or (false and case
+when "event"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["event"."owner_id"])
+else exists (select from projects where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is null offset 0) end))
     when 'project.deleted' then exists (
-  select from projects join project_grants granted on granted.project_id = projects.id
-  where projects.id = event.project_id and projects.deleted_at is not null and projects.purged_at is null
-    and (false or granted.user_id = viewer.user_id)) else false end)) viewer where user_id = any($1::uuid[])), ' ') as viewers, ($2::bool and ((event.task_id is not null and (exists (select from tasks where tasks.id = event.task_id and (tasks.deleted_at is null and ((tasks.owner_id = null::uuid and tasks.project_id is null) or (coalesce(tasks.assignee_id = null::uuid, false) and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end) or exists (
-  select from memberships membership
-  where membership.user_id = null::uuid and membership.project_id = tasks.project_id and true offset 0) or (true and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end)))) and case when event.type in ('task.related', 'task.unrelated')
-  then exists (select from tasks where tasks.id = event.resource_id and (tasks.deleted_at is null and ((tasks.owner_id = null::uuid and tasks.project_id is null) or (coalesce(tasks.assignee_id = null::uuid, false) and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end) or exists (
-  select from memberships membership
-  where membership.user_id = null::uuid and membership.project_id = tasks.project_id and true offset 0) or (true and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end)))) else true end)) or (event.task_id is null and exists (
-  select from projects project where project.id = event.project_id and (project.deleted_at is null and (exists (
-  select from memberships membership
-  where membership.user_id = null::uuid and membership.project_id = project.id and true offset 0) or true)))) or case event.type
-    when 'task.deleted' then not exists (select from tasks where tasks.id = event.task_id and tasks.deleted_at is null) and ((event.owner_id = null::uuid and event.project_id is null) or (event.assignee_id = null::uuid
-  and (event.project_id is null or exists (select from projects where projects.id = event.project_id and projects.deleted_at is null offset 0))) or exists (
-  select from memberships membership
-  where membership.user_id = null::uuid and membership.project_id = event.project_id and true offset 0) or (true and case when event.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[event.owner_id])
-else exists (select from projects where projects.id = event.project_id and projects.deleted_at is null offset 0) end))
+  select from projects join project_grants granted on granted.project_id = "projects"."id"
+  where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is not null and "projects"."purged_at" is null
+    and (false or granted.user_id = viewer.user_id)) else false end)) viewer where user_id = any($1::uuid[])), ' ') as viewers, ($2::bool and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = null::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = null::uuid, false) and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
+select from memberships membership
+where "membership"."user_id" = null::uuid and "membership"."project_id" = "tasks"."project_id"
+  and true offset 0) or (true and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and case when "event"."type" in ('task.related', 'task.unrelated')
+  then exists (select from tasks where "tasks"."id" = "event"."resource_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = null::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = null::uuid, false) and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
+select from memberships membership
+where "membership"."user_id" = null::uuid and "membership"."project_id" = "tasks"."project_id"
+  and true offset 0) or (true and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) else true end)) or ("event"."task_id" is null and exists (
+select from projects project
+where "project"."id" = "event"."project_id" and ("project"."deleted_at" is null and (exists (
+select from memberships membership
+where "membership"."user_id" = null::uuid and "membership"."project_id" = "project"."id"
+  and true offset 0) or true)))) or case "event"."type"
+    when 'task.deleted' then not exists (select from tasks where "tasks"."id" = "event"."task_id" and "tasks"."deleted_at" is null) and (("event"."owner_id" = null::uuid and "event"."project_id" is null) or ("event"."assignee_id" = null::uuid
+  and ("event"."project_id" is null or exists (select from projects where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is null offset 0))) or exists (
+select from memberships membership
+where "membership"."user_id" = null::uuid and "membership"."project_id" = "event"."project_id"
+  and true offset 0) or (true and case
+when "event"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["event"."owner_id"])
+else exists (select from projects where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is null offset 0) end))
     when 'project.deleted' then exists (
-  select from projects join project_grants granted on granted.project_id = projects.id
-  where projects.id = event.project_id and projects.deleted_at is not null and projects.purged_at is null
+  select from projects join project_grants granted on granted.project_id = "projects"."id"
+  where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is not null and "projects"."purged_at" is null
     and (true or granted.user_id = null::uuid)) else false end)) as is_for_admins,
-      row_number() over (order by event.changed_in, event.ordinal) as ordinal
+      row_number() over (order by "event"."changed_in", "event"."ordinal") as ordinal
     from (
-      select * from events event where (event.changed_in, event.ordinal) > ($3::xid8, $4::bigint) and event.changed_in < pg_snapshot_xmin(pg_current_snapshot()) order by event.changed_in, event.ordinal limit $5::int
+      select * from events event where ("event"."changed_in", "event"."ordinal") > ($3::xid8, $4::bigint) and "event"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) order by "event"."changed_in", "event"."ordinal" limit $5::int
     ) event
   ),
 rendered (ordinal, json, octets) as (
@@ -72,8 +92,8 @@ rendered (ordinal, json, octets) as (
     select numbered.*, octets from rendered join numbered on numbered.ordinal = rendered.ordinal + 1
     where octets < 1048576 and numbered.ordinal <= $5::int offset 0
   ) numbered cross join lateral (select (
-  select (select row_to_json(fields)::text from (select event.id as id, event.type as type, event.actor_id as actor_id, event.task_id as task_id, event.project_id as project_id, event.resource_id as resource_id, event.before as before, event.after as after, to_char(event.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at) fields) from events event
-  where (numbered.viewers <> '' or numbered.is_for_admins) and (event.changed_in, event.ordinal) = (numbered.changed_in, numbered.place)) as json offset 0) item
+  select (select row_to_json(fields)::text from (select "event"."id" as id, "event"."type" as type, "event"."actor_id" as actor_id, "event"."task_id" as task_id, "event"."project_id" as project_id, "event"."resource_id" as resource_id, "event"."before" as before, "event"."after" as after, to_char("event"."created_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at) fields) from events event
+  where (numbered.viewers <> '' or numbered.is_for_admins) and ("event"."changed_in", "event"."ordinal") = (numbered.changed_in, numbered.place)) as json offset 0) item
 )
     select changed_in::text, place, type, json, viewers, is_for_admins
     from numbered join rendered using (ordinal) order by ordinal;

@@ -1,7 +1,5 @@
 /* notification_settings.correct_times */
-with corrected as (
-  update notification_settings settings set digest_due_at = case when settings.digest_due_at > now() + case settings.mail_digest when 'hourly' then interval '1 hour' else interval '25 hours' end then next_digest_at(settings.mail_digest, person.time_zone) else settings.digest_due_at end, digested_until = least(settings.digested_until, now()) from users person where person.id = settings.user_id and (settings.digest_due_at > now() + case settings.mail_digest when 'hourly' then interval '1 hour' else interval '25 hours' end or settings.digested_until > now())
-)
-update notifications notification set created_at = now()
-from notification_settings settings
-where settings.digested_until > now() and notification.user_id = settings.user_id and notification.created_at > now() and notification.created_at <= settings.digested_until;
+with corrected as (update "notification_settings" "settings" set "digest_due_at" = case when "settings"."digest_due_at" > now() + case "settings"."mail_digest" when 'hourly' then interval '1 hour' else interval '25 hours' end then next_digest_at("settings"."mail_digest", "person"."time_zone") else "settings"."digest_due_at" end, "digested_until" = least("settings"."digested_until", now()) from users person where "person"."id" = "settings"."user_id" and ("settings"."digest_due_at" > now() + case "settings"."mail_digest" when 'hourly' then interval '1 hour' else interval '25 hours' end or "settings"."digested_until" > now()))
+update notifications notification set created_at = now() from notification_settings settings
+where "settings"."digested_until" > now() and "notification"."user_id" = "settings"."user_id" and "notification"."created_at" > now()
+  and "notification"."created_at" <= "settings"."digested_until";

@@ -1,2 +1,2 @@
-/* notifications.purge_user */ with changed as (delete from notifications where ctid = any(array(
-select ctid from notifications where user_id = $1::uuid limit 100 for update skip locked)) returning 1) select count(*) as changed from changed;
+/* notifications.purge_user */ with changed as (delete from "notifications" where ctid = any(array(
+select ctid from "notifications" where user_id = $1::uuid limit 100 for update skip locked)) returning 1) select count(*) as changed from changed;

@@ -1,7 +1,5 @@
 /* projects.restamp */
 with restamped as (
-  update memberships set joined_in = '0'
-  where joined_in >= pg_snapshot_xmax(pg_current_snapshot())
+  update memberships set joined_in = '0' where "memberships"."joined_in" >= pg_snapshot_xmax(pg_current_snapshot())
 )
-update projects set visible_in = '0'
-where visible_in >= pg_snapshot_xmax(pg_current_snapshot());
+update projects set visible_in = '0' where "projects"."visible_in" >= pg_snapshot_xmax(pg_current_snapshot());

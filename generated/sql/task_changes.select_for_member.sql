@@ -3,23 +3,24 @@
       select distinct on (at, changed_in, id) at, changed_in, id, is_seen
       from (
         select at, changed_in, id, is_seen from ((
-  select greatest(item.changed_in, '0'::xid8) as at, item.changed_in as changed_in, item.id as id , item.project_id, true as is_seen
+  select greatest("item"."changed_in", '0'::xid8) as at, "item"."changed_in" as changed_in, "item"."id" as id , "item"."project_id", true as is_seen
   from tasks item
-  where (item.deleted_at is null and item.owner_id = $1::uuid and item.project_id is null) and (true or item.changed_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and (item.changed_in, item.id) > (case when '0'::xid8 > $3::xid8 then '0'::xid8 when '0'::xid8 = $3::xid8 then $4::xid8 else $3::xid8 end, case when '0'::xid8 > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when '0'::xid8 = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and item.changed_in < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
-  order by  item.changed_in, item.id limit $6::int + 1) union all (
-  select greatest(item.changed_in, '0'::xid8) as at, item.changed_in as changed_in, item.id as id , item.project_id, true as is_seen
+  where ("item"."deleted_at" is null and "item"."owner_id" = $1::uuid and "item"."project_id" is null) and (true or "item"."changed_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when '0'::xid8 > $3::xid8 then '0'::xid8 when '0'::xid8 = $3::xid8 then $4::xid8 else $3::xid8 end, case when '0'::xid8 > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when '0'::xid8 = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
+  order by  "item"."changed_in", "item"."id" limit $6::int + 1) union all (
+  select greatest("item"."changed_in", '0'::xid8) as at, "item"."changed_in" as changed_in, "item"."id" as id , "item"."project_id", true as is_seen
   from tasks item
-  where (item.deleted_at is null and item.assignee_id = $1::uuid and case when item.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[item.owner_id])
-else exists (select from projects where projects.id = item.project_id and projects.deleted_at is null offset 0) end) and (true or item.changed_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and (item.changed_in, item.id) > (case when '0'::xid8 > $3::xid8 then '0'::xid8 when '0'::xid8 = $3::xid8 then $4::xid8 else $3::xid8 end, case when '0'::xid8 > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when '0'::xid8 = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and item.changed_in < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
-  order by  item.changed_in, item.id limit $6::int + 1) union all (
+  where ("item"."deleted_at" is null and "item"."assignee_id" = $1::uuid and case
+when "item"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["item"."owner_id"])
+else exists (select from projects where "projects"."id" = "item"."project_id" and "projects"."deleted_at" is null offset 0) end) and (true or "item"."changed_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when '0'::xid8 > $3::xid8 then '0'::xid8 when '0'::xid8 = $3::xid8 then $4::xid8 else $3::xid8 end, case when '0'::xid8 > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when '0'::xid8 = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
+  order by  "item"."changed_in", "item"."id" limit $6::int + 1) union all (
   with heads as materialized (
   select reached.* from memberships membership cross join lateral (
-  select greatest(item.changed_in, case when membership.joined_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then membership.joined_in else '0'::xid8 end) as at, item.changed_in as changed_in, item.id as id , item.project_id, true as is_seen
+  select greatest("item"."changed_in", case when "membership"."joined_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end) as at, "item"."changed_in" as changed_in, "item"."id" as id , "item"."project_id", true as is_seen
   from tasks item
-  where (item.deleted_at is null and item.project_id = membership.project_id) and (true or item.changed_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and (item.changed_in, item.id) > (case when case when membership.joined_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then membership.joined_in else '0'::xid8 end > $3::xid8 then '0'::xid8 when case when membership.joined_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then membership.joined_in else '0'::xid8 end = $3::xid8 then $4::xid8 else $3::xid8 end, case when case when membership.joined_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then membership.joined_in else '0'::xid8 end > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when case when membership.joined_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then membership.joined_in else '0'::xid8 end = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and item.changed_in < pg_snapshot_xmin(pg_current_snapshot()) and case when membership.joined_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then membership.joined_in else '0'::xid8 end < pg_snapshot_xmin(pg_current_snapshot())
-  order by item.deleted_at, item.changed_in, item.id limit 3) reached
-  where membership.user_id = $1::uuid and true and true
+  where ("item"."deleted_at" is null and "item"."project_id" = "membership"."project_id") and (true or "item"."changed_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when case when "membership"."joined_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end > $3::xid8 then '0'::xid8 when case when "membership"."joined_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end = $3::xid8 then $4::xid8 else $3::xid8 end, case when case when "membership"."joined_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when case when "membership"."joined_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and case when "membership"."joined_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end < pg_snapshot_xmin(pg_current_snapshot())
+  order by "item"."deleted_at", "item"."changed_in", "item"."id" limit 3) reached
+  where "membership"."user_id" = $1::uuid and true and true
   ), continued as materialized (
     select project_id from (
       select project_id, row_number() over (order by at, changed_in, id) as ordinal from heads
@@ -29,64 +30,77 @@ else exists (select from projects where projects.id = item.project_id and projec
   select * from heads where project_id not in (select project_id from continued)
   union all
   select reached.* from memberships membership cross join lateral (
-  select greatest(item.changed_in, case when membership.joined_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then membership.joined_in else '0'::xid8 end) as at, item.changed_in as changed_in, item.id as id , item.project_id, true as is_seen
+  select greatest("item"."changed_in", case when "membership"."joined_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end) as at, "item"."changed_in" as changed_in, "item"."id" as id , "item"."project_id", true as is_seen
   from tasks item
-  where (item.deleted_at is null and item.project_id = membership.project_id) and (true or item.changed_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and (item.changed_in, item.id) > (case when case when membership.joined_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then membership.joined_in else '0'::xid8 end > $3::xid8 then '0'::xid8 when case when membership.joined_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then membership.joined_in else '0'::xid8 end = $3::xid8 then $4::xid8 else $3::xid8 end, case when case when membership.joined_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then membership.joined_in else '0'::xid8 end > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when case when membership.joined_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then membership.joined_in else '0'::xid8 end = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and item.changed_in < pg_snapshot_xmin(pg_current_snapshot()) and case when membership.joined_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then membership.joined_in else '0'::xid8 end < pg_snapshot_xmin(pg_current_snapshot())
-  order by item.deleted_at, item.changed_in, item.id limit $6::int + 1) reached
-  where membership.user_id = $1::uuid and true and membership.project_id in (select project_id from continued))) seen
+  where ("item"."deleted_at" is null and "item"."project_id" = "membership"."project_id") and (true or "item"."changed_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when case when "membership"."joined_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end > $3::xid8 then '0'::xid8 when case when "membership"."joined_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end = $3::xid8 then $4::xid8 else $3::xid8 end, case when case when "membership"."joined_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when case when "membership"."joined_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and case when "membership"."joined_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end < pg_snapshot_xmin(pg_current_snapshot())
+  order by "item"."deleted_at", "item"."changed_in", "item"."id" limit $6::int + 1) reached
+  where "membership"."user_id" = $1::uuid and true and "membership"."project_id" in (select project_id from continued))) seen
         union all select * from (
         (
-  select greatest(tombstone.changed_in, '0'::xid8) as at, tombstone.changed_in as changed_in, tombstone.task_id as id , false as is_seen
+  select greatest("tombstone"."changed_in", '0'::xid8) as at, "tombstone"."changed_in" as changed_in, "tombstone"."task_id" as id , false as is_seen
   from task_tombstones tombstone
-  where tombstone.user_id = $1::uuid and tombstone.changed_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where tasks.id = tombstone.task_id and (tasks.deleted_at is null and ((tasks.owner_id = $1::uuid and tasks.project_id is null) or (coalesce(tasks.assignee_id = $1::uuid, false) and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end) or exists (
-  select from memberships membership
-  where membership.user_id = $1::uuid and membership.project_id = tasks.project_id and true offset 0) or (false and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end)))) and (tombstone.changed_in, tombstone.task_id) > (case when '0'::xid8 > $3::xid8 then '0'::xid8 when '0'::xid8 = $3::xid8 then $4::xid8 else $3::xid8 end, case when '0'::xid8 > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when '0'::xid8 = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and tombstone.changed_in < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
-  order by  tombstone.changed_in, tombstone.task_id limit $6::int + 1)
+  where "tombstone"."user_id" = $1::uuid and "tombstone"."changed_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where "tasks"."id" = "tombstone"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $1::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $1::uuid, false) and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
+select from memberships membership
+where "membership"."user_id" = $1::uuid and "membership"."project_id" = "tasks"."project_id"
+  and true offset 0) or (false and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and ("tombstone"."changed_in", "tombstone"."task_id") > (case when '0'::xid8 > $3::xid8 then '0'::xid8 when '0'::xid8 = $3::xid8 then $4::xid8 else $3::xid8 end, case when '0'::xid8 > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when '0'::xid8 = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "tombstone"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
+  order by  "tombstone"."changed_in", "tombstone"."task_id" limit $6::int + 1)
         union all
   select reached.* from memberships membership cross join lateral (
-  select greatest(tombstone.changed_in, '0'::xid8) as at, tombstone.changed_in as changed_in, tombstone.task_id as id , false as is_seen
+  select greatest("tombstone"."changed_in", '0'::xid8) as at, "tombstone"."changed_in" as changed_in, "tombstone"."task_id" as id , false as is_seen
   from task_tombstones tombstone
-  where tombstone.project_id = membership.project_id and tombstone.user_id is null and tombstone.changed_in >= membership.joined_in and tombstone.changed_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where tasks.id = tombstone.task_id and (tasks.deleted_at is null and ((tasks.owner_id = $1::uuid and tasks.project_id is null) or (coalesce(tasks.assignee_id = $1::uuid, false) and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end) or exists (
-  select from memberships membership
-  where membership.user_id = $1::uuid and membership.project_id = tasks.project_id and true offset 0) or (false and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end)))) and (tombstone.changed_in, tombstone.task_id) > (case when '0'::xid8 > $3::xid8 then '0'::xid8 when '0'::xid8 = $3::xid8 then $4::xid8 else $3::xid8 end, case when '0'::xid8 > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when '0'::xid8 = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and tombstone.changed_in < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
-  order by  tombstone.changed_in, tombstone.task_id limit $6::int + 1) reached
-  where membership.user_id = $1::uuid and true and true) lost union all
+  where "tombstone"."project_id" = "membership"."project_id" and "tombstone"."user_id" is null and "tombstone"."changed_in" >= "membership"."joined_in" and "tombstone"."changed_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where "tasks"."id" = "tombstone"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $1::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $1::uuid, false) and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
+select from memberships membership
+where "membership"."user_id" = $1::uuid and "membership"."project_id" = "tasks"."project_id"
+  and true offset 0) or (false and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and ("tombstone"."changed_in", "tombstone"."task_id") > (case when '0'::xid8 > $3::xid8 then '0'::xid8 when '0'::xid8 = $3::xid8 then $4::xid8 else $3::xid8 end, case when '0'::xid8 > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when '0'::xid8 = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "tombstone"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
+  order by  "tombstone"."changed_in", "tombstone"."task_id" limit $6::int + 1) reached
+  where "membership"."user_id" = $1::uuid and true and true) lost union all
     select reached.* from membership_tombstones ended cross join lateral (
       (
-  select greatest(item.changed_in, ended.left_in) as at, item.changed_in as changed_in, item.id as id , exists (select from tasks where tasks.id = item.id and (tasks.deleted_at is null and ((tasks.owner_id = $1::uuid and tasks.project_id is null) or (coalesce(tasks.assignee_id = $1::uuid, false) and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end) or exists (
-  select from memberships membership
-  where membership.user_id = $1::uuid and membership.project_id = tasks.project_id and true offset 0) or (false and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end)))) and true as is_seen
+  select greatest("item"."changed_in", "ended"."left_in") as at, "item"."changed_in" as changed_in, "item"."id" as id , exists (select from tasks where "tasks"."id" = "item"."id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $1::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $1::uuid, false) and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
+select from memberships membership
+where "membership"."user_id" = $1::uuid and "membership"."project_id" = "tasks"."project_id"
+  and true offset 0) or (false and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and true as is_seen
   from tasks item
-  where item.project_id = ended.project_id and item.deleted_at is null
-          and coalesce(item.placed_at, item.created_at) <= ended.created_at and not exists (
-  select from memberships membership
-  where membership.user_id = $1::uuid and membership.project_id = ended.project_id and true offset 0) and (item.changed_in, item.id) > (case when ended.left_in > $3::xid8 then '0'::xid8 when ended.left_in = $3::xid8 then $4::xid8 else $3::xid8 end, case when ended.left_in > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when ended.left_in = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and item.changed_in < pg_snapshot_xmin(pg_current_snapshot()) and ended.left_in < pg_snapshot_xmin(pg_current_snapshot())
-  order by item.deleted_at, item.changed_in, item.id limit $6::int + 1) union all (
-  select greatest(tombstone.changed_in, ended.left_in) as at, tombstone.changed_in as changed_in, tombstone.task_id as id , false as is_seen
+  where "item"."project_id" = "ended"."project_id" and "item"."deleted_at" is null
+          and coalesce("item"."placed_at", "item"."created_at") <= "ended"."created_at" and not exists (
+select from memberships membership
+where "membership"."user_id" = $1::uuid and "membership"."project_id" = "ended"."project_id"
+  and true offset 0) and ("item"."changed_in", "item"."id") > (case when "ended"."left_in" > $3::xid8 then '0'::xid8 when "ended"."left_in" = $3::xid8 then $4::xid8 else $3::xid8 end, case when "ended"."left_in" > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when "ended"."left_in" = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and "ended"."left_in" < pg_snapshot_xmin(pg_current_snapshot())
+  order by "item"."deleted_at", "item"."changed_in", "item"."id" limit $6::int + 1) union all (
+  select greatest("tombstone"."changed_in", "ended"."left_in") as at, "tombstone"."changed_in" as changed_in, "tombstone"."task_id" as id , false as is_seen
   from task_tombstones tombstone
-  where tombstone.project_id = ended.project_id and tombstone.user_id is null and tombstone.placed_at <= ended.created_at and tombstone.changed_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where tasks.id = tombstone.task_id and (tasks.deleted_at is null and ((tasks.owner_id = $1::uuid and tasks.project_id is null) or (coalesce(tasks.assignee_id = $1::uuid, false) and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end) or exists (
-  select from memberships membership
-  where membership.user_id = $1::uuid and membership.project_id = tasks.project_id and true offset 0) or (false and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end)))) and (tombstone.changed_in, tombstone.task_id) > (case when ended.left_in > $3::xid8 then '0'::xid8 when ended.left_in = $3::xid8 then $4::xid8 else $3::xid8 end, case when ended.left_in > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when ended.left_in = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and tombstone.changed_in < pg_snapshot_xmin(pg_current_snapshot()) and ended.left_in < pg_snapshot_xmin(pg_current_snapshot())
-  order by  tombstone.changed_in, tombstone.task_id limit $6::int + 1)
+  where "tombstone"."project_id" = "ended"."project_id" and "tombstone"."user_id" is null and "tombstone"."placed_at" <= "ended"."created_at" and "tombstone"."changed_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where "tasks"."id" = "tombstone"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $1::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $1::uuid, false) and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
+select from memberships membership
+where "membership"."user_id" = $1::uuid and "membership"."project_id" = "tasks"."project_id"
+  and true offset 0) or (false and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and ("tombstone"."changed_in", "tombstone"."task_id") > (case when "ended"."left_in" > $3::xid8 then '0'::xid8 when "ended"."left_in" = $3::xid8 then $4::xid8 else $3::xid8 end, case when "ended"."left_in" > $3::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when "ended"."left_in" = $3::xid8 then $5::uuid else case when $4::xid8 = $3::xid8 then $5::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "tombstone"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and "ended"."left_in" < pg_snapshot_xmin(pg_current_snapshot())
+  order by  "tombstone"."changed_in", "tombstone"."task_id" limit $6::int + 1)
     ) reached
-    where ended.user_id = $1::uuid
-      and ended.left_in >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) and ended.left_in < pg_snapshot_xmin(pg_current_snapshot())) found
+    where "ended"."user_id" = $1::uuid
+      and "ended"."left_in" >= coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot())) and "ended"."left_in" < pg_snapshot_xmin(pg_current_snapshot())) found
       order by at, changed_in, id limit $6::int + 1
     ), numbered as (
       select picked.*, row_number() over (order by at, changed_in, id) as ordinal from picked
@@ -98,7 +112,7 @@ rendered (ordinal, json, octets) as (
   from (
     select numbered.*, octets from rendered join numbered on numbered.ordinal = rendered.ordinal + 1
     where octets < 1048576 and numbered.ordinal <= $6::int offset 0
-  ) numbered cross join lateral (select (select (select row_to_json(fields)::text from (select task.id as id, task.title as title, task.description as description, task.status as status, task.priority as priority, to_char(task.start_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as start_at, task.start_on as start_on, to_char(task.due_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as due_at, task.due_on as due_on, to_char(task.completed_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as completed_at, task.owner_id as owner_id, task.assignee_id as assignee_id, task.project_id as project_id, task.section_id as section_id, task.parent_id as parent_id, task.position as position, (select '[' || coalesce(string_agg((select row_to_json(fields)::text from (select tag.id as id, tag.name as name, tag.color as color, tag.owner_id as owner_id, tag.project_id as project_id, to_char(tag.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at) fields), ',' order by tag.name_folded, tag.id), '') || ']' from task_tags link join tags tag on tag.id = link.tag_id and tag.deleted_at is null where link.task_id = task.id)::json as tags, task.attachment_count as attachment_count, (task.blocker_count > 0 and is_blocked(task.id, $1::uuid, (select $7::bool))) as is_blocked, task.comment_count as comment_count, task.subtask_count as subtask_count, task.open_subtask_count as open_subtask_count, task.version as version, to_char(task.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at, to_char(task.updated_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as updated_at) fields) from tasks task where id = numbered.id and is_seen) as json offset 0) item
+  ) numbered cross join lateral (select (select (select row_to_json(fields)::text from (select "task"."id" as id, "task"."title" as title, "task"."description" as description, "task"."status" as status, "task"."priority" as priority, to_char("task"."start_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as start_at, "task"."start_on" as start_on, to_char("task"."due_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as due_at, "task"."due_on" as due_on, to_char("task"."completed_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as completed_at, "task"."owner_id" as owner_id, "task"."assignee_id" as assignee_id, "task"."project_id" as project_id, "task"."section_id" as section_id, "task"."parent_id" as parent_id, "task"."position" as position, (select '[' || coalesce(string_agg((select row_to_json(fields)::text from (select "tag"."id" as id, "tag"."name" as name, "tag"."color" as color, "tag"."owner_id" as owner_id, "tag"."project_id" as project_id, to_char("tag"."created_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at) fields), ',' order by "tag"."name_folded", "tag"."id"), '') || ']' from task_tags link join tags tag on "tag"."id" = "link"."tag_id" and "tag"."deleted_at" is null where "link"."task_id" = "task"."id")::json as tags, "task"."attachment_count" as attachment_count, ("task"."blocker_count" > 0 and is_blocked("task"."id", $1::uuid, (select $7::bool))) as is_blocked, "task"."comment_count" as comment_count, "task"."subtask_count" as subtask_count, "task"."open_subtask_count" as open_subtask_count, "task"."version" as version, to_char("task"."created_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at, to_char("task"."updated_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as updated_at) fields) from tasks task where "task"."id" = numbered.id and is_seen) as json offset 0) item
 ), page as (
       select id, at, changed_in, is_seen, ordinal, json, ordinal = max(ordinal) over (partition by id) as is_last
       from numbered join rendered using (ordinal)
@@ -114,4 +128,4 @@ rendered (ordinal, json, octets) as (
       (select changed_in::text from page order by ordinal desc limit 1) as last_changed_in,
       (select id::text from page order by ordinal desc limit 1) as last_id,
       coalesce(epoch, 1) as epoch, pg_snapshot_xmin(pg_current_snapshot())::text as horizon, coalesce($2::xid8, pg_snapshot_xmin(pg_current_snapshot()))::text as tombstones_from
-    from (values (true)) always left join change_history history on history.singleton;
+    from (values (true)) always left join change_history history on "history"."singleton";

@@ -10,6 +10,6 @@ with ahead as (
 ), forgotten_memberships as (
   delete from membership_tombstones where exists (select from ahead)
 ), restamped as (
-  update tasks set changed_in = '0' from ahead where tasks.id = ahead.id returning tasks.id
+  update tasks set changed_in = '0' from ahead where "tasks"."id" = ahead.id returning "tasks"."id"
 )
 select count(*) as restamped from restamped;

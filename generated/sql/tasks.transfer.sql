@@ -1,11 +1,11 @@
 /* tasks.transfer */
     with
   handed as (
-    select tasks.id, heir_id from tasks cross join lateral (
-select person.id as heir_id from project_grants granted join users person on person.id = granted.user_id
-where granted.project_id = tasks.project_id and person.deleted_at is null
-order by role_rank(granted.role) desc, person.id limit 1 for key share of person skip locked) heir
-    where tasks.owner_id = $1::uuid and tasks.project_id is not null
+    select "tasks"."id", heir_id from tasks cross join lateral (
+select "person"."id" as heir_id from project_grants granted join users person on "person"."id" = granted.user_id
+where granted.project_id = "tasks"."project_id" and "person"."deleted_at" is null
+order by role_rank(granted.role) desc, "person"."id" limit 1 for key share of person skip locked) heir
+    where "tasks"."owner_id" = $1::uuid and "tasks"."project_id" is not null
     limit 100 for no key update of tasks skip locked
   ), given as (
     update tasks set owner_id = heir_id, version = version + 1, updated_at = clock_timestamp()

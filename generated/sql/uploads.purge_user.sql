@@ -1,2 +1,2 @@
-/* uploads.purge_user */ with changed as (delete from uploads where ctid = any(array(
-select ctid from uploads where user_id = $1::uuid limit 100 for update skip locked)) returning 1) select count(*) as changed from changed;
+/* uploads.purge_user */ with changed as (delete from "uploads" where ctid = any(array(
+select ctid from "uploads" where user_id = $1::uuid limit 100 for update skip locked)) returning 1) select count(*) as changed from changed;

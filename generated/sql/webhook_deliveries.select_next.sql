@@ -1,51 +1,62 @@
 /* webhook_deliveries.select_next */
-  select delivery.id::text, delivery.event_id::text, delivery.sequence, delivery.attempts,
-    (extract(epoch from (case when delivery.created_at >
-(select coalesce(retention.skipped_from, retention.seen_at) + interval '2 hours' from retention) then now() else greatest(
-coalesce((select least(now(), retention.seen_at + interval '2 hours') - retention.unconfirmed from retention), now()), delivery.created_at) end - delivery.created_at)) * 1000)::bigint as age, webhook.url, webhook.secret,
-    case when webhook.previous_secret_until > now() then webhook.previous_secret else '' end as previous_secret,
-    delivery.event_changed_in is null or coalesce((owner.deleted_at is null and not owner.is_disabled and ((event.task_id is not null and (exists (select from tasks where tasks.id = event.task_id and (tasks.deleted_at is null and ((tasks.owner_id = webhook.owner_id and tasks.project_id is null) or (coalesce(tasks.assignee_id = webhook.owner_id, false) and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end) or exists (
-  select from memberships membership
-  where membership.user_id = webhook.owner_id and membership.project_id = tasks.project_id and true offset 0) or ((webhook.project_id is not null and owner.role = 'admin') and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end)))) and case when event.type in ('task.related', 'task.unrelated')
-  then exists (select from tasks where tasks.id = event.resource_id and (tasks.deleted_at is null and ((tasks.owner_id = webhook.owner_id and tasks.project_id is null) or (coalesce(tasks.assignee_id = webhook.owner_id, false) and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end) or exists (
-  select from memberships membership
-  where membership.user_id = webhook.owner_id and membership.project_id = tasks.project_id and true offset 0) or ((webhook.project_id is not null and owner.role = 'admin') and case when tasks.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[tasks.owner_id])
-else exists (select from projects where projects.id = tasks.project_id and projects.deleted_at is null offset 0) end)))) else true end)) or (event.task_id is null and exists (
-  select from projects project where project.id = event.project_id and (project.deleted_at is null and (exists (
-  select from memberships membership
-  where membership.user_id = webhook.owner_id and membership.project_id = project.id and true offset 0) or (webhook.project_id is not null and owner.role = 'admin'))))) or case event.type
-    when 'task.deleted' then not exists (select from tasks where tasks.id = event.task_id and tasks.deleted_at is null) and ((event.owner_id = webhook.owner_id and event.project_id is null) or (event.assignee_id = webhook.owner_id
-  and (event.project_id is null or exists (select from projects where projects.id = event.project_id and projects.deleted_at is null offset 0))) or exists (
-  select from memberships membership
-  where membership.user_id = webhook.owner_id and membership.project_id = event.project_id and true offset 0) or ((webhook.project_id is not null and owner.role = 'admin') and case when event.project_id is null
-then not (array(select id from users where users.deleted_at is not null) @> array[event.owner_id])
-else exists (select from projects where projects.id = event.project_id and projects.deleted_at is null offset 0) end))
+  select "delivery"."id"::text, "delivery"."event_id"::text, "delivery"."sequence", "delivery"."attempts",
+    (extract(epoch from (case when "delivery"."created_at" >
+(select coalesce("retention"."skipped_from", "retention"."seen_at") + interval '2 hours' from retention) then now() else greatest(
+coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()), "delivery"."created_at") end - "delivery"."created_at")) * 1000)::bigint as age, "webhook"."url", "webhook"."secret",
+    case when "webhook"."previous_secret_until" > now() then "webhook"."previous_secret" else '' end as previous_secret,
+    "delivery"."event_changed_in" is null or coalesce(("owner"."deleted_at" is null and not "owner"."is_disabled" and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "webhook"."owner_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "webhook"."owner_id", false) and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
+select from memberships membership
+where "membership"."user_id" = "webhook"."owner_id" and "membership"."project_id" = "tasks"."project_id"
+  and true offset 0) or (("webhook"."project_id" is not null and "owner"."role" = 'admin') and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and case when "event"."type" in ('task.related', 'task.unrelated')
+  then exists (select from tasks where "tasks"."id" = "event"."resource_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "webhook"."owner_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "webhook"."owner_id", false) and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
+select from memberships membership
+where "membership"."user_id" = "webhook"."owner_id" and "membership"."project_id" = "tasks"."project_id"
+  and true offset 0) or (("webhook"."project_id" is not null and "owner"."role" = 'admin') and case
+when "tasks"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) else true end)) or ("event"."task_id" is null and exists (
+select from projects project
+where "project"."id" = "event"."project_id" and ("project"."deleted_at" is null and (exists (
+select from memberships membership
+where "membership"."user_id" = "webhook"."owner_id" and "membership"."project_id" = "project"."id"
+  and true offset 0) or ("webhook"."project_id" is not null and "owner"."role" = 'admin'))))) or case "event"."type"
+    when 'task.deleted' then not exists (select from tasks where "tasks"."id" = "event"."task_id" and "tasks"."deleted_at" is null) and (("event"."owner_id" = "webhook"."owner_id" and "event"."project_id" is null) or ("event"."assignee_id" = "webhook"."owner_id"
+  and ("event"."project_id" is null or exists (select from projects where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is null offset 0))) or exists (
+select from memberships membership
+where "membership"."user_id" = "webhook"."owner_id" and "membership"."project_id" = "event"."project_id"
+  and true offset 0) or (("webhook"."project_id" is not null and "owner"."role" = 'admin') and case
+when "event"."project_id" is null
+then not (array(select id from users where "users"."deleted_at" is not null) @> array["event"."owner_id"])
+else exists (select from projects where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is null offset 0) end))
     when 'project.deleted' then exists (
-  select from projects join project_grants granted on granted.project_id = projects.id
-  where projects.id = event.project_id and projects.deleted_at is not null and projects.purged_at is null
-    and ((webhook.project_id is not null and owner.role = 'admin') or granted.user_id = webhook.owner_id)) else false end)
-  and (webhook.project_id is null or (webhook.project_id = event.project_id and exists (
-    select from projects where projects.id = webhook.project_id
-      and (projects.deleted_at is null and (exists (
-  select from memberships membership
-  where membership.user_id = webhook.owner_id and membership.project_id = projects.id and membership.role in ('manager') offset 0) or (webhook.project_id is not null and owner.role = 'admin'))))))), false) as may_deliver,
-    case when delivery.event_changed_in is null then '{"type":' || to_json(delivery.event_type)::text || ',"timestamp":"' || to_char(delivery.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') || '","data":' || json_build_object('webhook_id', webhook.id)::text || '}'
-      else '{"type":' || to_json(event.type)::text || ',"timestamp":"' || to_char(event.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') || '","data":' || (select row_to_json(fields)::text from (select event.id as id, event.type as type, event.actor_id as actor_id, event.task_id as task_id, event.project_id as project_id, event.resource_id as resource_id, event.before as before, event.after as after, to_char(event.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at) fields) || '}' end as payload
-  from webhooks webhook join users owner on owner.id = webhook.owner_id
+  select from projects join project_grants granted on granted.project_id = "projects"."id"
+  where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is not null and "projects"."purged_at" is null
+    and (("webhook"."project_id" is not null and "owner"."role" = 'admin') or granted.user_id = "webhook"."owner_id")) else false end)
+  and ("webhook"."project_id" is null or ("webhook"."project_id" = "event"."project_id" and exists (
+    select from projects where "projects"."id" = "webhook"."project_id"
+      and ("projects"."deleted_at" is null and (exists (
+select from memberships membership
+where "membership"."user_id" = "webhook"."owner_id" and "membership"."project_id" = "projects"."id"
+  and "membership"."role" in ('manager') offset 0) or ("webhook"."project_id" is not null and "owner"."role" = 'admin'))))))), false) as may_deliver,
+    case when "delivery"."event_changed_in" is null then '{"type":' || to_json("delivery"."event_type")::text || ',"timestamp":"' || to_char("delivery"."created_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') || '","data":' || json_build_object('webhook_id', "webhook"."id")::text || '}'
+      else '{"type":' || to_json("event"."type")::text || ',"timestamp":"' || to_char("event"."created_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') || '","data":' || (select row_to_json(fields)::text from (select "event"."id" as id, "event"."type" as type, "event"."actor_id" as actor_id, "event"."task_id" as task_id, "event"."project_id" as project_id, "event"."resource_id" as resource_id, "event"."before" as before, "event"."after" as after, to_char("event"."created_at" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at) fields) || '}' end as payload
+  from webhooks webhook join users owner on "owner"."id" = "webhook"."owner_id"
     cross join lateral (
       select * from webhook_deliveries delivery
-      where delivery.webhook_id = webhook.id and delivery.status = 'pending' and delivery.due_at <= now()
-      order by delivery.due_at, delivery.sequence limit $1::int
+      where "delivery"."webhook_id" = "webhook"."id" and "delivery"."status" = 'pending' and "delivery"."due_at" <= now()
+      order by "delivery"."due_at", "delivery"."sequence" limit $1::int
     ) delivery
     left join events event
-      on event.changed_in = delivery.event_changed_in and event.ordinal = delivery.event_ordinal
-  where webhook.id = $2::uuid and webhook.lease_id = $3::uuid and webhook.leased_until > now()
-    and webhook.is_enabled and webhook.deleted_at is null
-  order by delivery.due_at, delivery.sequence;
+      on "event"."changed_in" = "delivery"."event_changed_in" and "event"."ordinal" = "delivery"."event_ordinal"
+  where "webhook"."id" = $2::uuid and "webhook"."lease_id" = $3::uuid and "webhook"."leased_until" > now()
+    and "webhook"."is_enabled" and "webhook"."deleted_at" is null
+  order by "delivery"."due_at", "delivery"."sequence";

@@ -1,6 +1,3 @@
 /* webhooks.release */
-with released as (
-  update webhooks webhook set lease_id = null, leased_until = now()
-  where webhook.id = $1::uuid and webhook.lease_id = $2::uuid returning webhook.id
-)
+with released as (update "webhooks" set "lease_id" = null, "leased_until" = now() where ("webhooks"."id" = $1::uuid and "webhooks"."lease_id" = $2::uuid) returning "id")
 select reschedule_webhooks(array_agg(id)) from released;

@@ -10,16 +10,16 @@ import { parseScopes, type Scope } from '../domain/scopes.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsOwn } from './access/permissions.ts'
 import type { OwnAccount } from './accounts.ts'
-import { builtStatement } from './engine/built-statement.ts'
+import { builder, builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
-import { parameter, type Placeholders } from './engine/parameters.ts'
+import { parameter, type Placeholders, type ParametersOf } from './engine/parameters.ts'
+import { expectRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
-import { createdAt, newestFirst, selectPage } from './lists/list.ts'
+import { newest, selectPage } from './lists/list.ts'
 import { apiTokenJson } from './read-models.ts'
-import { assignments, columnsOf } from './schema/columns.ts'
-import { and, eq, type SQL, sql } from './schema/drizzle.ts'
-import { apiTokens } from './schema/tables.ts'
+import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { apiTokens, users } from './schema/tables.ts'
 import {
   isUseRecorded,
   principalColumns,
@@ -27,6 +27,10 @@ import {
   readPrincipal,
   selectPrincipal,
 } from './sessions.ts'
+
+const item = aliasedTable(apiTokens, 'item')
+const token = aliasedTable(apiTokens, 'token')
+const person = aliasedTable(users, 'person')
 
 /** The fields of a new API token. */
 export interface NewApiToken {
@@ -38,20 +42,17 @@ export interface NewApiToken {
   readonly hash: Buffer
 }
 
-const token = sql.raw('token')
-
 const insert = builtStatement(
   'api_tokens.insert',
-  { id: 'uuid', user_id: 'uuid', name: 'text', hash: 'bytes', scopes: 'text[]', expires_at: 'instant?' },
-  (db, p) =>
-    db.insert(apiTokens).values({
-      id: p.id,
-      user_id: p.user_id,
-      name: p.name,
-      hash: p.hash,
-      scopes: p.scopes,
-      expires_at: p.expires_at,
-    }),
+  {
+    id: 'uuid',
+    user_id: 'uuid',
+    name: 'text',
+    hash: 'bytes',
+    scopes: 'text[]',
+    expires_at: 'instant?',
+  } satisfies ParametersOf<typeof apiTokens>,
+  (db, p) => db.insert(apiTokens).values(p),
 )
 
 /** Inserts an API token of the caller. */
@@ -64,22 +65,20 @@ export const insertApiToken = async (
   await insert(db, { id, user_id: account.id, expires_at, ...fields })
 }
 
-const reread = query('api_tokens.reread', { id: 'uuid' }, { json: 'text', is_expired: 'bool' }, (p) => {
-  const { id, expires_at } = columnsOf<'api_tokens'>(token)
-  return sql`
-    select ${apiTokenJson(token)} as json, coalesce(${expires_at} <= now(), false) as is_expired
-    from api_tokens token where ${id} = ${p.id}`
-})
+const reread = query(
+  'api_tokens.reread',
+  { id: 'uuid' },
+  { json: 'text', is_expired: 'bool' },
+  (p) => sql`
+  select ${apiTokenJson(token)} as json, coalesce(${token.expires_at} <= now(), false) as is_expired
+  from api_tokens token where ${token.id} = ${p.id}`,
+)
 
 /** An API token that the transaction has inserted, and whether it has expired already. */
 export const viewApiToken = async (
   tx: TransactionContext,
   id: string,
-): Promise<{ readonly json: string; readonly is_expired: boolean }> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The inserted API token is gone')
-  return row
-}
+): Promise<{ readonly json: string; readonly is_expired: boolean }> => expectRow(await reread(tx, { id }))
 
 /** A page of the caller's own API tokens. Expired tokens stay until they are revoked. */
 export const selectApiTokens = (
@@ -90,12 +89,10 @@ export const selectApiTokens = (
     db,
     {
       name: 'api_tokens',
-      from: sql`api_tokens item`,
-      branches: (caller) => onlyBranch(allowsOwn('api_token.see', caller, sql`item`)),
-      filters: [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => apiTokenJson(row),
+      table: apiTokens,
+      branches: (caller) => onlyBranch(allowsOwn('api_token.see', caller, item.user_id)),
+      ...newest,
+      json: apiTokenJson,
     },
     principal,
     page,
@@ -111,16 +108,14 @@ export const selectUserApiTokens = (
     db,
     {
       name: 'user_api_tokens',
-      from: sql`api_tokens item`,
+      table: apiTokens,
       branches: (caller) =>
         onlyBranch(
-          sql`item.user_id = ${parameter('user_id', 'uuid')} and ${allowsOwn('api_token.see_any', caller, sql`item`)}`,
+          sql`${item.user_id} = ${parameter('user_id', 'uuid')} and ${allowsOwn('api_token.see_any', caller, item.user_id)}`,
         ),
-      filters: [],
       values: { user_id: userId },
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => apiTokenJson(row),
+      ...newest,
+      json: apiTokenJson,
     },
     principal,
     page,
@@ -134,9 +129,7 @@ export interface ApiTokenFacts {
   readonly relations: readonly Relation[]
 }
 
-const lock = builtStatement('api_tokens.lock', { id: 'uuid' }, (db, p) =>
-  db.select({ id: apiTokens.id }).from(apiTokens).where(eq(apiTokens.id, p.id)).for('update'),
-)
+const lock = rowLock('api_tokens.lock', apiTokens, 'update')
 
 const selectFacts = builtStatement('api_tokens.select_facts', { id: 'uuid', user_id: 'uuid' }, (db, p) =>
   db
@@ -157,9 +150,7 @@ export const lockApiToken = async (
 /** An API token that the caller was found to be allowed to revoke. */
 export type RevocableApiToken = Authorized<'api_token.revoke' | 'api_token.revoke_any', ApiTokenFacts>
 
-const remove = builtStatement('api_tokens.delete', { id: 'uuid' }, (db, p) =>
-  db.delete(apiTokens).where(eq(apiTokens.id, p.id)),
-)
+const remove = rowDeletion('api_tokens.delete', apiTokens)
 
 /** Revokes an API token. */
 export const removeApiToken = async (
@@ -187,30 +178,27 @@ const liveColumns = {
 
 /** The live API tokens, as `token`, with their users, as `person`. Ends with a condition. */
 export const fromLiveTokens = sql`
-  from api_tokens token join users person on person.id = token.user_id
-  where (token.expires_at is null or token.expires_at > now()) and ${columnsOf<'users'>(sql`person`).deleted_at} is null
-    and not ${columnsOf<'users'>(sql`person`).is_disabled}`
+  from api_tokens token join users person on ${person.id} = ${token.user_id}
+  where (${token.expires_at} is null or ${token.expires_at} > now()) and ${person.deleted_at} is null
+    and not ${person.is_disabled}`
 
-const selectLive = (matches: SQL): SQL => {
-  const { id, scopes, expires_at } = columnsOf<'api_tokens'>(token)
-  return sql`
-    select ${id}::text, ${selectPrincipal(sql`person`)},
-      array_to_string(${scopes}, ' ') as scopes,
-      least(floor(extract(epoch from ${expires_at} - now()) * 1000), 86400000)::int as expires_in
-    ${fromLiveTokens} and ${matches}`
-}
+const selectLive = (matches: SQL): SQL => sql`
+  select ${token.id}::text, ${selectPrincipal(person)},
+    array_to_string(${token.scopes}, ' ') as scopes,
+    least(floor(extract(epoch from ${token.expires_at} - now()) * 1000), 86400000)::int as expires_in
+  ${fromLiveTokens} and ${matches}`
 
 const useLive = (matches: SQL): SQL => sql`
-  with used as (
-    update api_tokens token set ${assignments<'api_tokens'>({ last_used_at: sql`now()` })}
-    where ${matches} and (expires_at is null or expires_at > now())
-      and ${isUseRecorded(columnsOf<'api_tokens'>(token).last_used_at)} is not true
-  )
+  with used as ${builder
+    .update(token)
+    .set({ last_used_at: sql`now()` })
+    .where(
+      sql`${matches} and (${token.expires_at} is null or ${token.expires_at} > now()) and ${isUseRecorded(token.last_used_at)} is not true`,
+    )}
   ${selectLive(matches)}`
 
-const hasHash = ({ hash }: Placeholders<typeof byHash>): SQL =>
-  sql`${columnsOf<'api_tokens'>(token).hash} = ${hash}`
-const hasId = ({ id }: Placeholders<typeof byId>): SQL => sql`${columnsOf<'api_tokens'>(token).id} = ${id}`
+const hasHash = ({ hash }: Placeholders<typeof byHash>): SQL => sql`${token.hash} = ${hash}`
+const hasId = ({ id }: Placeholders<typeof byId>): SQL => sql`${token.id} = ${id}`
 
 const liveByHash = statement('api_tokens.select_live', byHash, liveColumns, (p) => selectLive(hasHash(p)))
 const useByHash = statement('api_tokens.use', byHash, liveColumns, (p) => useLive(hasHash(p)))

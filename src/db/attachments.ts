@@ -5,13 +5,13 @@ import { allowsAttachment } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
-import { parameter } from './engine/parameters.ts'
+import { parameter, type ParametersOf } from './engine/parameters.ts'
+import { expectRow, firstRow, rowDeletion } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
+import { newest, selectPageOf } from './lists/list.ts'
 import { attachmentJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { eq, sql } from './schema/drizzle.ts'
-import { attachments } from './schema/tables.ts'
+import { aliasedTable, eq, sql } from './schema/drizzle.ts'
+import { attachments, tasks } from './schema/tables.ts'
 import { lockTask, type TaskFacts } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
 
@@ -31,20 +31,13 @@ export interface NewAttachment {
 export type AttachableTask = Authorized<'attachment.add', TaskFacts>
 
 /** A file to download; `created_at` is RFC 3339. */
-export interface AttachmentFile {
-  readonly file_name: string
-  readonly content_type: string
-  readonly detected_content_type: string | null
-  readonly size: number
-  readonly sha256: string
-  readonly storage_key: string
+export interface AttachmentFile extends NewAttachment {
   readonly created_at: string
 }
 
-const attachment = sql.raw('attachment')
-const task = sql.raw('task')
-const columns = columnsOf<'attachments'>(attachment)
-const tasks = columnsOf<'tasks'>(task)
+const attachment = aliasedTable(attachments, 'attachment')
+const item = aliasedTable(attachments, 'item')
+const task = aliasedTable(tasks, 'task')
 
 const insert = builtStatement(
   'attachments.insert',
@@ -58,19 +51,8 @@ const insert = builtStatement(
     sha256: 'text',
     storage_key: 'text',
     uploaded_by: 'uuid',
-  },
-  (db, p) =>
-    db.insert(attachments).values({
-      id: p.id,
-      task_id: p.task_id,
-      file_name: p.file_name,
-      content_type: p.content_type,
-      detected_content_type: p.detected_content_type,
-      size: p.size,
-      sha256: p.sha256,
-      storage_key: p.storage_key,
-      uploaded_by: p.uploaded_by,
-    }),
+  } satisfies ParametersOf<typeof attachments>,
+  (db, p) => db.insert(attachments).values(p),
 )
 
 /** Inserts an attachment by the caller. */
@@ -88,27 +70,22 @@ const reread = query(
   { id: 'uuid' },
   { json: 'text' },
   (p) =>
-    sql`select ${attachmentJson(attachment)} as json from attachments attachment where ${columns.id} = ${p.id}`,
+    sql`select ${attachmentJson(attachment)} as json from attachments attachment where ${attachment.id} = ${p.id}`,
 )
 
 /** An attachment that the transaction has written. */
 export const viewAttachment = async (
   tx: TransactionContext,
   id: string,
-): Promise<{ readonly json: string }> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The written attachment is gone')
-  return row
-}
+): Promise<{ readonly json: string }> => expectRow(await reread(tx, { id }))
 
 /** What the deletion of an attachment depends on. */
-export interface AttachmentFacts {
+export interface AttachmentFacts extends Pick<
+  NewAttachment,
+  'file_name' | 'content_type' | 'size' | 'sha256'
+> {
   readonly id: string
   readonly task_id: string
-  readonly file_name: string
-  readonly content_type: string
-  readonly size: number
-  readonly sha256: string
   /** When the project of its task was archived. */
   readonly archived_at: string | null
   /** What the caller is to it and to its task. */
@@ -152,9 +129,7 @@ export const lockAttachment = async (
   return { ...file, ...place, id, archived_at: task.archived_at, relations }
 }
 
-const remove = builtStatement('attachments.delete', { id: 'uuid' }, (db, p) =>
-  db.delete(attachments).where(eq(attachments.id, p.id)),
-)
+const remove = rowDeletion('attachments.delete', attachments)
 
 /** Deletes the row of an attachment. Triggers queue its files for removal, and subtract it from what its uploader uses. */
 export const removeAttachment = async (
@@ -177,45 +152,37 @@ const selectFile = query(
     created_at: 'text',
   },
   (p) => sql`
-    select ${columns.file_name}, ${columns.content_type}, ${columns.detected_content_type}, ${columns.size},
-      ${columns.sha256}, ${columns.storage_key}, ${instantText(columns.created_at)} as created_at
-    from attachments attachment join tasks task on ${tasks.id} = ${columns.task_id}
-    where ${columns.id} = ${p.id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
+    select ${attachment.file_name}, ${attachment.content_type}, ${attachment.detected_content_type}, ${attachment.size},
+      ${attachment.sha256}, ${attachment.storage_key}, ${instantText(attachment.created_at)} as created_at
+    from attachments attachment join tasks task on ${task.id} = ${attachment.task_id}
+    where ${attachment.id} = ${p.id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
 )
 
 /** The file of an attachment, if the caller sees its task. */
 export const selectAttachmentFile = async (
   ctx: StatementContext,
   id: string,
-): Promise<AttachmentFile | null> => {
-  const [row] = await selectFile(ctx, { id })
-  return row ?? null
-}
-
-const item = sql.raw('item')
+): Promise<AttachmentFile | null> => firstRow(await selectFile(ctx, { id }))
 
 /** A page of a task's attachments, if the caller sees the task. */
-export const selectTaskAttachments = async (
+export const selectTaskAttachments = (
   ctx: StatementContext<Principal>,
   { taskId, page }: { readonly taskId: string; readonly page: PageRequest },
-): Promise<Page | null> => {
-  const listed = await selectPage(
-    ctx.db,
+): Promise<Page | null> =>
+  selectPageOf(
+    ctx,
     {
       name: 'attachments',
-      from: sql`attachments item join tasks task on task.id = item.task_id`,
+      table: attachments,
+      from: sql`attachments item join tasks task on ${task.id} = ${item.task_id}`,
       branches: (caller) => {
-        const ofTask = sql`${columnsOf<'attachments'>(item).task_id} = ${parameter('task_id', 'uuid')}`
+        const ofTask = sql`${item.task_id} = ${parameter('task_id', 'uuid')}`
         return onlyBranch(sql`${ofTask} and ${allowsAttachment('attachment.see', caller, item, task)}`)
       },
       values: { task_id: taskId },
-      filters: [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => attachmentJson(row),
+      ...newest,
+      json: attachmentJson,
     },
-    ctx.principal,
     page,
+    () => isTaskVisible(ctx, taskId),
   )
-  return pageIfVisible(listed, () => isTaskVisible(ctx, taskId))
-}

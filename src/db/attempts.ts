@@ -1,9 +1,9 @@
 import { deletionInBatches } from './engine/batches.ts'
-import { builtStatement } from './engine/built-statement.ts'
+import { builder, builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
 import { minStepBack, retentionTime } from './engine/retention.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { eq, sql } from './schema/drizzle.ts'
 import { attempts } from './schema/tables.ts'
 
@@ -26,29 +26,30 @@ const attemptParameter = { attempt_key: 'bytes' } as const
 // An attempt with a delay that is longer than the longest may be made: it was set before the clock was set back. Of two concurrent
 // attempts, the second sees the row as it was before the first: it may have no delay (`-infinity`, which is not subtracted), or not exist.
 const count = statement('attempts.count', attemptParameter, { wait: 'int' }, (p) => {
-  const attempt = columnsOf<'attempts'>(sql`attempt`)
-  const failures = sql`case when ${attempt.last_failed_at} < now() - ${memory} then 1 else ${attempt.failures} + 1 end`
+  const failures = sql`case when ${attempts.last_failed_at} < now() - ${memory} then 1 else ${attempts.failures} + 1 end`
   // Bounds the exponent, since two to the power of a large count is out of range.
   const delay = sql`least(${maxDelay}, ${firstDelay} * 2 ^ least(${failures} - ${freeFailures}, 20))`
-  const { columns, values } = insertion<'attempts'>({
-    key: p.attempt_key,
-    failures: sql`1`,
-    last_failed_at: sql`now()`,
-    delayed_until: sql`'-infinity'`,
-  })
-  const again = assignments<'attempts'>({
-    failures,
-    last_failed_at: sql`now()`,
-    delayed_until: sql`
-      case when ${failures} < ${freeFailures} then '-infinity' else now() + ${delay} * interval '1 second' end`,
-  })
+  const counted = builder
+    .insert(attempts)
+    .values({
+      key: p.attempt_key,
+      failures: sql`1`,
+      last_failed_at: sql`now()`,
+      delayed_until: sql`'-infinity'`,
+    })
+    .onConflictDoUpdate({
+      target: attempts.key,
+      set: {
+        failures,
+        last_failed_at: sql`now()`,
+        delayed_until: sql`
+          case when ${failures} < ${freeFailures} then '-infinity' else now() + ${delay} * interval '1 second' end`,
+      },
+      setWhere: sql`${attempts.delayed_until} <= now() or ${attempts.delayed_until} > now() + ${maxDelay} * interval '1 second' + ${minStepBack}`,
+    })
+    .returning({ key: attempts.key })
   return sql`
-    with counted as (
-      insert into attempts as attempt (${columns}) values (${values})
-      on conflict (key) do update set ${again}
-      where ${attempt.delayed_until} <= now() or ${attempt.delayed_until} > now() + ${maxDelay} * interval '1 second' + ${minStepBack}
-      returning *
-    )
+    with counted as ${counted}
     select case when exists (select from counted) then 0
       else coalesce((
         select greatest(1, ceil(extract(epoch from delayed_until) - extract(epoch from now())))::int
@@ -58,8 +59,7 @@ const count = statement('attempts.count', attemptParameter, { wait: 'int' }, (p)
 
 /** Counts an attempt. Returns the seconds until it may be made, 0 for now. */
 export const insertAttempt = async ({ db }: Pick<StatementContext, 'db'>, key: Buffer): Promise<number> => {
-  const [row] = await count(db, { attempt_key: key })
-  if (row === undefined) throw new Error('Counting an attempt returned no row')
+  const row = expectRow(await count(db, { attempt_key: key }))
   return row.wait
 }
 
@@ -75,6 +75,6 @@ export const forgetAttempts = async ({ db }: TransactionContext, key: Buffer): P
 /** Deletes counts that have expired. */
 export const removeOldAttempts = deletionInBatches('attempts.delete_old', {
   parameters: {},
-  table: 'attempts',
+  table: attempts,
   condition: () => sql`last_failed_at < ${retentionTime} - ${memory} and delayed_until <= now()`,
 })

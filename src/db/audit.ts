@@ -8,19 +8,24 @@ import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext } from './engine/context.ts'
 import { newId } from './engine/ids.ts'
-import type { Placeholders } from './engine/parameters.ts'
+import type { ParametersOf, Placeholders } from './engine/parameters.ts'
 import { type Query, query } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
 import { conditionsOf, createdTimeFilters, filterOneOf } from './engine/conditions.ts'
-import { createdAt, newestFirst, selectPage } from './lists/list.ts'
+import { newest, selectPage } from './lists/list.ts'
 import { auditEventJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
-import { auditEvents } from './schema/tables.ts'
+import { aliasedTable, type SQL, sql } from './schema/drizzle.ts'
+import { attachments, auditEvents, comments, projects, taskRelations, tasks } from './schema/tables.ts'
 
 /**
  * The audit trail. The transaction of a change also records its event, so that neither exists without the other.
  */
+
+const task = aliasedTable(tasks, 'task')
+const project = aliasedTable(projects, 'project')
+const comment = aliasedTable(comments, 'comment')
+const attachment = aliasedTable(attachments, 'attachment')
+const item = aliasedTable(auditEvents, 'item')
 
 const record = builtStatement(
   'audit_events.record',
@@ -34,22 +39,8 @@ const record = builtStatement(
     address: 'text?',
     user_agent: 'text?',
     request_id: 'text',
-  },
-  (db, p) =>
-    db
-      .insert(auditEvents)
-      .values({
-        id: p.id,
-        action: p.action,
-        actor_id: p.actor_id,
-        user_id: p.user_id,
-        session_id: p.session_id,
-        token_id: p.token_id,
-        address: p.address,
-        user_agent: p.user_agent,
-        request_id: p.request_id,
-      })
-      .returning({ created_at: auditEvents.created_at }),
+  } satisfies ParametersOf<typeof auditEvents>,
+  (db, p) => db.insert(auditEvents).values(p).returning({ created_at: auditEvents.created_at }),
 )
 
 /** What an event is about. What is omitted is the caller's: the user who acts, their session and their API token. */
@@ -89,10 +80,6 @@ export const recordAudit = async (
   for (const row of rows) db.audited?.({ ...event, ...row })
 }
 
-const task = sql.raw('task')
-const project = sql.raw('project')
-const tasks = columnsOf<'tasks'>(task)
-
 const parameters = { id: 'uuid' } as const
 const taskParameters = { ...parameters, expand: 'text[]' } as const
 const columns = { owner_id: 'text?' } as const
@@ -106,27 +93,31 @@ const selectSeenByRole: Readonly<
     parameters,
     columns,
     (p) => sql`
-      select ${tasks.owner_id}::text from tasks task where ${tasks.id} = ${p.id} and ${isTaskSeenByRole(p, task)}`,
+      select ${task.owner_id}::text from tasks task where ${task.id} = ${p.id} and ${isTaskSeenByRole(p, task)}`,
   ),
-  comment_id: query('audit.select_comment', parameters, columns, (p) => {
-    const { id, task_id } = columnsOf<'comments'>(sql`comment`)
-    return sql`
-      select ${tasks.owner_id}::text from comments comment join tasks task on ${tasks.id} = ${task_id}
-      where ${id} = ${p.id} and ${isTaskSeenByRole(p, task)}`
-  }),
-  attach_id: query('audit.select_attachment', parameters, columns, (p) => {
-    const { id, task_id } = columnsOf<'attachments'>(sql`attachment`)
-    return sql`
-      select ${tasks.owner_id}::text from attachments attachment join tasks task on ${tasks.id} = ${task_id}
-      where ${id} = ${p.id} and ${isTaskSeenByRole(p, task)}`
-  }),
+  comment_id: query(
+    'audit.select_comment',
+    parameters,
+    columns,
+    (p) => sql`
+      select ${task.owner_id}::text from comments comment join tasks task on ${task.id} = ${comment.task_id}
+      where ${comment.id} = ${p.id} and ${isTaskSeenByRole(p, task)}`,
+  ),
+  attach_id: query(
+    'audit.select_attachment',
+    parameters,
+    columns,
+    (p) => sql`
+      select ${task.owner_id}::text from attachments attachment join tasks task on ${task.id} = ${attachment.task_id}
+      where ${attachment.id} = ${p.id} and ${isTaskSeenByRole(p, task)}`,
+  ),
   project_id: query(
     'audit.select_project',
     parameters,
     columns,
     (p) => sql`
       select null as owner_id from projects project
-      where ${columnsOf<'projects'>(project).id} = ${p.id} and ${isProjectSeenByRole(p, project)}`,
+      where ${project.id} = ${p.id} and ${isProjectSeenByRole(p, project)}`,
   ),
   user_id: query(
     'audit.select_user',
@@ -140,12 +131,11 @@ const selectSeenByRole: Readonly<
 const shownTasks = (p: Placeholders<typeof taskParameters>): SQL => {
   const expands = (name: TaskExpansion | RelationExpansion): SQL =>
     sql`${sql.raw(`'${name}'`)} = any(${p.expand})`
-  const family = columnsOf<'tasks'>(sql`tasks`)
-  const { task_id, other_task_id } = columnsOf<'task_relations'>(sql`task_relations`)
+  const { task_id, other_task_id } = taskRelations
   return sql`
     select ${p.id}
-    union all select ${family.parent_id} from tasks where ${family.id} = ${p.id} and ${expands('parent')}
-    union all select ${family.id} from tasks where ${family.parent_id} = ${p.id} and ${expands('subtasks')}
+    union all select ${tasks.parent_id} from tasks where ${tasks.id} = ${p.id} and ${expands('parent')}
+    union all select ${tasks.id} from tasks where ${tasks.parent_id} = ${p.id} and ${expands('subtasks')}
     union all select ${other_task_id} from task_relations where ${task_id} = ${p.id} and ${expands('task')}
     union all select ${task_id} from task_relations where ${other_task_id} = ${p.id} and ${expands('task')}`
 }
@@ -155,12 +145,12 @@ const shownTasks = (p: Placeholders<typeof taskParameters>): SQL => {
  * PostgreSQL plans everything that a response can embed anew for each request.
  */
 const selectExpandedTask = query('audit.select_expanded_task', taskParameters, columns, (p) => {
-  const isItself = sql`${tasks.id} = ${p.id}`
+  const isItself = sql`${task.id} = ${p.id}`
   const isProjectSeen = sql`('project' = any(${p.expand}) and exists (
         select from projects project
-        where ${columnsOf<'projects'>(project).id} = ${tasks.project_id} and ${isProjectSeenByRole(p, project)}))`
+        where ${project.id} = ${task.project_id} and ${isProjectSeenByRole(p, project)}))`
   return sql`
-        select ${tasks.owner_id}::text from (${shownTasks(p)}) shown (id) join tasks task on ${tasks.id} = shown.id
+        select ${task.owner_id}::text from (${shownTasks(p)}) shown (id) join tasks task on ${task.id} = shown.id
         where (${isItself} and (${isTaskSeenByRole(p, task)} or ${isProjectSeen}))
           or (not ${isItself} and ${allowsTask('task.see', p, task)} and ${isTaskSeenByRole(p, task)})
         order by ${isItself} desc limit 1`
@@ -196,10 +186,10 @@ export interface AuditFilter {
 }
 
 const filterFields = {
-  actor_id: filterOneOf('uuid', sql`item.actor_id`),
-  user_id: filterOneOf('uuid', sql`item.user_id`),
-  action: filterOneOf('text', sql`item.action`),
-  ...createdTimeFilters(sql`item.created_at`),
+  actor_id: filterOneOf('uuid', item.actor_id),
+  user_id: filterOneOf('uuid', item.user_id),
+  action: filterOneOf('text', item.action),
+  ...createdTimeFilters(item.created_at),
 } as const
 
 /** A page of the audit trail; empty for callers who are not administrators. */
@@ -212,12 +202,11 @@ export const selectAuditEvents = (
     db,
     {
       name: 'audit_events',
-      from: sql`audit_events item`,
+      table: auditEvents,
       branches: (caller) => onlyBranch(allowsAudit('audit.see', caller)),
       filters: conditionsOf(filterFields, filter),
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => auditEventJson(row),
+      ...newest,
+      json: auditEventJson,
     },
     principal,
     page,
@@ -226,7 +215,6 @@ export const selectAuditEvents = (
 /** Deletes events that are older than the retention. */
 export const removeOldAuditEvents = deletionInBatches('audit_events.delete_old', {
   parameters: { days: 'int' },
-  table: 'audit_events',
-  condition: (p) =>
-    sql`${columnsOf<'audit_events'>(sql`audit_events`).created_at} < ${retentionTime} - make_interval(days => ${p.days})`,
+  table: auditEvents,
+  condition: (p) => sql`${auditEvents.created_at} < ${retentionTime} - make_interval(days => ${p.days})`,
 })

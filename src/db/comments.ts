@@ -10,12 +10,12 @@ import { bindValues, type Condition, contains } from './engine/conditions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
+import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, pageIfVisible, selectPage } from './lists/list.ts'
+import { createdAt, selectPageOf } from './lists/list.ts'
 import { commentJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { eq, sql } from './schema/drizzle.ts'
-import { comments } from './schema/tables.ts'
+import { aliasedTable, eq, sql } from './schema/drizzle.ts'
+import { comments, tasks, users } from './schema/tables.ts'
 import { isTaskVisible } from './task-pages.ts'
 import { lockTask, type TaskFacts } from './task-facts.ts'
 
@@ -25,40 +25,34 @@ export interface CommentRow {
   readonly version: number
 }
 
-const comment = sql.raw('comment')
-const task = sql.raw('task')
-const columns = columnsOf<'comments'>(comment)
-const tasks = columnsOf<'tasks'>(task)
+const comment = aliasedTable(comments, 'comment')
+const item = aliasedTable(comments, 'item')
+const task = aliasedTable(tasks, 'task')
+const person = aliasedTable(users, 'person')
 
 const selectOne = query(
   'comments.select',
   { id: 'uuid' },
   { json: 'text', version: 'int' },
   (p) => sql`
-    select ${commentJson(comment, [], p)} as json, ${columns.version}
-    from comments comment join tasks task on ${tasks.id} = ${columns.task_id}
-    where ${columns.id} = ${p.id} and ${allowsComment('comment.see', p, comment, task)}`,
+    select ${commentJson(comment, [], p)} as json, ${comment.version}
+    from comments comment join tasks task on ${task.id} = ${comment.task_id}
+    where ${comment.id} = ${p.id} and ${allowsComment('comment.see', p, comment, task)}`,
 )
 
 /** One comment, if the caller sees its task. */
-export const selectComment = async (ctx: StatementContext, id: string): Promise<CommentRow | null> => {
-  const [row] = await selectOne(ctx, { id })
-  return row ?? null
-}
+export const selectComment = async (ctx: StatementContext, id: string): Promise<CommentRow | null> =>
+  firstRow(await selectOne(ctx, { id }))
 
 const selectMentioned = query(
   'comments.select_mentioned',
   { task_id: 'uuid', usernames: 'text[]' },
   { id: 'text' },
-  (p) => {
-    const person = sql.raw('person')
-    const { id, username, deleted_at } = columnsOf<'users'>(person)
-    return sql`
-      select ${id}::text from tasks task, users person
-      where ${tasks.id} = ${p.task_id} and ${username} = any(${p.usernames}) and ${deleted_at} is null
-        and ${isSeenBy(person, task)}
-      order by ${id} limit ${sql.raw(String(maxMentions))}`
-  },
+  (p) => sql`
+    select ${person.id}::text from tasks task, users person
+    where ${task.id} = ${p.task_id} and ${person.username} = any(${p.usernames}) and ${person.deleted_at} is null
+      and ${isSeenBy(person, task)}
+    order by ${person.id} limit ${sql.raw(String(maxMentions))}`,
 )
 
 /** The ids of the users whom a text mentions and who see the task. */
@@ -114,9 +108,7 @@ const selectTaskId = builtStatement('comments.select_task_id', { id: 'uuid' }, (
   db.select({ task_id: comments.task_id }).from(comments).where(eq(comments.id, p.id)),
 )
 
-const lock = builtStatement('comments.lock', { id: 'uuid' }, (db, p) =>
-  db.select({ id: comments.id }).from(comments).where(eq(comments.id, p.id)).for('update'),
-)
+const lock = rowLock('comments.lock', comments, 'update')
 
 const selectFacts = builtStatement('comments.select_facts', { id: 'uuid' }, (db, p) =>
   db
@@ -165,9 +157,7 @@ export const changeText = async (
   await update(db, { id, ...text })
 }
 
-const remove = builtStatement('comments.delete', { id: 'uuid' }, (db, p) =>
-  db.delete(comments).where(eq(comments.id, p.id)),
-)
+const remove = rowDeletion('comments.delete', comments)
 
 /** Deletes the row of a comment. */
 export const removeComment = async (
@@ -177,20 +167,9 @@ export const removeComment = async (
   await remove(db, { id })
 }
 
-const reread = query(
-  'comments.reread',
-  { id: 'uuid' },
-  { json: 'text', version: 'int' },
-  (p) => sql`
-    select ${commentJson(comment, [], p)} as json, ${columns.version} from comments comment where ${columns.id} = ${p.id}`,
-)
-
-/** A comment that the transaction has written. */
-export const viewComment = async (tx: TransactionContext, id: string): Promise<CommentRow> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The written comment is gone')
-  return row
-}
+/** A comment that the transaction has written. Its locks keep it visible. */
+export const viewComment = async (tx: TransactionContext, id: string): Promise<CommentRow> =>
+  expectRow(await selectOne(tx, { id }))
 
 /** Filters and order of a list of comments. */
 export interface CommentListQuery {
@@ -208,7 +187,7 @@ const foldingCost = 240
 
 const bodyContains = (part: string): Condition =>
   bindValues('part', (bind) => {
-    const { body } = columnsOf<'comments'>(sql.raw('item'))
+    const { body } = item
     return {
       sql: contains(sql`fold_text(${body})`, part, bind),
       search: { cost: sql`octet_length(${body}) * ${bind('float8', foldingCost)}` },
@@ -222,20 +201,20 @@ const orderOf = (sort: string | undefined) =>
   oldestFirst
 
 /** A page of a task's comments, if the caller sees the task. */
-export const selectTaskComments = async (
+export const selectTaskComments = (
   ctx: StatementContext<Principal>,
   taskId: string,
   { q, sort, expand = [] }: CommentListQuery,
   page: PageRequest,
-): Promise<Page | null> => {
-  const item = sql.raw('item')
-  const listed = await selectPage(
-    ctx.db,
+): Promise<Page | null> =>
+  selectPageOf(
+    ctx,
     {
       name: ['comments', ...expand].join('_'),
-      from: sql`comments item join tasks task on task.id = item.task_id`,
+      table: comments,
+      from: sql`comments item join tasks task on ${task.id} = ${item.task_id}`,
       branches: (caller) => {
-        const ofTask = sql`${columnsOf<'comments'>(item).task_id} = ${parameter('task_id', 'uuid')}`
+        const ofTask = sql`${item.task_id} = ${parameter('task_id', 'uuid')}`
         return onlyBranch(sql`${ofTask} and ${allowsComment('comment.see', caller, item, task)}`)
       },
       values: { task_id: taskId },
@@ -244,8 +223,6 @@ export const selectTaskComments = async (
       order: orderOf(sort),
       json: (row, caller) => commentJson(row, expand, caller),
     },
-    ctx.principal,
     page,
+    () => isTaskVisible(ctx, taskId),
   )
-  return pageIfVisible(listed, () => isTaskVisible(ctx, taskId))
-}

@@ -1,9 +1,9 @@
-import { countingStatement } from './engine/batches.ts'
+import { builder, builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import { horizon } from './engine/horizon.ts'
 import { statement, type StatementName } from './engine/statement.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { aliasedTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { eventReaders, events } from './schema/tables.ts'
 
 /**
  * Background readers of events, such as the one that makes notifications. Each has a row with its position. One statement reads
@@ -11,10 +11,10 @@ import { type SQL, sql } from './schema/drizzle.ts'
  * skip a reader whose row is locked by another one.
  */
 
-const event = columnsOf<'events'>(sql.raw('event'))
-const reader = columnsOf<'event_readers'>(sql.raw('reader'))
-const known = columnsOf<'event_readers'>(sql.raw('known'))
-const last = columnsOf<'events'>(sql.raw('last'))
+const event = aliasedTable(events, 'event')
+const reader = aliasedTable(eventReaders, 'reader')
+const known = aliasedTable(eventReaders, 'known')
+const last = aliasedTable(events, 'last')
 
 const isUnread = sql`(${event.changed_in}, ${event.ordinal}) > (${reader.changed_in}, ${reader.ordinal}) and ${event.changed_in} < ${horizon}`
 
@@ -43,16 +43,11 @@ interface Step {
  */
 export const eventReader = ({ name, reader: readerName, limit, isOfInterest, make }: Step) => {
   const ofReader = sql`${reader.name} = ${sql.raw(`'${readerName}'`)}`
-  const { columns, values } = insertion<'event_readers'>({
-    name: sql.raw(`'${readerName}'`),
-    changed_in: horizon,
-    ordinal: sql`0`,
-  })
-  const begin = statement(
-    `${name}_begin`,
-    {},
-    {},
-    () => sql`insert into event_readers (${columns}) values (${values}) on conflict do nothing`,
+  const begin = builtStatement(`${name}_begin`, {}, (db) =>
+    db
+      .insert(eventReaders)
+      .values({ name: readerName, changed_in: horizon, ordinal: sql`0` })
+      .onConflictDoNothing(),
   )
   // The statement must see all results of earlier events. If the position has moved between its snapshot and its lock, it does not.
   const isCurrent = sql`(${reader.changed_in}, ${reader.ordinal}) = (
@@ -67,12 +62,12 @@ export const eventReader = ({ name, reader: readerName, limit, isOfInterest, mak
       ) event
     )`
   /** Moves the reader after the last of these events. */
-  const move = (events: SQL): SQL => sql`
-    update event_readers reader set ${assignments<'event_readers'>({
-      changed_in: last.changed_in,
-      ordinal: last.ordinal,
-    })}
-    from (${events} order by ${last.changed_in} desc, ${last.ordinal} desc limit 1) last where ${ofReader}`
+  const move = (unread: SQL): SQLWrapper =>
+    builder
+      .update(reader)
+      .set({ changed_in: last.changed_in, ordinal: last.ordinal })
+      .from(sql`(${unread} order by ${last.changed_in} desc, ${last.ordinal} desc limit 1) last`)
+      .where(ofReader)
   const pass = statement(
     `${name}_pass`,
     {},
@@ -81,11 +76,9 @@ export const eventReader = ({ name, reader: readerName, limit, isOfInterest, mak
       with ${batch}, interesting as materialized (
         select ${event.changed_in}, ${event.ordinal} from batch event where ${isOfInterest}
         order by ${event.changed_in}, ${event.ordinal} limit 1
-      ), moved as (
-        ${move(sql`
-          select * from batch last where not exists (
-            select from interesting where (interesting.changed_in, interesting.ordinal) <= (${last.changed_in}, ${last.ordinal}))`)}
-      )
+      ), moved as ${move(sql`
+        select * from batch last where not exists (
+          select from interesting where (interesting.changed_in, interesting.ordinal) <= (${last.changed_in}, ${last.ordinal}))`)}
       select exists (select from event_readers reader where ${ofReader}) as has_begun,
         (select count(*) from batch) as events, exists (select from interesting) as is_of_interest`,
   )
@@ -94,7 +87,7 @@ export const eventReader = ({ name, reader: readerName, limit, isOfInterest, mak
     {},
     { events: 'int8' },
     () => sql`
-      with ${batch}, moved as (${move(sql`select * from batch last`)}), ${make}
+      with ${batch}, moved as ${move(sql`select * from batch last`)}, ${make}
       select count(*) as events from batch`,
   )
   /** The number of events that were skipped or read; fewer than `limit` if there are no more. */
@@ -116,24 +109,20 @@ export const eventReader = ({ name, reader: readerName, limit, isOfInterest, mak
 const isAhead = sql`${reader.changed_in} > pg_snapshot_xmax(pg_current_snapshot())`
 
 // The next event can have a lower transaction id than the last one that was read. Some events are then read again.
-const orderByOrdinals = statement(
-  'event_readers.order_by_ordinals',
-  {},
-  {},
-  () => sql`
-    update event_readers reader set ${assignments<'event_readers'>({
+const orderByOrdinals = builtStatement('event_readers.order_by_ordinals', {}, (db) =>
+  db
+    .update(reader)
+    .set({
       ordinal: sql`least(${reader.ordinal}, (
         select min(${event.ordinal}) - 1 from events event
         where (${event.changed_in}, ${event.ordinal}) > (${reader.changed_in}, ${reader.ordinal})
           and ${event.changed_in} >= pg_snapshot_xmax(pg_current_snapshot())))`,
-    })} where ${isAhead}`,
+    })
+    .where(isAhead),
 )
 
-const restamp = countingStatement(
-  'event_readers.restamp',
-  {},
-  () => sql`
-    update event_readers reader set ${assignments<'event_readers'>({ changed_in: sql`'0'` })} where ${isAhead} returning 1`,
+const restamp = builtStatement('event_readers.restamp', {}, (db) =>
+  db.update(reader).set({ changed_in: '0' }).where(isAhead),
 )
 
 /**

@@ -5,16 +5,20 @@ import type { Database } from './engine/client.ts'
 import { horizon } from './engine/horizon.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { renderedRows } from './engine/rendered-rows.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
 import { hasEvents } from './event-readers.ts'
 import { eventJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { aliasedTable, type SQL, sql } from './schema/drizzle.ts'
+import { changeHistory, events } from './schema/tables.ts'
 
 /**
  * Reads events for streams: those after a position, in the order of their transactions, up to the horizon (see horizon.ts).
  * Access is checked when an event is read.
  */
+
+const event = aliasedTable(events, 'event')
+const history = aliasedTable(changeHistory, 'history')
 
 /** An event that at least one of the users can see. */
 export interface StreamedEvent {
@@ -24,8 +28,6 @@ export interface StreamedEvent {
   readonly json: string
 }
 
-const event = columnsOf<'events'>(sql.raw('event'))
-const history = columnsOf<'change_history'>(sql.raw('history'))
 const epoch = sql`coalesce((select ${history.epoch} from change_history history), 1)`
 
 const position = { changed_in: 'xid8', ordinal: 'int8' } as const
@@ -68,8 +70,7 @@ export interface StreamStart {
 
 /** The last event, and whether a stream can begin after the one at `after`. */
 export const selectStreamStart = async (db: Database, after: EventPosition): Promise<StreamStart> => {
-  const [row] = await selectStart(db, { epoch: after.epoch, ...placeOf(after) })
-  if (row === undefined) throw new Error('The start of a stream has no row')
+  const row = expectRow(await selectStart(db, { epoch: after.epoch, ...placeOf(after) }))
   const { epoch, changed_in, ordinal, is_known } = row
   const newest =
     changed_in === null || ordinal === null
@@ -108,7 +109,7 @@ const eventsAfter = (
 ): SQL => {
   const place = sql`(numbered.changed_in, numbered.place)`
   const json = sql`(
-    select ${eventJson(sql.raw('event'))} from events event
+    select ${eventJson(event)} from events event
     where ${isSeen} and (${event.changed_in}, ${event.ordinal}) = ${place})`
   return sql`
     with recursive numbered as (
@@ -128,9 +129,9 @@ const selectForViewers = statement(
   { ...pageColumns, viewers: 'text', is_for_admins: 'bool' },
   (p) => {
     const viewers = sql`array_to_string(array(
-      select user_id from (${viewersOfEvent(sql.raw('event'))}) viewer where user_id = any(${p.users})), ' ')`
+      select user_id from (${viewersOfEvent(event)}) viewer where user_id = any(${p.users})), ' ')`
     const admin = { ...noSession, caller: sql.raw('null::uuid'), is_admin: sql.raw('true') }
-    const isForAdmins = sql`(${p.for_admins} and ${allowsEvent('event.see', admin, sql.raw('event'))})`
+    const isForAdmins = sql`(${p.for_admins} and ${allowsEvent('event.see', admin, event)})`
     return sql`
       ${eventsAfter(p, {
         columns: sql`${viewers} as viewers, ${isForAdmins} as is_for_admins`,
@@ -218,7 +219,7 @@ const selectForCaller = statement(
   pageColumns,
   (p) => sql`
     ${eventsAfter(p, {
-      columns: sql`${allowsEvent('event.see', { ...p, ...noSession }, sql.raw('event'))} as is_seen`,
+      columns: sql`${allowsEvent('event.see', { ...p, ...noSession }, event)} as is_seen`,
       isSeen: sql`numbered.is_seen`,
       maxOctets: maxOctetsForCaller,
     })}

@@ -4,6 +4,7 @@ import { type AccessBranch, onlyBranch, rowsOfMemberships } from './access/branc
 import { allowsEvent, type CallerPlaceholders, seesEventOfTask, seesProject } from './access/permissions.ts'
 import { isMember } from './access/access-relations.ts'
 import { countingStatement, untilNone } from './engine/batches.ts'
+import { builder } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import {
   conditionsOf,
@@ -17,12 +18,12 @@ import {
 } from './engine/conditions.ts'
 import type { StatementContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
-import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
+import { newest, selectPage, selectPageOf } from './lists/list.ts'
 import { eventJson } from './read-models.ts'
 import { hasEvents, restampReaders } from './event-readers.ts'
 import { retentionTime } from './engine/retention.ts'
-import { assignments, columnsOf } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { aliasedTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { events, memberships, projects, tasks, webhookDeliveries } from './schema/tables.ts'
 import { isNotNil, listOfTask } from './schema/task-order.ts'
 import { isTaskVisible } from './task-pages.ts'
 
@@ -32,9 +33,11 @@ import { isTaskVisible } from './task-pages.ts'
  * its own change at once; while it pages from new to old, events can still commit on pages that it has already read.
  */
 
-const batch = sql.raw('500')
+const event = aliasedTable(events, 'event')
+const item = aliasedTable(events, 'item')
+const membership = aliasedTable(memberships, 'membership')
 
-const event = columnsOf<'events'>(sql.raw('event'))
+const batch = sql.raw('500')
 
 const removeOldest = countingStatement(
   'events.delete_oldest',
@@ -42,7 +45,7 @@ const removeOldest = countingStatement(
   (p) => sql`
     delete from events where ctid = any(array(
       select place from (
-        select event.ctid as place, ${event.created_at} from events event
+        select ${event}.ctid as place, ${event.created_at} from events event
         order by ${event.changed_in}, ${event.ordinal} limit ${batch}
       ) oldest where created_at < ${retentionTime} - make_interval(days => ${p.days})))
     returning 1`,
@@ -55,26 +58,29 @@ export const removeOldEvents = async (db: Database, days: number, stop: AbortSig
 
 const isAhead = sql`${event.changed_in} >= pg_snapshot_xmax(pg_current_snapshot())`
 
-const restampBatch = countingStatement(
-  'events.restamp',
-  {},
-  () => sql`
-    update events event set ${assignments<'events'>({ changed_in: sql`'0'` })} from (
-      select ${event.changed_in}, ${event.ordinal} from events event
-      where ${isAhead} limit ${batch}
-    ) ahead where (${event.changed_in}, ${event.ordinal}) = (ahead.changed_in, ahead.ordinal) returning 1`,
+const restampBatch = countingStatement('events.restamp', {}, () =>
+  builder
+    .update(event)
+    .set({ changed_in: sql`'0'` })
+    .from(
+      sql`(select ${event.changed_in}, ${event.ordinal} from events event where ${isAhead} limit ${batch}) ahead`,
+    )
+    .where(sql`(${event.changed_in}, ${event.ordinal}) = (ahead.changed_in, ahead.ordinal)`)
+    .returning({ ordinal: event.ordinal }),
 )
 
-const ofDelivery = columnsOf<'webhook_deliveries'>(sql`webhook_deliveries`)
-
 // Runs before the events. No index has the transactions of deliveries, so the table is read only if there are such events.
-const restampDeliveries = countingStatement(
-  'webhook_deliveries.restamp',
-  {},
-  () => sql`
-    update webhook_deliveries set ${assignments<'webhook_deliveries'>({ event_changed_in: sql`'0'` })} where id in (
-      select id from webhook_deliveries
-      where ${hasEvents(isAhead)} and ${ofDelivery.event_changed_in} >= pg_snapshot_xmax(pg_current_snapshot()) limit ${batch}) returning 1`,
+const restampDeliveries = countingStatement('webhook_deliveries.restamp', {}, () =>
+  builder
+    .update(webhookDeliveries)
+    .set({ event_changed_in: sql`'0'` })
+    .where(
+      sql`${webhookDeliveries.id} in (
+          select id from webhook_deliveries
+          where ${hasEvents(isAhead)} and ${webhookDeliveries.event_changed_in} >= pg_snapshot_xmax(pg_current_snapshot())
+          limit ${batch})`,
+    )
+    .returning({ id: webhookDeliveries.id }),
 )
 
 /** Orders events whose transactions are in the future by their ordinals alone: they were recorded in another database. */
@@ -102,49 +108,41 @@ const listedEvents = sql`(
   ])} from events event) item`
 
 /** Whether a type is one of the patterns, an array: types, `task.*` for all of a kind, and `*` for all. */
-export const matchesEventTypes = (type: SQL, patterns: SQL): SQL =>
+export const matchesEventTypes = (type: SQLWrapper, patterns: SQLWrapper): SQL =>
   sql`(array[${type}, split_part(${type}, '.', 1) || '.*', '*'] && ${patterns})`
-
-const item = sql.raw('item')
-const listed = columnsOf<'events'>(item)
-const ofTask = columnsOf<'tasks'>(sql`tasks`)
-const ofProject = columnsOf<'projects'>(sql`projects`)
 
 /** The events of a task, and those of its project and its members since the task is in the project. */
 const historyBranches = (taskId: SQL, caller: CallerPlaceholders): readonly AccessBranch[] => {
-  const fromTask = (value: SQL): SQL => sql`(select ${value} from tasks where ${ofTask.id} = ${taskId})`
-  const since = fromTask(sql`coalesce(${ofTask.placed_at}, ${ofTask.created_at})`)
-  const projectId = fromTask(ofTask.project_id)
+  const fromTask = (value: SQLWrapper): SQL => sql`(select ${value} from tasks where ${tasks.id} = ${taskId})`
+  const since = fromTask(sql`coalesce(${tasks.placed_at}, ${tasks.created_at})`)
+  const projectId = fromTask(tasks.project_id)
   return [
-    ...onlyBranch(sql`${listed.task_id} = ${taskId} and ${seesEventOfTask(caller, item, taskId)}`),
+    ...onlyBranch(sql`${item.task_id} = ${taskId} and ${seesEventOfTask(caller, item, taskId)}`),
     ...onlyBranch(sql`
-      ${listed.task_id} is null and ${listed.project_id} = ${projectId} and ${listed.created_at} >= ${since}
+      ${item.task_id} is null and ${item.project_id} = ${projectId} and ${item.created_at} >= ${since}
       and ${seesProject(caller, projectId)}`),
   ]
 }
 
 /** A page of a task's history, if the caller sees the task. */
-export const selectTaskEvents = async (
+export const selectTaskEvents = (
   ctx: StatementContext<Principal>,
   { taskId, request }: { readonly taskId: string; readonly request: PageRequest },
-): Promise<Page | null> => {
-  const page = await selectPage(
-    ctx.db,
+): Promise<Page | null> =>
+  selectPageOf(
+    ctx,
     {
       name: 'task_events',
+      table: events,
       from: listedEvents,
       branches: (caller) => historyBranches(parameter('task_id', 'uuid'), caller),
       values: { task_id: taskId },
-      filters: [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => eventJson(row),
+      ...newest,
+      json: eventJson,
     },
-    ctx.principal,
     request,
+    () => isTaskVisible(ctx, taskId),
   )
-  return pageIfVisible(page, () => isTaskVisible(ctx, taskId))
-}
 
 /** Filters of the list. An event must match one value of each filter that is set, and be between the two times. */
 export interface EventFilter {
@@ -156,11 +154,11 @@ export interface EventFilter {
   readonly created_before?: string
 }
 
-const timeFilters = createdTimeFilters(listed.created_at)
+const timeFilters = createdTimeFilters(item.created_at)
 
 const searchedFilters = {
-  type: filterBy('text[]', (patterns) => matchesEventTypes(listed.type, patterns)),
-  actor_id: filterOneOf('uuid', listed.actor_id),
+  type: filterBy('text[]', (patterns) => matchesEventTypes(item.type, patterns)),
+  actor_id: filterOneOf('uuid', item.actor_id),
 }
 
 /**
@@ -171,25 +169,25 @@ const searchedFilters = {
 const eventBranches = (
   role: Role,
   caller: CallerPlaceholders,
-  projects: readonly string[] | undefined,
+  projectIds: readonly string[] | undefined,
 ): readonly AccessBranch[] => {
-  const chosen = projects === undefined ? null : parameter('project_ids', 'uuid[]')
-  const inList = (id: SQL): SQL => sql`${listOfTask(listed)} = ${id}`
+  const chosen = projectIds === undefined ? null : parameter('project_ids', 'uuid[]')
+  const inList = (id: SQLWrapper): SQL => sql`${listOfTask(item)} = ${id}`
   if (role === 'admin') {
-    if (chosen === null || projects?.includes('none') === true) return onlyBranch(isNotNil(listed.id))
+    if (chosen === null || projectIds?.includes('none') === true) return onlyBranch(isNotNil(item.id))
     const ofEach = (rows: SQL): SQL => sql`
       select reached.* from (select distinct unnest(${chosen}) as id) chosen cross join lateral (${rows}) reached`
     return [{ select: (rows) => ofEach(rows(inList(sql`chosen.id`))) }]
   }
-  const isOfMember = isMember(listed.project_id, caller.caller, 'viewer')
-  const isOwned = sql`(${listed.project_id} is null and ${listed.owner_id} = ${caller.caller})`
+  const isOfMember = isMember(item.project_id, caller.caller, 'viewer')
+  const isOwned = sql`(${item.project_id} is null and ${item.owner_id} = ${caller.caller})`
   return [
     {
       select: (rows, first) =>
         rowsOfMemberships(
           caller.caller,
-          chosen === null ? sql`true` : sql`membership.project_id = any(${chosen})`,
-          (options) => rows(inList(sql`membership.project_id`), options),
+          chosen === null ? sql`true` : sql`${membership.project_id} = any(${chosen})`,
+          (options) => rows(inList(membership.project_id), options),
           first,
         ),
     },
@@ -197,13 +195,13 @@ const eventBranches = (
     {
       select: (rows) => sql`
         select reached.* from (
-          select distinct granted.project_id from project_grants granted join projects on projects.id = granted.project_id
-          where granted.user_id = ${caller.caller} and ${ofProject.deleted_at} is not null and ${ofProject.purged_at} is null
+          select distinct granted.project_id from project_grants granted join projects on ${projects.id} = granted.project_id
+          where granted.user_id = ${caller.caller} and ${projects.deleted_at} is not null and ${projects.purged_at} is null
         ) granted cross join lateral (${rows(sql`
-          ${listed.task_id} is null and ${listed.project_id} = granted.project_id and ${listed.type} = 'project.deleted'`)}) reached`,
+          ${item.task_id} is null and ${item.project_id} = granted.project_id and ${item.type} = 'project.deleted'`)}) reached`,
     },
     {
-      select: (rows) => rows(sql`${listed.assignee_id} = ${caller.caller}`),
+      select: (rows) => rows(sql`${item.assignee_id} = ${caller.caller}`),
       isRepeated: sql`coalesce(${isOfMember} or ${isOwned}, false)`,
     },
   ]
@@ -222,22 +220,22 @@ export const selectEvents = (
     in_session: sql`false`,
   }
   const { project_id: projects, ...others } = filter
-  const isOfChosen = projects === undefined ? [] : [isOfProjects(listed.project_id, projects)]
+  const isOfChosen = projects === undefined ? [] : [isOfProjects(item.project_id, projects)]
   // Not in the branches: of deleted tasks only the deletions are visible, so any number of consecutive events can be invisible.
   const isVisible = { sql: allowsEvent('event.see', caller, item), values: {} }
   return selectPage(
     db,
     {
       name: 'events',
+      table: events,
       from: listedEvents,
       branches: (reading) => eventBranches(reader.role, reading, projects),
       filters: [
         ...conditionsOf(timeFilters, others),
         ...[...conditionsOf(searchedFilters, others), ...isOfChosen, isVisible].map(searched),
       ],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => eventJson(row),
+      ...newest,
+      json: eventJson,
       values: { project_ids: (projects ?? []).filter((id) => id !== 'none') },
     },
     reader,

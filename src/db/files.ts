@@ -1,37 +1,34 @@
+import { builder, builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext } from './engine/context.ts'
 import { minStepBack } from './engine/retention.ts'
 import { query, statement } from './engine/statement.ts'
-import { assignments, columnsOf } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
+import { attachments, fileDeletions, thumbnails, uploads } from './schema/tables.ts'
 
 /**
  * References from the database to stored files. `file_deletions` is the queue of files to remove: triggers add the file of
  * each deleted attachment, upload and thumbnail.
  */
 
-const deletions = columnsOf<'file_deletions'>(sql.raw('file_deletions'))
-const attachments = columnsOf<'attachments'>(sql.raw('attachments'))
-const uploads = columnsOf<'uploads'>(sql.raw('uploads'))
-const thumbnails = columnsOf<'thumbnails'>(sql.raw('thumbnails'))
-
 const claim = statement(
   'file_deletions.claim',
   { limit: 'int', retry_after: 'int' },
   { storage_key: 'text', is_unfinished: 'bool' },
   (p) => {
-    const postponed = assignments<'file_deletions'>({
-      due_at: sql`now() + ${p.retry_after} * interval '1 millisecond'`,
-    })
+    const postponed = sql`now() + ${p.retry_after} * interval '1 millisecond'`
     return sql`
       with due as materialized (
-        select ${deletions.storage_key} from file_deletions
-        where ${deletions.due_at} <= now() or ${deletions.due_at} > now() + ${p.retry_after} * interval '1 millisecond' + ${minStepBack}
-        order by ${deletions.due_at} limit ${p.limit} for update skip locked
-      )
-      update file_deletions set ${postponed} from due
-      where ${deletions.storage_key} = due.storage_key
-      returning ${deletions.storage_key}, ${deletions.is_unfinished}`
+        select ${fileDeletions.storage_key} from file_deletions
+        where ${fileDeletions.due_at} <= now() or ${fileDeletions.due_at} > ${postponed} + ${minStepBack}
+        order by ${fileDeletions.due_at} limit ${p.limit} for update skip locked
+      ), claimed as ${builder
+        .update(fileDeletions)
+        .set({ due_at: postponed })
+        .from(sql`due`)
+        .where(sql`${fileDeletions.storage_key} = due.storage_key`)
+        .returning({ storage_key: fileDeletions.storage_key, is_unfinished: fileDeletions.is_unfinished })}
+      select storage_key, is_unfinished from claimed`
   },
 )
 
@@ -54,11 +51,8 @@ export const claimFileDeletions = async (
   return rows.map(({ storage_key, is_unfinished }) => ({ key: storage_key, isUnfinished: is_unfinished }))
 }
 
-const removeDeletions = statement(
-  'file_deletions.delete',
-  { keys: 'text[]' },
-  {},
-  (p) => sql`delete from file_deletions where ${deletions.storage_key} = any(${p.keys})`,
+const removeDeletions = builtStatement('file_deletions.delete', { keys: 'text[]' }, (db, p) =>
+  db.delete(fileDeletions).where(sql`${fileDeletions.storage_key} = any(${p.keys})`),
 )
 
 /** Removes entries from the queue once their files are gone. */
@@ -72,7 +66,7 @@ const countDeletions = statement(
   { count: 'int8', seconds: 'int8' },
   () => sql`
     select count(*) as count,
-      coalesce(extract(epoch from now() - min(${deletions.created_at})), 0)::bigint as seconds
+      coalesce(extract(epoch from now() - min(${fileDeletions.created_at})), 0)::bigint as seconds
     from file_deletions`,
 )
 
@@ -93,7 +87,7 @@ const unreferenced = statement(
     where not exists (select from attachments where ${attachments.storage_key} = key)
       and not exists (select from uploads where ${uploads.storage_key} = key)
       and not exists (select from thumbnails where ${thumbnails.storage_key} = key)
-      and not exists (select from file_deletions where ${deletions.storage_key} = key)`,
+      and not exists (select from file_deletions where ${fileDeletions.storage_key} = key)`,
 )
 
 /** The keys that no attachment, upload or thumbnail references and that are not queued for removal. */
@@ -130,13 +124,12 @@ export const selectAttachmentKeys = async (
   { after, limit }: { readonly after: string; readonly limit: number },
 ): Promise<string[]> => (await attachmentKeys(db, { after, limit })).map(({ storage_key }) => storage_key)
 
-const attachmentIds = statement(
-  'attachments.select_by_storage_key',
-  { keys: 'text[]' },
-  { id: 'text' },
-  (p) => sql`
-    select ${attachments.id}::text from attachments where ${attachments.storage_key} = any(${p.keys})
-    order by ${attachments.storage_key}`,
+const attachmentIds = builtStatement('attachments.select_by_storage_key', { keys: 'text[]' }, (db, p) =>
+  db
+    .select({ id: attachments.id })
+    .from(attachments)
+    .where(sql`${attachments.storage_key} = any(${p.keys})`)
+    .orderBy(attachments.storage_key),
 )
 
 /** Ids of the attachments with these storage keys. */

@@ -1,15 +1,17 @@
 import type { Idempotency } from '../domain/idempotency.ts'
 import { deletionInBatches } from './engine/batches.ts'
+import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
-import type { Placeholders, Row, Values } from './engine/parameters.ts'
+import type { ParametersOf, Placeholders, Row, Values } from './engine/parameters.ts'
 import { retentionTime } from './engine/retention.ts'
+import { firstRow } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
 import { type SQL, sql } from './schema/drizzle.ts'
+import { idempotencyKeys } from './schema/tables.ts'
 
 /** The responses that are stored under Idempotency-Keys. */
 
-const { created_at } = columnsOf<'idempotency_keys'>(sql.raw('idempotency_keys'))
+const { created_at } = idempotencyKeys
 
 /** Retention of stored responses. */
 const lifetime = sql.raw(`interval '24 hours'`)
@@ -40,8 +42,7 @@ export const selectResponse = async (
   { db }: StatementContext,
   key: Idempotency,
 ): Promise<StoredResponse | null> => {
-  const [row] = await lookUp(db, valuesOf(key))
-  return row ?? null
+  return firstRow(await lookUp(db, valuesOf(key)))
 }
 
 const lock = statement(
@@ -56,30 +57,20 @@ const lock = statement(
 export const lockKey = async ({ db }: TransactionContext, key: Idempotency): Promise<void> =>
   void (await lock(db, valuesOf(key)))
 
-const store = statement(
+// Only a response that has expired is replaced: under the lock of the key, no other was found.
+const store = builtStatement(
   'idempotency_keys.store',
-  { ...keyParameters, fingerprint: 'text', resource_id: 'uuid', body: 'text' },
-  {},
-  (p) => {
-    const { columns, values } = insertion<'idempotency_keys'>({
-      principal_id: p.principal_id,
-      operation: p.operation,
-      key: p.key,
-      fingerprint: p.fingerprint,
-      resource_id: p.resource_id,
-      body: p.body,
-    })
-    const replaced = assignments<'idempotency_keys'>({
-      fingerprint: sql`excluded.fingerprint`,
-      resource_id: sql`excluded.resource_id`,
-      body: sql`excluded.body`,
-      created_at: sql`excluded.created_at`,
-    })
-    // Only a response that has expired is replaced: under the lock of the key, no other was found.
-    return sql`
-      insert into idempotency_keys (${columns}) values (${values})
-      on conflict (principal_id, operation, key) do update set ${replaced}`
-  },
+  { ...keyParameters, fingerprint: 'text', resource_id: 'uuid', body: 'text' } satisfies ParametersOf<
+    typeof idempotencyKeys
+  >,
+  (db, { principal_id, operation, key, ...response }) =>
+    db
+      .insert(idempotencyKeys)
+      .values({ principal_id, operation, key, ...response })
+      .onConflictDoUpdate({
+        target: [idempotencyKeys.principal_id, idempotencyKeys.operation, idempotencyKeys.key],
+        set: { ...response, created_at: sql`excluded.created_at` },
+      }),
 )
 
 /** Stores a response under a key that is locked. */
@@ -93,6 +84,6 @@ export const storeResponse = async (
 /** Deletes stored responses that have expired. */
 export const removeExpiredKeys = deletionInBatches('idempotency_keys.delete_expired', {
   parameters: {},
-  table: 'idempotency_keys',
+  table: idempotencyKeys,
   condition: () => sql`${created_at} <= ${retentionTime} - ${lifetime}`,
 })

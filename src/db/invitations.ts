@@ -6,43 +6,41 @@ import { allowsProject, type CallerPlaceholders } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
-import { parameter } from './engine/parameters.ts'
+import { parameter, type ParametersOf } from './engine/parameters.ts'
+import { expectRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
-import { createdAt, newestFirst, selectPage } from './lists/list.ts'
-import { expectRow } from './members.ts'
+import { newest, selectPage } from './lists/list.ts'
 import { grantRole } from './memberships.ts'
 import { lockProject, lockToClose, type ManagedProject, type ProjectFacts } from './projects.ts'
 import { invitationJson, invitationPreviewJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
 import { invitationMails, invitations, projectMembers, projects, users } from './schema/tables.ts'
+
+const invitation = aliasedTable(invitations, 'invitation')
+const item = aliasedTable(invitations, 'item')
+const mail = aliasedTable(invitationMails, 'mail')
+const project = aliasedTable(projects, 'project')
+const sender = aliasedTable(users, 'sender')
 
 /** How long an invitation can be accepted. */
 export const invitationLifetime = sql.raw(`interval '7 days'`)
-
-const invitation = sql.raw('invitation')
-const project = sql.raw('project')
-const sender = sql.raw('sender')
 
 /**
  * Whether the row `invitation` to the row `project` can be accepted: it has not expired, and its sender may still manage the
  * project. A demoted manager could otherwise return, or let others in, with earlier invitations.
  */
-const isValid = (row: SQL, ofProject: SQL): SQL => {
-  const { expires_at, invited_by } = columnsOf<'invitations'>(row)
+const isValid = ({ expires_at, invited_by }: typeof invitations, ofProject: typeof projects): SQL => {
   const asSender: CallerPlaceholders = {
-    caller: invited_by,
+    caller: sql`${invited_by}`,
     is_admin: sql`exists (
-      select from users where users.id = ${invited_by} and users.role = 'admin' and ${columnsOf<'users'>(sql`users`).deleted_at} is null)`,
+      select from users where ${users.id} = ${invited_by} and ${users.role} = 'admin' and ${users.deleted_at} is null)`,
     in_session: sql`false`,
   }
   return sql`(${expires_at} > now() and ${allowsProject('project.manage', asSender, ofProject)})`
 }
 
-const lockSender = builtStatement('invitations.lock_sender', { id: 'uuid' }, (db, p) =>
-  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('no key update'),
-)
+const lockSender = rowLock('invitations.lock_sender', users, 'no key update')
 
 // Concurrent invitations of a mailbox by several senders.
 const lockMailbox = statement(
@@ -58,13 +56,12 @@ const selectSent = statement(
   { sender: 'uuid', mailbox: 'text' },
   { sender_name: 'text', by_sender: 'int', to_mailbox: 'int' },
   (p) => {
-    const { mailbox, invited_by, created_at } = columnsOf<'invitation_mails'>(sql`mail`)
     const sent = (condition: SQL): SQL => sql`(
-      select count(*)::int from invitation_mails mail where ${condition} and ${created_at} > now() - interval '1 day')`
+      select count(*)::int from invitation_mails mail where ${condition} and ${mail.created_at} > now() - interval '1 day')`
     return sql`
-      select ${columnsOf<'users'>(sender).display_name} as sender_name,
-        ${sent(sql`${invited_by} = ${p.sender}`)} as by_sender, ${sent(sql`${mailbox} = ${p.mailbox}`)} as to_mailbox
-      from users sender where id = ${p.sender}`
+      select ${sender.display_name} as sender_name,
+        ${sent(sql`${mail.invited_by} = ${p.sender}`)} as by_sender, ${sent(sql`${mail.mailbox} = ${p.mailbox}`)} as to_mailbox
+      from users sender where ${sender.id} = ${p.sender}`
   },
 )
 
@@ -106,7 +103,14 @@ interface NewInvitation {
 
 const upsert = builtStatement(
   'invitations.upsert',
-  { id: 'uuid', project_id: 'uuid', email: 'text', role: 'text', hash: 'bytes', invited_by: 'uuid' },
+  {
+    id: 'uuid',
+    project_id: 'uuid',
+    email: 'text',
+    role: 'text',
+    hash: 'bytes',
+    invited_by: 'uuid',
+  } satisfies ParametersOf<typeof invitations>,
   (db, { project_id, email, ...p }) => {
     const values = {
       ...p,
@@ -140,10 +144,13 @@ export const insertInvitation = async (
   ])
 }
 
-const reread = query('invitations.reread', { id: 'uuid' }, { json: 'text' }, (p) => {
-  const { id } = columnsOf<'invitations'>(invitation)
-  return sql`select ${invitationJson(invitation)} as json from invitations invitation where ${id} = ${p.id}`
-})
+const reread = query(
+  'invitations.reread',
+  { id: 'uuid' },
+  { json: 'text' },
+  (p) =>
+    sql`select ${invitationJson(invitation)} as json from invitations invitation where ${invitation.id} = ${p.id}`,
+)
 
 /** An invitation that the transaction has written. */
 export const viewInvitation = async (
@@ -161,16 +168,14 @@ export const selectInvitations = (
     db,
     {
       name: 'invitations',
-      from: sql`invitations item`,
+      table: invitations,
       branches: (caller) =>
-        onlyBranch(sql`item.project_id = ${parameter('project_id', 'uuid')} and exists (
-          select from projects project where project.id = item.project_id
-            and ${allowsProject('project.manage', caller, project)} and ${isValid(sql`item`, project)})`),
-      filters: [],
+        onlyBranch(sql`${item.project_id} = ${parameter('project_id', 'uuid')} and exists (
+          select from projects project where ${project.id} = ${item.project_id}
+            and ${allowsProject('project.manage', caller, project)} and ${isValid(item, project)})`),
       values: { project_id: projectId },
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => invitationJson(row),
+      ...newest,
+      json: invitationJson,
     },
     principal,
     page,
@@ -194,13 +199,11 @@ const select = query(
   'invitations.select_preview',
   { hash: 'bytes', can_register: 'bool' },
   { json: 'text' },
-  (p) => {
-    const { hash, project_id, invited_by } = columnsOf<'invitations'>(invitation)
-    return sql`
-      select ${invitationPreviewJson(invitation, project, sender, p.can_register)} as json
-      from invitations invitation join projects project on project.id = ${project_id} join users sender on sender.id = ${invited_by}
-      where ${hash} = ${p.hash} and ${isValid(invitation, project)}`
-  },
+  (p) => sql`
+    select ${invitationPreviewJson(invitation, project, sender, sql`${p.can_register}`)} as json
+    from invitations invitation join projects project on ${project.id} = ${invitation.project_id}
+      join users sender on ${sender.id} = ${invitation.invited_by}
+    where ${invitation.hash} = ${p.hash} and ${isValid(invitation, project)}`,
 )
 
 /** The preview of a valid invitation as JSON text; null if there is none. */
@@ -212,12 +215,14 @@ export const selectInvitationPreview = async (
   return row?.json ?? null
 }
 
-const selectHas = query('invitations.select_has', { hash: 'bytes' }, { id: 'text' }, (p) => {
-  const { id, hash, project_id } = columnsOf<'invitations'>(invitation)
-  return sql`
-    select ${id}::text from invitations invitation join projects project on project.id = ${project_id}
-    where ${hash} = ${p.hash} and ${isValid(invitation, project)}`
-})
+const selectHas = query(
+  'invitations.select_has',
+  { hash: 'bytes' },
+  { id: 'text' },
+  (p) => sql`
+  select ${invitation.id}::text from invitations invitation join projects project on ${project.id} = ${invitation.project_id}
+  where ${invitation.hash} = ${p.hash} and ${isValid(invitation, project)}`,
+)
 
 /** Whether there is a valid invitation with this hash. */
 export const hasInvitation = async (ctx: StatementContext, hash: Buffer): Promise<boolean> =>
@@ -241,7 +246,7 @@ const selectValid = builtStatement('invitations.select_valid', { hash: 'bytes', 
       projectMembers,
       and(eq(projectMembers.project_id, invitations.project_id), eq(projectMembers.user_id, p.caller)),
     )
-    .where(and(eq(invitations.hash, p.hash), isValid(sql.raw('invitations'), sql.raw('projects')))),
+    .where(and(eq(invitations.hash, p.hash), isValid(invitations, projects))),
 )
 
 /** An invitation that can be accepted. */
@@ -283,14 +288,13 @@ export const join = async (
 /** Deletes expired invitations. */
 export const removeExpiredInvitations = deletionInBatches('invitations.delete_expired', {
   parameters: {},
-  table: 'invitations',
+  table: invitations,
   condition: () => sql`expires_at <= ${retentionTime}`,
 })
 
 /** Deletes emails that no longer count towards a limit. */
 export const removeOldInvitationMails = deletionInBatches('invitation_mails.delete_old', {
   parameters: {},
-  table: 'invitation_mails',
-  condition: () =>
-    sql`${columnsOf<'invitation_mails'>(sql`invitation_mails`).created_at} <= ${retentionTime} - interval '1 day'`,
+  table: invitationMails,
+  condition: () => sql`${invitationMails.created_at} <= ${retentionTime} - interval '1 day'`,
 })

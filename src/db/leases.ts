@@ -1,7 +1,7 @@
+import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
-import { statement } from './engine/statement.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { leases } from './schema/tables.ts'
 
 /** A lease: one instance's exclusive right to a job. */
 export interface Lease {
@@ -16,19 +16,20 @@ const parameters = { name: 'text', holder: 'uuid', duration: 'int' } as const
 
 const expiry = (p: { readonly duration: SQL }): SQL => sql`now() + ${p.duration} * interval '1 millisecond'`
 
-const ofLease = columnsOf<'leases'>(sql.raw('leases'))
-
-const take = statement('leases.insert', parameters, { is_taken: 'bool' }, (p) => {
-  const { columns, values } = insertion<'leases'>({ name: p.name, holder: p.holder, expires_at: expiry(p) })
-  const hasExpired = sql`${ofLease.expires_at} <= now()`
-  const taken = assignments<'leases'>({
-    holder: sql`case when ${hasExpired} then excluded.holder else ${ofLease.holder} end`,
-    expires_at: sql`excluded.expires_at`,
-  })
-  return sql`
-    insert into leases (${columns}) values (${values})
-    on conflict (name) do update set ${taken} where ${hasExpired} or ${ofLease.expires_at} > excluded.expires_at
-    returning ${ofLease.holder} = ${p.holder} as is_taken`
+const take = builtStatement('leases.insert', parameters, (db, p) => {
+  const hasExpired = sql`${leases.expires_at} <= now()`
+  return db
+    .insert(leases)
+    .values({ name: p.name, holder: p.holder, expires_at: expiry(p) })
+    .onConflictDoUpdate({
+      target: leases.name,
+      set: {
+        holder: sql`case when ${hasExpired} then excluded.holder else ${leases.holder} end`,
+        expires_at: sql`excluded.expires_at`,
+      },
+      setWhere: sql`${hasExpired} or ${leases.expires_at} > excluded.expires_at`,
+    })
+    .returning({ holder: leases.holder })
 })
 
 /**
@@ -37,23 +38,19 @@ const take = statement('leases.insert', parameters, { is_taken: 'bool' }, (p) =>
  */
 export const takeLease = async (db: Database, lease: Lease): Promise<boolean> => {
   const [row] = await take(db, lease)
-  return row?.is_taken === true
+  return row?.holder === lease.holder
 }
 
-const renew = statement(
-  'leases.renew',
-  parameters,
-  { name: 'text' },
-  (p) => sql`
-    update leases set ${assignments<'leases'>({ expires_at: expiry(p) })}
-    where name = ${p.name} and holder = ${p.holder} returning name`,
+const renew = builtStatement('leases.renew', parameters, (db, p) =>
+  db
+    .update(leases)
+    .set({ expires_at: expiry(p) })
+    .where(and(eq(leases.name, p.name), eq(leases.holder, p.holder)))
+    .returning({ name: leases.name }),
 )
 
-const release = statement(
-  'leases.delete',
-  { name: 'text', holder: 'uuid' },
-  {},
-  (p) => sql`delete from leases where name = ${p.name} and holder = ${p.holder}`,
+const release = builtStatement('leases.delete', { name: 'text', holder: 'uuid' }, (db, p) =>
+  db.delete(leases).where(and(eq(leases.name, p.name), eq(leases.holder, p.holder))),
 )
 
 /**

@@ -1,6 +1,5 @@
-import { builtStatement } from './engine/built-statement.ts'
-import { eq } from './schema/drizzle.ts'
 import { users } from './schema/tables.ts'
+import { rowLock } from './engine/row-statements.ts'
 
 /** Members of projects and teams. */
 
@@ -11,12 +10,4 @@ export interface MemberRow {
 }
 
 /** Locks a user against being deleted, before what they become a member of. */
-export const lockUser = builtStatement('users.lock_to_use', { id: 'uuid' }, (db, p) =>
-  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('key share'),
-)
-
-/** The row that a transaction has locked or written. */
-export const expectRow = <R>([row]: readonly R[]): R => {
-  if (row === undefined) throw new Error('The written row is gone')
-  return row
-}
+export const lockUser = rowLock('users.lock_to_use', users, 'key share')

@@ -2,23 +2,26 @@ import type { components } from '../../generated/openapi.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { allowsNotification } from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
-import { builtStatement } from './engine/built-statement.ts'
+import { builder, builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { CallerGone } from './engine/errors.ts'
+import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { isNotificationReason, type NotificationReason } from './notifications.ts'
 import { notificationSettingsJson } from './read-models.ts'
-import { assignments, columnsOf } from './schema/columns.ts'
-import { and, eq, isNull, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
-import { notificationSettings, users } from './schema/tables.ts'
+import { aliasedTable, and, eq, isNull, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { notifications, notificationSettings, tasks, users } from './schema/tables.ts'
 import { lockToChange } from './users.ts'
 
 /** The notification settings of users, and the email digests. */
 
-type Schemas = components['schemas']
+const settings = aliasedTable(notificationSettings, 'settings')
+const due = aliasedTable(notificationSettings, 'due')
+const person = aliasedTable(users, 'person')
+const notification = aliasedTable(notifications, 'notification')
+const line = aliasedTable(notifications, 'line')
 
-const settings = sql.raw('settings')
-const ofSettings = columnsOf<'notification_settings'>(settings)
+type Schemas = components['schemas']
 
 /** Notification settings as JSON text, and their version. */
 export interface NotificationSettingsRow {
@@ -29,7 +32,7 @@ export interface NotificationSettingsRow {
 /** The version of settings that were never changed, which have no row. */
 const unchanged = 1
 
-const version = sql`coalesce(${ofSettings.version}, ${sql.raw(String(unchanged))})`
+const version = sql`coalesce(${settings.version}, ${sql.raw(String(unchanged))})`
 
 const select = query(
   'notification_settings.select',
@@ -37,16 +40,13 @@ const select = query(
   { json: 'text', version: 'int' },
   (p) => sql`
     select ${notificationSettingsJson(settings)} as json, ${version} as version
-    from (values (true)) caller left join notification_settings settings on ${ofSettings.user_id} = ${p.caller}`,
+    from (values (true)) caller left join notification_settings settings on ${settings.user_id} = ${p.caller}`,
 )
 
 /** The caller's settings. */
 export const selectNotificationSettings = async (
   ctx: StatementContext<Principal>,
-): Promise<NotificationSettingsRow | null> => {
-  const [row] = await select(ctx, {})
-  return row ?? null
-}
+): Promise<NotificationSettingsRow | null> => firstRow(await select(ctx, {}))
 
 /** When a user gets email digests. */
 type MailDigest = Schemas['NotificationSettings']['mail_digest']
@@ -133,11 +133,7 @@ export const chooseDigest = async (
 /** The settings that the transaction has written. */
 export const viewNotificationSettings = async (
   tx: TransactionContext<Principal>,
-): Promise<NotificationSettingsRow> => {
-  const [row] = await select(tx, {})
-  if (row === undefined) throw new Error('There is no row of settings')
-  return row
-}
+): Promise<NotificationSettingsRow> => expectRow(await select(tx, {}))
 
 const reschedule = builtStatement(
   'notification_settings.reschedule',
@@ -180,42 +176,38 @@ const maxLines = 50
 /** Maximum number of notifications that a digest considers, newest first: about 20 ms. */
 const maxCounted = 1_000
 
-const due = sql.raw('due')
-const notification = sql.raw('notification')
-
 const claim = statement(
   'notification_settings.claim_digest',
   {},
   { email: 'text', count: 'int', reason: 'text?', task_title: 'text?', actor_name: 'text?' },
   () => {
-    const person = columnsOf<'users'>(sql`person`)
-    const { user_id, created_at, id, read_at } = columnsOf<'notifications'>(notification)
-    const dueSettings = columnsOf<'notification_settings'>(due)
-    const line = columnsOf<'notifications'>(sql`line`)
-    const caller = { caller: dueSettings.user_id, is_admin: sql`${due}.is_admin`, in_session: sql`false` }
+    const { user_id, created_at, id, read_at } = notification
+    const caller = { caller: sql`${due.user_id}`, is_admin: sql`${due}.is_admin`, in_session: sql`false` }
     const newest = sql`order by ${created_at} desc, ${id} desc`
-    const latest = sql`(select ${created_at} from notifications notification where ${user_id} = ${dueSettings.user_id} ${newest} limit 1)`
+    const latest = sql`(select ${created_at} from notifications notification where ${user_id} = ${due.user_id} ${newest} limit 1)`
     return sql`
       with due as materialized (
         select settings.*, ${person.email}, ${person.time_zone}, ${person.role} = 'admin' as is_admin
-        from notification_settings settings join users person on ${person.id} = ${ofSettings.user_id}
-        where ${ofSettings.digest_due_at} <= now() and ${person.deleted_at} is null and not ${person.is_disabled}
-        order by ${ofSettings.digest_due_at} limit 1 for no key update of settings skip locked
-      ), moved as (
-        update notification_settings settings set ${assignments<'notification_settings'>({
-          digest_due_at: sql`next_digest_at(${dueSettings.mail_digest}, ${due}.time_zone)`,
-          digested_until: sql`greatest(${latest}, ${dueSettings.digested_until})`,
-        })} from due where ${ofSettings.user_id} = ${dueSettings.user_id}
-      ), unread as materialized (
+        from notification_settings settings join users person on ${person.id} = ${settings.user_id}
+        where ${settings.digest_due_at} <= now() and ${person.deleted_at} is null and not ${person.is_disabled}
+        order by ${settings.digest_due_at} limit 1 for no key update of settings skip locked
+      ), moved as ${builder
+        .update(settings)
+        .set({
+          digest_due_at: nextDigestAt(due.mail_digest, sql`${due}.time_zone`),
+          digested_until: sql`greatest(${latest}, ${due.digested_until})`,
+        })
+        .from(sql`due`)
+        .where(sql`${settings.user_id} = ${due.user_id}`)}, unread as materialized (
         select notification.* from due cross join lateral (
           select * from notifications notification
-          where ${user_id} = ${dueSettings.user_id} and ${read_at} is null and ${created_at} > ${dueSettings.digested_until}
+          where ${user_id} = ${due.user_id} and ${read_at} is null and ${created_at} > ${due.digested_until}
           ${newest} limit ${sql.raw(String(maxCounted))}
         ) notification where ${allowsNotification('notification.see', caller, notification)}
       )
       select ${due}.email, (select count(*)::int from unread) as count, ${line.reason},
-        (select title from tasks where id = ${line.task_id}) as task_title,
-        (select display_name from users where id = ${line.actor_id} and deleted_at is null) as actor_name
+        (select ${tasks.title} from tasks where ${tasks.id} = ${line.task_id}) as task_title,
+        (select ${users.display_name} from users where ${users.id} = ${line.actor_id} and ${users.deleted_at} is null) as actor_name
       from due left join (
         select * from unread notification ${newest} limit ${sql.raw(String(maxLines))}
       ) line on true
@@ -224,21 +216,21 @@ const claim = statement(
 )
 
 const correct = statement('notification_settings.correct_times', {}, {}, () => {
-  const { user_id, created_at } = columnsOf<'notifications'>(notification)
-  const { id, time_zone } = columnsOf<'users'>(sql`person`)
-  const latest = sql`now() + case ${ofSettings.mail_digest} when 'hourly' then interval '1 hour' else interval '25 hours' end`
-  const isDueTooLate = sql`${ofSettings.digest_due_at} > ${latest}`
-  const isDigestedAhead = sql`${ofSettings.digested_until} > now()`
+  const latest = sql`now() + case ${settings.mail_digest} when 'hourly' then interval '1 hour' else interval '25 hours' end`
+  const isDueTooLate = sql`${settings.digest_due_at} > ${latest}`
+  const isDigestedAhead = sql`${settings.digested_until} > now()`
   return sql`
-    with corrected as (
-      update notification_settings settings set ${assignments<'notification_settings'>({
-        digest_due_at: sql`case when ${isDueTooLate} then next_digest_at(${ofSettings.mail_digest}, ${time_zone}) else ${ofSettings.digest_due_at} end`,
-        digested_until: sql`least(${ofSettings.digested_until}, now())`,
-      })} from users person where ${id} = ${ofSettings.user_id} and (${isDueTooLate} or ${isDigestedAhead})
-    )
-    update notifications notification set ${assignments<'notifications'>({ created_at: sql`now()` })}
-    from notification_settings settings
-    where ${isDigestedAhead} and ${user_id} = ${ofSettings.user_id} and ${created_at} > now() and ${created_at} <= ${ofSettings.digested_until}`
+    with corrected as ${builder
+      .update(settings)
+      .set({
+        digest_due_at: sql`case when ${isDueTooLate} then ${nextDigestAt(settings.mail_digest, person.time_zone)} else ${settings.digest_due_at} end`,
+        digested_until: sql`least(${settings.digested_until}, now())`,
+      })
+      .from(sql`users person`)
+      .where(sql`${person.id} = ${settings.user_id} and (${isDueTooLate} or ${isDigestedAhead})`)}
+    update notifications notification set created_at = now() from notification_settings settings
+    where ${isDigestedAhead} and ${notification.user_id} = ${settings.user_id} and ${notification.created_at} > now()
+      and ${notification.created_at} <= ${settings.digested_until}`
 })
 
 /**

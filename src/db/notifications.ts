@@ -6,20 +6,36 @@ import { onlyBranch } from './access/branches.ts'
 import { isListLive } from './access/access-relations.ts'
 import { allowsNotification, isSeenBy } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
-import { builtStatement } from './engine/built-statement.ts'
+import { builder, builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { expectRow, rowLock } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
 import { eventReader } from './event-readers.ts'
-import { createdAt, newestFirst, selectPage } from './lists/list.ts'
+import { newest, selectPage } from './lists/list.ts'
 import { notificationJson } from './read-models.ts'
-import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
-import { eq, type SQL, sql } from './schema/drizzle.ts'
-import { notifications } from './schema/tables.ts'
+import { aliasedTable, eq, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import {
+  comments,
+  events,
+  heldNotifications,
+  notifications,
+  taskFollowers,
+  tasks,
+  users,
+} from './schema/tables.ts'
 
 /** Notifications of users about tasks that they follow, are assigned to or are mentioned in. */
 
-const notification = sql.raw('notification')
+const item = aliasedTable(notifications, 'item')
+const event = aliasedTable(events, 'event')
+const comment = aliasedTable(comments, 'comment')
+const follower = aliasedTable(taskFollowers, 'follower')
+const notification = aliasedTable(notifications, 'notification')
+const recipient = aliasedTable(notifications, 'recipient')
+const task = aliasedTable(tasks, 'task')
+const held = aliasedTable(heldNotifications, 'held')
+const person = aliasedTable(users, 'person')
 
 /** Filters of the inbox. */
 export interface NotificationFilter {
@@ -37,13 +53,10 @@ export const selectNotifications = (
     db,
     {
       name: ['notifications', ...expand].join('_'),
-      from: sql`notifications item`,
-      branches: (caller) => onlyBranch(allowsNotification('notification.see', caller, sql`item`)),
-      filters: unread
-        ? [{ sql: sql`${columnsOf<'notifications'>(sql`item`).read_at} is null`, values: {} }]
-        : [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      table: notifications,
+      branches: (caller) => onlyBranch(allowsNotification('notification.see', caller, item)),
+      filters: unread ? [{ sql: sql`${item.read_at} is null`, values: {} }] : [],
+      ...newest,
       json: (row, caller) => notificationJson(row, expand, caller),
     },
     principal,
@@ -58,23 +71,15 @@ export interface NotificationFacts {
   readonly relations: readonly Relation[]
 }
 
-const lock = builtStatement('notifications.lock', { id: 'uuid' }, (db, p) =>
-  db
-    .select({ id: notifications.id })
-    .from(notifications)
-    .where(eq(notifications.id, p.id))
-    .for('no key update'),
-)
-
-const { id, read_at } = columnsOf<'notifications'>(notification)
+const lock = rowLock('notifications.lock', notifications, 'no key update')
 
 const selectFacts = query(
   'notifications.select_facts',
   { id: 'uuid' },
   { is_read: 'bool' },
   (p) => sql`
-    select ${read_at} is not null as is_read from notifications notification
-    where ${id} = ${p.id} and ${allowsNotification('notification.see', p, notification)}`,
+    select ${notification.read_at} is not null as is_read from notifications notification
+    where ${notification.id} = ${p.id} and ${allowsNotification('notification.see', p, notification)}`,
 )
 
 /** Locks a notification, and reads it under the lock, if the caller is its recipient and sees its task. */
@@ -107,18 +112,14 @@ const reread = query(
   { id: 'uuid' },
   { json: 'text' },
   (p) => sql`
-    select ${notificationJson(notification, [], p)} as json from notifications notification where ${id} = ${p.id}`,
+    select ${notificationJson(notification, [], p)} as json from notifications notification where ${notification.id} = ${p.id}`,
 )
 
 /** A notification that the transaction has locked. */
 export const viewNotification = async (
   tx: TransactionContext<Principal>,
   id: string,
-): Promise<{ readonly json: string }> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The locked notification is gone')
-  return row
-}
+): Promise<{ readonly json: string }> => expectRow(await reread(tx, { id }))
 
 /** Maximum number of notifications that one request marks as read: about 100 ms. */
 const maxMarked = 5_000
@@ -128,7 +129,7 @@ const markUntil = query(
   { until: 'instant' },
   { marked: 'int', has_more: 'bool' },
   (p) => {
-    const { user_id, created_at } = columnsOf<'notifications'>(notification)
+    const { id, user_id, created_at, read_at } = notification
     const limit = sql.raw(String(maxMarked))
     return sql`
     with unread as materialized (
@@ -136,10 +137,11 @@ const markUntil = query(
       where ${user_id} = ${p.caller} and ${read_at} is null and ${created_at} <= ${p.until}
         and ${allowsNotification('notification.change', p, notification)}
       order by ${created_at}, ${id} limit ${limit} + 1 for no key update
-    ), marked as (
-      update notifications notification set ${assignments<'notifications'>({ read_at: sql`now()` })}
-      where ${id} in (select id from unread limit ${limit}) returning 1
-    )
+    ), marked as ${builder
+      .update(notification)
+      .set({ read_at: sql`now()` })
+      .where(sql`${id} in (select id from unread limit ${limit})`)
+      .returning({ id })}
     select (select count(*)::int from marked) as marked, (select count(*) from unread) > ${limit} as has_more`
   },
 )
@@ -162,9 +164,8 @@ export const markRead = async (
 /** Deletes notifications that are older than the retention. */
 export const removeOldNotifications = deletionInBatches('notifications.delete_old', {
   parameters: { days: 'int' },
-  table: 'notifications',
-  condition: (p) =>
-    sql`${columnsOf<'notifications'>(sql`notifications`).created_at} < ${retentionTime} - make_interval(days => ${p.days})`,
+  table: notifications,
+  condition: (p) => sql`${notifications.created_at} < ${retentionTime} - make_interval(days => ${p.days})`,
 })
 
 /** The reason for a notification. */
@@ -177,11 +178,6 @@ const reasons: readonly NotificationReason[] = ['mention', 'assignment', 'commen
 export const isNotificationReason = (text: string | null): text is NotificationReason =>
   reasons.some((reason) => reason === text)
 
-const event = columnsOf<'events'>(sql.raw('event'))
-const comment = columnsOf<'comments'>(sql.raw('comment'))
-const follower = columnsOf<'task_followers'>(sql.raw('follower'))
-const recipient = columnsOf<'notifications'>(sql.raw('recipient'))
-
 const isOfType = (...types: readonly string[]): SQL =>
   sql`${event.type} in (${sql.join(
     types.map((type) => sql.raw(`'${type}'`)),
@@ -189,28 +185,30 @@ const isOfType = (...types: readonly string[]): SQL =>
   )})`
 
 /** Selects a recipient of a notification for each event in the reader's batch, and the reason. */
-const recipientsOf = (reason: NotificationReason, user: SQL, commentId: SQL, from: SQL): SQL => sql`
+const recipientsOf = (
+  reason: NotificationReason,
+  user: SQLWrapper,
+  commentId: SQLWrapper,
+  from: SQL,
+): SQL => sql`
   select ${user} as user_id, ${sql.raw(`'${reason}'`)} as reason, ${sql.raw(String(reasons.indexOf(reason)))} as rank,
     ${event.id} as event_id, ${event.actor_id}, ${event.task_id}, ${commentId} as comment_id, ${event.changed_in}, ${event.ordinal}
   from batch event ${from}`
 
 const none = sql.raw('null::uuid')
 const followers = sql`join task_followers follower on ${follower.task_id} = ${event.task_id} and not ${follower.has_stopped}`
-const comments = sql`join comments comment on ${comment.id} = ${event.resource_id}`
+const ofComment = sql`join comments comment on ${comment.id} = ${event.resource_id}`
 
 // Editing a comment notifies only users whom it did not mention before.
-const wasMentioned = (table: 'notifications' | 'held_notifications'): SQL => {
-  const earlier = columnsOf<'notifications' | 'held_notifications'>(sql`earlier`)
-  return sql`exists (
-    select from ${sql.raw(table)} earlier
-    where ${earlier.comment_id} = ${comment.id} and ${earlier.user_id} = person and ${earlier.reason} = 'mention')`
-}
+const wasMentioned = (earlier: typeof notifications | typeof heldNotifications): SQL => sql`exists (
+  select from ${earlier}
+  where ${earlier.comment_id} = ${comment.id} and ${earlier.user_id} = person and ${earlier.reason} = 'mention')`
 
 const mentioned = sql`
   select distinct on (comment_id, user_id) * from (
-    ${recipientsOf('mention', sql`person`, comment.id, sql`${comments} cross join lateral unnest(${comment.mentions}) person`)}
+    ${recipientsOf('mention', sql`person`, comment.id, sql`${ofComment} cross join lateral unnest(${comment.mentions}) person`)}
     where ${isOfType('comment.created', 'comment.updated')}
-      and not ${wasMentioned('notifications')} and not ${wasMentioned('held_notifications')}
+      and not ${wasMentioned(notifications)} and not ${wasMentioned(heldNotifications)}
   ) mentioned order by comment_id, user_id, changed_in, ordinal`
 
 const isAssignment = sql`(${isOfType('task.created', 'task.updated')} and ${event.after} ->> 'assignee_id' is not null)`
@@ -219,7 +217,7 @@ const assigned = sql`
   ${recipientsOf('assignment', sql`(${event.after} ->> 'assignee_id')::uuid`, none, sql``)} where ${isAssignment}`
 
 const commented = sql`
-  ${recipientsOf('comment', follower.user_id, comment.id, sql`${comments} ${followers}`)} where ${isOfType('comment.created')}`
+  ${recipientsOf('comment', follower.user_id, comment.id, sql`${ofComment} ${followers}`)} where ${isOfType('comment.created')}`
 
 const isCompletion = sql`(${isOfType('task.updated')} and ${event.after} ->> 'status' = 'done')`
 
@@ -229,32 +227,12 @@ const completed = sql`${recipientsOf('completion', follower.user_id, none, follo
 const batchSize = 100
 
 /** Whether neither the row `task` nor its project is in the trash. */
-const isLive = sql`(${columnsOf<'tasks'>(sql.raw('task')).deleted_at} is null and ${isListLive(sql.raw('task'))})`
-
-const heldColumns = {
-  user_id: recipient.user_id,
-  reason: recipient.reason,
-  event_id: recipient.event_id,
-  actor_id: recipient.actor_id,
-  task_id: recipient.task_id,
-  comment_id: recipient.comment_id,
-} satisfies ColumnValues<'held_notifications'>
-
-const kept = insertion<'held_notifications'>(heldColumns)
-
-const inserted = insertion<'notifications'>({
-  id: sql`event_id(clock_timestamp(), recipient.ordinal)`,
-  ...heldColumns,
-  // The time while the reader's row is locked, so that later notifications have later times.
-  created_at: sql`clock_timestamp()`,
-})
+const isLive = sql`(${task.deleted_at} is null and ${isListLive(task)})`
 
 const isRestoration = isOfType('task.restored', 'project.restored')
 
 /** The held notifications `held` of the tasks and projects that the events of the batch restore, unless they are in the trash again. */
 const heldOfRestored = (): SQL => {
-  const task = columnsOf<'tasks'>(sql`task`)
-  const held = columnsOf<'held_notifications'>(sql`held`)
   const ofTasks = sql`held_notifications held join tasks task on ${task.id} = ${held.task_id} and ${isLive}`
   return sql`
     select held.*, ${event.ordinal} from batch event join ${ofTasks} on ${held.task_id} = ${event.task_id}
@@ -266,7 +244,8 @@ const heldOfRestored = (): SQL => {
 
 /**
  * Makes notifications of the events since the last run, for users who can see the tasks now. Those of tasks in the trash are held, and
- * made when the task is restored, with the time at which they become visible.
+ * made when the task is restored, with the time at which they become visible: the time while the reader's row is locked, so that later
+ * notifications have later times.
  */
 export const notifyOfEvents = eventReader({
   name: 'notifications.insert',
@@ -281,24 +260,26 @@ export const notifyOfEvents = eventReader({
         ) reasons order by event_id, user_id, rank
       ) recipient where recipient.user_id is distinct from recipient.actor_id
     ), held as (
-      insert into held_notifications (${kept.columns}) select ${kept.values}
-      from recipients recipient join tasks task on task.id = recipient.task_id
-        join users person on person.id = recipient.user_id
+      insert into held_notifications (user_id, reason, event_id, actor_id, task_id, comment_id)
+      select recipient.user_id, recipient.reason, recipient.event_id, recipient.actor_id, recipient.task_id, recipient.comment_id
+      from recipients recipient join tasks task on ${task.id} = ${recipient.task_id}
+        join users person on ${person.id} = ${recipient.user_id}
       where not ${isLive}
       on conflict do nothing
     ), restored as materialized (${heldOfRestored()}), released as (
       delete from held_notifications held using restored
       where (held.user_id, held.event_id) = (restored.user_id, restored.event_id)
     ), made as (
-      insert into notifications (${inserted.columns}) select ${inserted.values} from (
+      insert into notifications (id, user_id, reason, event_id, actor_id, task_id, comment_id, created_at)
+      select event_id(clock_timestamp(), ordinal), user_id, reason, event_id, actor_id, task_id, comment_id, clock_timestamp() from (
         select recipient.* from (
           select user_id, reason, event_id, actor_id, task_id, comment_id, changed_in, ordinal from recipients
           union all
           select distinct on (user_id, event_id) user_id, reason, event_id, actor_id, task_id, comment_id, null, ordinal from restored
         ) recipient
-          join users person on person.id = recipient.user_id and ${columnsOf<'users'>(sql`person`).deleted_at} is null
-          join tasks task on task.id = recipient.task_id
-        where ${isSeenBy(sql`person`, sql`task`)}
+          join users person on ${person.id} = ${recipient.user_id} and ${person.deleted_at} is null
+          join tasks task on ${task.id} = ${recipient.task_id}
+        where ${isSeenBy(person, task)}
         order by recipient.changed_in nulls first, recipient.ordinal, recipient.event_id, recipient.user_id
       ) recipient
       on conflict (user_id, event_id) do nothing

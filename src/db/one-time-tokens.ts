@@ -146,6 +146,6 @@ export const voidUndoTokens = async (
 /** Deletes expired tokens. Tokens for passwords stay for an hour, since they count towards the hourly limit of emails. */
 export const removeExpiredOneTimeTokens = deletionInBatches('one_time_tokens.delete_expired', {
   parameters: {},
-  table: 'one_time_tokens',
+  table: oneTimeTokens,
   condition: () => sql`expires_at <= ${retentionTime} - interval '1 hour'`,
 })

@@ -1,7 +1,10 @@
 import { type Gap, positionAtEnd, positionIn, positionsIn } from '../domain/positions.ts'
 import { unionAll } from './engine/conditions.ts'
-import type { Row } from './engine/parameters.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import type { Placeholders, Row } from './engine/parameters.ts'
+import { expectRow } from './engine/row-statements.ts'
+import { statement } from './engine/statement.ts'
+import type { Runner } from './engine/transaction.ts'
+import { type PgTable, type SQL, sql } from './schema/drizzle.ts'
 
 /**
  * Places of rows in a manually ordered list: tasks and sections. A move reads the two neighbours of its destination: those of a section
@@ -20,19 +23,20 @@ export const destinationOf = ({ before, after }: { before?: string; after?: stri
   return after === undefined ? { side: 'end', anchor: null } : { side: 'after', anchor: after }
 }
 
-export const destinationParameters = { side: 'text', anchor: 'uuid?' } as const
+const moveParameters = { list: 'uuid', id: 'uuid', side: 'text', anchor: 'uuid?' } as const
 
-/** A list: the rows of a table that meet a condition. An index has them in the order of `position` and `id`. */
-export interface OrderedList {
-  readonly table: SQL
-  readonly holds: (row: SQL) => SQL
-}
+/** A list, a row that goes into it, and its destination there. */
+type Move = Destination & { readonly list: string; readonly id: string }
 
-/** A row to move, and its destination. */
-interface Move {
-  readonly id: SQL
-  readonly side: SQL
-  readonly anchor: SQL
+type P = Placeholders<typeof moveParameters>
+
+/** The lists of a table. An index has the rows of each in the order of `position` and `id`. */
+interface OrderedLists {
+  readonly table: PgTable
+  /** Whether the row `item` is in the list with an id. */
+  readonly isListed: (list: SQL) => SQL
+  /** Stores positions that make room between rows. */
+  readonly spread: (db: Runner, rows: readonly NewPosition[]) => Promise<unknown>
 }
 
 const item = sql.raw('item')
@@ -40,13 +44,12 @@ const place = (row: SQL): SQL => sql`(${row}.position, ${row}.id)`
 const nextFirst = sql`item.position asc nulls first, item.id asc nulls first`
 const previousFirst = sql`item.position desc nulls last, item.id desc nulls last`
 
-const listed = ({ table, holds }: OrderedList, { id }: Move, condition: SQL): SQL =>
-  sql`select item.id, item.position from ${table} item where ${holds(item)} and item.id <> ${id} and ${condition}`
+const listed = ({ table, isListed }: OrderedLists, { list, id }: P, condition: SQL): SQL =>
+  sql`select item.id, item.position from ${table} item where ${isListed(list)} and item.id <> ${id} and ${condition}`
 
-const anchorOf = (list: OrderedList, move: Move): SQL => listed(list, move, sql`item.id = ${move.anchor}`)
+const anchorOf = (lists: OrderedLists, p: P): SQL => listed(lists, p, sql`item.id = ${p.anchor}`)
 
-/** Columns of `joinGap`. */
-export const gapColumns = {
+const gapColumns = {
   present: 'text?',
   anchor_id: 'text?',
   anchor_position: 'text?',
@@ -54,21 +57,21 @@ export const gapColumns = {
   neighbour_position: 'text?',
 } as const
 
-export const gapFields = sql`moving.position as present, anchor.id::text as anchor_id, anchor.position as anchor_position,
-  neighbour.id::text as neighbour_id, neighbour.position as neighbour_position`
-
 /**
- * Joins the rows around the destination of a move: `anchor`, if it is in the list, and `neighbour` on its other side; and `moving`,
- * the row itself, if it is already in the list.
+ * The rows around the destination of a move: `anchor`, if it is in the list, and `neighbour` on its other side; and `moving`, the row
+ * itself, if it is already in the list.
  */
-export const joinGap = (list: OrderedList, move: Move): SQL => {
+const gapOf = (lists: OrderedLists, p: P): SQL => {
   const nearest = (side: string, condition: SQL, order: SQL): SQL =>
-    sql`(${listed(list, move, sql`${move.side} = ${sql.raw(`'${side}'`)} and ${condition}`)} order by ${order} limit 1)`
+    sql`(${listed(lists, p, sql`${p.side} = ${sql.raw(`'${side}'`)} and ${condition}`)} order by ${order} limit 1)`
   const anchor = place(sql`anchor`)
-  const { table, holds } = list
+  const { table, isListed } = lists
   return sql`
-    left join lateral (select item.position from ${table} item where ${holds(item)} and item.id = ${move.id}) moving on true
-    left join lateral (${anchorOf(list, move)}) anchor on true
+    select moving.position as present, anchor.id::text as anchor_id, anchor.position as anchor_position,
+      neighbour.id::text as neighbour_id, neighbour.position as neighbour_position
+    from (values (true)) always
+    left join lateral (select item.position from ${table} item where ${isListed(p.list)} and item.id = ${p.id}) moving on true
+    left join lateral (${anchorOf(lists, p)}) anchor on true
     left join lateral (${unionAll([
       nearest('before', sql`${place(item)} < ${anchor}`, previousFirst),
       nearest('after', sql`${place(item)} > ${anchor}`, nextFirst),
@@ -107,63 +110,37 @@ const positionAt = (side: Destination['side'], row: Row<typeof gapColumns>): str
 /** Numbers of rows on each side of a gap to rebalance. The first one that makes room is used. */
 const windows = [16, 256, 4_096]
 
-/** The statements of a list for placing a row. */
-interface Placing {
-  readonly readGap: () => Promise<Row<typeof gapColumns>>
-  readonly makeRoom: () => Promise<void>
-}
+/** Columns of a window: JSON arrays of rows, the nearest first. */
+const windowColumns = { previous: 'text', next: 'text' } as const
 
-/** The position of a row at its destination; null if its anchor is not in the list. If there is no room, the rows around it make some. */
-export const findPosition = async (
-  { side, anchor }: Destination,
-  { readGap, makeRoom }: Placing,
-): Promise<string | null> => {
-  const gap = await readGap()
-  if (anchor !== null && gap.anchor_id === null) return null
-  const position = positionAt(side, gap)
-  if (position !== null) return position
-  await makeRoom()
-  const inRoom = positionAt(side, await readGap())
-  if (inRoom === null) throw new Error('There is no room between the rows')
-  return inRoom
-}
-
-/** Columns of `windowFields`: JSON arrays of rows, the nearest first. */
-export const windowColumns = { previous: 'text', next: 'text' } as const
-
-/** The rows on both sides of a gap, the anchor included. */
-export const windowFields = (list: OrderedList, move: Move, size: SQL): SQL => {
+/** The rows on both sides of a gap, the anchor included; none without the anchor. */
+const windowOf = (lists: OrderedLists, p: P & { readonly size: SQL }): SQL => {
   const side = (anchorSide: string, sign: string, order: SQL): SQL => {
     const condition = sql`(${place(item)} ${sql.raw(sign)} ${place(sql`anchor`)}
-      or item.id = anchor.id and ${move.side} = ${sql.raw(`'${anchorSide}'`)})`
-    const rows = sql`${listed(list, move, condition)} order by ${order} limit ${size} + 1`
+      or item.id = anchor.id and ${p.side} = ${sql.raw(`'${anchorSide}'`)})`
+    const rows = sql`${listed(lists, p, condition)} order by ${order} limit ${p.size} + 1`
     return sql`(select coalesce(json_agg(item), '[]')::text from (${rows}) item)`
   }
-  return sql`${side('after', '<', previousFirst)} as previous, ${side('before', '>', nextFirst)} as next`
+  return sql`
+    select ${side('after', '<', previousFirst)} as previous, ${side('before', '>', nextFirst)} as next
+    from (${anchorOf(lists, p)}) anchor`
 }
 
-/** Joins `anchor` alone. */
-export const joinAnchor = (list: OrderedList, move: Move): SQL =>
-  sql`join lateral (${anchorOf(list, move)}) anchor on true`
-
 /** A new position of a row, to make room in a gap. */
-export interface NewPosition {
+interface NewPosition {
   readonly id: string
   readonly from: string
   readonly to: string
 }
 
-interface Rebalancing {
-  /** Reads `size` rows, and one more, on each side of the gap. */
-  readonly readWindow: (size: number) => Promise<Row<typeof windowColumns> | undefined>
-  readonly spread: (rows: readonly NewPosition[]) => Promise<void>
-}
+/** Reads `size` rows, and one more, on each side of a gap. */
+type ReadWindow = (size: number) => Promise<Row<typeof windowColumns> | undefined>
 
-/** Spaces the rows around a gap evenly. */
-export const rebalance = async ({ readWindow, spread }: Rebalancing): Promise<void> => {
+/** The positions that space the rows around a gap evenly. */
+const makeRoom = async (readWindow: ReadWindow): Promise<readonly NewPosition[]> => {
   for (const size of windows) {
     const window = await readWindow(size)
-    if (window === undefined) return
+    if (window === undefined) return []
     const sides = [window.previous, window.next].map((json) => JSON.parse(json) as readonly Placed[])
     const [previous = [], next = []] = sides.map((rows) => rows.slice(0, size))
     // The bounds: the rows after the window, or null at the start or end of the list.
@@ -172,8 +149,33 @@ export const rebalance = async ({ readWindow, spread }: Rebalancing): Promise<vo
     const positions = positionsIn({ after: after ?? null, before: before ?? null }, rows.length)
     if (positions !== null) {
       const moved = rows.map(({ id, position: from }, index) => ({ id, from, to: positions[index] ?? from }))
-      await spread(moved.filter(({ from, to }) => from !== to))
-      return
+      return moved.filter(({ from, to }) => from !== to)
     }
+  }
+  return []
+}
+
+/**
+ * Finds the position of a row at its destination; null if its anchor is not in the list. If there is no room, the rows around it make
+ * some.
+ */
+export const positionFinder = (name: 'tasks' | 'sections', lists: OrderedLists) => {
+  const selectGap = statement(`${name}.select_gap`, moveParameters, gapColumns, (p) => gapOf(lists, p))
+  const selectWindow = statement(
+    `${name}.select_window`,
+    { ...moveParameters, size: 'int' },
+    windowColumns,
+    (p) => windowOf(lists, p),
+  )
+  return async (db: Runner, move: Move): Promise<string | null> => {
+    const readGap = async () => expectRow(await selectGap(db, move))
+    const found = await readGap()
+    if (move.anchor !== null && found.anchor_id === null) return null
+    const position = positionAt(move.side, found)
+    if (position !== null) return position
+    await lists.spread(db, await makeRoom(async (size) => (await selectWindow(db, { ...move, size }))[0]))
+    const inRoom = positionAt(move.side, await readGap())
+    if (inRoom === null) throw new Error('There is no room between the rows')
+    return inRoom
   }
 }

@@ -9,16 +9,22 @@ import { builtStatement } from './engine/built-statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
+import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
-import { expectRow, lockUser, type MemberRow } from './members.ts'
+import { newest, selectPageOf } from './lists/list.ts'
+import { lockUser, type MemberRow } from './members.ts'
 import { grantAccess, grantRole } from './memberships.ts'
 import { isProjectVisible, lockProject, type ManagedProject, type ProjectFacts } from './projects.ts'
 import { projectMemberJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
+import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
 import { memberships, projectMembers, users } from './schema/tables.ts'
 import { foldedNames } from './users.ts'
+
+const membership = aliasedTable(memberships, 'membership')
+const member = aliasedTable(memberships, 'member')
+const item = aliasedTable(memberships, 'item')
+const person = aliasedTable(users, 'person')
+const own = aliasedTable(projectMembers, 'own')
 
 /** A project, and a user who may be its member. */
 export interface ProjectMemberKey {
@@ -27,33 +33,29 @@ export interface ProjectMemberKey {
 }
 
 const key = { project_id: 'uuid', user_id: 'uuid' } as const
-const ownVersion = columnsOf<'project_members'>(sql.raw('own')).version
 
 /** The members of a project: rows of `memberships`, with the user's own role in addition. */
 const membersOf = (projectId: SQL): SQL => sql`(
-  select membership.user_id as id, membership.user_id, membership.project_id, membership.role, membership.created_at,
-    own.role as direct_role, coalesce(${ownVersion}, 0) as version, person.username, person.display_name
-  from memberships membership join users person on person.id = membership.user_id
-    left join project_members own on own.project_id = membership.project_id and own.user_id = membership.user_id
-  where membership.project_id = ${projectId})`
+  select ${membership.user_id} as id, ${membership.user_id}, ${membership.project_id}, ${membership.role}, ${membership.created_at},
+    ${own.role} as direct_role, coalesce(${own.version}, 0) as version, ${person.username}, ${person.display_name}
+  from memberships membership join users person on ${person.id} = ${membership.user_id}
+    left join project_members own on ${own.project_id} = ${membership.project_id} and ${own.user_id} = ${membership.user_id}
+  where ${membership.project_id} = ${projectId})`
 
 const select = query(
   'project_members.select',
   key,
   { json: 'text', version: 'int' },
   (p) => sql`
-    select ${projectMemberJson(sql`member`, [], p)} as json, member.version
-    from ${membersOf(p.project_id)} member where member.id = ${p.user_id} and ${seesProject(p, p.project_id)}`,
+    select ${projectMemberJson(member, [], p)} as json, ${member}.version
+    from ${membersOf(p.project_id)} member where ${member}.id = ${p.user_id} and ${seesProject(p, p.project_id)}`,
 )
 
 /** One member, if the caller can see the project. */
 export const selectProjectMember = async (
   ctx: StatementContext,
   { projectId, userId }: ProjectMemberKey,
-): Promise<MemberRow | null> => {
-  const [row] = await select(ctx, { project_id: projectId, user_id: userId })
-  return row ?? null
-}
+): Promise<MemberRow | null> => firstRow(await select(ctx, { project_id: projectId, user_id: userId }))
 
 /** The access of a user to a project. */
 export interface ProjectMemberFacts {
@@ -148,33 +150,32 @@ export interface ProjectMemberFilter {
   readonly expand?: readonly MemberExpansion[]
 }
 
-const filterFields = { role: filterOneOf('text', sql`item.role`) }
+const filterFields = { role: filterOneOf('text', item.role) }
 
 /** A page of the members of a project, if the caller can see it. */
-export const selectProjectMembers = async (
+export const selectProjectMembers = (
   ctx: StatementContext<Principal>,
   projectId: string,
   { q, expand = [], ...filter }: ProjectMemberFilter,
   page: PageRequest,
 ): Promise<Page | null> => {
   const id = parameter('project_id', 'uuid')
-  const members = await selectPage(
-    ctx.db,
+  return selectPageOf(
+    ctx,
     {
       name: ['project_members', ...expand].join('_'),
+      table: memberships,
       from: sql`${membersOf(id)} item`,
       branches: (caller) => onlyBranch(seesProject(caller, id)),
       values: { project_id: projectId },
       filters: [
         ...conditionsOf(filterFields, filter),
-        ...(q === undefined ? [] : [nameContains(foldedNames(sql`item`), foldSearch(q))]),
+        ...(q === undefined ? [] : [nameContains(foldedNames(aliasedTable(users, 'item')), foldSearch(q))]),
       ],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: (row, caller) => projectMemberJson(row, expand, caller),
     },
-    ctx.principal,
     page,
+    () => isProjectVisible(ctx, projectId),
   )
-  return pageIfVisible(members, () => isProjectVisible(ctx, projectId))
 }

@@ -6,15 +6,19 @@ import { seesProject } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
+import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
-import { expectRow, type MemberRow } from './members.ts'
+import { newest, selectPageOf } from './lists/list.ts'
+import { type MemberRow } from './members.ts'
 import { grantAccess } from './memberships.ts'
 import { isProjectVisible, lockProject, type ManagedProject, type ProjectFacts } from './projects.ts'
 import { projectTeamJson } from './read-models.ts'
-import { and, eq, type SQL, sql } from './schema/drizzle.ts'
-import { projectTeams, users } from './schema/tables.ts'
+import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { projectTeams, teams, users } from './schema/tables.ts'
 import { lockTeam, type TeamFacts } from './teams.ts'
+
+const shared = aliasedTable(projectTeams, 'shared')
+const team = aliasedTable(teams, 'team')
 
 /** A project, and a team that may be its member. */
 export interface ProjectTeamKey {
@@ -26,26 +30,23 @@ const key = { project_id: 'uuid', team_id: 'uuid' } as const
 
 /** The teams of a project, with their names. */
 const teamsOf = (projectId: SQL): SQL => sql`(
-  select shared.team_id as id, shared.*, team.name
-  from project_teams shared join teams team on team.id = shared.team_id where shared.project_id = ${projectId})`
+  select ${shared.team_id} as id, shared.*, ${team.name}
+  from project_teams shared join teams team on ${team.id} = ${shared.team_id} where ${shared.project_id} = ${projectId})`
 
 const select = query(
   'project_teams.select',
   key,
   { json: 'text', version: 'int' },
   (p) => sql`
-    select ${projectTeamJson(sql`shared`, sql`shared.name`)} as json, shared.version
-    from ${teamsOf(p.project_id)} shared where shared.id = ${p.team_id} and ${seesProject(p, p.project_id)}`,
+    select ${projectTeamJson(shared, sql`${shared}.name`)} as json, ${shared.version}
+    from ${teamsOf(p.project_id)} shared where ${shared}.id = ${p.team_id} and ${seesProject(p, p.project_id)}`,
 )
 
 /** One team of a project, if the caller can see the project. */
 export const selectProjectTeam = async (
   ctx: StatementContext,
   { projectId, teamId }: ProjectTeamKey,
-): Promise<MemberRow | null> => {
-  const [row] = await select(ctx, { project_id: projectId, team_id: teamId })
-  return row ?? null
-}
+): Promise<MemberRow | null> => firstRow(await select(ctx, { project_id: projectId, team_id: teamId }))
 
 /** The role of a team in a project. */
 export interface ProjectTeamFacts {
@@ -138,26 +139,24 @@ export const viewProjectTeam = async (
 ): Promise<MemberRow> => expectRow(await select(tx, { project_id: projectId, team_id: teamId }))
 
 /** A page of the teams of a project, if the caller can see it. */
-export const selectProjectTeams = async (
+export const selectProjectTeams = (
   ctx: StatementContext<Principal>,
   projectId: string,
   page: PageRequest,
 ): Promise<Page | null> => {
   const id = parameter('project_id', 'uuid')
-  const teams = await selectPage(
-    ctx.db,
+  return selectPageOf(
+    ctx,
     {
       name: 'project_teams',
+      table: projectTeams,
       from: sql`${teamsOf(id)} item`,
       branches: (caller) => onlyBranch(seesProject(caller, id)),
       values: { project_id: projectId },
-      filters: [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: (row) => projectTeamJson(row, sql`${row}.name`),
     },
-    ctx.principal,
     page,
+    () => isProjectVisible(ctx, projectId),
   )
-  return pageIfVisible(teams, () => isProjectVisible(ctx, projectId))
 }

@@ -8,19 +8,21 @@ import {
 } from '../domain/permissions.ts'
 import { allowsProject, trashedProjectBranches } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
+import { firstRow } from './engine/row-statements.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
 import { deletedAt, lastDeletedFirst, selectPage } from './lists/list.ts'
 import { setOwnRole } from './memberships.ts'
 import { lockToClose, projectColumns, type ProjectRow } from './projects.ts'
 import { trashedProjectJson, trashedProjectVariant } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { eq, type SQL, sql } from './schema/drizzle.ts'
+import { aliasedTable, eq, type SQL, sql } from './schema/drizzle.ts'
 import { projects, users } from './schema/tables.ts'
 import type { TrashFilter } from './trash.ts'
 import { touched } from './touch.ts'
 
-const project = sql.raw('project')
+const person = aliasedTable(users, 'person')
+
+const project = aliasedTable(projects, 'project')
 
 /** A page of the projects in the trash that the caller may restore, most recently deleted first. */
 export const selectTrashedProjects = (
@@ -33,9 +35,8 @@ export const selectTrashedProjects = (
     db,
     {
       name: 'trashed_projects',
-      from: sql`projects item`,
+      table: projects,
       branches: (caller) => trashedProjectBranches(reader.role, caller),
-      filters: [],
       sortFields: { deleted_at: deletedAt },
       order: lastDeletedFirst,
       json: trashedProjectJson,
@@ -50,15 +51,13 @@ const selectOne = query(
   { id: 'uuid' },
   projectColumns,
   (p) => sql`
-    select ${trashedProjectJson(project, p)} as json, version, ${trashedProjectVariant(project, p)} as variant
-    from projects project where id = ${p.id} and ${allowsProject('project_trash.see', p, project)}`,
+    select ${trashedProjectJson(project, p)} as json, ${project.version}, ${trashedProjectVariant(project, p)} as variant
+    from projects project where ${project.id} = ${p.id} and ${allowsProject('project_trash.see', p, project)}`,
 )
 
 /** One project in the trash, if the caller may restore it. */
-export const selectTrashedProject = async (ctx: StatementContext, id: string): Promise<ProjectRow | null> => {
-  const [row] = await selectOne(ctx, { id })
-  return row ?? null
-}
+export const selectTrashedProject = async (ctx: StatementContext, id: string): Promise<ProjectRow | null> =>
+  firstRow(await selectOne(ctx, { id }))
 
 /** What restoring or deleting a project in the trash depends on. */
 export interface TrashedProjectFacts {
@@ -76,15 +75,15 @@ const selectFacts = query(
   { id: 'uuid' },
   { version: 'int', is_manager: 'bool', has_manager: 'bool' },
   (p) => {
-    const { id, version, deleted_at, purged_at } = columnsOf<'projects'>(project)
+    const { id, version, deleted_at, purged_at } = project
     const isGrantedTo = (condition: SQL): SQL => sql`exists (
-      select from project_grants granted join users person on person.id = granted.user_id
+      select from project_grants granted join users person on ${person.id} = granted.user_id
       where granted.project_id = ${id} and granted.role = 'manager' and ${condition})`
-    const isLive = sql`${columnsOf<'users'>(sql`person`).deleted_at} is null`
+    const isLive = sql`${person.deleted_at} is null`
     return sql`
       select ${version}, ${isGrantedTo(sql`granted.user_id = ${p.caller}`)} as is_manager, ${isGrantedTo(isLive)} as has_manager
       from projects project where ${id} = ${p.id} and ${deleted_at} is not null and ${purged_at} is null
-        and exists (select from users person where person.id = ${p.caller} and ${isLive})`
+        and exists (select from users person where ${person.id} = ${p.caller} and ${isLive})`
   },
 )
 

@@ -13,14 +13,25 @@ import { nameContains } from './engine/conditions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { ContextPlaceholders, StatementContext, TransactionContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
-import { query } from './engine/statement.ts'
+import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
+import { query, type StatementName } from './engine/statement.ts'
 import { createdAt, newestFirst, selectPage, visibilityCheck } from './lists/list.ts'
 import type { SortField } from './lists/keyset.ts'
 import { projectJson, projectVariant } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
+import {
+  aliasedTable,
+  and,
+  type AnyPgColumn,
+  eq,
+  isNull,
+  type PgTable,
+  type SQL,
+  sql,
+} from './schema/drizzle.ts'
 import { memberships, projects } from './schema/tables.ts'
 import { touched } from './touch.ts'
+
+const item = aliasedTable(projects, 'item')
 
 /** A project as JSON text, its version, and the variant of its entity tag. */
 export interface ProjectRow {
@@ -37,13 +48,13 @@ export interface NewProject {
   readonly color?: string | null
 }
 
-const project = sql.raw('project')
+const project = aliasedTable(projects, 'project')
 export const projectColumns = { json: 'text', version: 'int', variant: 'text' } as const
 
 /** Selects a project by its id; ends with a condition. */
 const projectWithId = (p: Placeholders<{ id: 'uuid' }> & ContextPlaceholders): SQL => sql`
-  select ${projectJson(project, p)} as json, version, ${projectVariant(project, p)} as variant
-  from projects project where id = ${p.id}`
+  select ${projectJson(project, p)} as json, ${project.version}, ${projectVariant(project, p)} as variant
+  from projects project where ${project.id} = ${p.id}`
 
 const selectOne = query(
   'projects.select',
@@ -55,17 +66,12 @@ const selectOne = query(
 const reread = query('projects.reread', { id: 'uuid' }, projectColumns, projectWithId)
 
 /** One project, if the caller can see it. */
-export const selectProject = async (ctx: StatementContext, id: string): Promise<ProjectRow | null> => {
-  const [row] = await selectOne(ctx, { id })
-  return row ?? null
-}
+export const selectProject = async (ctx: StatementContext, id: string): Promise<ProjectRow | null> =>
+  firstRow(await selectOne(ctx, { id }))
 
 /** A project that the transaction has changed, whether or not the caller can still see it. */
-export const viewProject = async (tx: TransactionContext, id: string): Promise<ProjectRow> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The changed project is gone')
-  return row
-}
+export const viewProject = async (tx: TransactionContext, id: string): Promise<ProjectRow> =>
+  expectRow(await reread(tx, { id }))
 
 /** Whether the caller can see a project. */
 export const isProjectVisible = visibilityCheck('projects.check', seesProject)
@@ -104,18 +110,25 @@ export interface ProjectFacts {
   readonly relations: readonly Relation[]
 }
 
-const lockToChange = builtStatement('projects.lock_to_change', { id: 'uuid' }, (db, p) =>
-  db.select({ id: projects.id }).from(projects).where(eq(projects.id, p.id)).for('no key update'),
-)
+const lockToChange = rowLock('projects.lock_to_change', projects, 'no key update')
 
 /** Locks a project against writers of its tasks as well. */
-export const lockToClose = builtStatement('projects.lock_to_close', { id: 'uuid' }, (db, p) =>
-  db.select({ id: projects.id }).from(projects).where(eq(projects.id, p.id)).for('update'),
-)
+export const lockToClose = rowLock('projects.lock_to_close', projects, 'update')
 
-const lockToUse = builtStatement('projects.lock_to_use', { id: 'uuid' }, (db, p) =>
-  db.select({ id: projects.id }).from(projects).where(eq(projects.id, p.id)).for('key share'),
-)
+const lockToUse = rowLock('projects.lock_to_use', projects, 'key share')
+
+/** Locks the project of a row, which never changes its project, against being closed. */
+export const projectLock = (
+  name: StatementName,
+  table: PgTable & { readonly id: AnyPgColumn; readonly project_id: AnyPgColumn },
+) =>
+  builtStatement(name, { id: 'uuid' }, (db, p) =>
+    db
+      .select({ id: projects.id })
+      .from(projects)
+      .where(eq(projects.id, db.select({ id: table.project_id }).from(table).where(eq(table.id, p.id))))
+      .for('key share'),
+  )
 
 const lockFor = { change: lockToChange, close: lockToClose, use: lockToUse } as const
 
@@ -222,9 +235,9 @@ export interface ProjectListQuery {
 
 const sortFields = {
   created_at: createdAt,
-  updated_at: { value: sql`item.updated_at`, type: 'instant', isNullable: false, isIndexed: false },
+  updated_at: { value: item.updated_at, type: 'instant', isNullable: false, isIndexed: false },
   name: {
-    value: columnsOf<'projects'>(sql`item`).name_folded,
+    value: item.name_folded,
     type: 'text',
     isNullable: false,
     isIndexed: false,
@@ -239,7 +252,7 @@ const orderOf = (sort: string | undefined) =>
   (sort === undefined ? null : parseSort(sort, (name) => (isSortField(name) ? name : undefined))) ??
   newestFirst
 
-const isNotArchived = { sql: sql`${columnsOf<'projects'>(sql`item`).archived_at} is null`, values: {} }
+const isNotArchived = { sql: sql`${item.archived_at} is null`, values: {} }
 
 /** A page of the caller's projects that pass the filter. */
 export const selectProjects = (
@@ -249,17 +262,15 @@ export const selectProjects = (
 ): Promise<Page> => {
   const { q, include_archived = false, sort } = filter
   const reader = listReader(principal, filter)
-  return selectPage<ProjectSortField>(
+  return selectPage<ProjectSortField, typeof projects>(
     db,
     {
       name: 'projects',
-      from: sql`projects item`,
+      table: projects,
       branches: (caller) => projectBranches(reader.role, caller),
       filters: [
         ...(include_archived ? [] : [isNotArchived]),
-        ...(q === undefined
-          ? []
-          : [nameContains(columnsOf<'projects'>(sql`item`).name_folded, foldSearch(q))]),
+        ...(q === undefined ? [] : [nameContains(item.name_folded, foldSearch(q))]),
       ],
       sortFields,
       order: orderOf(sort),

@@ -1,7 +1,30 @@
 import { batchOf, countingStatement, deletionOfBatch, untilNone } from './engine/batches.ts'
+import { builder, builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
-import { assignments, columnsOf } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import {
+  aliasedTable,
+  type AnyPgColumn,
+  isNotNull,
+  type PgTable,
+  type SQL,
+  sql,
+  type SQLWrapper,
+} from './schema/drizzle.ts'
+import {
+  attachments,
+  comments,
+  idempotencyKeys,
+  notifications,
+  projects,
+  tags,
+  taskFollowers,
+  tasks,
+  taskTags,
+  uploads,
+  users,
+  webhookDeliveries,
+  webhooks,
+} from './schema/tables.ts'
 import { DatabaseUnavailable } from './engine/errors.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { statement, type StatementName } from './engine/statement.ts'
@@ -13,21 +36,18 @@ import { untagging } from './task-tags.ts'
  * row itself last. Tasks and tags that a deleted user owns in a project are handed to another member instead.
  */
 
+const person = aliasedTable(users, 'person')
+const link = aliasedTable(taskTags, 'link')
+
 /** Rows per statement; a task takes up to a millisecond. */
 export const purgeBatch = 100
-
-const ofProject = columnsOf<'projects'>(sql.raw('projects'))
-const ofTag = columnsOf<'tags'>(sql.raw('tags'))
-const ofTask = columnsOf<'tasks'>(sql.raw('tasks'))
-const ofUser = columnsOf<'users'>(sql.raw('users'))
-const ofWebhook = columnsOf<'webhooks'>(sql.raw('webhooks'))
 
 const parameters = { id: 'uuid' } as const
 type P = Placeholders<typeof parameters>
 type Step = (db: Database, values: { readonly id: string }) => Promise<number>
 
 /** Rows locked by another transaction are left to a later round. */
-const deletion = (name: StatementName, table: string, condition: (p: P) => SQL) =>
+const deletion = (name: StatementName, table: PgTable, condition: (p: P) => SQL) =>
   deletionOfBatch(name, { parameters, table, condition, limit: purgeBatch })
 
 /** Takes deleted tags, those of a condition, from a batch of tasks. */
@@ -36,11 +56,11 @@ const untag = (name: StatementName, condition: (p: P) => SQL): Step => {
   return (db, values) => db.transaction((transaction) => untagBatch({ db: transaction }, values), null)
 }
 
-const untagOne = untag('task_tags.purge_tag', (p) => sql`link.tag_id = ${p.id}`)
+const untagOne = untag('task_tags.purge_tag', (p) => sql`${link.tag_id} = ${p.id}`)
 
 const untagProject = untag(
   'task_tags.purge_project',
-  (p) => sql`link.tag_id in (select id from tags where ${ofTag.project_id} = ${p.id})`,
+  (p) => sql`${link.tag_id} in (select id from tags where ${tags.project_id} = ${p.id})`,
 )
 
 const removeTag = statement(
@@ -48,20 +68,20 @@ const removeTag = statement(
   parameters,
   {},
   (p) => sql`
-    delete from tags where id = ${p.id} and ${ofTag.deleted_at} is not null
+    delete from tags where id = ${p.id} and ${tags.deleted_at} is not null
       and not exists (select from task_tags where tag_id = ${p.id})`,
 )
 
-const purgeProjectTasks = deletion('tasks.purge_project', 'tasks', (p) => sql`${ofTask.project_id} = ${p.id}`)
+const purgeProjectTasks = deletion('tasks.purge_project', tasks, (p) => sql`${tasks.project_id} = ${p.id}`)
 
 const removeProject = statement(
   'purge.remove_project',
   parameters,
   {},
   (p) => sql`
-    delete from projects where id = ${p.id} and ${ofProject.purged_at} is not null
-      and not exists (select from tasks where ${ofTask.project_id} = ${p.id})
-      and not exists (select from task_tags link join tags on tags.id = link.tag_id where ${ofTag.project_id} = ${p.id})`,
+    delete from projects where id = ${p.id} and ${projects.purged_at} is not null
+      and not exists (select from tasks where ${tasks.project_id} = ${p.id})
+      and not exists (select from task_tags link join tags on ${tags.id} = ${link.tag_id} where ${tags.project_id} = ${p.id})`,
 )
 
 /**
@@ -79,10 +99,10 @@ const recordingStatement = (name: StatementName, change: (p: P) => SQL, record: 
 }
 
 /** The member with the highest role in a project, who is locked against deletion. */
-const heirOf = (projectId: SQL): SQL => sql`
-  select person.id as heir_id from project_grants granted join users person on person.id = granted.user_id
-  where granted.project_id = ${projectId} and ${columnsOf<'users'>(sql`person`).deleted_at} is null
-  order by role_rank(granted.role) desc, person.id limit 1 for key share of person skip locked`
+const heirOf = (projectId: SQLWrapper): SQL => sql`
+  select ${person.id} as heir_id from project_grants granted join users person on ${person.id} = granted.user_id
+  where granted.project_id = ${projectId} and ${person.deleted_at} is null
+  order by role_rank(granted.role) desc, ${person.id} limit 1 for key share of person skip locked`
 
 /**
  * Hands a batch of tasks that a user owns in projects to their heirs. Tasks of a project without members stay; they are deleted with
@@ -92,8 +112,8 @@ const transferTasks = recordingStatement(
   'tasks.transfer',
   (p) => sql`
     handed as (
-      select ${ofTask.id}, heir_id from tasks cross join lateral (${heirOf(ofTask.project_id)}) heir
-      where ${ofTask.owner_id} = ${p.id} and ${ofTask.project_id} is not null
+      select ${tasks.id}, heir_id from tasks cross join lateral (${heirOf(tasks.project_id)}) heir
+      where ${tasks.owner_id} = ${p.id} and ${tasks.project_id} is not null
       limit ${sql.raw(String(purgeBatch))} for no key update of tasks skip locked
     ), given as (
       update tasks set owner_id = heir_id, version = version + 1, updated_at = clock_timestamp()
@@ -108,15 +128,19 @@ const transferTasks = recordingStatement(
 )
 
 /** Hands a batch of tags likewise. */
-const transferTags = countingStatement(
-  'tags.transfer',
-  parameters,
-  (p) => sql`
-    update tags set ${assignments<'tags'>({ owner_id: sql`handed.heir_id` })} from (
-      select ${ofTag.id}, heir_id from tags cross join lateral (${heirOf(ofTag.project_id)}) heir
-      where ${ofTag.owner_id} = ${p.id} and ${ofTag.project_id} is not null and ${ofTag.deleted_at} is null
-      limit ${sql.raw(String(purgeBatch))} for no key update of tags skip locked
-    ) handed where ${ofTag.id} = handed.id returning 1`,
+const transferTags = countingStatement('tags.transfer', parameters, (p) =>
+  builder
+    .update(tags)
+    .set({ owner_id: sql`handed.heir_id` })
+    .from(
+      sql`(
+          select ${tags.id}, heir_id from tags cross join lateral (${heirOf(tags.project_id)}) heir
+          where ${tags.owner_id} = ${p.id} and ${tags.project_id} is not null and ${tags.deleted_at} is null
+          limit ${sql.raw(String(purgeBatch))} for no key update of tags skip locked
+        ) handed`,
+    )
+    .where(sql`${tags.id} = handed.id`)
+    .returning({ id: tags.id }),
 )
 
 /** Deletes a batch of a user's personal tasks. An assignee sees that. */
@@ -125,7 +149,7 @@ const deletePersonalTasks = recordingStatement(
   (p) => sql`
     deleted as (
       delete from tasks
-      where ${batchOf('tasks', sql`${ofTask.owner_id} = ${p.id} and ${ofTask.project_id} is null`, purgeBatch)} returning *
+      where ${batchOf(tasks, sql`${tasks.owner_id} = ${p.id} and ${tasks.project_id} is null`, purgeBatch)} returning *
     )`,
   () => sql`
     select case when deleted_at is null and assignee_id <> owner_id then
@@ -138,7 +162,7 @@ const unassignTasks = recordingStatement(
   (p) => sql`
     unassigned as (
       update tasks set assignee_id = null, version = version + 1, updated_at = clock_timestamp()
-      where ${batchOf('tasks', sql`${ofTask.assignee_id} = ${p.id}`, purgeBatch)} returning *
+      where ${batchOf(tasks, sql`${tasks.assignee_id} = ${p.id}`, purgeBatch)} returning *
     )`,
   (p) => sql`
     select record_event('task.updated', id, project_id, owner_id, null, null,
@@ -147,17 +171,13 @@ const unassignTasks = recordingStatement(
 
 /** Deletes deliveries of webhooks that meet a condition. The webhooks themselves are few, and are deleted by a cascade. */
 const deletionOfDeliveries = (name: StatementName, condition: (p: P) => SQL) =>
-  deletion(
-    name,
-    'webhook_deliveries',
-    (p) => sql`webhook_id in (select id from webhooks where ${condition(p)})`,
-  )
+  deletion(name, webhookDeliveries, (p) => sql`webhook_id in (select id from webhooks where ${condition(p)})`)
 
 const purgeDeliveries = deletionOfDeliveries('webhook_deliveries.purge_webhook', (p) => sql`id = ${p.id}`)
 
 const purgeProjectDeliveries = deletionOfDeliveries(
   'webhook_deliveries.purge_project',
-  (p) => sql`${ofWebhook.project_id} = ${p.id}`,
+  (p) => sql`${webhooks.project_id} = ${p.id}`,
 )
 
 const removeWebhook = statement(
@@ -165,7 +185,7 @@ const removeWebhook = statement(
   parameters,
   {},
   (p) => sql`
-    delete from webhooks where id = ${p.id} and ${ofWebhook.deleted_at} is not null
+    delete from webhooks where id = ${p.id} and ${webhooks.deleted_at} is not null
       and not exists (select from webhook_deliveries where webhook_id = ${p.id})`,
 )
 
@@ -173,13 +193,13 @@ const userSteps: readonly Step[] = [
   untag(
     'task_tags.purge_user',
     (p) =>
-      sql`link.tag_id in (select id from tags where ${ofTag.owner_id} = ${p.id} and ${ofTag.deleted_at} is not null)`,
+      sql`${link.tag_id} in (select id from tags where ${tags.owner_id} = ${p.id} and ${tags.deleted_at} is not null)`,
   ),
   deletion(
     'tags.purge_user',
-    'tags',
+    tags,
     (p) => sql`
-      ${ofTag.owner_id} = ${p.id} and ${ofTag.deleted_at} is not null and not exists (select from task_tags where tag_id = tags.id)`,
+      ${tags.owner_id} = ${p.id} and ${tags.deleted_at} is not null and not exists (select from task_tags where tag_id = tags.id)`,
   ),
   deletePersonalTasks,
   transferTasks,
@@ -190,20 +210,20 @@ const userSteps: readonly Step[] = [
     parameters,
     (p) => sql`
       update attachments set uploaded_by = null
-      where ${batchOf('attachments', sql`uploaded_by = ${p.id}`, purgeBatch)} returning 1`,
+      where ${batchOf(attachments, sql`uploaded_by = ${p.id}`, purgeBatch)} returning 1`,
   ),
-  deletion('notifications.purge_user', 'notifications', (p) => sql`user_id = ${p.id}`),
-  deletion('task_followers.purge_user', 'task_followers', (p) => sql`user_id = ${p.id}`),
+  deletion('notifications.purge_user', notifications, (p) => sql`user_id = ${p.id}`),
+  deletion('task_followers.purge_user', taskFollowers, (p) => sql`user_id = ${p.id}`),
   countingStatement(
     'comments.purge_author',
     parameters,
     (p) => sql`
       update comments set author_id = null, version = version + 1
-      where ${batchOf('comments', sql`author_id = ${p.id}`, purgeBatch)} returning 1`,
+      where ${batchOf(comments, sql`author_id = ${p.id}`, purgeBatch)} returning 1`,
   ),
-  deletionOfDeliveries('webhook_deliveries.purge_user', (p) => sql`${ofWebhook.owner_id} = ${p.id}`),
-  deletion('uploads.purge_user', 'uploads', (p) => sql`user_id = ${p.id}`),
-  deletion('idempotency_keys.purge_user', 'idempotency_keys', (p) => sql`principal_id = ${p.id}`),
+  deletionOfDeliveries('webhook_deliveries.purge_user', (p) => sql`${webhooks.owner_id} = ${p.id}`),
+  deletion('uploads.purge_user', uploads, (p) => sql`user_id = ${p.id}`),
+  deletion('idempotency_keys.purge_user', idempotencyKeys, (p) => sql`principal_id = ${p.id}`),
 ]
 
 const removeUser = statement(
@@ -211,35 +231,22 @@ const removeUser = statement(
   parameters,
   {},
   (p) => sql`
-    delete from users where id = ${p.id} and ${ofUser.deleted_at} is not null
-      and not exists (select from tasks where ${p.id} in (${ofTask.owner_id}, ${ofTask.assignee_id}))
-      and not exists (select from tags where ${ofTag.owner_id} = ${p.id})`,
+    delete from users where id = ${p.id} and ${users.deleted_at} is not null
+      and not exists (select from tasks where ${p.id} in (${tasks.owner_id}, ${tasks.assignee_id}))
+      and not exists (select from tags where ${tags.owner_id} = ${p.id})`,
 )
 
-const selectTags = statement(
-  'purge.select_tags',
-  {},
-  { id: 'text' },
-  () => sql`select id::text from tags where ${ofTag.deleted_at} is not null`,
-)
-const selectProjects = statement(
-  'purge.select_projects',
-  {},
-  { id: 'text' },
-  () => sql`select id::text from projects where ${ofProject.purged_at} is not null`,
-)
-const selectWebhooks = statement(
-  'purge.select_webhooks',
-  {},
-  { id: 'text' },
-  () => sql`select id::text from webhooks where ${ofWebhook.deleted_at} is not null`,
-)
-const selectUsers = statement(
-  'purge.select_users',
-  {},
-  { id: 'text' },
-  () => sql`select id::text from users where ${ofUser.deleted_at} is not null`,
-)
+/** Selects the ids of hidden rows. */
+const hiddenRows = (
+  name: StatementName,
+  table: typeof tags | typeof projects | typeof webhooks | typeof users,
+  hiddenAt: AnyPgColumn,
+) => builtStatement(name, {}, (db) => db.select({ id: table.id }).from(table).where(isNotNull(hiddenAt)))
+
+const selectTags = hiddenRows('purge.select_tags', tags, tags.deleted_at)
+const selectProjects = hiddenRows('purge.select_projects', projects, projects.purged_at)
+const selectWebhooks = hiddenRows('purge.select_webhooks', webhooks, webhooks.deleted_at)
+const selectUsers = hiddenRows('purge.select_users', users, users.deleted_at)
 
 /**
  * Removes the first batch of each kind of row that belongs to a deleted user; for most users that is everything.

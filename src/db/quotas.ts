@@ -1,12 +1,17 @@
 import type { Principal } from '../domain/permissions.ts'
 import { allowsUser } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
+import { constant } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { userUsageJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
-import { users } from './schema/tables.ts'
+import { aliasedTable, and, eq, isNull, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { tasks, users, webhooks } from './schema/tables.ts'
+
+const owned = aliasedTable(webhooks, 'owned')
+const owner = aliasedTable(users, 'owner')
+const person = aliasedTable(users, 'person')
 
 /** The quotas of the installation; null is unlimited. */
 export interface Quotas {
@@ -24,13 +29,11 @@ export const maxWebhooks = 100
 const maxCountedTasks = sql.raw('20000')
 
 /** The quota that applies to a user: their own, where 0 is unlimited, or that of the installation. Null is unlimited. */
-export const effectiveQuota = (own: SQL, ofInstallation: SQL): SQL =>
+export const effectiveQuota = (own: SQLWrapper, ofInstallation: SQL): SQL<number | null> =>
   sql`case when ${own} is null then ${ofInstallation} else nullif(${own}, 0) end`
 
 /** Locks a user whose counters a transaction changes, or whose rows it counts: another one waits, and then counts its rows as well. */
-export const lockCounters = builtStatement('users.lock_counters', { id: 'uuid' }, (db, p) =>
-  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('no key update'),
-)
+export const lockCounters = rowLock('users.lock_counters', users, 'no key update')
 
 /** The size of a user's attachments, and the quota that replaces that of the installation: see `effectiveQuota`. */
 export interface StorageUse {
@@ -74,29 +77,24 @@ export const chargeAttachment = async (
 }
 
 /** Counts the tasks that a user owns, including the trash, up to one more than `limit`. */
-const ownedTasks = (owner: SQL, limit: SQL): SQL =>
-  sql`(select count(*) from (select from tasks where owner_id = ${owner} limit ${limit} + 1) owned)`
+const ownedTasks = (userId: SQLWrapper, limit: SQL): SQL<number> =>
+  sql`(select count(*) from (select from tasks where ${tasks.owner_id} = ${userId} limit ${limit} + 1) owned)`
 
 /** The number of webhooks that count towards the quota of a user. */
-export const countWebhooks = (owner: SQL): SQL<number> => {
-  const { owner_id, deleted_at } = columnsOf<'webhooks'>(sql.raw('owned'))
-  return sql<number>`(select count(*)::int from webhooks owned where ${owner_id} = ${owner} and ${deleted_at} is null)`
-}
+export const countWebhooks = (userId: SQLWrapper): SQL<number> =>
+  sql`(select count(*)::int from webhooks owned where ${owned.owner_id} = ${userId} and ${owned.deleted_at} is null)`
 
 const addTasks = statement(
   'quotas.count_tasks',
   { user_ids: 'uuid[]', changes: 'text[]' },
   { user_id: 'text', tasks: 'int', task_quota: 'int?' },
-  (p) => {
-    const { id, task_quota } = columnsOf<'users'>(sql.raw('owner'))
-    return sql`
-      with counted as (
-        insert into task_counts (user_id, tasks)
-        select user_id, change from unnest(${p.user_ids}, ${p.changes}::int[]) as changed (user_id, change) order by user_id
-        on conflict (user_id) do update set tasks = task_counts.tasks + excluded.tasks returning user_id, tasks
-      )
-      select user_id::text, tasks, ${task_quota} from counted join users owner on ${id} = user_id`
-  },
+  (p) => sql`
+    with counted as (
+      insert into task_counts (user_id, tasks)
+      select user_id, change from unnest(${p.user_ids}, ${p.changes}::int[]) as changed (user_id, change) order by user_id
+      on conflict (user_id) do update set tasks = task_counts.tasks + excluded.tasks returning user_id, tasks
+    )
+    select user_id::text, tasks, ${owner.task_quota} from counted join users owner on ${owner.id} = user_id`,
 )
 
 /** How many tasks a user owns, those in the trash included, and their own quota: null for that of the installation, 0 for none. */
@@ -118,13 +116,12 @@ const selectUsage = query(
   { id: 'uuid', attachment_bytes: 'int8?', tasks: 'int8?' },
   { json: 'text?' },
   (p) => {
-    const person = sql.raw('person')
-    const { id, attachment_bytes, attachment_quota_bytes, task_quota } = columnsOf<'users'>(person)
+    const { id, attachment_bytes, attachment_quota_bytes, task_quota } = person
     const taskQuota = effectiveQuota(task_quota, p.tasks)
     const json = userUsageJson({
       attachment_bytes: [attachment_bytes, effectiveQuota(attachment_quota_bytes, p.attachment_bytes)],
       tasks: [ownedTasks(id, sql`least(${taskQuota}, ${maxCountedTasks})`), taskQuota],
-      webhooks: [countWebhooks(id), sql.raw(String(maxWebhooks))],
+      webhooks: [countWebhooks(id), sql<number>`${constant(maxWebhooks)}`],
     })
     // Computed only for callers who may see it, so that others cannot infer the counts from the response time.
     const isAllowed = allowsUser('user.see_private', p, person)

@@ -14,165 +14,207 @@ import {
   type CallerPlaceholders,
 } from './access/permissions.ts'
 import { instantText } from './engine/instant-text.ts'
-import { columnsOf, type Typed } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import {
+  aliasedTable,
+  type AnyColumn,
+  Column,
+  type GetColumnData,
+  is,
+  type SQL,
+  sql,
+  type SQLWrapper,
+} from './schema/drizzle.ts'
+import {
+  type apiTokens,
+  attachments,
+  type auditEvents,
+  type comments,
+  type events,
+  type invitations,
+  isInstant,
+  memberships,
+  type notifications,
+  type notificationSettings,
+  projectCounts,
+  projects,
+  type projectTeams,
+  type sections,
+  type sessions,
+  tags,
+  type taskFollowers,
+  type taskRelations,
+  tasks,
+  taskTags,
+  teamMembers,
+  type teams,
+  users,
+  type webhookDeliveries,
+  type webhooks,
+} from './schema/tables.ts'
 
 /**
- * The read schemas of the contract, as JSON text that PostgreSQL builds: each function takes the name of a row of its table and
- * returns a text expression. The fields are data, in the contract's order. A missing field, or one that is not in the contract, is
+ * The read schemas of the contract, as JSON text that PostgreSQL builds: each function takes a row, which is a table or an alias of it,
+ * and returns a text expression. The fields are data, in the contract's order. A missing field, or one that is not in the contract, is
  * a compile error.
  */
 
+const person = aliasedTable(users, 'person')
+const project = aliasedTable(projects, 'project')
+const membership = aliasedTable(memberships, 'membership')
+const counts = aliasedTable(projectCounts, 'counts')
+const own = aliasedTable(teamMembers, 'own')
+const tag = aliasedTable(tags, 'tag')
+const link = aliasedTable(taskTags, 'link')
+
 type Schemas = components['schemas']
+
+/** A column or typed SQL with values of the type. */
+type Field<Value> = SQL<Value> | (AnyColumn & ColumnWith<Value>)
+type ColumnWith<Value> = {
+  readonly _: { readonly data: NonNullable<Value>; readonly notNull: null extends Value ? boolean : true }
+}
+
 /** Columns have the types of the fields. Strings are not compared: the column of an enum or an id is a text. */
-type Fields<Schema> = { readonly [Name in keyof Schema]-?: Typed<Wide<Schema[Name]>> }
+type Fields<Schema> = { readonly [Name in keyof Schema]-?: Field<Wide<Schema[Name]>> }
 type Wide<Value> = Value extends string ? string : Value extends readonly string[] ? string[] : Value
 
-const object = (fields: Readonly<Record<string, SQL>>): SQL => {
-  const columns = Object.entries(fields).map(([name, value]) => sql`${value} as ${sql.raw(name)}`)
+/** An object. Columns with times are in the format of the contract. */
+const object = (fields: Readonly<Record<string, SQLWrapper>>): SQL<string> => {
+  const columns = Object.entries(fields).map(([name, value]) => sql`${rendered(value)} as ${sql.raw(name)}`)
   return sql`(select row_to_json(fields)::text from (select ${sql.join(columns, sql`, `)}) fields)`
 }
+
+const rendered = (value: SQLWrapper): SQLWrapper =>
+  is(value, Column) && isInstant(value) ? instantText(value) : value
 
 /** The items of an aggregated list, as one JSON array. */
 const array = (item: SQL, from: SQL, order: SQL): SQL =>
   sql`(select '[' || coalesce(string_agg(${item}, ',' order by ${order}), '') || ']' from ${from})`
 
 /** A user as the caller sees it: with the email address and the quotas only if they may see them. */
-export const userJson = (user: SQL, caller: CallerPlaceholders): SQL => {
-  const columns = columnsOf<'users'>(user)
-  const { id, username, display_name, role, time_zone, is_disabled, created_at, updated_at, version } =
-    columns
-  const ifPrivate = (value: SQL): SQL =>
+export const userJson = (user: typeof users, caller: CallerPlaceholders): SQL => {
+  const { id, username, display_name, role, time_zone, is_disabled, created_at, updated_at, version } = user
+  const ifPrivate = <Private extends AnyColumn>(value: Private): SQL<GetColumnData<Private>> =>
     sql`case when ${allowsUser('user.see_private', caller, user)} then ${value} end`
   return object({
     id,
     username,
     display_name,
-    email: ifPrivate(columns.email),
+    email: ifPrivate(user.email),
     role,
     time_zone,
     is_disabled,
-    attachment_quota_bytes: ifPrivate(columns.attachment_quota_bytes),
-    task_quota: ifPrivate(columns.task_quota),
-    created_at: instantText(created_at),
-    updated_at: instantText(updated_at),
+    attachment_quota_bytes: ifPrivate(user.attachment_quota_bytes),
+    task_quota: ifPrivate(user.task_quota),
+    created_at,
+    updated_at,
     version,
   } satisfies Fields<Schemas['User']>)
 }
 
-const usageJson = (used: SQL, quota: SQL): SQL =>
+/** The use of a resource, and its quota. */
+type Usage = readonly [used: Field<number>, quota: Field<number | null>]
+
+const usageJson = ([used, quota]: Usage): SQL<Schemas['ResourceUsage']> =>
   sql`${object({ used, quota } satisfies Fields<Schemas['ResourceUsage']>)}::json`
 
-/** What a user uses of each resource, as pairs of the use and the quota. */
-export const userUsageJson = (
-  usage: Readonly<Record<keyof Schemas['UserUsage'], readonly [SQL, SQL]>>,
-): SQL =>
+/** What a user uses of each resource. */
+export const userUsageJson = (usage: Readonly<Record<keyof Schemas['UserUsage'], Usage>>): SQL =>
   object({
-    attachment_bytes: usageJson(...usage.attachment_bytes),
-    tasks: usageJson(...usage.tasks),
-    webhooks: usageJson(...usage.webhooks),
+    attachment_bytes: usageJson(usage.attachment_bytes),
+    tasks: usageJson(usage.tasks),
+    webhooks: usageJson(usage.webhooks),
   } satisfies Fields<Schemas['UserUsage']>)
 
 /** The user with an id, as the caller sees it; null if they do not. */
-const visibleUser = (id: SQL, caller: CallerPlaceholders): SQL =>
-  sql`(select ${userJson(sql`person`, caller)} from users person
-    where person.id = ${id} and ${allowsUser('user.see', caller, sql`person`)})`
+const visibleUser = (id: SQLWrapper, caller: CallerPlaceholders): SQL =>
+  sql`(select ${userJson(person, caller)} from users person
+    where ${person.id} = ${id} and ${allowsUser('user.see', caller, person)})`
 
-const tagFields = (tag: SQL) => {
-  const { id, name, color, owner_id, project_id, created_at } = columnsOf<'tags'>(tag)
-  return { id, name, color, owner_id, project_id, created_at: instantText(created_at) } satisfies Fields<
-    Schemas['Tag']
-  >
-}
+const tagFields = ({ id, name, color, owner_id, project_id, created_at }: typeof tags) =>
+  ({ id, name, color, owner_id, project_id, created_at }) satisfies Fields<Schemas['Tag']>
 
-export const tagJson = (tag: SQL): SQL => object(tagFields(tag))
+export const tagJson = (tag: typeof tags): SQL => object(tagFields(tag))
 
-export const countedTagJson = (tag: SQL, taskCount: SQL): SQL =>
+export const countedTagJson = (tag: typeof tags, taskCount: SQL<number>): SQL =>
   object({ ...tagFields(tag), task_count: taskCount } satisfies Fields<Schemas['CountedTag']>)
 
 /** The fields of a project that depend on the caller or on other rows. */
-interface SharedFields {
-  readonly role: SQL
-  readonly member_count: SQL
-  readonly open_task_count: SQL
-}
+type SharedFields = Pick<Fields<Schemas['Project']>, 'role' | 'member_count' | 'open_task_count'>
 
-const sharedFields = (project: SQL, caller: CallerPlaceholders): SharedFields => {
-  const { id } = columnsOf<'projects'>(project)
-  const { open_tasks, project_id } = columnsOf<'project_counts'>(sql`counts`)
-  const ofMemberships = (value: SQL, condition: SQL): SQL =>
-    sql`(select ${value} from memberships membership where membership.project_id = ${id} and ${condition})`
+const sharedFields = ({ id }: typeof projects, caller: CallerPlaceholders): SharedFields => {
+  const ofMemberships = <Value>(value: SQL<Value>, condition: SQL): SQL<Value> =>
+    sql`(select ${value} from memberships membership where ${membership.project_id} = ${id} and ${condition})`
   return {
-    role: ofMemberships(sql`membership.role`, sql`membership.user_id = ${caller.caller}`),
-    member_count: ofMemberships(sql`count(*)::int`, sql`true`),
-    open_task_count: sql`coalesce((select ${open_tasks} from project_counts counts where ${project_id} = ${id}), 0)`,
+    role: ofMemberships(
+      sql<string | null>`${membership.role}`,
+      sql`${membership.user_id} = ${caller.caller}`,
+    ),
+    member_count: ofMemberships(sql<number>`count(*)::int`, sql`true`),
+    open_task_count: sql<number>`coalesce((
+      select ${counts.open_tasks} from project_counts counts where ${counts.project_id} = ${id}), 0)`,
   }
 }
 
 /** These fields of a project in the trash, as they will be when it is restored. Its members are read from the grants. */
-const restoredFields = (project: SQL, caller: CallerPlaceholders): SharedFields => {
-  const { id } = columnsOf<'projects'>(project)
-  const ofGrants = (value: SQL, condition: SQL): SQL =>
-    sql`(select ${value} from project_grants granted where granted.project_id = ${id} and ${condition})`
+const restoredFields = (project: typeof projects, caller: CallerPlaceholders): SharedFields => {
+  const ofGrants = <Value>(value: SQL<Value>, condition: SQL): SQL<Value> =>
+    sql`(select ${value} from project_grants granted where granted.project_id = ${project.id} and ${condition})`
   // Deleted users are few, since they are purged soon.
-  const isNotDeleted = sql`not (array(select id from users where ${columnsOf<'users'>(sql`users`).deleted_at} is not null) @> array[granted.user_id])`
+  const isNotDeleted = sql`not (array(select id from users where ${users.deleted_at} is not null) @> array[granted.user_id])`
   return {
     ...sharedFields(project, caller),
     role: ofGrants(
-      sql`(array_agg(granted.role order by role_rank(granted.role) desc))[1]`,
+      sql<string | null>`(array_agg(granted.role order by role_rank(granted.role) desc))[1]`,
       sql`granted.user_id = ${caller.caller}`,
     ),
-    member_count: ofGrants(sql`count(distinct granted.user_id)::int`, isNotDeleted),
+    member_count: ofGrants(sql<number>`count(distinct granted.user_id)::int`, isNotDeleted),
   }
 }
 
-const projectFields = (project: SQL, shared: SharedFields) => {
-  const columns = columnsOf<'projects'>(project)
-  const { id, name, description, color, version } = columns
+const projectFields = (project: typeof projects, shared: SharedFields) => {
+  const { id, name, description, color, archived_at, version, created_at, updated_at } = project
   const { role, member_count, open_task_count } = shared
   return {
     id,
     name,
     description,
     color,
-    archived_at: instantText(columns.archived_at),
+    archived_at,
     role,
     member_count,
     open_task_count,
     version,
-    created_at: instantText(columns.created_at),
-    updated_at: instantText(columns.updated_at),
+    created_at,
+    updated_at,
   } satisfies Fields<Schemas['Project']>
 }
 
 /** A project as the caller sees it. */
-export const projectJson = (
-  project: SQL,
-  caller: CallerPlaceholders,
-  shared: SharedFields = sharedFields(project, caller),
-): SQL => object(projectFields(project, shared))
+export const projectJson = (project: typeof projects, caller: CallerPlaceholders): SQL =>
+  object(projectFields(project, sharedFields(project, caller)))
 
 /** A project in the trash. */
-export const trashedProjectJson = (project: SQL, caller: CallerPlaceholders): SQL =>
+export const trashedProjectJson = (project: typeof projects, caller: CallerPlaceholders): SQL =>
   object({
     ...projectFields(project, restoredFields(project, caller)),
-    deleted_at: instantText(columnsOf<'projects'>(project).deleted_at),
+    deleted_at: sql<string>`${instantText(project.deleted_at)}`,
   } satisfies Fields<Schemas['TrashedProject']>)
 
 const variantOf = ({ role, member_count, open_task_count }: SharedFields): SQL =>
   sql`concat_ws('-', coalesce(${role}, 'none'), ${member_count}, ${open_task_count})`
 
 /** The fields of a project that its version does not cover, as the variant of its entity tag. */
-export const projectVariant = (project: SQL, caller: CallerPlaceholders): SQL =>
+export const projectVariant = (project: typeof projects, caller: CallerPlaceholders): SQL =>
   variantOf(sharedFields(project, caller))
 
-export const trashedProjectVariant = (project: SQL, caller: CallerPlaceholders): SQL =>
+export const trashedProjectVariant = (project: typeof projects, caller: CallerPlaceholders): SQL =>
   variantOf(restoredFields(project, caller))
 
 /** Adds a user as the caller sees it to the JSON, if `expand` asks for it and there is one. */
 const withUser = <Name extends MemberExpansion | CommentExpansion>(
   json: SQL,
-  [name, id]: readonly [Name, SQL],
+  [name, id]: readonly [Name, SQLWrapper],
   expand: readonly Name[],
   caller: CallerPlaceholders,
 ): SQL =>
@@ -182,358 +224,298 @@ const withUser = <Name extends MemberExpansion | CommentExpansion>(
 
 /** A team as the caller sees it. */
 export const teamJson = (
-  team: SQL,
+  team: typeof teams,
   caller: CallerPlaceholders,
-  role: SQL = roleInTeam(team, caller),
+  role: SQL<string | null> = roleInTeam(team, caller),
 ): SQL => {
-  const { id, name, version, created_at, updated_at } = columnsOf<'teams'>(team)
-  return object({
-    id,
-    name,
-    role,
-    version,
-    created_at: instantText(created_at),
-    updated_at: instantText(updated_at),
-  } satisfies Fields<Schemas['Team']>)
+  const { id, name, version, created_at, updated_at } = team
+  return object({ id, name, role, version, created_at, updated_at } satisfies Fields<Schemas['Team']>)
 }
 
 /** The caller's role in a team; null if they are no member. */
-export const roleInTeam = (team: SQL, caller: CallerPlaceholders): SQL =>
-  sql`(select own.role from team_members own where own.team_id = ${team}.id and own.user_id = ${caller.caller})`
+export const roleInTeam = (team: typeof teams, caller: CallerPlaceholders): SQL<string | null> =>
+  sql`(select ${own.role} from team_members own where ${own.team_id} = ${team.id} and ${own.user_id} = ${caller.caller})`
 
 /** A member of a team, with the user as the caller sees it if `expand` asks for it. */
 export const teamMemberJson = (
-  member: SQL,
+  { user_id, role, version, created_at }: typeof teamMembers,
   expand: readonly MemberExpansion[],
   caller: CallerPlaceholders,
 ): SQL => {
-  const { user_id, role, version, created_at } = columnsOf<'team_members'>(member)
-  const json = object({
-    user_id,
-    role,
-    version,
-    created_at: instantText(created_at),
-  } satisfies Fields<Omit<Schemas['TeamMember'], MemberExpansion>>)
+  const fields = { user_id, role, version, created_at } satisfies Fields<
+    Omit<Schemas['TeamMember'], MemberExpansion>
+  >
+  const json = object(fields)
   return withUser(json, ['user', user_id], expand, caller)
 }
 
 /** A team of a project: a row of `project_teams` and the name of the team. */
-export const projectTeamJson = (row: SQL, name: SQL): SQL => {
-  const { team_id, role, version, created_at } = columnsOf<'project_teams'>(row)
-  return object({
-    team_id,
-    name,
-    role,
-    version,
-    created_at: instantText(created_at),
-  } satisfies Fields<Schemas['ProjectTeam']>)
-}
+export const projectTeamJson = (
+  { team_id, role, version, created_at }: typeof projectTeams,
+  name: SQL<string>,
+): SQL => object({ team_id, name, role, version, created_at } satisfies Fields<Schemas['ProjectTeam']>)
 
 /** A member of a project, with the user as the caller sees it if `expand` asks for it. */
 export const projectMemberJson = (
-  member: SQL,
+  member: typeof memberships,
   expand: readonly MemberExpansion[],
   caller: CallerPlaceholders,
 ): SQL => {
-  const { user_id, role, created_at } = columnsOf<'memberships'>(member)
+  const { user_id, role, created_at } = member
   const json = object({
     user_id,
     role,
-    direct_role: sql`${member}.direct_role`,
-    version: columnsOf<'project_members'>(member).version,
-    created_at: instantText(created_at),
+    direct_role: sql<string | null>`${member}.direct_role`,
+    version: sql<number>`${member}.version`,
+    created_at,
   } satisfies Fields<Omit<Schemas['ProjectMember'], MemberExpansion>>)
   return withUser(json, ['user', user_id], expand, caller)
 }
 
 /** A follower of a task, with the user as the caller sees it if `expand` asks for it. */
 export const followerJson = (
-  follower: SQL,
+  { user_id, created_at }: typeof taskFollowers,
   expand: readonly MemberExpansion[],
   caller: CallerPlaceholders,
 ): SQL => {
-  const { user_id, created_at } = columnsOf<'task_followers'>(follower)
-  const json = object({ user_id, created_at: instantText(created_at) } satisfies Fields<
-    Omit<Schemas['TaskFollower'], MemberExpansion>
-  >)
+  const fields = { user_id, created_at } satisfies Fields<Omit<Schemas['TaskFollower'], MemberExpansion>>
+  const json = object(fields)
   return withUser(json, ['user', user_id], expand, caller)
 }
 
-export const sectionJson = (section: SQL): SQL => {
-  const { id, project_id, name, position, version, created_at, updated_at } = columnsOf<'sections'>(section)
-  return object({
-    id,
-    project_id,
-    name,
-    position,
-    version,
-    created_at: instantText(created_at),
-    updated_at: instantText(updated_at),
-  } satisfies Fields<Schemas['Section']>)
+export const sectionJson = (section: typeof sections): SQL => {
+  const { id, project_id, name, position, version, created_at, updated_at } = section
+  const fields = { id, project_id, name, position, version, created_at, updated_at } satisfies Fields<
+    Schemas['Section']
+  >
+  return object(fields)
 }
 
-/** A task without expansions. `tags` is the FROM clause of its tags, as `tag`: by default, the rows of task_tags. */
-export const taskJson = (task: SQL, caller: CallerPlaceholders, tags: SQL = tagsOfTask(task)): SQL =>
-  object(taskFields(task, caller, tags))
+/** A task without expansions. `from` is the FROM clause of its tags, as `tag`: by default, the rows of task_tags. */
+export const taskJson = (task: typeof tasks, caller: CallerPlaceholders, from: SQL = tagsOfTask(task)): SQL =>
+  object(taskFields(task, caller, from))
 
-/** A relation, as seen from one of its tasks: a row `item`, with the related task if `expand` asks for it. */
+/** A relation, as seen from one of its tasks: a row with the id of the related task, which is added if `expand` asks for it. */
 export const relationJson = (
-  item: SQL,
+  item: typeof taskRelations,
   expand: readonly RelationExpansion[],
   caller: CallerPlaceholders,
 ): SQL => {
-  const { kind, created_at } = columnsOf<'task_relations'>(item)
-  const json = object({
-    kind,
-    other_task_id: sql`${item}.related_id`,
-    created_at: instantText(created_at),
-  } satisfies Fields<Omit<Schemas['TaskRelation'], RelationExpansion>>)
+  const { kind, created_at } = item
+  const otherTask = sql<string>`${item}.related_id`
+  const fields = { kind, other_task_id: otherTask, created_at } satisfies Fields<
+    Omit<Schemas['TaskRelation'], RelationExpansion>
+  >
+  const json = object(fields)
   if (!expand.includes('task')) return json
-  const related = sql`(select ${taskJson(sql`related`, caller)} from tasks related where related.id = ${item}.related_id)`
-  return sql`left(${json}, -1) || ',"task":' || ${related} || '}'`
+  const related = aliasedTable(tasks, 'related')
+  const relatedJson = sql`(select ${taskJson(related, caller)} from tasks related where ${related.id} = ${otherTask})`
+  return sql`left(${json}, -1) || ',"task":' || ${relatedJson} || '}'`
 }
 
 /** A task in the trash. */
-export const trashedTaskJson = (task: SQL, caller: CallerPlaceholders): SQL =>
+export const trashedTaskJson = (task: typeof tasks, caller: CallerPlaceholders): SQL =>
   object({
     ...taskFields(task, caller, tagsOfTask(task)),
-    deleted_at: instantText(columnsOf<'tasks'>(task).deleted_at),
+    deleted_at: sql<string>`${instantText(task.deleted_at)}`,
   } satisfies Fields<Omit<Schemas['TrashedTask'], TaskExpansion>>)
 
 /** Whether an open task that the caller can see blocks the row `task`. */
-export const isBlocked = (task: SQL, caller: Pick<CallerPlaceholders, 'caller' | 'is_admin'>): SQL => {
-  const { id, blocker_count } = columnsOf<'tasks'>(task)
-  return sql`(${blocker_count} > 0 and is_blocked(${id}, ${caller.caller}, ${caller.is_admin}))`
-}
+export const isBlocked = (
+  { id, blocker_count }: typeof tasks,
+  { caller, is_admin }: Pick<CallerPlaceholders, 'caller' | 'is_admin'>,
+): SQL<boolean> => sql`(${blocker_count} > 0 and is_blocked(${id}, ${caller}, ${is_admin}))`
 
-const taskFields = (task: SQL, caller: CallerPlaceholders, tags: SQL) => {
-  const columns = columnsOf<'tasks'>(task)
-  const {
-    id,
-    title,
-    description,
-    status,
-    priority,
-    owner_id,
-    assignee_id,
-    project_id,
-    section_id,
-    parent_id,
-    position,
-    attachment_count,
-    comment_count,
-    subtask_count,
-    open_subtask_count,
-    version,
-  } = columns
-  return {
-    id,
-    title,
-    description,
-    status,
-    priority,
-    start_at: instantText(columns.start_at),
-    start_on: columns.start_on,
-    due_at: instantText(columns.due_at),
-    due_on: columns.due_on,
-    completed_at: instantText(columns.completed_at),
-    owner_id,
-    assignee_id,
-    project_id,
-    section_id,
-    parent_id,
-    position,
-    tags: sql`${array(tagJson(sql`tag`), tags, sql`tag.name_folded, tag.id`)}::json`,
-    attachment_count,
+const taskFields = (task: typeof tasks, caller: CallerPlaceholders, from: SQL) =>
+  ({
+    id: task.id,
+    title: task.title,
+    description: task.description,
+    status: task.status,
+    priority: task.priority,
+    start_at: task.start_at,
+    start_on: task.start_on,
+    due_at: task.due_at,
+    due_on: task.due_on,
+    completed_at: task.completed_at,
+    owner_id: task.owner_id,
+    assignee_id: task.assignee_id,
+    project_id: task.project_id,
+    section_id: task.section_id,
+    parent_id: task.parent_id,
+    position: task.position,
+    tags: sql<Schemas['Tag'][]>`${array(tagJson(tag), from, sql`${tag.name_folded}, ${tag.id}`)}::json`,
+    attachment_count: task.attachment_count,
     is_blocked: isBlocked(task, caller),
-    comment_count,
-    subtask_count,
-    open_subtask_count,
-    version,
-    created_at: instantText(columns.created_at),
-    updated_at: instantText(columns.updated_at),
-  } satisfies Fields<Omit<Schemas['Task'], TaskExpansion>>
-}
+    comment_count: task.comment_count,
+    subtask_count: task.subtask_count,
+    open_subtask_count: task.open_subtask_count,
+    version: task.version,
+    created_at: task.created_at,
+    updated_at: task.updated_at,
+  }) satisfies Fields<Omit<Schemas['Task'], TaskExpansion>>
 
 /** The tags of a task in the statement's snapshot; ends with a condition. */
-export const tagsOfTask = (task: SQL): SQL =>
-  sql`task_tags link join tags tag on tag.id = link.tag_id and ${columnsOf<'tags'>(sql`tag`).deleted_at} is null where link.task_id = ${task}.id`
+export const tagsOfTask = (task: typeof tasks): SQL =>
+  sql`task_tags link join tags tag on ${tag.id} = ${link.tag_id} and ${tag.deleted_at} is null where ${link.task_id} = ${task.id}`
 
 /**
  * A task with the expansions in `expand`, as the caller sees them. An expansion without a resource is absent. A project and other
  * tasks are embedded if `reader` sees them: in their own lists, administrators read without their role.
  */
 export const expandedTaskJson = (
-  task: SQL,
+  task: typeof tasks,
   expand: SQL,
   caller: CallerPlaceholders,
   reader: CallerPlaceholders = caller,
 ): SQL => {
   const member = (name: TaskExpansion, json: SQL): SQL =>
     sql`case when ${sql.raw(`'${name}'`)} = any(${expand}) then coalesce(${sql.raw(`',"${name}":'`)} || ${json}, '') else '' end`
-  const project = sql`(select ${projectJson(sql`project`, caller)} from projects project
-    where project.id = ${columnsOf<'tasks'>(task).project_id} and ${allowsProject('project.see', reader, sql`project`)})`
-  return sql`left(${taskJson(task, caller)}, -1) || ${member('owner', visibleUser(sql`${task}.owner_id`, caller))}
-    || ${member('assignee', visibleUser(sql`${task}.assignee_id`, caller))}
-    || ${member('project', project)} || ${member('attachments', newestAttachments(task, caller))}
+  const visibleProject = sql`(select ${projectJson(project, caller)} from projects project
+    where ${project.id} = ${task.project_id} and ${allowsProject('project.see', reader, project)})`
+  return sql`left(${taskJson(task, caller)}, -1) || ${member('owner', visibleUser(task.owner_id, caller))}
+    || ${member('assignee', visibleUser(task.assignee_id, caller))}
+    || ${member('project', visibleProject)} || ${member('attachments', newestAttachments(task, caller))}
     || ${member('parent', visibleParent(task, caller, reader))}
     || ${member('subtasks', firstSubtasks(task, caller, reader))} || '}'`
 }
 
-const visibleParent = (task: SQL, caller: CallerPlaceholders, reader: CallerPlaceholders): SQL =>
-  sql`(select ${taskJson(sql`parent`, caller)} from tasks parent
-    where parent.id = ${task}.parent_id and ${allowsTask('task.see', reader, sql`parent`)})`
+const visibleParent = (task: typeof tasks, caller: CallerPlaceholders, reader: CallerPlaceholders): SQL => {
+  const parent = aliasedTable(tasks, 'parent')
+  return sql`(select ${taskJson(parent, caller)} from tasks parent
+    where ${parent.id} = ${task.parent_id} and ${allowsTask('task.see', reader, parent)})`
+}
 
 /**
  * As many as the contract says. OFFSET keeps the planner from an index of all tasks that are not in the trash, which it takes to be
  * as selective as the parent while its statistics are older than most tasks.
  */
-const firstSubtasks = (task: SQL, caller: CallerPlaceholders, reader: CallerPlaceholders): SQL =>
-  array(
-    taskJson(sql`subtask`, caller),
+const firstSubtasks = (task: typeof tasks, caller: CallerPlaceholders, reader: CallerPlaceholders): SQL => {
+  const subtask = aliasedTable(tasks, 'subtask')
+  return array(
+    taskJson(subtask, caller),
     sql`(
       select * from (
-        select * from tasks where parent_id = ${task}.id order by position, id offset 0
-      ) subtask where ${allowsTask('task.see', reader, sql`subtask`)}
+        select * from tasks where ${tasks.parent_id} = ${task.id} order by position, id offset 0
+      ) subtask where ${allowsTask('task.see', reader, subtask)}
       order by position, id limit 20) subtask`,
-    sql`subtask.position, subtask.id`,
+    sql`${subtask.position}, ${subtask.id}`,
   )
+}
 
 /** As many as the contract says. */
-const newestAttachments = (task: SQL, caller: CallerPlaceholders): SQL =>
-  array(
-    attachmentJson(sql`attachment`),
+const newestAttachments = (task: typeof tasks, caller: CallerPlaceholders): SQL => {
+  const attachment = aliasedTable(attachments, 'attachment')
+  return array(
+    attachmentJson(attachment),
     sql`(
       select * from attachments attachment
-      where attachment.task_id = ${task}.id and ${allowsAttachment('attachment.see', caller, sql`attachment`, task)}
+      where ${attachment.task_id} = ${task.id} and ${allowsAttachment('attachment.see', caller, attachment, task)}
       order by created_at desc nulls last, id desc nulls last limit 20) attachment`,
-    sql`attachment.created_at desc, attachment.id desc`,
+    sql`${attachment.created_at} desc, ${attachment.id} desc`,
   )
-
-export const attachmentJson = (attachment: SQL): SQL => {
-  const columns = columnsOf<'attachments'>(attachment)
-  const { id, task_id, file_name, content_type, detected_content_type, size, sha256, uploaded_by } = columns
-  return object({
-    id,
-    task_id,
-    file_name,
-    content_type,
-    detected_content_type,
-    size,
-    sha256,
-    uploaded_by,
-    created_at: instantText(columns.created_at),
-  } satisfies Fields<Schemas['Attachment']>)
 }
+
+export const attachmentJson = (attachment: typeof attachments): SQL =>
+  object({
+    id: attachment.id,
+    task_id: attachment.task_id,
+    file_name: attachment.file_name,
+    content_type: attachment.content_type,
+    detected_content_type: attachment.detected_content_type,
+    size: attachment.size,
+    sha256: attachment.sha256,
+    uploaded_by: attachment.uploaded_by,
+    created_at: attachment.created_at,
+  } satisfies Fields<Schemas['Attachment']>)
 
 /** A comment, with its author as the caller sees them if `expand` asks for it. */
 export const commentJson = (
-  comment: SQL,
+  { id, task_id, author_id, body, mentions, version, created_at, edited_at }: typeof comments,
   expand: readonly CommentExpansion[],
   caller: CallerPlaceholders,
 ): SQL => {
-  const columns = columnsOf<'comments'>(comment)
-  const { id, task_id, author_id, body, mentions, version } = columns
-  const json = object({
-    id,
-    task_id,
-    author_id,
-    body,
-    mentions,
-    version,
-    created_at: instantText(columns.created_at),
-    edited_at: instantText(columns.edited_at),
-  } satisfies Fields<Omit<Schemas['Comment'], CommentExpansion>>)
+  const fields = { id, task_id, author_id, body, mentions, version, created_at, edited_at } satisfies Fields<
+    Omit<Schemas['Comment'], CommentExpansion>
+  >
+  const json = object(fields)
   return withUser(json, ['author', author_id], expand, caller)
 }
 
 /** A notification, with the task if `expand` asks for it. Needs no check of access: only users who see the task see it. */
 export const notificationJson = (
-  notification: SQL,
+  { id, reason, actor_id, task_id, comment_id, created_at, read_at }: typeof notifications,
   expand: readonly NotificationExpansion[],
   caller: CallerPlaceholders,
 ): SQL => {
-  const columns = columnsOf<'notifications'>(notification)
-  const { id, reason, actor_id, task_id, comment_id } = columns
-  const json = object({
-    id,
-    reason,
-    actor_id,
-    task_id,
-    comment_id,
-    created_at: instantText(columns.created_at),
-    read_at: instantText(columns.read_at),
-  } satisfies Fields<Omit<Schemas['Notification'], NotificationExpansion>>)
+  const fields = { id, reason, actor_id, task_id, comment_id, created_at, read_at } satisfies Fields<
+    Omit<Schemas['Notification'], NotificationExpansion>
+  >
+  const json = object(fields)
   if (!expand.includes('task')) return json
-  const expanded = sql`(select ${taskJson(sql`task`, caller)} from tasks task where task.id = ${task_id})`
+  const task = aliasedTable(tasks, 'task')
+  const expanded = sql`(select ${taskJson(task, caller)} from tasks task where ${task.id} = ${task_id})`
   return sql`left(${json}, -1) || coalesce(',"task":' || ${expanded}, '') || '}'`
 }
 
 /** Notification settings, with defaults for a user without a row. */
-export const notificationSettingsJson = (settings: SQL): SQL => {
-  const { mail_digest, version } = columnsOf<'notification_settings'>(settings)
-  return object({
-    mail_digest: sql`coalesce(${mail_digest}, 'off')`,
-    version: sql`coalesce(${version}, 1)`,
+export const notificationSettingsJson = ({ mail_digest, version }: typeof notificationSettings): SQL =>
+  object({
+    mail_digest: sql<string>`coalesce(${mail_digest}, 'off')`,
+    version: sql<number>`coalesce(${version}, 1)`,
   } satisfies Fields<Schemas['NotificationSettings']>)
-}
 
-export const sessionJson = (session: SQL, currentId: SQL): SQL => {
-  const { id, created_at, last_used_at, expires_at, user_agent, address } = columnsOf<'sessions'>(session)
-  return object({
+export const sessionJson = (session: typeof sessions, currentId: SQL): SQL => {
+  const { id, created_at, last_used_at, expires_at, user_agent, address } = session
+  const isCurrent = sql<boolean>`${id} = ${currentId}`
+  const fields = {
     id,
-    created_at: instantText(created_at),
-    last_used_at: instantText(last_used_at),
-    expires_at: instantText(expires_at),
+    created_at,
+    last_used_at,
+    expires_at,
     user_agent,
     address,
-    is_current: sql`${id} = ${currentId}`,
-  } satisfies Fields<Schemas['Session']>)
+    is_current: isCurrent,
+  } satisfies Fields<Schemas['Session']>
+  return object(fields)
 }
 
-export const apiTokenJson = (token: SQL): SQL => {
-  const { id, name, scopes, created_at, expires_at, last_used_at } = columnsOf<'api_tokens'>(token)
-  return object({
-    id,
-    name,
-    scopes,
-    created_at: instantText(created_at),
-    expires_at: instantText(expires_at),
-    last_used_at: instantText(last_used_at),
-  } satisfies Fields<Schemas['ApiToken']>)
+export const apiTokenJson = (token: typeof apiTokens): SQL => {
+  const { id, name, scopes, created_at, expires_at, last_used_at } = token
+  const fields = { id, name, scopes, created_at, expires_at, last_used_at } satisfies Fields<
+    Schemas['ApiToken']
+  >
+  return object(fields)
 }
 
-export const invitationJson = (invitation: SQL): SQL => {
-  const columns = columnsOf<'invitations'>(invitation)
-  const { id, project_id, email, role } = columns
-  return object({
-    id,
-    project_id,
-    email,
-    role,
-    // Not null: an invitation is valid only as long as its sender may manage the project.
-    invited_by: sql`${columns.invited_by}`,
-    created_at: instantText(columns.created_at),
-    expires_at: instantText(columns.expires_at),
-  } satisfies Fields<Schemas['Invitation']>)
+export const invitationJson = (invitation: typeof invitations): SQL => {
+  const { id, project_id, email, role, created_at, expires_at } = invitation
+  // Not null: an invitation is valid only as long as its sender may manage the project.
+  const sender = sql<string>`${invitation.invited_by}`
+  const fields = { id, project_id, email, role, invited_by: sender, created_at, expires_at } satisfies Fields<
+    Schemas['Invitation']
+  >
+  return object(fields)
 }
 
 /** An invitation, as shown to a holder of its token. */
-export const invitationPreviewJson = (invitation: SQL, project: SQL, sender: SQL, canRegister: SQL): SQL => {
-  const { role, expires_at } = columnsOf<'invitations'>(invitation)
-  return object({
-    project_name: columnsOf<'projects'>(project).name,
+export const invitationPreviewJson = (
+  { role, expires_at }: typeof invitations,
+  project: typeof projects,
+  sender: typeof users,
+  canRegister: SQL<boolean>,
+): SQL =>
+  object({
+    project_name: project.name,
     role,
-    invited_by_name: columnsOf<'users'>(sender).display_name,
+    invited_by_name: sender.display_name,
     can_register: canRegister,
-    expires_at: instantText(expires_at),
+    expires_at,
   } satisfies Fields<Schemas['InvitationPreview']>)
-}
 
-export const eventJson = (event: SQL): SQL => {
-  const columns = columnsOf<'events'>(event)
-  const { id, type, actor_id, task_id, project_id, resource_id, before, after } = columns
-  return object({
+export const eventJson = (event: typeof events): SQL => {
+  const { id, type, actor_id, task_id, project_id, resource_id, before, after, created_at } = event
+  const fields = {
     id,
     type,
     actor_id,
@@ -542,68 +524,60 @@ export const eventJson = (event: SQL): SQL => {
     resource_id,
     before,
     after,
-    created_at: instantText(columns.created_at),
-  } satisfies Fields<Schemas['Event']>)
+    created_at,
+  } satisfies Fields<Schemas['Event']>
+  return object(fields)
 }
 
-export const auditEventJson = (event: SQL): SQL => {
-  const columns = columnsOf<'audit_events'>(event)
-  const { id, action, actor_id, user_id, session_id, token_id, address, user_agent, request_id } = columns
-  return object({
-    id,
-    action,
-    actor_id,
-    user_id,
-    session_id,
-    token_id,
-    address,
-    user_agent,
-    request_id,
-    created_at: instantText(columns.created_at),
+export const auditEventJson = (event: typeof auditEvents): SQL =>
+  object({
+    id: event.id,
+    action: event.action,
+    actor_id: event.actor_id,
+    user_id: event.user_id,
+    session_id: event.session_id,
+    token_id: event.token_id,
+    address: event.address,
+    user_agent: event.user_agent,
+    request_id: event.request_id,
+    created_at: event.created_at,
   } satisfies Fields<Schemas['AuditEvent']>)
-}
 
 /** A webhook without its secret. */
-export const webhookJson = (webhook: SQL): SQL => {
-  const columns = columnsOf<'webhooks'>(webhook)
-  const { id, owner_id, project_id, url, description, event_types, is_enabled, disabled_reason, version } =
-    columns
-  return object({
-    id,
-    owner_id,
-    project_id,
-    url,
-    description,
-    event_types,
-    is_enabled,
-    disabled_reason,
-    failing_since: instantText(columns.failing_since),
-    previous_secret_until: instantText(columns.previous_secret_until),
-    version,
-    created_at: instantText(columns.created_at),
-    updated_at: instantText(columns.updated_at),
+export const webhookJson = (webhook: typeof webhooks): SQL =>
+  object({
+    id: webhook.id,
+    owner_id: webhook.owner_id,
+    project_id: webhook.project_id,
+    url: webhook.url,
+    description: webhook.description,
+    event_types: webhook.event_types,
+    is_enabled: webhook.is_enabled,
+    disabled_reason: webhook.disabled_reason,
+    failing_since: webhook.failing_since,
+    previous_secret_until: webhook.previous_secret_until,
+    version: webhook.version,
+    created_at: webhook.created_at,
+    updated_at: webhook.updated_at,
   } satisfies Fields<Schemas['Webhook']>)
-}
 
-export const webhookDeliveryJson = (delivery: SQL): SQL => {
-  const columns = columnsOf<'webhook_deliveries'>(delivery)
-  const { id, webhook_id, sequence, event_id, event_type, status, attempts } = columns
-  const { duration_ms, response_status, response_body, error } = columns
-  return object({
-    id,
-    webhook_id,
-    sequence,
-    event_id,
-    event_type,
-    status,
-    attempts,
-    next_attempt_at: sql`case when ${status} = 'pending' then ${instantText(columns.due_at)} end`,
-    attempted_at: instantText(columns.attempted_at),
-    duration_ms,
-    response_status,
-    response_body,
-    error,
-    created_at: instantText(columns.created_at),
-    ended_at: instantText(columns.ended_at),
+export const webhookDeliveryJson = (delivery: typeof webhookDeliveries): SQL =>
+  object({
+    id: delivery.id,
+    webhook_id: delivery.webhook_id,
+    sequence: delivery.sequence,
+    event_id: delivery.event_id,
+    event_type: delivery.event_type,
+    status: delivery.status,
+    attempts: delivery.attempts,
+    next_attempt_at: sql<
+      string | null
+    >`case when ${delivery.status} = 'pending' then ${instantText(delivery.due_at)} end`,
+    attempted_at: delivery.attempted_at,
+    duration_ms: delivery.duration_ms,
+    response_status: delivery.response_status,
+    response_body: delivery.response_body,
+    error: delivery.error,
+    created_at: delivery.created_at,
+    ended_at: delivery.ended_at,
   } satisfies Fields<Schemas['WebhookDelivery']>)
-}

@@ -3,9 +3,11 @@ import type { TransactionContext } from './engine/context.ts'
 import type { Runner } from './engine/transaction.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { statement } from './engine/statement.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, sql } from './schema/drizzle.ts'
-import { events } from './schema/tables.ts'
+import { aliasedTable, and, eq, sql } from './schema/drizzle.ts'
+import { events, tags, tasks } from './schema/tables.ts'
+
+const task = aliasedTable(tasks, 'task')
+const tag = aliasedTable(tags, 'tag')
 
 const record = statement(
   'events.record',
@@ -90,8 +92,6 @@ const recordTags = statement(
   { type: 'text', task_ids: 'uuid[]', tag_ids: 'uuid[]' },
   {},
   (p) => {
-    const task = columnsOf<'tasks'>(sql.raw('task'))
-    const tag = columnsOf<'tags'>(sql.raw('tag'))
     const value = sql`case when ${tag.id} is null then '{}'
       else jsonb_build_object('tag', jsonb_build_object('id', ${tag.id}, 'name', ${tag.name})) end`
     const isTagged = sql`${p.type} = 'task.tagged'`

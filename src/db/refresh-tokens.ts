@@ -1,19 +1,25 @@
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
+import { expectRow, rowDeletion } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
 import { userJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { eq, sql } from './schema/drizzle.ts'
-import { refreshTokens, sessions } from './schema/tables.ts'
+import { aliasedTable, eq, sql } from './schema/drizzle.ts'
+import { refreshTokens, sessions, users } from './schema/tables.ts'
 import { idleLifetime } from './sessions.ts'
+
+const person = aliasedTable(users, 'person')
+const session = aliasedTable(sessions, 'session')
+const token = aliasedTable(refreshTokens, 'token')
+const shown = aliasedTable(refreshTokens, 'shown')
+const next = aliasedTable(refreshTokens, 'next')
 
 const insert = builtStatement('refresh_tokens.insert', { hash: 'bytes', session_id: 'uuid' }, (db, p) =>
   db.insert(refreshTokens).values({
     hash: p.hash,
     session_id: p.session_id,
-    expires_at: sql`least(now() + ${idleLifetime}, (select expires_at from sessions where id = ${p.session_id}))`,
+    expires_at: sql`least(now() + ${idleLifetime}, (select ${sessions.expires_at} from sessions where ${sessions.id} = ${p.session_id}))`,
   }),
 )
 
@@ -53,28 +59,21 @@ const selectStarted = statement(
     issued_at: 'int8',
     age: 'int',
   },
-  (p) => {
-    const person = sql.raw('person')
-    const { id: userId } = columnsOf<'users'>(person)
-    const { id: sessionId, user_id } = columnsOf<'sessions'>(sql`session`)
-    const { hash, session_id, created_at, expires_at } = columnsOf<'refresh_tokens'>(sql`token`)
-    return sql`
-      select ${sessionId}::text as session_id, ${userId}::text as user_id,
-        ${userJson(person, { caller: userId, is_admin: sql`false`, in_session: sql`true` })} as user_json,
-        floor(extract(epoch from ${expires_at} - now()::timestamptz(3)))::int as expires_in,
-        (extract(epoch from ${created_at}) * 1000)::bigint as issued_at,
-        greatest(floor(extract(epoch from now()::timestamptz(3) - ${created_at})), 0)::int as age
-      from refresh_tokens token
-        join sessions session on ${sessionId} = ${session_id}
-        join users person on ${userId} = ${user_id}
-      where ${hash} = ${p.hash}`
-  },
+  (p) => sql`
+    select ${session.id}::text as session_id, ${person.id}::text as user_id,
+      ${userJson(person, { caller: sql`${person.id}`, is_admin: sql`false`, in_session: sql`true` })} as user_json,
+      floor(extract(epoch from ${token.expires_at} - now()::timestamptz(3)))::int as expires_in,
+      (extract(epoch from ${token.created_at}) * 1000)::bigint as issued_at,
+      greatest(floor(extract(epoch from now()::timestamptz(3) - ${token.created_at})), 0)::int as age
+    from refresh_tokens token
+      join sessions session on ${session.id} = ${token.session_id}
+      join users person on ${person.id} = ${session.user_id}
+    where ${token.hash} = ${p.hash}`,
 )
 
 /** The session of a refresh token that the transaction has inserted, or that answers a repeated refresh. */
 export const viewStarted = async ({ db }: TransactionContext, tokenHash: Buffer): Promise<StartedSession> => {
-  const [row] = await selectStarted(db, { hash: tokenHash })
-  if (row === undefined) throw new Error('The refresh token is gone')
+  const row = expectRow(await selectStarted(db, { hash: tokenHash }))
   return {
     sessionId: row.session_id,
     userId: row.user_id,
@@ -128,22 +127,18 @@ const selectFacts = statement(
     is_spent: 'bool',
     next_hash: 'text?',
   },
-  (p) => {
-    const { id, user_id, expires_at: sessionExpiresAt } = columnsOf<'sessions'>(sql`session`)
-    const { hash, session_id, expires_at, spent_at } = columnsOf<'refresh_tokens'>(sql`shown`)
-    const next = columnsOf<'refresh_tokens'>(sql`next`)
-    return sql`
-      select ${id}::text as session_id, ${user_id}::text,
-        ${expires_at} > now() and ${sessionExpiresAt} > now() as is_live,
-        ${expires_at} <= ${retentionTime} as is_expired_for_certain,
-        ${spent_at} is not null as is_spent,
-        (select encode(${next.hash}, 'hex') from refresh_tokens next
-          where ${next.session_id} = ${id} and ${next.hash} in (select decode(hash, 'hex') from unnest(${p.next_hashes}) hash)
-            and ${next.spent_at} is null and ${next.expires_at} > now() and ${sessionExpiresAt} > now()
-            and ${spent_at} between now() - ${reuseGrace} and now() + ${reuseGrace}) as next_hash
-      from refresh_tokens shown join sessions session on ${id} = ${session_id}
-      where ${hash} = ${p.hash}`
-  },
+  (p) => sql`
+    select ${session.id}::text as session_id, ${session.user_id}::text,
+      ${shown.expires_at} > now() and ${session.expires_at} > now() as is_live,
+      ${shown.expires_at} <= ${retentionTime} as is_expired_for_certain,
+      ${shown.spent_at} is not null as is_spent,
+      (select encode(${next.hash}, 'hex') from refresh_tokens next
+        where ${next.session_id} = ${session.id}
+          and ${next.hash} in (select decode(hash, 'hex') from unnest(${p.next_hashes}) hash)
+          and ${next.spent_at} is null and ${next.expires_at} > now() and ${session.expires_at} > now()
+          and ${shown.spent_at} between now() - ${reuseGrace} and now() + ${reuseGrace}) as next_hash
+    from refresh_tokens shown join sessions session on ${session.id} = ${shown.session_id}
+    where ${shown.hash} = ${p.hash}`,
 )
 
 /**
@@ -200,9 +195,7 @@ export const rotate = async (
   ])
 }
 
-const removeReused = builtStatement('sessions.delete_reused', { id: 'uuid' }, (db, p) =>
-  db.delete(sessions).where(eq(sessions.id, p.id)),
-)
+const removeReused = rowDeletion('sessions.delete_reused', sessions)
 
 /** Ends the session of a refresh token. */
 export const removeRefreshedSession = async (
@@ -215,6 +208,6 @@ export const removeRefreshedSession = async (
 /** Deletes spent tokens that have expired: reusing one no longer indicates a theft. */
 export const removeSpentRefreshTokens = deletionInBatches('refresh_tokens.delete_spent', {
   parameters: {},
-  table: 'refresh_tokens',
+  table: refreshTokens,
   condition: () => sql`expires_at <= ${retentionTime} and spent_at is not null`,
 })

@@ -8,12 +8,12 @@ import { builtStatement } from './engine/built-statement.ts'
 import { conditionsOf, filterOneOf } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
-import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
+import { newest, selectPageOf } from './lists/list.ts'
 import { relationJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, type SQL, sql } from './schema/drizzle.ts'
-import { taskRelations } from './schema/tables.ts'
+import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { taskRelations, tasks } from './schema/tables.ts'
 import { lockTasks, type TaskFacts } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
 
@@ -21,8 +21,10 @@ import { isTaskVisible } from './task-pages.ts'
  * Relations of tasks. A relation is one row, which both tasks show: see `storedRelation`. Writers hold the locks of both tasks.
  */
 
-const relation = columnsOf<'task_relations'>(sql.raw('relation'))
-const { id } = columnsOf<'tasks'>(sql.raw('task'))
+const relation = aliasedTable(taskRelations, 'relation')
+const item = aliasedTable(taskRelations, 'item')
+const task = aliasedTable(tasks, 'task')
+const related = aliasedTable(tasks, 'related')
 
 /** A relation of the task in the path of a request to a related one, and its row. Ids are in lower case. */
 export interface Relation {
@@ -78,11 +80,11 @@ export const lockRelation = async (
   tx: TransactionContext<Principal>,
   { taskId, relatedId, stored }: Relation,
 ): Promise<RelationFacts> => {
-  const [found, [facts]] = await Promise.all([
+  const [found, rows] = await Promise.all([
     lockTasks(tx, [taskId, relatedId]),
     selectFacts(tx.db, rowValues(stored)),
   ])
-  if (facts === undefined) throw new Error('The facts of a relation are one row')
+  const facts = expectRow(rows)
   return {
     stored,
     task: found.get(taskId) ?? null,
@@ -139,8 +141,9 @@ const selectSeen = query(
   { ids: 'uuid[]' },
   { id: 'text' },
   (p) => sql`
-    select ${id}::text from unnest(${p.ids}) with ordinality step (task_id, place) join tasks task on ${id} = step.task_id
-    where ${allowsTask('task.see', p, sql`task`)} order by place`,
+    select ${task.id}::text from unnest(${p.ids}) with ordinality step (task_id, place)
+      join tasks task on ${task.id} = step.task_id
+    where ${allowsTask('task.see', p, task)} order by place`,
 )
 
 /** Those of the tasks that the caller can see. */
@@ -186,10 +189,10 @@ export interface RelationFilter {
   readonly expand?: readonly RelationExpansion[]
 }
 
-const filterFields = { kind: filterOneOf('text', sql`item.kind`) }
+const filterFields = { kind: filterOneOf('text', item.kind) }
 
 /** A page of a task's relations to tasks that the caller can see, the newest first; if they can see the task. */
-export const selectRelations = async (
+export const selectRelations = (
   ctx: StatementContext<Principal>,
   taskId: string,
   { kind: kinds, expand = [] }: RelationFilter,
@@ -204,23 +207,22 @@ export const selectRelations = async (
     select ${relation.id}, inverse_relation_kind(${relation.kind}),
       ${relation.task_id}, ${relation.created_at}
     from task_relations relation where ${relation.other_task_id} = ${ofTask}) item`
-  const relations = await selectPage(
-    ctx.db,
+  return selectPageOf(
+    ctx,
     {
       name: expand.length > 0 ? 'expanded task_relations' : 'task_relations',
-      from: sql`${sides} join tasks task on ${id} = ${ofTask} join tasks related on related.id = item.related_id`,
+      table: taskRelations,
+      from: sql`${sides} join tasks task on ${task.id} = ${ofTask} join tasks related on ${related.id} = ${item}.related_id`,
       branches: (caller) =>
         onlyBranch(
-          sql`${allowsTask('task.see', caller, sql`task`)} and ${allowsTask('task.see', caller, sql`related`)}`,
+          sql`${allowsTask('task.see', caller, task)} and ${allowsTask('task.see', caller, related)}`,
         ),
       values: { task_id: taskId },
       filters: conditionsOf(filterFields, { ...(kinds !== undefined && { kind: kinds }) }),
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: (row, caller) => relationJson(row, expand, caller),
     },
-    ctx.principal,
     page,
+    () => isTaskVisible(ctx, taskId),
   )
-  return pageIfVisible(relations, () => isTaskVisible(ctx, taskId))
 }

@@ -1395,13 +1395,16 @@ BEGIN
   RETURN EXISTS (
     SELECT FROM task_relations relation JOIN tasks blocker ON blocker.id = relation.task_id
     WHERE relation.other_task_id = blocked AND relation.kind = 'blocks' AND blocker.status IN ('todo', 'in_progress')
-      AND (blocker.deleted_at is null and ((blocker.owner_id = viewer and blocker.project_id is null) or (coalesce(blocker.assignee_id = viewer, false) and case when blocker.project_id is null
-  then not (array(select id from users where users.deleted_at is not null) @> array[blocker.owner_id])
-  else exists (select from projects where projects.id = blocker.project_id and projects.deleted_at is null offset 0) end) or exists (
-    select from memberships membership
-    where membership.user_id = viewer and membership.project_id = blocker.project_id and true offset 0) or (administers and case when blocker.project_id is null
-  then not (array(select id from users where users.deleted_at is not null) @> array[blocker.owner_id])
-  else exists (select from projects where projects.id = blocker.project_id and projects.deleted_at is null offset 0) end))));
+      AND ("blocker"."deleted_at" is null and (("blocker"."owner_id" = viewer and "blocker"."project_id" is null) or (coalesce("blocker"."assignee_id" = viewer, false) and case
+  when "blocker"."project_id" is null
+  then not (array(select id from users where "users"."deleted_at" is not null) @> array["blocker"."owner_id"])
+  else exists (select from projects where "projects"."id" = "blocker"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
+  select from memberships membership
+  where "membership"."user_id" = viewer and "membership"."project_id" = "blocker"."project_id"
+    and true offset 0) or (administers and case
+  when "blocker"."project_id" is null
+  then not (array(select id from users where "users"."deleted_at" is not null) @> array["blocker"."owner_id"])
+  else exists (select from projects where "projects"."id" = "blocker"."project_id" and "projects"."deleted_at" is null offset 0) end))));
 END $$;
 -- End of the generated part.
 

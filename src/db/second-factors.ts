@@ -5,12 +5,12 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
-import { assignments, columnsOf, insertion } from './schema/columns.ts'
-import { and, eq, sql } from './schema/drizzle.ts'
+import { aliasedTable, and, eq, sql } from './schema/drizzle.ts'
 import { oneTimeTokens, recoveryCodes, secondFactors } from './schema/tables.ts'
 
-const factor = sql.raw('factor')
+const factor = aliasedTable(secondFactors, 'factor')
 
 /** A verified code: the time step of a TOTP code, or the hash of a recovery code. */
 export type SecondFactorCode = { readonly step: number } | { readonly recoveryHash: Buffer }
@@ -19,21 +19,15 @@ const selectState = query(
   'second_factors.select_state',
   {},
   { enabled: 'bool', confirmed_at: 'text?', recovery_codes_left: 'int' },
-  (p) => {
-    const { user_id, confirmed_at } = columnsOf<'second_factors'>(factor)
-    return sql`
-      select ${confirmed_at} is not null as enabled, ${instantText(confirmed_at)} as confirmed_at,
-        (select count(*)::int from recovery_codes where user_id = ${p.caller}) as recovery_codes_left
-      from (select) one left join second_factors factor on ${user_id} = ${p.caller}`
-  },
+  (p) => sql`
+    select ${factor.confirmed_at} is not null as enabled, ${instantText(factor.confirmed_at)} as confirmed_at,
+      (select count(*)::int from recovery_codes where ${recoveryCodes.user_id} = ${p.caller}) as recovery_codes_left
+    from (select) one left join second_factors factor on ${factor.user_id} = ${p.caller}`,
 )
 
 /** Whether the caller has a second factor, since when, and the number of recovery codes that are left. */
-export const selectSecondFactorState = async (ctx: StatementContext<Principal>) => {
-  const [row] = await selectState(ctx, {})
-  if (row === undefined) throw new Error('The state of a second factor has no row')
-  return row
-}
+export const selectSecondFactorState = async (ctx: StatementContext<Principal>) =>
+  expectRow(await selectState(ctx, {}))
 
 const selectOwn = builtStatement('second_factors.select', { user_id: 'uuid' }, (db, p) =>
   db
@@ -80,13 +74,14 @@ const confirm = builtStatement('second_factors.confirm', { user_id: 'uuid', step
     .where(eq(secondFactors.user_id, p.user_id)),
 )
 
-const insertCodes = statement('recovery_codes.insert', { user_id: 'uuid', hashes: 'text[]' }, {}, (p) => {
-  const { columns, values } = insertion<'recovery_codes'>({
-    hash: sql`decode(code.hash, 'hex')`,
-    user_id: p.user_id,
-  })
-  return sql`insert into recovery_codes (${columns}) select ${values} from unnest(${p.hashes}) as code (hash)`
-})
+const insertCodes = statement(
+  'recovery_codes.insert',
+  { user_id: 'uuid', hashes: 'text[]' },
+  {},
+  (p) => sql`
+    insert into recovery_codes (hash, user_id)
+    select decode(code.hash, 'hex'), ${p.user_id} from unnest(${p.hashes}) as code (hash)`,
+)
 
 /** The time step of the code that proved the secret, and the hashes of new recovery codes. */
 interface Confirmation {
@@ -149,12 +144,9 @@ const selectAfter = statement(
   'second_factors.select_batch',
   { after: 'uuid', limit: 'int' },
   { user_id: 'text', secret: 'bytes' },
-  (p) => {
-    const { user_id, secret } = columnsOf<'second_factors'>(factor)
-    return sql`
-      select ${user_id}::text, ${secret} from second_factors factor
-      where ${user_id} > ${p.after} order by ${user_id} limit ${p.limit}`
-  },
+  (p) => sql`
+    select ${factor.user_id}::text, ${factor.secret} from second_factors factor
+    where ${factor.user_id} > ${p.after} order by ${factor.user_id} limit ${p.limit}`,
 )
 
 /** Sealed secrets in the order of their users' ids, after one of them. */
@@ -165,11 +157,12 @@ export const selectSecondFactors = async (
   (await selectAfter(db, page)).map(({ user_id: userId, secret }) => ({ userId, secret }))
 
 /** Stores the same secret under another seal, unless it has been replaced. */
-export const updateSeal = statement(
+export const updateSeal = builtStatement(
   'second_factors.update_seal',
   { user_id: 'uuid', old_secret: 'bytes', new_secret: 'bytes' },
-  {},
-  (p) => sql`
-    update second_factors set ${assignments<'second_factors'>({ secret: p.new_secret })}
-    where user_id = ${p.user_id} and secret = ${p.old_secret}`,
+  (db, p) =>
+    db
+      .update(secondFactors)
+      .set({ secret: p.new_secret })
+      .where(and(eq(secondFactors.user_id, p.user_id), eq(secondFactors.secret, p.old_secret))),
 )

@@ -5,29 +5,19 @@ import { allowsProject, seesProject } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { ContextPlaceholders, StatementContext, TransactionContext } from './engine/context.ts'
 import { anyOf, parameter, type Placeholders } from './engine/parameters.ts'
-import { query, statement } from './engine/statement.ts'
-import { pageIfVisible, selectPage } from './lists/list.ts'
-import {
-  type Destination,
-  destinationParameters,
-  findPosition,
-  gapColumns,
-  gapFields,
-  joinAnchor,
-  joinGap,
-  type OrderedList,
-  rebalance,
-  windowColumns,
-  windowFields,
-} from './positions.ts'
+import { expectRow, firstRow, rowDeletion } from './engine/row-statements.ts'
+import { query } from './engine/statement.ts'
+import { selectPageOf } from './lists/list.ts'
+import { type Destination, positionFinder } from './positions.ts'
 import { isProjectVisible, lockProject, type ProjectFacts } from './projects.ts'
 import { sectionJson } from './read-models.ts'
 import { recordTaskEvents } from './record-task-events.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, type SQL, sql } from './schema/drizzle.ts'
-import { sections, tasks } from './schema/tables.ts'
+import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { projects, sections, tasks } from './schema/tables.ts'
 import { lockTaskRows } from './task-facts.ts'
 import { touched } from './touch.ts'
+
+const item = aliasedTable(sections, 'item')
 
 /** A section as JSON text, and its version. */
 export interface SectionRow {
@@ -41,68 +31,61 @@ export interface SectionPath {
   readonly sectionId: string
 }
 
-const project = sql.raw('project')
-const section = sql.raw('section')
-const { id, version, project_id } = columnsOf<'sections'>(section)
+const project = aliasedTable(projects, 'project')
+const section = aliasedTable(sections, 'section')
 const pathParameters = { project_id: 'uuid', id: 'uuid' } as const
 
 /** The section of the path, joined with its project, if the caller can see it; ends with a condition. */
 const visibleSection = (p: Placeholders<typeof pathParameters> & ContextPlaceholders): SQL => sql`
-  sections section join projects project on project.id = ${project_id}
-  where ${id} = ${p.id} and ${project_id} = ${p.project_id} and ${allowsProject('project.see', p, project)}`
+  sections section join projects project on ${project.id} = ${section.project_id}
+  where ${section.id} = ${p.id} and ${section.project_id} = ${p.project_id} and ${allowsProject('project.see', p, project)}`
 
 const selectOne = query(
   'sections.select',
   pathParameters,
   { json: 'text', version: 'int' },
-  (p) => sql`select ${sectionJson(section)} as json, ${version} from ${visibleSection(p)}`,
+  (p) => sql`select ${sectionJson(section)} as json, ${section.version} from ${visibleSection(p)}`,
 )
 
 /** One section, if the caller can see its project. */
 export const selectSection = async (
   ctx: StatementContext,
   { projectId, sectionId }: SectionPath,
-): Promise<SectionRow | null> => {
-  const [row] = await selectOne(ctx, { project_id: projectId, id: sectionId })
-  return row ?? null
-}
+): Promise<SectionRow | null> => firstRow(await selectOne(ctx, { project_id: projectId, id: sectionId }))
 
 /** A page of the sections of a project in their order, if the caller can see it. */
-export const selectSections = async (
+export const selectSections = (
   ctx: StatementContext<Principal>,
   projectId: string,
   page: PageRequest,
 ): Promise<Page | null> => {
   const projectParameter = parameter('project_id', 'uuid')
-  const sections = await selectPage(
-    ctx.db,
+  return selectPageOf(
+    ctx,
     {
       name: 'sections',
-      from: sql`sections item`,
+      table: sections,
       branches: (caller) =>
         onlyBranch(
-          sql`${columnsOf<'sections'>(sql`item`).project_id} = ${projectParameter} and ${seesProject(caller, projectParameter)}`,
+          sql`${item.project_id} = ${projectParameter} and ${seesProject(caller, projectParameter)}`,
         ),
       values: { project_id: projectId },
-      filters: [],
       sortFields: {
-        position: { value: sql`item.position`, type: 'text', isNullable: false, isIndexed: true },
+        position: { value: item.position, type: 'text', isNullable: false, isIndexed: true },
       },
       order: [{ field: 'position', descending: false }],
-      json: (row) => sectionJson(row),
+      json: sectionJson,
     },
-    ctx.principal,
     page,
+    () => isProjectVisible(ctx, projectId),
   )
-  return pageIfVisible(sections, () => isProjectVisible(ctx, projectId))
 }
 
 /** A section that the transaction has written. The lock of its project keeps it visible. */
-export const viewSection = async (tx: TransactionContext, path: SectionPath): Promise<SectionRow> => {
-  const [row] = await selectOne(tx, { project_id: path.projectId, id: path.sectionId })
-  if (row === undefined) throw new Error('The written section is gone')
-  return row
-}
+export const viewSection = async (
+  tx: TransactionContext,
+  { projectId, sectionId }: SectionPath,
+): Promise<SectionRow> => expectRow(await selectOne(tx, { project_id: projectId, id: sectionId }))
 
 /** The section of the path. */
 const atPath = (p: Placeholders<typeof pathParameters>) =>
@@ -167,31 +150,6 @@ export const lockSection = async (
   return row === undefined ? null : { ...row, project: ofSection }
 }
 
-/** The sections of the project `project`. */
-const sectionsOfProject: OrderedList = {
-  table: sql`sections`,
-  holds: (row) => sql`${columnsOf<'sections'>(row).project_id} = project.id`,
-}
-
-const moveParameters = { ...pathParameters, ...destinationParameters } as const
-
-const selectGap = statement(
-  'sections.select_gap',
-  moveParameters,
-  gapColumns,
-  (p) => sql`
-    select ${gapFields} from projects project ${joinGap(sectionsOfProject, p)} where project.id = ${p.project_id}`,
-)
-
-const selectWindow = statement(
-  'sections.select_window',
-  { ...moveParameters, size: 'int' },
-  windowColumns,
-  (p) => sql`
-    select ${windowFields(sectionsOfProject, p, p.size)} from projects project ${joinAnchor(sectionsOfProject, p)}
-    where project.id = ${p.project_id}`,
-)
-
 const spread = builtStatement('sections.spread', { ids: 'uuid[]', positions: 'text[]' }, (db, p) =>
   db
     .update(sections)
@@ -199,6 +157,12 @@ const spread = builtStatement('sections.spread', { ids: 'uuid[]', positions: 'te
     .from(sql`unnest(${p.ids}, ${p.positions}) as moved (id, position)`)
     .where(eq(sections.id, sql`moved.id`)),
 )
+
+const findPosition = positionFinder('sections', {
+  table: sections,
+  isListed: (projectId) => sql`${item.project_id} = ${projectId}`,
+  spread: (db, rows) => spread(db, { ids: rows.map((row) => row.id), positions: rows.map(({ to }) => to) }),
+})
 
 /**
  * The position of a section at its destination; null unless that is next to another section of the project. If there is no room, the
@@ -209,24 +173,7 @@ export const findSectionPosition = (
   { id: project_id }: EditableProject,
   id: string,
   destination: Destination,
-): Promise<string | null> => {
-  const move = { project_id, id, ...destination }
-  return findPosition(destination, {
-    readGap: async () => expectRow(await selectGap(db, move)),
-    makeRoom: () =>
-      rebalance({
-        readWindow: async (size) => (await selectWindow(db, { ...move, size }))[0],
-        spread: async (rows) => {
-          await spread(db, { ids: rows.map((row) => row.id), positions: rows.map(({ to }) => to) })
-        },
-      }),
-  })
-}
-
-const expectRow = <R>([row]: readonly R[]): R => {
-  if (row === undefined) throw new Error('The locked project is gone')
-  return row
-}
+): Promise<string | null> => findPosition(db, { ...destination, list: project_id, id })
 
 /** The fields of a section that a request sets, the place as a position. */
 interface SectionFields {
@@ -312,9 +259,7 @@ export const takeTasksOut = async (
   if (events.length > 0) await recordTaskEvents(tx, events)
 }
 
-const remove = builtStatement('sections.delete', { id: 'uuid' }, (db, p) =>
-  db.delete(sections).where(eq(sections.id, p.id)),
-)
+const remove = rowDeletion('sections.delete', sections)
 
 /** Deletes a section without tasks. */
 export const removeSection = async ({ db }: TransactionContext, { id }: EditableSection): Promise<void> => {

@@ -10,18 +10,23 @@ import { canonicalTimeZone, defaultTimeZone } from '../domain/time-zones.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsOwn } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
-import { builtStatement } from './engine/built-statement.ts'
+import { builder, builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { WritesRefused } from './engine/errors.ts'
 import { parameter, type Placeholders, type Row } from './engine/parameters.ts'
+import { rowDeletion, rowLock } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
-import { createdAt, newestFirst, selectPage } from './lists/list.ts'
+import { newest, selectPage } from './lists/list.ts'
 import { sessionJson } from './read-models.ts'
 import { retentionTime } from './engine/retention.ts'
-import { assignments, columnsOf } from './schema/columns.ts'
-import { and, eq, type SQL, sql } from './schema/drizzle.ts'
-import { sessions } from './schema/tables.ts'
+import { aliasedTable, and, eq, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { refreshTokens, sessions, users } from './schema/tables.ts'
+
+const item = aliasedTable(sessions, 'item')
+const session = aliasedTable(sessions, 'session')
+const token = aliasedTable(refreshTokens, 'token')
+const person = aliasedTable(users, 'person')
 
 /** Lifetime of an unused refresh token. */
 export const idleLifetime = sql.raw(`interval '7 days'`)
@@ -33,7 +38,7 @@ export const maxLifetime = sql.raw(`interval '30 days'`)
 const lastUsedPrecision = sql.raw(`interval '1 minute'`)
 
 /** Whether `last_used_at` need not be written again. A time that is ahead is from before the clock was set back. */
-export const isUseRecorded = (time: SQL): SQL =>
+export const isUseRecorded = (time: SQLWrapper): SQL =>
   sql`(${time} between now() - ${lastUsedPrecision} and now() + ${lastUsedPrecision})`
 
 const insert = builtStatement(
@@ -68,8 +73,6 @@ export const readAndRecordUse = async <T>(use: () => Promise<T>, read: () => Pro
   }
 }
 
-const person = sql.raw('person')
-
 /** The columns of a principal's user. */
 export const principalColumns = {
   user_id: 'text',
@@ -78,10 +81,8 @@ export const principalColumns = {
   task_quota: 'int?',
 } as const
 
-export const selectPrincipal = (user: SQL): SQL => {
-  const { id, role, time_zone, task_quota } = columnsOf<'users'>(user)
-  return sql`${id}::text as user_id, ${role}, ${time_zone}, ${task_quota}`
-}
+export const selectPrincipal = ({ id, role, time_zone, task_quota }: typeof users): SQL =>
+  sql`${id}::text as user_id, ${role}, ${time_zone}, ${task_quota}`
 
 /** Reads a principal. A time zone that this version does not know, because a newer version stored it, counts as UTC. */
 export const readPrincipal = (row: Row<typeof principalColumns>): Omit<Principal, 'credential'> => ({
@@ -95,12 +96,12 @@ const liveParameters = { session_id: 'uuid', user_id: 'uuid' } as const
 
 /** The live sessions, as `session`, with their users, as `person`. Ends with a condition. */
 export const fromLiveSessions = sql`
-  from sessions session join users person on person.id = session.user_id
-  where session.expires_at > now() and ${columnsOf<'users'>(person).deleted_at} is null and not ${columnsOf<'users'>(person).is_disabled}`
+  from sessions session join users person on ${person.id} = ${session.user_id}
+  where ${session.expires_at} > now() and ${person.deleted_at} is null and not ${person.is_disabled}`
 
 const selectLive = (p: Placeholders<typeof liveParameters>): SQL => sql`
   select ${selectPrincipal(person)} ${fromLiveSessions}
-    and session.id = ${p.session_id} and session.user_id = ${p.user_id}`
+    and ${session.id} = ${p.session_id} and ${session.user_id} = ${p.user_id}`
 
 const live = statement('sessions.select_live', liveParameters, principalColumns, selectLive)
 
@@ -109,11 +110,16 @@ const useLive = statement(
   liveParameters,
   principalColumns,
   (p) => sql`
-    with used as (
-      update sessions set ${assignments<'sessions'>({ last_used_at: sql`now()` })}
-      where id = ${p.session_id} and user_id = ${p.user_id} and expires_at > now()
-        and not ${isUseRecorded(columnsOf<'sessions'>(sql`sessions`).last_used_at)}
-    )
+    with used as ${builder
+      .update(sessions)
+      .set({ last_used_at: sql`now()` })
+      .where(
+        and(
+          eq(sessions.id, p.session_id),
+          eq(sessions.user_id, p.user_id),
+          sql`${sessions.expires_at} > now() and not ${isUseRecorded(sessions.last_used_at)}`,
+        ),
+      )}
     ${selectLive(p)}`,
 )
 
@@ -131,9 +137,9 @@ export const selectSessionPrincipal = async (
   return row === undefined ? null : { ...readPrincipal(row), credential: { kind: 'session', sessionId } }
 }
 
-const isLive = sql`item.expires_at > now() and exists (
+const isLive = sql`${item.expires_at} > now() and exists (
     select from refresh_tokens token
-    where token.session_id = item.id and token.spent_at is null and token.expires_at > now())`
+    where ${token.session_id} = ${item.id} and ${token.spent_at} is null and ${token.expires_at} > now())`
 
 /** A page of the caller's own sessions. */
 export const selectSessions = (
@@ -144,11 +150,9 @@ export const selectSessions = (
     db,
     {
       name: 'sessions',
-      from: sql`sessions item`,
-      branches: (caller) => onlyBranch(sql`${allowsOwn('session.see', caller, sql`item`)} and ${isLive}`),
-      filters: [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      table: sessions,
+      branches: (caller) => onlyBranch(sql`${allowsOwn('session.see', caller, item.user_id)} and ${isLive}`),
+      ...newest,
       json: (row) => sessionJson(row, parameter('session_id', 'uuid')),
       values: { session_id: principal.credential.sessionId },
     },
@@ -164,9 +168,7 @@ export interface SessionFacts {
   readonly relations: readonly Relation[]
 }
 
-const lock = builtStatement('sessions.lock', { id: 'uuid' }, (db, p) =>
-  db.select({ id: sessions.id }).from(sessions).where(eq(sessions.id, p.id)).for('update'),
-)
+const lock = rowLock('sessions.lock', sessions, 'update')
 
 const selectFacts = builtStatement('sessions.select_facts', { id: 'uuid' }, (db, p) =>
   db
@@ -185,9 +187,7 @@ export const lockSession = async (
   return { id, userId: row.user_id, relations: relationsToUser(principal, row.user_id) }
 }
 
-const remove = builtStatement('sessions.delete', { id: 'uuid' }, (db, p) =>
-  db.delete(sessions).where(eq(sessions.id, p.id)),
-)
+const remove = rowDeletion('sessions.delete', sessions)
 
 /** Ends a locked session, with its refresh tokens. */
 export const removeSession = async (
@@ -200,7 +200,7 @@ export const removeSession = async (
 /** Deletes sessions that have ended, with their refresh tokens. */
 export const removeExpiredSessions = deletionInBatches('sessions.delete_expired', {
   parameters: {},
-  table: 'sessions',
+  table: sessions,
   condition: () => sql`expires_at <= ${retentionTime}`,
   limit: 100,
 })

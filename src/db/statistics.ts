@@ -1,16 +1,25 @@
 import { nilId } from '../domain/nil-id.ts'
 import type { Database } from './engine/client.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { statement, type StatementName } from './engine/statement.ts'
-import { columnsOf } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { aliasedTable, type PgTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import {
+  attachments,
+  eventReaders,
+  events,
+  tasks,
+  users,
+  webhookDeliveries,
+  webhooks,
+} from './schema/tables.ts'
 import { isActive } from './webhook-deliveries.ts'
 
 /** Statistics of the whole installation, for operators. */
 
-const event = columnsOf<'events'>(sql.raw('event'))
-const reader = columnsOf<'event_readers'>(sql.raw('reader'))
-const webhook = columnsOf<'webhooks'>(sql.raw('webhook'))
-const delivery = columnsOf<'webhook_deliveries'>(sql.raw('delivery'))
+const event = aliasedTable(events, 'event')
+const reader = aliasedTable(eventReaders, 'reader')
+const webhook = aliasedTable(webhooks, 'webhook')
+const delivery = aliasedTable(webhookDeliveries, 'delivery')
 
 /** Maximum number of pending deliveries to count, so that a long backlog does not slow the statement down. */
 export const maxCountedDeliveries = 10_000
@@ -35,13 +44,13 @@ const maxWebhooks = sql.raw('100')
 
 /** The oldest delivery that is due. A webhook's own `due_at` is too early while it is served. */
 const dueSince = sql`
-  select min(delivery.due_at) from (
+  select min(${delivery.due_at}) from (
     select ${webhook.id} from webhooks webhook
     where ${webhook.due_at} <= now() and ${isActive}
     order by ${webhook.due_at} limit ${maxWebhooks}
   ) webhook cross join lateral (
     select ${delivery.due_at} from webhook_deliveries delivery
-    where ${delivery.webhook_id} = webhook.id and ${delivery.status} = 'pending' and ${delivery.due_at} <= now()
+    where ${delivery.webhook_id} = ${webhook.id} and ${delivery.status} = 'pending' and ${delivery.due_at} <= now()
     order by ${delivery.due_at} limit 1
   ) delivery`
 
@@ -71,20 +80,16 @@ export interface Backlog {
 }
 
 /** Reads the backlog. Cheap, regardless of its length: it reads only a few index entries. */
-export const selectBacklog = async (db: Database): Promise<Backlog> => {
-  const [row] = await readBacklog(db, {})
-  if (row === undefined) throw new Error('The backlog has no row')
-  return row
-}
+export const selectBacklog = async (db: Database): Promise<Backlog> => expectRow(await readBacklog(db, {}))
 
 /** Rows per statement, which takes milliseconds, so that counting does not delay requests on the embedded database. */
 const batchSize = sql.raw('5000')
 
 interface Counted {
-  readonly table: SQL
+  readonly table: PgTable
   readonly isCounted: SQL
   readonly kind: SQL
-  readonly value: SQL
+  readonly value: SQLWrapper
 }
 
 /** Sums of `value` by `kind`. */
@@ -98,7 +103,7 @@ const totalsOf = (name: StatementName, { table, isCounted, kind, value }: Counte
     { last: 'text', kind: 'text', value: 'int8' },
     ({ after }) => sql`
       with batch as materialized (
-        select id, ${kind} as kind, ${value} as value from ${table} counted
+        select id, ${kind} as kind, ${value} as value from ${table}
         where id > ${after} and ${isCounted} order by id limit ${batchSize}
       )
       select (select id::text from batch order by id desc limit 1) as last, kind, sum(value)::bigint as value
@@ -117,30 +122,26 @@ const totalsOf = (name: StatementName, { table, isCounted, kind, value }: Counte
   }
 }
 
-const counted = sql.raw('counted')
-const user = columnsOf<'users'>(counted)
-const task = columnsOf<'tasks'>(counted)
-
 /** Users: `active` and `disabled`. */
 export const countUsers = totalsOf('statistics.count_users', {
-  table: sql.raw('users'),
-  isCounted: sql`${user.deleted_at} is null`,
-  kind: sql`case when ${user.is_disabled} then 'disabled' else 'active' end`,
+  table: users,
+  isCounted: sql`${users.deleted_at} is null`,
+  kind: sql`case when ${users.is_disabled} then 'disabled' else 'active' end`,
   value: sql`1`,
 })
 
 /** Tasks by status; `trashed` for those in the trash. */
 export const countTasks = totalsOf('statistics.count_tasks', {
-  table: sql.raw('tasks'),
+  table: tasks,
   isCounted: sql`true`,
-  kind: sql`case when ${task.deleted_at} is null then ${task.status} else 'trashed' end`,
+  kind: sql`case when ${tasks.deleted_at} is null then ${tasks.status} else 'trashed' end`,
   value: sql`1`,
 })
 
 /** Sizes of attachments: `bytes`. */
 export const sumAttachments = totalsOf('statistics.sum_attachments', {
-  table: sql.raw('attachments'),
+  table: attachments,
   isCounted: sql`true`,
   kind: sql`'bytes'`,
-  value: columnsOf<'attachments'>(counted).size,
+  value: attachments.size,
 })

@@ -11,34 +11,36 @@ import { allowsTag, countTasksOfTag, seesTaggedTask, tagBranches } from './acces
 import { builtStatement } from './engine/built-statement.ts'
 import { isOfProjects, nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import type { ParametersOf } from './engine/parameters.ts'
+import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, selectPage } from './lists/list.ts'
+import { newest, selectPage } from './lists/list.ts'
+import { projectLock } from './projects.ts'
 import { purgeBatch } from './purge.ts'
 import { countedTagJson, tagJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, isNull, sql } from './schema/drizzle.ts'
-import { memberships, projects, tags } from './schema/tables.ts'
+import { aliasedTable, and, eq, isNull, sql } from './schema/drizzle.ts'
+import { memberships, projects, tags, taskTags } from './schema/tables.ts'
 import type { EditableProject } from './sections.ts'
 import { untagging } from './task-tags.ts'
 
-const tag = sql.raw('tag')
+const item = aliasedTable(tags, 'item')
+const link = aliasedTable(taskTags, 'link')
+
+const tag = aliasedTable(tags, 'tag')
 
 const selectOne = query(
   'tags.select',
   { id: 'uuid' },
   { json: 'text' },
   (p) =>
-    sql`select ${tagJson(tag)} as json from tags tag where id = ${p.id} and ${allowsTag('tag.see', p, tag)}`,
+    sql`select ${tagJson(tag)} as json from tags tag where ${tag.id} = ${p.id} and ${allowsTag('tag.see', p, tag)}`,
 )
 
 /** A tag as JSON text, if the caller can see it. */
 export const selectTag = async (
   ctx: StatementContext,
   id: string,
-): Promise<{ readonly json: string } | null> => {
-  const [row] = await selectOne(ctx, { id })
-  return row ?? null
-}
+): Promise<{ readonly json: string } | null> => firstRow(await selectOne(ctx, { id }))
 
 /** The fields of a new tag. */
 export interface NewTag {
@@ -57,16 +59,8 @@ const insert = builtStatement(
     color: 'text?',
     owner_id: 'uuid',
     project_id: 'uuid?',
-  },
-  (db, p) =>
-    db.insert(tags).values({
-      id: p.id,
-      name: p.name,
-      canonical_name: p.canonical_name,
-      color: p.color,
-      owner_id: p.owner_id,
-      project_id: p.project_id,
-    }),
+  } satisfies ParametersOf<typeof tags>,
+  (db, p) => db.insert(tags).values(p),
 )
 
 /** Inserts a tag of the caller. A duplicate name violates tags_owner_name_unique or tags_project_name_unique. */
@@ -85,19 +79,9 @@ export const insertTag = async (
   })
 }
 
-const reread = query(
-  'tags.reread',
-  { id: 'uuid' },
-  { json: 'text' },
-  (p) => sql`select ${tagJson(tag)} as json from tags tag where id = ${p.id}`,
-)
-
-/** A tag that the transaction has written. */
-export const viewTag = async (tx: TransactionContext, id: string): Promise<{ readonly json: string }> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The written tag is gone')
-  return row
-}
+/** A tag that the transaction has written. Its locks keep it visible. */
+export const viewTag = async (tx: TransactionContext, id: string): Promise<{ readonly json: string }> =>
+  expectRow(await selectOne(tx, { id }))
 
 /** What the deletion of a tag depends on. */
 export interface TagFacts {
@@ -108,18 +92,9 @@ export interface TagFacts {
   readonly relations: readonly Relation[]
 }
 
-// A tag never changes its project.
-const lockProject = builtStatement('tags.lock_project', { id: 'uuid' }, (db, p) =>
-  db
-    .select({ id: projects.id })
-    .from(projects)
-    .where(eq(projects.id, db.select({ id: tags.project_id }).from(tags).where(eq(tags.id, p.id))))
-    .for('key share'),
-)
+const lockProject = projectLock('tags.lock_project', tags)
 
-const lock = builtStatement('tags.lock', { id: 'uuid' }, (db, p) =>
-  db.select({ id: tags.id }).from(tags).where(eq(tags.id, p.id)).for('update'),
-)
+const lock = rowLock('tags.lock', tags, 'update')
 
 const selectFacts = builtStatement('tags.select_facts', { id: 'uuid', caller: 'uuid' }, (db, p) => {
   const reader = { caller: p.caller, is_admin: sql`false`, in_session: sql`false` }
@@ -130,7 +105,7 @@ const selectFacts = builtStatement('tags.select_facts', { id: 'uuid', caller: 'u
       project_id: tags.project_id,
       archived_at: projects.archived_at,
       role: memberships.role,
-      sees_tagged_task: sql<boolean>`${seesTaggedTask(reader, sql.raw('tags'))}`,
+      sees_tagged_task: sql<boolean>`${seesTaggedTask(reader, tags)}`,
     })
     .from(tags)
     .leftJoin(projects, eq(projects.id, tags.project_id))
@@ -164,7 +139,7 @@ const markDeleted = builtStatement('tags.mark_deleted', { id: 'uuid' }, (db, p) 
     .where(eq(tags.id, p.id)),
 )
 
-const untag = untagging('task_tags.delete_of_tag', (p) => sql`link.tag_id = ${p.id}`, purgeBatch)
+const untag = untagging('task_tags.delete_of_tag', (p) => sql`${link.tag_id} = ${p.id}`, purgeBatch)
 
 /**
  * Hides a tag from every reader, and takes it from up to `purgeBatch` tasks. It is taken from the others later (`purge.ts`), as from those
@@ -199,14 +174,13 @@ export const selectTags = (
     db,
     {
       name: 'tags',
-      from: sql`tags item`,
+      table: tags,
       branches: (caller) => tagBranches(reader.role, caller),
       filters: [
-        ...(q === undefined ? [] : [nameContains(columnsOf<'tags'>(sql`item`).name_folded, foldSearch(q))]),
-        ...(projects === undefined ? [] : [isOfProjects(columnsOf<'tags'>(sql`item`).project_id, projects)]),
+        ...(q === undefined ? [] : [nameContains(item.name_folded, foldSearch(q))]),
+        ...(projects === undefined ? [] : [isOfProjects(item.project_id, projects)]),
       ],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: (row, caller) => countedTagJson(row, countTasksOfTag(row, reader.role, caller)),
     },
     reader,

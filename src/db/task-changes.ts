@@ -2,8 +2,15 @@ import type { ChangeFilter, ChangePosition } from '../domain/change-cursors.ts'
 import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import { untilNone } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
-import { assignments, columnsOf } from './schema/columns.ts'
+import { aliasedTable, type PgTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import {
+  changeHistory,
+  memberships,
+  membershipTombstones,
+  projects,
+  tasks,
+  taskTombstones,
+} from './schema/tables.ts'
 import { restampEvents } from './events.ts'
 import { databaseId, type Identity, parseIdentity } from './identity.ts'
 import { taskJson } from './read-models.ts'
@@ -16,6 +23,7 @@ import type { ContextPlaceholders, StatementContext } from './engine/context.ts'
 import { horizon } from './engine/horizon.ts'
 import { nilId } from '../domain/nil-id.ts'
 import type { Placeholders } from './engine/parameters.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { compile, query, statement, type StatementName } from './engine/statement.ts'
 
 /**
@@ -31,6 +39,13 @@ import { compile, query, statement, type StatementName } from './engine/statemen
  * reported at the transaction of leaving, in its current state.
  */
 
+const task = aliasedTable(tasks, 'task')
+const item = aliasedTable(tasks, 'item')
+const ended = aliasedTable(membershipTombstones, 'ended')
+const tombstone = aliasedTable(taskTombstones, 'tombstone')
+const history = aliasedTable(changeHistory, 'history')
+const membership = aliasedTable(memberships, 'membership')
+
 /** Changes that bring a client's copy up to date. `changed` and `deleted` are JSON arrays as text. */
 export interface TaskChanges {
   /** Tasks. */
@@ -40,11 +55,6 @@ export interface TaskChanges {
   readonly next: ChangePosition
   readonly hasMore: boolean
 }
-
-const task = sql.raw('task')
-const ended = columnsOf<'membership_tombstones'>(sql.raw('ended'))
-const tombstone = columnsOf<'task_tombstones'>(sql.raw('tombstone'))
-const history = columnsOf<'change_history'>(sql.raw('history'))
 
 const parameters = {
   epoch: 'int?',
@@ -84,11 +94,11 @@ const firstId = sql.raw(`'${nilId}'::uuid`)
 /** Rows `(at, changed_in, id, is_seen, …)` of one source of the feed. */
 interface Source {
   readonly from: SQL
-  readonly id: SQL
-  readonly changedIn: SQL
+  readonly id: SQLWrapper
+  readonly changedIn: SQLWrapper
   readonly condition: SQL
   /** The transaction from which on the rows are in the feed: a row is at its own change only if that is later. */
-  readonly since?: SQL
+  readonly since?: SQLWrapper
   /** The columns of the index before the transaction of the last change, if any. */
   readonly prefix?: SQL
   readonly columns?: SQL
@@ -111,14 +121,14 @@ const rowsAfter = (
 }
 
 /** Whether a task passes the filter of the feed. */
-type Matches = (item: SQL) => SQL
+type Matches = (item: typeof tasks) => SQL
 
 const matchesAny: Matches = () => sql`true`
 
 const matchesFilter =
   (p: Placeholders<typeof filterParameters>): Matches =>
   (item) => {
-    const { project_id, assignee_id } = columnsOf<'tasks'>(item)
+    const { project_id, assignee_id } = item
     return sql`(
       (${p.any_project} or ${project_id} = any(${p.projects}) or (${p.no_project} and ${project_id} is null))
       and (${p.any_assignee} or coalesce(${assignee_id} = any(${p.assignees}), false))) is true`
@@ -141,7 +151,6 @@ interface Feed {
  * not pass the filter is left out if it has not changed since `tombstonesFrom`: it did not pass before either.
  */
 const seenTasks = ({ role, p, caller, matches, tombstonesFrom }: Feed): SQL => {
-  const item = sql`item`
   /** A membership that the client has already read does not move rows to its transaction. */
   const ifUnread = (transaction: SQL): SQL =>
     sql`case when ${transaction} >= ${tombstonesFrom} then ${transaction} else ${never} end`
@@ -151,11 +160,11 @@ const seenTasks = ({ role, p, caller, matches, tombstonesFrom }: Feed): SQL => {
       (condition, { limit } = {}) =>
         rowsAfter(p, {
           from: sql`tasks item`,
-          id: sql`item.id`,
-          changedIn: sql`item.changed_in`,
-          condition: sql`${condition} and (${matches(item)} or item.changed_in >= ${tombstonesFrom})`,
-          ...(beganIn !== undefined && { since: ifUnread(beganIn), prefix: sql`item.deleted_at,` }),
-          columns: sql`, item.project_id, ${matches(item)} as is_seen`,
+          id: item.id,
+          changedIn: item.changed_in,
+          condition: sql`${condition} and (${matches(item)} or ${item.changed_in} >= ${tombstonesFrom})`,
+          ...(beganIn !== undefined && { since: ifUnread(beganIn), prefix: sql`${item.deleted_at},` }),
+          columns: sql`, ${item.project_id}, ${matches(item)} as is_seen`,
           ...(limit !== undefined && { limit }),
         }),
     { order: sql`at, changed_in, id`, count: sql`${p.limit} + 1` },
@@ -178,7 +187,7 @@ const unreadTombstones = (
   })
 
 /** Whether a tombstone is that of a task for the members of a project. */
-const isOfProject = (projectId: SQL): SQL =>
+const isOfProject = (projectId: SQLWrapper): SQL =>
   sql`${tombstone.project_id} = ${projectId} and ${tombstone.user_id} is null`
 
 /**
@@ -190,7 +199,6 @@ const lostTasks = (feed: Feed): SQL => {
   if (feed.role === 'admin')
     return unreadTombstones(feed, sql`${tombstone.project_id} is null and ${tombstone.user_id} is null`)
   const { caller } = feed.p
-  const membership = columnsOf<'memberships'>(sql`membership`)
   const lostByMembers = unreadTombstones(
     feed,
     sql`${isOfProject(membership.project_id)} and ${tombstone.changed_in} >= ${membership.joined_in}`,
@@ -208,19 +216,17 @@ const lostTasks = (feed: Feed): SQL => {
  */
 const tasksOfLeftProjects = (feed: Feed): SQL => {
   const { role, p, caller, matches, tombstonesFrom } = feed
-  const item = sql`item`
-  const { placed_at } = columnsOf<'tasks'>(item)
   const isBack =
     role === 'admin' ? isProjectLive(ended.project_id) : isMember(ended.project_id, p.caller, 'viewer')
   const stillThere = rowsAfter(p, {
     from: sql`tasks item`,
-    id: sql`item.id`,
-    changedIn: sql`item.changed_in`,
-    condition: sql`item.project_id = ${ended.project_id} and item.deleted_at is null
-            and coalesce(${placed_at}, item.created_at) <= ${ended.created_at} and not ${isBack}`,
+    id: item.id,
+    changedIn: item.changed_in,
+    condition: sql`${item.project_id} = ${ended.project_id} and ${item.deleted_at} is null
+            and coalesce(${item.placed_at}, ${item.created_at}) <= ${ended.created_at} and not ${isBack}`,
     since: ended.left_in,
-    prefix: sql`item.deleted_at,`,
-    columns: sql`, ${seesTask(caller, sql`item.id`)} and ${matches(item)} as is_seen`,
+    prefix: sql`${item.deleted_at},`,
+    columns: sql`, ${seesTask(caller, item.id)} and ${matches(item)} as is_seen`,
   })
   const gone = unreadTombstones(
     feed,
@@ -248,7 +254,7 @@ const selectChanges = (role: Role, p: P, matches: Matches): SQL => {
     matches,
     tombstonesFrom: sql`coalesce(${p.tombstones_from}, ${horizon})`,
   }
-  const json = sql`(select ${taskJson(task, p)} from tasks task where id = numbered.id and is_seen)`
+  const json = sql`(select ${taskJson(task, p)} from tasks task where ${task.id} = numbered.id and is_seen)`
   return sql`
       with recursive picked as (
         select distinct on (at, changed_in, id) at, changed_in, id, is_seen
@@ -313,7 +319,7 @@ export const selectTaskChanges = async (
     limit,
   }
   const { everything, filtered } = select[role]
-  const [row] =
+  const rows =
     projects === null && assignees === null
       ? await everything(ctx, values)
       : await filtered(ctx, {
@@ -324,7 +330,7 @@ export const selectTaskChanges = async (
           any_assignee: assignees === null,
           assignees: assignees ?? [],
         })
-  if (row === undefined) throw new Error('The statement of the change feed returned no row')
+  const row = expectRow(rows)
   if (row.is_expired) return null
   const { changed, deleted, epoch, last_at, last_changed_in, last_id } = row
   // On the last page the client is up to date with the horizon. The nil id sorts before every task's id.
@@ -339,9 +345,9 @@ const batch = 2_000
 
 /** A table of tombstones: the columns with their transaction and their time. */
 interface TombstoneTable {
-  readonly table: 'task_tombstones' | 'membership_tombstones'
-  readonly endedIn: SQL
-  readonly createdAt: SQL
+  readonly table: PgTable
+  readonly endedIn: SQLWrapper
+  readonly createdAt: SQLWrapper
 }
 
 /** A statement that removes old rows of a table, and records the last of their transactions. */
@@ -352,34 +358,28 @@ const pruning = (name: StatementName, { table, endedIn, createdAt }: TombstoneTa
     { pruned: 'int8' },
     (p) => sql`
       with pruned as (
-        delete from ${sql.raw(table)} where ctid = any(array(
-          select ctid from ${sql.raw(table)}
+        delete from ${table} where ctid = any(array(
+          select ctid from ${table}
           where ${createdAt} < ${retentionTime} - make_interval(days => ${p.days}) limit ${p.limit}))
         returning ${endedIn} as ended_in
       ), noted as (
         insert into change_history as history (pruned_through)
         select ended_in from pruned order by ended_in desc limit 1
-        on conflict (singleton) do update
-          set ${assignments<'change_history'>({
-            pruned_through: sql`greatest(${history.pruned_through}, excluded.pruned_through)`,
-          })}
+        on conflict (singleton) do update set pruned_through = greatest(${history.pruned_through}, excluded.pruned_through)
       )
       select count(*) as pruned from pruned`,
   )
 
-const writtenTombstone = columnsOf<'task_tombstones'>(sql`task_tombstones`)
-const writtenMembershipTombstone = columnsOf<'membership_tombstones'>(sql`membership_tombstones`)
-
 const prunings = [
   pruning('task_tombstones.delete_old', {
-    table: 'task_tombstones',
-    endedIn: writtenTombstone.changed_in,
-    createdAt: writtenTombstone.created_at,
+    table: taskTombstones,
+    endedIn: taskTombstones.changed_in,
+    createdAt: taskTombstones.created_at,
   }),
   pruning('membership_tombstones.delete_old', {
-    table: 'membership_tombstones',
-    endedIn: writtenMembershipTombstone.left_in,
-    createdAt: writtenMembershipTombstone.created_at,
+    table: membershipTombstones,
+    endedIn: membershipTombstones.left_in,
+    createdAt: membershipTombstones.created_at,
   }),
 ]
 
@@ -405,11 +405,10 @@ const recordOrigin = statement(
       delete from membership_tombstones where exists (select from other)
     )
     insert into change_history as history (origin) values (${databaseId})
-    on conflict (singleton) do update set ${assignments<'change_history'>({
-      origin: sql`excluded.origin`,
-      epoch: sql`case when exists (select from other) then ${newEpoch} else ${history.epoch} end`,
-      pruned_through: sql`case when exists (select from other) then '0' else ${history.pruned_through} end`,
-    })}
+    on conflict (singleton) do update set
+      origin = excluded.origin,
+      epoch = case when exists (select from other) then ${newEpoch} else ${history.epoch} end,
+      pruned_through = case when exists (select from other) then '0' else ${history.pruned_through} end
     returning origin as database, pg_current_xact_id()::text as transaction`,
 )
 
@@ -429,7 +428,7 @@ const restampBatch = statement(
     ), forgotten_memberships as (
       delete from membership_tombstones where exists (select from ahead)
     ), restamped as (
-      update tasks set ${assignments<'tasks'>({ changed_in: sql`'0'` })} from ahead where tasks.id = ahead.id returning tasks.id
+      update tasks set changed_in = '0' from ahead where ${tasks.id} = ahead.id returning ${tasks.id}
     )
     select count(*) as restamped from restamped`,
 )
@@ -441,11 +440,9 @@ const restampProjects = statement(
   {},
   () => sql`
     with restamped as (
-      update memberships set ${assignments<'memberships'>({ joined_in: sql`'0'` })}
-      where joined_in >= pg_snapshot_xmax(pg_current_snapshot())
+      update memberships set joined_in = '0' where ${memberships.joined_in} >= pg_snapshot_xmax(pg_current_snapshot())
     )
-    update projects set ${assignments<'projects'>({ visible_in: sql`'0'` })}
-    where visible_in >= pg_snapshot_xmax(pg_current_snapshot())`,
+    update projects set visible_in = '0' where ${projects.visible_in} >= pg_snapshot_xmax(pg_current_snapshot())`,
 )
 
 /**

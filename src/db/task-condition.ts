@@ -11,8 +11,8 @@ import {
 import type { Principal } from '../domain/permissions.ts'
 import { escapeLike } from '../domain/text.ts'
 import { isBlocked } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { aliasedTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { tags, tasks, taskTags } from './schema/tables.ts'
 import { dueOrder, endOfDay, startOfDay, startOrder } from './schema/task-order.ts'
 import type { PersonColumn } from './access/permissions.ts'
 import {
@@ -25,7 +25,9 @@ import {
 } from './engine/conditions.ts'
 
 /** A row of a list of tasks. */
-const item = columnsOf<'tasks'>(sql.raw('item'))
+const item = aliasedTable(tasks, 'item')
+const tag = aliasedTable(tags, 'tag')
+const link = aliasedTable(taskTags, 'link')
 
 /**
  * Compiles a filter into conditions on the row `item`, all of which must hold. Values from the request are always bound as
@@ -149,7 +151,7 @@ const wordsCost = (words: string, bind: Bind): SQL =>
   sql`octet_length(${item.description_folded}) * 20::float8 + ${bind('float8', 100 * words.split("'").length)}`
 
 /** In the worst case, LIKE compares the pattern at each octet. The constant accounts for decompressing the text. */
-const comparisonCost = (text: SQL, patternLength: number, bind: Bind): SQL =>
+const comparisonCost = (text: SQLWrapper, patternLength: number, bind: Bind): SQL =>
   sql`octet_length(${text}) * ${bind('float8', patternLength + 8)}`
 
 /**
@@ -221,23 +223,23 @@ const holds = (condition: TaskCondition, bind: Bind, reader: Principal): SQL => 
       return sql`(${item.search} @@ ${bind('text', condition.words)}::tsquery
         or ${contains(foldedColumn('title'), condition.text, bind)})`
     case 'tagged_with': {
-      const tags = bind('uuid[]', condition.tags)
+      const ids = bind('uuid[]', condition.tags)
       return condition.match === 'any'
-        ? sql`exists (select from task_tags link where link.task_id = item.id and link.tag_id = any(${tags}))`
-        : sql`item.id = any(array(
-            select task_id from task_tags where tag_id = any(${tags})
-            group by task_id having count(*) = ${bind('int', condition.tags.length)}))`
+        ? sql`exists (select from task_tags link where ${link.task_id} = ${item.id} and ${link.tag_id} = any(${ids}))`
+        : sql`${item.id} = any(array(
+            select ${taskTags.task_id} from task_tags where ${taskTags.tag_id} = any(${ids})
+            group by ${taskTags.task_id} having count(*) = ${bind('int', condition.tags.length)}))`
     }
     case 'has_tags':
-      return sql`exists (select from task_tags link where link.task_id = item.id)`
+      return sql`exists (select from task_tags link where ${link.task_id} = ${item.id})`
     case 'blocked': {
       const caller = bind('uuid', reader.userId)
-      return isBlocked(sql.raw('item'), { caller, is_admin: sql.raw(String(reader.role === 'admin')) })
+      return isBlocked(item, { caller, is_admin: sql.raw(String(reader.role === 'admin')) })
     }
     case 'tagged':
       return sql`exists (
-        select from task_tags link join tags tag on tag.id = link.tag_id and ${columnsOf<'tags'>(sql`tag`).deleted_at} is null
-        where link.task_id = item.id and ${matches(sql`tag.name_folded`, condition.pattern, bind)})`
+        select from task_tags link join tags tag on ${tag.id} = ${link.tag_id} and ${tag.deleted_at} is null
+        where ${link.task_id} = ${item.id} and ${matches(tag.name_folded, condition.pattern, bind)})`
     case 'present':
       return sql`${column(condition.field)} is not null`
     case 'not_empty':
@@ -281,11 +283,11 @@ export const dateFields = {
 } as const satisfies Record<DateField, unknown>
 
 /** Other task fields and their columns have the same names. */
-const column = (field: TaskField): SQL =>
+const column = (field: TaskField): SQLWrapper =>
   field === 'start' || field === 'due' ? dateFields[field].order : item[field]
 
 /** The column with the folded text of a field. */
-const foldedColumn = (field: TextField): SQL => item[`${field}_folded`]
+const foldedColumn = (field: TextField): SQLWrapper => item[`${field}_folded`]
 
 const compare = (
   { field, operator }: { readonly field: TaskField; readonly operator: Comparison },
@@ -319,7 +321,7 @@ const operators: Readonly<Record<Comparison, SQL>> = {
   '>=': sql`>=`,
 }
 
-const matches = (value: SQL, { text, hasOpenStart, hasOpenEnd }: Pattern, bind: Bind): SQL => {
+const matches = (value: SQLWrapper, { text, hasOpenStart, hasOpenEnd }: Pattern, bind: Bind): SQL => {
   if (!hasOpenStart && !hasOpenEnd) return sql`${value} = ${bind('text', text)}`
   const pattern = `${hasOpenStart ? '%' : ''}${escapeLike(text)}${hasOpenEnd ? '%' : ''}`
   return sql`${value} like ${bind('text', pattern)} escape '\\'`

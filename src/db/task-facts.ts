@@ -3,6 +3,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import { anyOf, type Placeholders } from './engine/parameters.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { SerializationFailure } from './engine/errors.ts'
+import { expectRow } from './engine/row-statements.ts'
 import type { StatementName } from './engine/statement.ts'
 import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
 import { memberships, projects, tasks, users } from './schema/tables.ts'
@@ -141,8 +142,7 @@ const touch = builtStatement('tasks.touch', { ids: 'uuid[]' }, (db, p) =>
   db
     .update(tasks)
     .set(touched(tasks))
-    .where(eq(tasks.id, anyOf(p.ids)))
-    .returning({ version: tasks.version }),
+    .where(eq(tasks.id, anyOf(p.ids))),
 )
 
 /** Gives locked tasks a new version, because something that belongs to them has changed. */
@@ -151,15 +151,6 @@ export const touchTasks = async (
   ids: readonly string[],
 ): Promise<void> => {
   if (ids.length > 0) await touch(db, { ids })
-}
-
-/** The same for one task. Returns the version. */
-export const touchTask = async ({ db }: TransactionContext, id: string): Promise<number> =>
-  versionOf(await touch(db, { ids: [id] }))
-
-const versionOf = ([row]: readonly { readonly version: number }[]): number => {
-  if (row === undefined) throw new Error('The locked task is gone')
-  return row.version
 }
 
 const countComments = builtStatement('tasks.count_comments', { id: 'uuid', change: 'int' }, (db, p) =>
@@ -172,7 +163,7 @@ const countComments = builtStatement('tasks.count_comments', { id: 'uuid', chang
 
 /** Counts a new or a deleted comment. Returns the version that the task has then. */
 export const countComment = async ({ db }: TransactionContext, id: string, change: 1 | -1): Promise<number> =>
-  versionOf(await countComments(db, { id, change }))
+  expectRow(await countComments(db, { id, change })).version
 
 // Whether a task is blocked is no part of its version. The change feed delivers it again.
 const countBlocking = builtStatement('tasks.count_blockers', { id: 'uuid', change: 'int' }, (db, p) =>
@@ -200,4 +191,4 @@ export const countAttachment = async (
   { db }: TransactionContext,
   id: string,
   change: 1 | -1,
-): Promise<number> => versionOf(await countAttachments(db, { id, change }))
+): Promise<number> => expectRow(await countAttachments(db, { id, change })).version

@@ -7,18 +7,20 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { statement } from './engine/statement.ts'
-import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
+import { newest, selectPageOf } from './lists/list.ts'
 import { followerJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, sql } from './schema/drizzle.ts'
-import { taskFollowers } from './schema/tables.ts'
+import { aliasedTable, and, eq, sql } from './schema/drizzle.ts'
+import { taskFollowers, tasks, users } from './schema/tables.ts'
 import type { TaskFacts } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
 
 /** Followers of tasks: who creates, owns, is assigned to or comments on one, unless they have unfollowed it. */
 
-const task = sql.raw('task')
-const follower = columnsOf<'task_followers'>(sql.raw('follower'))
+const follower = aliasedTable(taskFollowers, 'follower')
+const person = aliasedTable(users, 'person')
+const task = aliasedTable(tasks, 'task')
+const item = aliasedTable(taskFollowers, 'item')
+
 const rowParameters = { task_id: 'uuid', user_id: 'uuid' } as const
 
 const selectState = builtStatement('task_followers.select_state', rowParameters, (db, p) =>
@@ -94,32 +96,28 @@ export interface FollowerFilter {
 }
 
 /** A page of the followers of a task who can see it, if the caller can. */
-export const selectTaskFollowers = async (
+export const selectTaskFollowers = (
   ctx: StatementContext<Principal>,
   taskId: string,
   { expand = [] }: FollowerFilter,
   page: PageRequest,
-): Promise<Page | null> => {
-  const person = sql.raw('person')
-  const followers = await selectPage(
-    ctx.db,
+): Promise<Page | null> =>
+  selectPageOf(
+    ctx,
     {
       name: ['task_followers', ...expand].join('_'),
+      table: taskFollowers,
       from: sql`(
         select ${follower.user_id} as id, ${follower.user_id}, ${follower.created_at}, ${follower.task_id}
-        from task_followers follower join users person on person.id = ${follower.user_id}
-          join tasks task on task.id = ${follower.task_id}
+        from task_followers follower join users person on ${person.id} = ${follower.user_id}
+          join tasks task on ${task.id} = ${follower.task_id}
         where ${follower.task_id} = ${parameter('task_id', 'uuid')} and not ${follower.has_stopped}
-          and ${columnsOf<'users'>(sql`person`).deleted_at} is null and ${isSeenBy(person, task)}) item`,
-      branches: (caller) => onlyBranch(seesTask(caller, sql`item.task_id`)),
+          and ${person.deleted_at} is null and ${isSeenBy(person, task)}) item`,
+      branches: (caller) => onlyBranch(seesTask(caller, item.task_id)),
       values: { task_id: taskId },
-      filters: [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: (row, caller) => followerJson(row, expand, caller),
     },
-    ctx.principal,
     page,
+    () => isTaskVisible(ctx, taskId),
   )
-  return pageIfVisible(followers, () => isTaskVisible(ctx, taskId))
-}

@@ -12,29 +12,32 @@ import {
   taskBranches,
 } from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
+import { aliasedTable, sql, type SQLWrapper } from './schema/drizzle.ts'
 import { parameter } from './engine/parameters.ts'
 import type { SortField } from './lists/keyset.ts'
 import { createdAt, newestFirst, selectPage } from './lists/list.ts'
 import { expandedTaskJson, taskJson } from './read-models.ts'
 import { compileCondition, dateFields, parentsIn, personIn, projectsIn } from './task-condition.ts'
+import { tasks } from './schema/tables.ts'
 import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './schema/task-order.ts'
 
-const instant = (value: SQL) => ({ value, type: 'instant' }) as const
+const item = aliasedTable(tasks, 'item')
+
+const instant = (value: SQLWrapper) => ({ value, type: 'instant' }) as const
 
 const sortFields: Readonly<Record<TaskSortField, SortField>> = {
   created_at: createdAt,
-  updated_at: { ...instant(sql`item.updated_at`), isNullable: false, isIndexed: true },
+  updated_at: { ...instant(item.updated_at), isNullable: false, isIndexed: true },
   due: { ...instant(dateFields.due.order), isNullable: true, isIndexed: true },
   start: { ...instant(dateFields.start.order), isNullable: true, isIndexed: false },
-  completed_at: { ...instant(sql`item.completed_at`), isNullable: true, isIndexed: false },
-  priority: { value: priorityRank(sql`item.priority`), type: 'int', isNullable: false, isIndexed: false },
-  status: { value: statusRank(sql`item.status`), type: 'int', isNullable: false, isIndexed: false },
-  position: { value: sql`item.position`, type: 'text', isNullable: false, isIndexed: false },
-  title: { value: titleOrder(sql`item.title_folded`), type: 'text', isNullable: false, isIndexed: false },
+  completed_at: { ...instant(item.completed_at), isNullable: true, isIndexed: false },
+  priority: { value: priorityRank(item.priority), type: 'int', isNullable: false, isIndexed: false },
+  status: { value: statusRank(item.status), type: 'int', isNullable: false, isIndexed: false },
+  position: { value: item.position, type: 'text', isNullable: false, isIndexed: false },
+  title: { value: titleOrder(item.title_folded), type: 'text', isNullable: false, isIndexed: false },
 }
 
-const isInTitle = sql`${wordsOfTitle(sql`item.search`)} @@ ${parameter('title_words', 'text')}::tsquery`
+const isInTitle = sql`${wordsOfTitle(item.search)} @@ ${parameter('title_words', 'text')}::tsquery`
 
 /** The source of a list's tasks. */
 interface Scope {
@@ -105,8 +108,8 @@ export const selectTasks = (
     db,
     {
       name: `${expand.length > 0 ? 'expanded ' : ''}${scope.name} for ${principal.role}`,
-      from: sql`tasks item`,
-      columns: sql`item.id, item.project_id`,
+      table: tasks,
+      columns: sql`${item.id}, ${item.project_id}`,
       branches: (caller) => scope.branches(reader.role, caller),
       filters: condition === null ? [] : compileCondition(condition, principal),
       sortFields,

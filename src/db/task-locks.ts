@@ -7,7 +7,7 @@ import { anyOf } from './engine/parameters.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { SerializationFailure } from './engine/errors.ts'
 import { query, statement } from './engine/statement.ts'
-import { and, eq, isNull, sql } from './schema/drizzle.ts'
+import { aliasedTable, and, eq, isNull, sql } from './schema/drizzle.ts'
 import { memberships, projects, sections, tags, tasks, taskTags, users } from './schema/tables.ts'
 import { idsOfProjects, lockProjects, lockTaskRows } from './task-facts.ts'
 
@@ -157,7 +157,7 @@ const selectTags = query(
   { ids: 'uuid[]' },
   { id: 'text' },
   (p) =>
-    sql`select id::text from tags tag where id = ${anyOf(p.ids)} and ${allowsTag('tag.see', p, sql`tag`)}`,
+    sql`select id::text from tags tag where id = ${anyOf(p.ids)} and ${allowsTag('tag.see', p, aliasedTable(tags, 'tag'))}`,
 )
 
 // A deleted tag is taken from its tasks by a job.

@@ -1,17 +1,17 @@
 import { allowsTask } from './access/permissions.ts'
 import type { StatementContext } from './engine/context.ts'
 import { query } from './engine/statement.ts'
-import { columnsOf } from './schema/columns.ts'
-import { sql } from './schema/drizzle.ts'
+import { aliasedTable, sql } from './schema/drizzle.ts'
+import { tasks } from './schema/tables.ts'
 
-const task = sql.raw('task')
+const task = aliasedTable(tasks, 'task')
 
 const checkTask = query(
   'tasks.check_visible',
   { id: 'uuid' },
   {},
   (p) => sql`
-    select from tasks task where ${columnsOf<'tasks'>(task).id} = ${p.id} and ${allowsTask('task.see', p, task)}`,
+    select from tasks task where ${task.id} = ${p.id} and ${allowsTask('task.see', p, task)}`,
 )
 
 /** Whether the caller sees a task. */

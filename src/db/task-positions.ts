@@ -1,46 +1,12 @@
 import { placeOf, type Place } from '../domain/task-fields.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { statement } from './engine/statement.ts'
-import {
-  type Destination,
-  destinationParameters,
-  findPosition,
-  gapColumns,
-  gapFields,
-  joinAnchor,
-  joinGap,
-  type OrderedList,
-  rebalance,
-  windowColumns,
-  windowFields,
-} from './positions.ts'
-import { columnsOf } from './schema/columns.ts'
+import { type Destination, positionFinder } from './positions.ts'
 import { listOfTask } from './schema/task-order.ts'
-import { sql } from './schema/drizzle.ts'
+import { aliasedTable, sql } from './schema/drizzle.ts'
+import { tasks } from './schema/tables.ts'
 
-const parameters = { id: 'uuid', place: 'uuid', ...destinationParameters } as const
-
-/** The tasks of the place `list.id`. */
-const tasksOfPlace: OrderedList = {
-  table: sql`tasks`,
-  holds: (row) =>
-    sql`${listOfTask(columnsOf<'tasks'>(row))} = list.id and ${columnsOf<'tasks'>(row).deleted_at} is null`,
-}
-
-const selectGap = statement(
-  'tasks.select_gap',
-  parameters,
-  gapColumns,
-  (p) => sql`select ${gapFields} from (select ${p.place} as id) list ${joinGap(tasksOfPlace, p)}`,
-)
-
-const selectWindow = statement(
-  'tasks.select_window',
-  { ...parameters, size: 'int' },
-  windowColumns,
-  (p) => sql`
-    select ${windowFields(tasksOfPlace, p, p.size)} from (select ${p.place} as id) list ${joinAnchor(tasksOfPlace, p)}`,
-)
+const item = aliasedTable(tasks, 'item')
 
 // Clients see no change: the order stays. A task that was moved meanwhile keeps its position.
 const spread = statement(
@@ -57,6 +23,12 @@ const spread = statement(
     where tasks.id = moved.id and locked.position = moved."from" collate "C"`,
 )
 
+const findPosition = positionFinder('tasks', {
+  table: tasks,
+  isListed: (place) => sql`${listOfTask(item)} = ${place} and ${item.deleted_at} is null`,
+  spread: (db, rows) => spread(db, { moved: { rows } }),
+})
+
 /**
  * The position of a locked task at its destination in a place; null if the task that it goes next to is not there. If there is no room,
  * the tasks around it make some.
@@ -65,20 +37,4 @@ export const findTaskPosition = (
   { db }: TransactionContext,
   task: Place & { readonly id: string },
   destination: Destination,
-): Promise<string | null> => {
-  const move = { id: task.id, place: placeOf(task), ...destination }
-  return findPosition(destination, {
-    readGap: async () => {
-      const [gap] = await selectGap(db, move)
-      if (gap === undefined) throw new Error('The statement returned no row')
-      return gap
-    },
-    makeRoom: () =>
-      rebalance({
-        readWindow: async (size) => (await selectWindow(db, { ...move, size }))[0],
-        spread: async (rows) => {
-          await spread(db, { moved: { rows } })
-        },
-      }),
-  })
-}
+): Promise<string | null> => findPosition(db, { ...destination, list: placeOf(task), id: task.id })

@@ -6,16 +6,19 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
 import { statement, type StatementName } from './engine/statement.ts'
-import { createdAt, newestFirst, pageIfVisible, selectPage } from './lists/list.ts'
+import { newest, selectPageOf } from './lists/list.ts'
 import { tagJson } from './read-models.ts'
 import { recordUntagged, type TaskTag } from './record-event.ts'
-import { type SQL, sql } from './schema/drizzle.ts'
-import { taskTags } from './schema/tables.ts'
+import { aliasedTable, type SQL, sql } from './schema/drizzle.ts'
+import { tags, tasks, taskTags } from './schema/tables.ts'
 import { touchTasks } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
 
 /** Links of tasks and tags, of which the writer of a task, or of a tag, holds the lock of the task. */
 
+const task = aliasedTable(tasks, 'task')
+const item = aliasedTable(tags, 'item')
+const link = aliasedTable(taskTags, 'link')
 const linkParameters = { task_ids: 'uuid[]', tag_ids: 'uuid[]' } as const
 
 const idsOf = (links: readonly TaskTag[]) => ({
@@ -89,28 +92,25 @@ export const untagging = (
 }
 
 /** A page of a task's tags, if the caller can see the task. */
-export const selectTaskTags = async (
+export const selectTaskTags = (
   ctx: StatementContext<Principal>,
   taskId: string,
   page: PageRequest,
-): Promise<Page | null> => {
-  const listed = await selectPage(
-    ctx.db,
+): Promise<Page | null> =>
+  selectPageOf(
+    ctx,
     {
       name: 'task_tags',
-      from: sql`tags item join task_tags link on link.tag_id = item.id and item.deleted_at is null join tasks task on task.id = link.task_id`,
+      table: tags,
+      from: sql`tags item join task_tags link on ${link.tag_id} = ${item.id} and ${item.deleted_at} is null join tasks task on ${task.id} = ${link.task_id}`,
       branches: (caller) =>
         onlyBranch(
-          sql`task.id = ${parameter('task_id', 'uuid')} and ${allowsTaskTag('task_tag.see', caller, sql.raw('task'))}`,
+          sql`${task.id} = ${parameter('task_id', 'uuid')} and ${allowsTaskTag('task_tag.see', caller, task)}`,
         ),
       values: { task_id: taskId },
-      filters: [],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => tagJson(row),
+      ...newest,
+      json: tagJson,
     },
-    ctx.principal,
     page,
+    () => isTaskVisible(ctx, taskId),
   )
-  return pageIfVisible(listed, () => isTaskVisible(ctx, taskId))
-}

@@ -1,10 +1,12 @@
 import type { TaskExpansion } from '../domain/expansions.ts'
 import { allowsTask } from './access/permissions.ts'
-import type { StatementContext, TransactionContext } from './engine/context.ts'
+import type { ContextPlaceholders, StatementContext, TransactionContext } from './engine/context.ts'
+import type { Placeholders } from './engine/parameters.ts'
+import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { expandedTaskJson, isBlocked, taskJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { sql } from './schema/drizzle.ts'
+import { aliasedTable, sql, type SQL } from './schema/drizzle.ts'
+import { tasks } from './schema/tables.ts'
 
 /** A task as JSON text, and the version that this text shows. */
 export interface TaskRow {
@@ -15,25 +17,21 @@ export interface TaskRow {
 
 const taskColumns = { json: 'text', version: 'int', is_blocked: 'bool' } as const
 
-const task = sql.raw('task')
-const { id, version } = columnsOf<'tasks'>(task)
+const task = aliasedTable(tasks, 'task')
 
-const selectOne = query(
-  'tasks.select',
-  { id: 'uuid' },
-  taskColumns,
-  (p) => sql`
-    select ${taskJson(task, p)} as json, ${version}, ${isBlocked(task, p)} as is_blocked
-    from tasks task where ${id} = ${p.id} and ${allowsTask('task.see', p, task)}`,
-)
+type P = Placeholders<{ id: 'uuid' }> & ContextPlaceholders
 
-const selectExpanded = query(
-  'tasks.select_expanded',
-  { id: 'uuid', expand: 'text[]' },
-  taskColumns,
-  (p) => sql`
-    select ${expandedTaskJson(task, p.expand, p)} as json, ${version}, ${isBlocked(task, p)} as is_blocked
-    from tasks task where ${id} = ${p.id} and ${allowsTask('task.see', p, task)}`,
+/** Selects a task by its id; ends with a condition. */
+const taskWithId = (p: P, json: SQL): SQL => sql`
+  select ${json} as json, ${task.version}, ${isBlocked(task, p)} as is_blocked from tasks task where ${task.id} = ${p.id}`
+
+const visibleTask = (p: P, json: SQL): SQL =>
+  sql`${taskWithId(p, json)} and ${allowsTask('task.see', p, task)}`
+
+const selectOne = query('tasks.select', { id: 'uuid' }, taskColumns, (p) => visibleTask(p, taskJson(task, p)))
+
+const selectExpanded = query('tasks.select_expanded', { id: 'uuid', expand: 'text[]' }, taskColumns, (p) =>
+  visibleTask(p, expandedTaskJson(task, p.expand, p)),
 )
 
 /** One task with the expansions in `expand`, if the caller can see it. */
@@ -41,25 +39,15 @@ export const selectTask = async (
   ctx: StatementContext,
   taskId: string,
   expand: readonly TaskExpansion[] = [],
-): Promise<TaskRow | null> => {
-  const [row] =
+): Promise<TaskRow | null> =>
+  firstRow(
     expand.length === 0
       ? await selectOne(ctx, { id: taskId })
-      : await selectExpanded(ctx, { id: taskId, expand })
-  return row ?? null
-}
+      : await selectExpanded(ctx, { id: taskId, expand }),
+  )
 
-const reread = query(
-  'tasks.reread',
-  { id: 'uuid' },
-  taskColumns,
-  (p) => sql`
-    select ${taskJson(task, p)} as json, ${version}, ${isBlocked(task, p)} as is_blocked from tasks task where ${id} = ${p.id}`,
-)
+const reread = query('tasks.reread', { id: 'uuid' }, taskColumns, (p) => taskWithId(p, taskJson(task, p)))
 
-/** A task that the transaction has written. */
-export const viewTask = async (tx: TransactionContext, taskId: string): Promise<TaskRow> => {
-  const [row] = await reread(tx, { id: taskId })
-  if (row === undefined) throw new Error('The written task is gone')
-  return row
-}
+/** A task that the transaction has written, whether or not the caller can still see it. */
+export const viewTask = async (tx: TransactionContext, taskId: string): Promise<TaskRow> =>
+  expectRow(await reread(tx, { id: taskId }))

@@ -9,16 +9,20 @@ import { builtStatement } from './engine/built-statement.ts'
 import { nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
+import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, pageIfVisible, selectPage, visibilityCheck } from './lists/list.ts'
-import { expectRow, lockUser, type MemberRow } from './members.ts'
+import { newest, selectPageOf, visibilityCheck } from './lists/list.ts'
+import { lockUser, type MemberRow } from './members.ts'
 import { expectTeamManagers, grantAccess, lockProjects } from './memberships.ts'
 import { teamMemberJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
-import { teamMembers, users } from './schema/tables.ts'
+import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
+import { teamMembers, teams, users } from './schema/tables.ts'
 import { lockTeam, type ManagedTeam, projectsOfTeam, type TeamFacts } from './teams.ts'
 import { foldedNames } from './users.ts'
+
+const member = aliasedTable(teamMembers, 'member')
+const team = aliasedTable(teams, 'team')
+const person = aliasedTable(users, 'person')
 
 /** A team, and a user who may be its member. */
 export interface TeamMemberKey {
@@ -30,31 +34,28 @@ const key = { team_id: 'uuid', user_id: 'uuid' } as const
 
 /** The members of a team, with their names. */
 const membersOf = (teamId: SQL): SQL => sql`(
-  select member.user_id as id, member.*, person.username, person.display_name
-  from team_members member join users person on person.id = member.user_id and ${columnsOf<'users'>(sql`person`).deleted_at} is null
-  where member.team_id = ${teamId})`
+  select ${member.user_id} as id, member.*, ${person.username}, ${person.display_name}
+  from team_members member join users person on ${person.id} = ${member.user_id} and ${person.deleted_at} is null
+  where ${member.team_id} = ${teamId})`
 
 /** Whether the caller sees the team. Not correlated to a row, so that a list evaluates it once. */
 const seesTeam = (caller: CallerPlaceholders, teamId: SQL): SQL => sql`exists (
-  select from teams team where team.id = ${teamId} and ${allowsTeam('team.see', caller, sql.raw('team'))})`
+  select from teams team where ${team.id} = ${teamId} and ${allowsTeam('team.see', caller, team)})`
 
 const select = query(
   'team_members.select',
   key,
   { json: 'text', version: 'int' },
   (p) => sql`
-    select ${teamMemberJson(sql`member`, [], p)} as json, member.version
-    from ${membersOf(p.team_id)} member where member.id = ${p.user_id} and ${seesTeam(p, p.team_id)}`,
+    select ${teamMemberJson(member, [], p)} as json, ${member.version}
+    from ${membersOf(p.team_id)} member where ${member}.id = ${p.user_id} and ${seesTeam(p, p.team_id)}`,
 )
 
 /** One member, if the caller can see the team. */
 export const selectTeamMember = async (
   ctx: StatementContext,
   { teamId, userId }: TeamMemberKey,
-): Promise<MemberRow | null> => {
-  const [row] = await select(ctx, { team_id: teamId, user_id: userId })
-  return row ?? null
-}
+): Promise<MemberRow | null> => firstRow(await select(ctx, { team_id: teamId, user_id: userId }))
 
 /** The membership of a user in a team. */
 export interface TeamMemberFacts {
@@ -164,27 +165,26 @@ export interface TeamMemberFilter {
 }
 
 /** A page of the members of a team, if the caller can see it. */
-export const selectTeamMembers = async (
+export const selectTeamMembers = (
   ctx: StatementContext<Principal>,
   teamId: string,
   { q, expand = [] }: TeamMemberFilter,
   page: PageRequest,
 ): Promise<Page | null> => {
   const id = parameter('team_id', 'uuid')
-  const members = await selectPage(
-    ctx.db,
+  return selectPageOf(
+    ctx,
     {
       name: ['team_members', ...expand].join('_'),
+      table: teamMembers,
       from: sql`${membersOf(id)} item`,
       branches: (caller) => onlyBranch(seesTeam(caller, id)),
       values: { team_id: teamId },
-      filters: q === undefined ? [] : [nameContains(foldedNames(sql`item`), foldSearch(q))],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      filters: q === undefined ? [] : [nameContains(foldedNames(aliasedTable(users, 'item')), foldSearch(q))],
+      ...newest,
       json: (row, caller) => teamMemberJson(row, expand, caller),
     },
-    ctx.principal,
     page,
+    () => isTeamVisible(ctx, teamId),
   )
-  return pageIfVisible(members, () => isTeamVisible(ctx, teamId))
 }

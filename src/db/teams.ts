@@ -11,15 +11,16 @@ import { allowsTeam, teamBranches } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { createdAt, newestFirst, selectPage } from './lists/list.ts'
-import { expectRow } from './members.ts'
+import { newest, selectPage } from './lists/list.ts'
 import { grantAccess, lockProjects } from './memberships.ts'
 import { roleInTeam, teamJson } from './read-models.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, sql } from './schema/drizzle.ts'
+import { aliasedTable, and, eq, sql } from './schema/drizzle.ts'
 import { projectTeams, teamMembers, teams } from './schema/tables.ts'
 import { touched } from './touch.ts'
+
+const item = aliasedTable(teams, 'item')
 
 /** A team as JSON text, its version, and the caller's role in it. */
 export interface TeamRow {
@@ -28,22 +29,20 @@ export interface TeamRow {
   readonly role: string | null
 }
 
-const team = sql.raw('team')
+const team = aliasedTable(teams, 'team')
 
 const selectOne = query(
   'teams.select',
   { id: 'uuid' },
   { json: 'text', version: 'int', role: 'text?' },
   (p) => sql`
-    select ${teamJson(team, p)} as json, version, ${roleInTeam(team, p)} as role
-    from teams team where id = ${p.id} and ${allowsTeam('team.see', p, team)}`,
+    select ${teamJson(team, p)} as json, ${team.version}, ${roleInTeam(team, p)} as role
+    from teams team where ${team.id} = ${p.id} and ${allowsTeam('team.see', p, team)}`,
 )
 
 /** One team, if the caller can see it. */
-export const selectTeam = async (ctx: StatementContext, id: string): Promise<TeamRow | null> => {
-  const [row] = await selectOne(ctx, { id })
-  return row ?? null
-}
+export const selectTeam = async (ctx: StatementContext, id: string): Promise<TeamRow | null> =>
+  firstRow(await selectOne(ctx, { id }))
 
 /** A team that the transaction has written. Its lock keeps it visible. */
 export const viewTeam = async (tx: TransactionContext, id: string): Promise<TeamRow> =>
@@ -80,13 +79,9 @@ export interface TeamFacts {
 /** A team that the caller was found to manage. */
 export type ManagedTeam = Authorized<'team.manage', TeamFacts>
 
-const lockToChange = builtStatement('teams.lock_to_change', { id: 'uuid' }, (db, p) =>
-  db.select({ id: teams.id }).from(teams).where(eq(teams.id, p.id)).for('no key update'),
-)
+const lockToChange = rowLock('teams.lock_to_change', teams, 'no key update')
 
-const lockToDelete = builtStatement('teams.lock_to_delete', { id: 'uuid' }, (db, p) =>
-  db.select({ id: teams.id }).from(teams).where(eq(teams.id, p.id)).for('update'),
-)
+const lockToDelete = rowLock('teams.lock_to_delete', teams, 'update')
 
 const selectFacts = builtStatement('teams.select_facts', { id: 'uuid', caller: 'uuid' }, (db, p) =>
   db
@@ -141,9 +136,7 @@ export const rename = async (
   await update(db, { id, name })
 }
 
-const remove = builtStatement('teams.delete', { id: 'uuid' }, (db, p) =>
-  db.delete(teams).where(eq(teams.id, p.id)),
-)
+const remove = rowDeletion('teams.delete', teams)
 
 /**
  * Deletes a team, and ends the access to its projects that its members have through it.
@@ -182,13 +175,11 @@ export const selectTeams = (
     db,
     {
       name: 'teams',
-      from: sql`teams item`,
+      table: teams,
       branches: (caller) => teamBranches(reader.role, caller),
-      filters:
-        q === undefined ? [] : [nameContains(columnsOf<'teams'>(sql`item`).name_folded, foldSearch(q))],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row, caller) => teamJson(row, caller),
+      filters: q === undefined ? [] : [nameContains(item.name_folded, foldSearch(q))],
+      ...newest,
+      json: teamJson,
     },
     reader,
     page,

@@ -1,10 +1,11 @@
 import { allowsAttachment } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext } from './engine/context.ts'
+import type { ParametersOf } from './engine/parameters.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { columnsOf } from './schema/columns.ts'
-import { eq, sql } from './schema/drizzle.ts'
-import { thumbnails } from './schema/tables.ts'
+import { aliasedTable, eq, sql } from './schema/drizzle.ts'
+import { attachments, tasks, thumbnails } from './schema/tables.ts'
 
 /** A thumbnail's file in the storage. */
 export interface Thumbnail {
@@ -25,10 +26,8 @@ export interface ThumbnailId {
   readonly width: number
 }
 
-const attachment = sql.raw('attachment')
-const task = sql.raw('task')
-const attachments = columnsOf<'attachments'>(attachment)
-const stored = columnsOf<'thumbnails'>(sql.raw('thumbnails'))
+const attachment = aliasedTable(attachments, 'attachment')
+const task = aliasedTable(tasks, 'task')
 
 const selectSource = query(
   'thumbnails.select_source',
@@ -41,12 +40,12 @@ const selectSource = query(
     sha256: 'text?',
   },
   (p) => sql`
-    select ${attachments.storage_key} as file_key, ${attachments.size} as file_size, ${stored.storage_key},
-      ${stored.size}, ${stored.sha256}
+    select ${attachment.storage_key} as file_key, ${attachment.size} as file_size, ${thumbnails.storage_key},
+      ${thumbnails.size}, ${thumbnails.sha256}
     from attachments attachment
-      join tasks task on ${columnsOf<'tasks'>(task).id} = ${attachments.task_id}
-      left join thumbnails on ${stored.attachment_id} = ${attachments.id} and ${stored.width} = ${p.width}
-    where ${attachments.id} = ${p.attachment_id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
+      join tasks task on ${task.id} = ${attachment.task_id}
+      left join thumbnails on ${thumbnails.attachment_id} = ${attachment.id} and ${thumbnails.width} = ${p.width}
+    where ${attachment.id} = ${p.attachment_id} and ${allowsAttachment('attachment.see', p, attachment, task)}`,
 )
 
 /** An attachment's file and its thumbnail of this width, if the caller sees its task. */
@@ -66,17 +65,17 @@ export const selectThumbnail = async (
 
 const insert = builtStatement(
   'thumbnails.insert',
-  { attachment_id: 'uuid', width: 'int', storage_key: 'text', size: 'int', sha256: 'text' },
+  {
+    attachment_id: 'uuid',
+    width: 'int',
+    storage_key: 'text',
+    size: 'int',
+    sha256: 'text',
+  } satisfies ParametersOf<typeof thumbnails>,
   (db, p) =>
     db
       .insert(thumbnails)
-      .values({
-        attachment_id: p.attachment_id,
-        width: p.width,
-        storage_key: p.storage_key,
-        size: p.size,
-        sha256: p.sha256,
-      })
+      .values(p)
       .onConflictDoUpdate({
         target: [thumbnails.attachment_id, thumbnails.width],
         // Changes nothing, but makes RETURNING include an existing row.
@@ -89,11 +88,7 @@ const insert = builtStatement(
 export const insertThumbnail = async (
   { db }: StatementContext,
   { attachmentId, width, ...file }: ThumbnailId & Thumbnail,
-): Promise<Thumbnail> => {
-  const [row] = await insert(db, { attachment_id: attachmentId, width, ...file })
-  if (row === undefined) throw new Error('An upsert without a condition must return a row')
-  return row
-}
+): Promise<Thumbnail> => expectRow(await insert(db, { attachment_id: attachmentId, width, ...file }))
 
 const remove = builtStatement('thumbnails.delete', { storage_key: 'text' }, (db, p) =>
   db.delete(thumbnails).where(eq(thumbnails.storage_key, p.storage_key)),

@@ -2,19 +2,19 @@ import type { Page, PageRequest } from '../domain/pages.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
 import { allowsTask, taskBranches } from './access/permissions.ts'
 import { untilNone } from './engine/batches.ts'
+import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
+import { firstRow } from './engine/row-statements.ts'
 import type { StatementContext } from './engine/context.ts'
 import { query, statement } from './engine/statement.ts'
 import { deletedAt, lastDeletedFirst, selectPage } from './lists/list.ts'
 import { isBlocked, trashedTaskJson } from './read-models.ts'
 import { retentionTime } from './engine/retention.ts'
-import { assignments, columnsOf } from './schema/columns.ts'
-import { sql } from './schema/drizzle.ts'
+import { aliasedTable, sql } from './schema/drizzle.ts'
+import { projects, tasks } from './schema/tables.ts'
 import type { TaskRow } from './tasks.ts'
 
-const task = sql.raw('task')
-const ofTask = columnsOf<'tasks'>(sql.raw('tasks'))
-const ofProject = columnsOf<'projects'>(sql.raw('projects'))
+const task = aliasedTable(tasks, 'task')
 
 /** The filter of the trash. */
 export interface TrashFilter {
@@ -33,12 +33,11 @@ export const selectTrash = (
     db,
     {
       name: 'trash',
-      from: sql`tasks item`,
+      table: tasks,
       branches: (caller) => taskBranches('trash.see', reader.role, caller),
-      filters: [],
       sortFields: { deleted_at: deletedAt },
       order: lastDeletedFirst,
-      json: (row, caller) => trashedTaskJson(row, caller),
+      json: trashedTaskJson,
     },
     reader,
     page,
@@ -50,15 +49,13 @@ const selectOne = query(
   { id: 'uuid' },
   { json: 'text', version: 'int', is_blocked: 'bool' },
   (p) => sql`
-    select ${trashedTaskJson(task, p)} as json, version, ${isBlocked(task, p)} as is_blocked
-    from tasks task where id = ${p.id} and ${allowsTask('trash.see', p, task)}`,
+    select ${trashedTaskJson(task, p)} as json, ${task.version}, ${isBlocked(task, p)} as is_blocked
+    from tasks task where ${task.id} = ${p.id} and ${allowsTask('trash.see', p, task)}`,
 )
 
 /** One task in the trash, if the caller may restore it. */
-export const selectTrashedTask = async (ctx: StatementContext, id: string): Promise<TaskRow | null> => {
-  const [row] = await selectOne(ctx, { id })
-  return row ?? null
-}
+export const selectTrashedTask = async (ctx: StatementContext, id: string): Promise<TaskRow | null> =>
+  firstRow(await selectOne(ctx, { id }))
 
 /** Tasks per statement. Each takes up to a millisecond, with its attachments and tags. */
 const batch = 100
@@ -69,18 +66,18 @@ const removeBatch = statement(
   { id: 'text' },
   (p) => sql`
     delete from tasks where id in (
-      select id from tasks where ${ofTask.deleted_at} < ${retentionTime} - make_interval(days => ${p.days})
-      order by ${ofTask.deleted_at} limit ${p.limit} for update skip locked
+      select id from tasks where ${tasks.deleted_at} < ${retentionTime} - make_interval(days => ${p.days})
+      order by ${tasks.deleted_at} limit ${p.limit} for update skip locked
     ) returning id::text`,
 )
 
-const purgeProjects = statement(
-  'trash.purge_projects',
-  { days: 'int' },
-  {},
-  (p) => sql`
-    update projects set ${assignments<'projects'>({ purged_at: sql`now()` })}
-    where ${ofProject.deleted_at} < ${retentionTime} - make_interval(days => ${p.days}) and ${ofProject.purged_at} is null`,
+const purgeProjects = builtStatement('trash.purge_projects', { days: 'int' }, (db, p) =>
+  db
+    .update(projects)
+    .set({ purged_at: sql`now()` })
+    .where(
+      sql`${projects.deleted_at} < ${retentionTime} - make_interval(days => ${p.days}) and ${projects.purged_at} is null`,
+    ),
 )
 
 /**

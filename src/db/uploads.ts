@@ -5,6 +5,8 @@ import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { minStepBack, retentionTime } from './engine/retention.ts'
+import type { ParametersOf, Placeholders } from './engine/parameters.ts'
+import { expectRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
 import { tasks, uploads } from './schema/tables.ts'
 
@@ -59,22 +61,11 @@ const insert = builtStatement(
     upload_metadata: 'text',
     upload_length: 'int8',
     storage_key: 'text',
-  },
+  } satisfies ParametersOf<typeof uploads>,
   (db, p) =>
     db
       .insert(uploads)
-      .values({
-        id: p.id,
-        task_id: p.task_id,
-        user_id: p.user_id,
-        file_name: p.file_name,
-        content_type: p.content_type,
-        sha256: p.sha256,
-        upload_metadata: p.upload_metadata,
-        upload_length: p.upload_length,
-        storage_key: p.storage_key,
-        expires_at: newExpiry,
-      })
+      .values({ ...p, expires_at: newExpiry })
       .returning({ expires_at: uploads.expires_at }),
 )
 
@@ -85,8 +76,7 @@ export const insertUpload = async (
   task: AttachableTask,
   upload: NewUpload,
 ): Promise<string> => {
-  const [row] = await insert(db, { id, task_id: task.id, user_id: principal.userId, ...upload })
-  if (row === undefined) throw new Error('The insertion returned no row')
+  const row = expectRow(await insert(db, { id, task_id: task.id, user_id: principal.userId, ...upload }))
   return row.expires_at
 }
 
@@ -137,9 +127,7 @@ export const readUpload = async (
   return { ...upload, relations: user_id === principal.userId ? ['self'] : [] }
 }
 
-const lock = builtStatement('uploads.lock', { id: 'uuid' }, (db, p) =>
-  db.select({ id: uploads.id }).from(uploads).where(eq(uploads.id, p.id)).for('update'),
-)
+const lock = rowLock('uploads.lock', uploads, 'update')
 
 /** Locks an upload, and reads it under the lock. */
 export const lockUpload = async (tx: TransactionContext<Principal>, id: string): Promise<Upload | null> => {
@@ -148,6 +136,9 @@ export const lockUpload = async (tx: TransactionContext<Principal>, id: string):
 }
 
 const leaseParameters = { id: 'uuid', lease_id: 'uuid' } as const
+
+const isHeld = (p: Placeholders<typeof leaseParameters>) =>
+  and(eq(uploads.id, p.id), eq(uploads.lease_id, p.lease_id))
 
 const take = builtStatement('uploads.lease', leaseParameters, (db, p) =>
   db.update(uploads).set({ lease_id: p.lease_id, leased_until: newLeaseEnd }).where(eq(uploads.id, p.id)),
@@ -166,11 +157,7 @@ export const takeLease = async (
 // by its condition whether the lease is still held.
 
 const renew = builtStatement('uploads.renew_lease', leaseParameters, (db, p) =>
-  db
-    .update(uploads)
-    .set({ leased_until: newLeaseEnd })
-    .where(and(eq(uploads.id, p.id), eq(uploads.lease_id, p.lease_id)))
-    .returning({ id: uploads.id }),
+  db.update(uploads).set({ leased_until: newLeaseEnd }).where(isHeld(p)).returning({ id: uploads.id }),
 )
 
 /** Renews a lease. Returns false if another request has taken it or the upload is gone. */
@@ -184,7 +171,7 @@ const record = builtStatement(
     db
       .update(uploads)
       .set({ upload_offset: p.upload_offset, leased_until: newLeaseEnd, expires_at: newExpiry })
-      .where(and(eq(uploads.id, p.id), eq(uploads.lease_id, p.lease_id)))
+      .where(isHeld(p))
       .returning({ expires_at: uploads.expires_at }),
 )
 
@@ -197,10 +184,7 @@ export const recordOffset = async (
   (await record(db, { id, lease_id: leaseId, upload_offset: offset }))[0]?.expires_at ?? null
 
 const release = builtStatement('uploads.end_lease', leaseParameters, (db, p) =>
-  db
-    .update(uploads)
-    .set({ lease_id: null, leased_until: null })
-    .where(and(eq(uploads.id, p.id), eq(uploads.lease_id, p.lease_id))),
+  db.update(uploads).set({ lease_id: null, leased_until: null }).where(isHeld(p)),
 )
 
 /** Ends a lease, if it is still held. */
@@ -209,7 +193,7 @@ export const endLease = async ({ db }: StatementContext, { id, leaseId }: Upload
 }
 
 const removeLeased = builtStatement('uploads.delete_leased', leaseParameters, (db, p) =>
-  db.delete(uploads).where(and(eq(uploads.id, p.id), eq(uploads.lease_id, p.lease_id))),
+  db.delete(uploads).where(isHeld(p)),
 )
 
 /** Deletes a leased upload. A trigger queues its bytes for removal. */
@@ -222,11 +206,7 @@ export const deleteLeasedUpload = async (
 
 // The condition is on the locked row alone, which PostgreSQL reads again after waiting for it.
 const lockHeld = builtStatement('uploads.lock_leased', leaseParameters, (db, p) =>
-  db
-    .select({ id: uploads.id })
-    .from(uploads)
-    .where(and(eq(uploads.id, p.id), eq(uploads.lease_id, p.lease_id)))
-    .for('no key update'),
+  db.select({ id: uploads.id }).from(uploads).where(isHeld(p)).for('no key update'),
 )
 
 /** Locks an upload. Returns whether the lease is still held. */
@@ -257,9 +237,7 @@ export const finishUpload = async (
   await finish(db, { id, attachment_id: attachmentId })
 }
 
-const remove = builtStatement('uploads.delete', { id: 'uuid' }, (db, p) =>
-  db.delete(uploads).where(eq(uploads.id, p.id)),
-)
+const remove = rowDeletion('uploads.delete', uploads)
 
 /** Deletes an upload. A trigger queues its bytes for removal, unless they belong to an attachment. */
 export const removeUpload = async ({ db }: TransactionContext, { id }: OwnUpload): Promise<void> => {
@@ -269,6 +247,6 @@ export const removeUpload = async ({ db }: TransactionContext, { id }: OwnUpload
 /** Deletes uploads that have waited too long for their next chunk. */
 export const removeExpiredUploads = deletionInBatches('uploads.delete_expired', {
   parameters: {},
-  table: 'uploads',
+  table: uploads,
   condition: () => sql`${uploads.expires_at} <= ${retentionTime}`,
 })

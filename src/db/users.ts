@@ -13,16 +13,20 @@ import { allowsUser } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import type { ParametersOf } from './engine/parameters.ts'
 import { CallerGone, ConstraintViolation, isUnknownValue } from './engine/errors.ts'
+import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
-import { createdAt, newestFirst, selectPage } from './lists/list.ts'
+import { newest, selectPage } from './lists/list.ts'
 import { userJson } from './read-models.ts'
 import { isRecent } from './recent.ts'
-import { columnsOf } from './schema/columns.ts'
-import { and, eq, isNull, ne, type SQL, sql } from './schema/drizzle.ts'
+import { aliasedTable, and, eq, isNull, ne, type SQL, sql } from './schema/drizzle.ts'
 import { oneTimeTokens, sessions, tags, users } from './schema/tables.ts'
 import { touched } from './touch.ts'
+
+const person = aliasedTable(users, 'person')
+const item = aliasedTable(users, 'item')
 
 /** A user as the caller sees it: the JSON text, its version, and whether it includes the email address and the quotas. */
 export interface UserRow {
@@ -56,34 +60,27 @@ export interface UserFields {
 /** A merge patch: absent fields are not changed. */
 export type UserChange = Partial<UserFields>
 
-const user = sql.raw('person')
-
 const select = query(
   'users.select',
   { id: 'uuid' },
   { json: 'text', version: 'int', shows_private: 'bool' },
   (p) => sql`
-    select ${userJson(user, p)} as json, ${columnsOf<'users'>(user).version},
-      ${allowsUser('user.see_private', p, user)} as shows_private
-    from users person where id = ${p.id} and ${allowsUser('user.see', p, user)}`,
+    select ${userJson(person, p)} as json, ${person.version},
+      ${allowsUser('user.see_private', p, person)} as shows_private
+    from users person where ${person.id} = ${p.id} and ${allowsUser('user.see', p, person)}`,
 )
 
 /** One user, as the caller sees it. */
-export const selectUser = async (ctx: StatementContext<Principal>, id: string): Promise<UserRow | null> => {
-  const [row] = await select(ctx, { id })
-  return row ?? null
-}
+export const selectUser = async (ctx: StatementContext<Principal>, id: string): Promise<UserRow | null> =>
+  firstRow(await select(ctx, { id }))
 
 const selectByName = statement(
   'users.select_id_by_name',
   { name: 'text', email: 'text' },
   { id: 'text' },
-  (p) => {
-    const { id, username, email } = columnsOf<'users'>(user)
-    return sql`
-      select ${id}::text from users person
-      where (${username} = ${p.name} or ${email} = ${p.email}) and ${columnsOf<'users'>(user).deleted_at} is null`
-  },
+  (p) => sql`
+    select ${person.id}::text from users person
+    where (${person.username} = ${p.name} or ${person.email} = ${p.email}) and ${person.deleted_at} is null`,
 )
 
 /** The id of the user with this username, or this address in canonical form; null if there is none. */
@@ -96,11 +93,8 @@ export const selectUserIdByName = async (
 }
 
 /** A user that the transaction has written. */
-export const viewUser = async (tx: TransactionContext<Principal>, id: string): Promise<UserRow> => {
-  const [row] = await select(tx, { id })
-  if (row === undefined) throw new Error('The written user is gone')
-  return row
-}
+export const viewUser = async (tx: TransactionContext<Principal>, id: string): Promise<UserRow> =>
+  expectRow(await select(tx, { id }))
 
 const insert = builtStatement(
   'users.insert',
@@ -112,17 +106,8 @@ const insert = builtStatement(
     role: 'text',
     time_zone: 'text',
     password_hash: 'text',
-  },
-  (db, p) =>
-    db.insert(users).values({
-      id: p.id,
-      username: p.username,
-      email: p.email,
-      display_name: p.display_name,
-      role: p.role,
-      time_zone: p.time_zone,
-      password_hash: p.password_hash,
-    }),
+  } satisfies ParametersOf<typeof users>,
+  (db, p) => db.insert(users).values(p),
 )
 
 /**
@@ -218,14 +203,10 @@ const lockAdministrators = statement(
 )
 
 /** Locks a user. */
-export const lockToChange = builtStatement('users.lock_to_change', { id: 'uuid' }, (db, p) =>
-  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('no key update'),
-)
+export const lockToChange = rowLock('users.lock_to_change', users, 'no key update')
 
 /** Locks a user also against rows that refer to them: before a change of what is unique, and before a deletion. */
-export const lockToRename = builtStatement('users.lock_to_rename', { id: 'uuid' }, (db, p) =>
-  db.select({ id: users.id }).from(users).where(eq(users.id, p.id)).for('update'),
-)
+export const lockToRename = rowLock('users.lock_to_rename', users, 'update')
 
 const selectFacts = builtStatement('users.select_facts', { id: 'uuid' }, (db, p) =>
   db
@@ -334,22 +315,12 @@ const update = builtStatement(
     is_disabled: 'bool',
     attachment_quota_bytes: 'int8?',
     task_quota: 'int?',
-  },
-  (db, p) =>
+  } satisfies ParametersOf<typeof users>,
+  (db, { id, ...fields }) =>
     db
       .update(users)
-      .set({
-        username: p.username,
-        email: p.email,
-        display_name: p.display_name,
-        role: p.role,
-        time_zone: p.time_zone,
-        is_disabled: p.is_disabled,
-        attachment_quota_bytes: p.attachment_quota_bytes,
-        task_quota: p.task_quota,
-        ...touched(users),
-      })
-      .where(eq(users.id, p.id)),
+      .set({ ...fields, ...touched(users) })
+      .where(eq(users.id, id)),
 )
 
 /**
@@ -410,13 +381,11 @@ export interface UserFilter {
   readonly q?: string
 }
 
-const filterFields = { role: filterOneOf('text', sql`item.role`) }
+const filterFields = { role: filterOneOf('text', item.role) }
 
 /** The folded names that a search compares: the expression of the index `users_name_bigrams`, on a row with the names of a user. */
-export const foldedNames = (row: SQL): SQL => {
-  const { username, display_name } = columnsOf<'users'>(row)
-  return sql`fold_text(${username} || ' ' || ${display_name})`
-}
+export const foldedNames = ({ username, display_name }: typeof users): SQL =>
+  sql`fold_text(${username} || ' ' || ${display_name})`
 
 /** A page of the users that match the filter, as the caller sees them. */
 export const selectUsers = (
@@ -428,14 +397,13 @@ export const selectUsers = (
     db,
     {
       name: 'users',
-      from: sql`users item`,
-      branches: (caller) => onlyBranch(allowsUser('user.see', caller, sql`item`)),
+      table: users,
+      branches: (caller) => onlyBranch(allowsUser('user.see', caller, item)),
       filters: [
         ...conditionsOf(filterFields, filter),
-        ...(q === undefined ? [] : [nameContains(foldedNames(sql`item`), foldSearch(q))]),
+        ...(q === undefined ? [] : [nameContains(foldedNames(item), foldSearch(q))]),
       ],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
+      ...newest,
       json: userJson,
     },
     principal,

@@ -12,19 +12,19 @@ import {
 import { deletionInBatches } from './engine/batches.ts'
 import type { Database } from './engine/client.ts'
 import { conditionsOf, filterOneOf, searched } from './engine/conditions.ts'
-import { builtStatement } from './engine/built-statement.ts'
+import { builder, builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
-import { parameter } from './engine/parameters.ts'
+import { parameter, type Placeholders, type ParametersOf } from './engine/parameters.ts'
+import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
-import { createdAt, newestFirst, pageIfVisible, selectPage, visibilityCheck } from './lists/list.ts'
+import { newest, selectPageOf, visibilityCheck } from './lists/list.ts'
 import { eventReader } from './event-readers.ts'
 import { matchesEventTypes } from './events.ts'
 import { eventJson, webhookDeliveryJson } from './read-models.ts'
 import { passedSince, retentionTime } from './engine/retention.ts'
-import { assignments, columnsOf, type ColumnValues, insertion } from './schema/columns.ts'
-import { and, eq, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
-import { webhookDeliveries, webhooks } from './schema/tables.ts'
+import { aliasedTable, and, eq, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { events, projects, users, webhookDeliveries, webhooks } from './schema/tables.ts'
 import type { ChangeableWebhook } from './webhooks.ts'
 
 /**
@@ -33,34 +33,33 @@ import type { ChangeableWebhook } from './webhooks.ts'
  * requests whose result it had not stored are repeated.
  */
 
-const webhook = sql.raw('webhook')
-const delivery = sql.raw('delivery')
-const event = sql.raw('event')
-const owner = sql.raw('owner')
-const ofWebhook = columnsOf<'webhooks'>(webhook)
-const ofDelivery = columnsOf<'webhook_deliveries'>(delivery)
-const ofEvent = columnsOf<'events'>(event)
+const busy = aliasedTable(webhooks, 'busy')
+const ranked = aliasedTable(webhooks, 'ranked')
+const ordered = aliasedTable(webhooks, 'ordered')
+const item = aliasedTable(webhookDeliveries, 'item')
+const webhook = aliasedTable(webhooks, 'webhook')
+const delivery = aliasedTable(webhookDeliveries, 'delivery')
+const event = aliasedTable(events, 'event')
+const owner = aliasedTable(users, 'owner')
 
 /** Whether the row `webhook` gets deliveries. */
-export const isActive = sql`${ofWebhook.is_enabled} and ${ofWebhook.deleted_at} is null`
+export const isActive = sql`${webhook.is_enabled} and ${webhook.deleted_at} is null`
 
 /**
  * Whether the row `webhook` of the row `owner` may deliver the row `event`. With a project, the event must be in it, and the owner must
  * manage it; without one, the owner must see the event even without the administrator role.
  */
 const mayDeliver = (): SQL => {
-  const { deleted_at, is_disabled, role } = columnsOf<'users'>(owner)
-  const { id } = columnsOf<'projects'>(sql`projects`)
-  const isOfProject = sql`${ofWebhook.project_id} is not null`
+  const isOfProject = sql`${webhook.project_id} is not null`
   const caller = {
-    caller: ofWebhook.owner_id,
-    is_admin: sql`(${isOfProject} and ${role} = 'admin')`,
+    caller: sql`${webhook.owner_id}`,
+    is_admin: sql`(${isOfProject} and ${owner.role} = 'admin')`,
     in_session: sql`false`,
   }
-  return sql`(${deleted_at} is null and not ${is_disabled} and ${allowsEvent('event.see', caller, event)}
-    and (${ofWebhook.project_id} is null or (${ofWebhook.project_id} = ${ofEvent.project_id} and exists (
-      select from projects where ${id} = ${ofWebhook.project_id}
-        and ${allowsProject('project.manage', caller, sql`projects`)}))))`
+  return sql`(${owner.deleted_at} is null and not ${owner.is_disabled} and ${allowsEvent('event.see', caller, event)}
+    and (${webhook.project_id} is null or (${webhook.project_id} = ${event.project_id} and exists (
+      select from projects where ${projects.id} = ${webhook.project_id}
+        and ${allowsProject('project.manage', caller, projects)}))))`
 }
 
 /**
@@ -77,42 +76,38 @@ const dueWhenAdded = sql`clock_timestamp()`
 
 /** The deliveries of the events `batch`. Viewers are selected before webhooks, so that access is not checked for every webhook. */
 const newDeliveries = (): SQL => {
-  const { columns, values } = insertion<'webhook_deliveries'>({
-    id: sql`event_id(clock_timestamp(), sequence)`,
-    webhook_id: sql`counted.id`,
-    sequence: sql`sequence`,
-    event_id: sql`matched.event_id`,
-    event_type: sql`matched.event_type`,
-    event_changed_in: sql`matched.changed_in`,
-    event_ordinal: sql`matched.ordinal`,
-    due_at: dueWhenAdded,
-  })
   // OFFSET keeps the planner from reading all webhooks. A webhook from the future is from before the clock was set back.
   const matched = (events: SQL, isOfEvent: SQL): SQL => sql`
-    select ${ofWebhook.id} as webhook_id, ${ofEvent.id} as event_id, ${ofEvent.type} as event_type, ${ofEvent.changed_in},
-      ${ofEvent.ordinal}
+    select ${webhook.id} as webhook_id, ${event.id} as event_id, ${event.type} as event_type, ${event.changed_in},
+      ${event.ordinal}
     from ${events} event cross join lateral (select * from webhooks webhook where ${isOfEvent} offset 0) webhook
-      join users owner on owner.id = ${ofWebhook.owner_id}
-    where ${isActive} and (${ofWebhook.created_at} <= ${ofEvent.created_at} or ${ofWebhook.created_at} > now())
-      and ${matchesEventTypes(ofEvent.type, ofWebhook.event_types)} and ${mayDeliver()}`
+      join users owner on ${owner.id} = ${webhook.owner_id}
+    where ${isActive} and (${webhook.created_at} <= ${event.created_at} or ${webhook.created_at} > now())
+      and ${matchesEventTypes(event.type, webhook.event_types)} and ${mayDeliver()}`
   return sql`
     candidates as materialized (
       select event.*, candidate.user_id as candidate_id from batch event cross join lateral (${usersOfEvent(event)}) candidate
     ), matched as materialized (
-      ${matched(sql`candidates`, sql`${ofWebhook.owner_id} = event.candidate_id and ${ofWebhook.project_id} is null`)}
+      ${matched(sql`candidates`, sql`${webhook.owner_id} = ${event}.candidate_id and ${webhook.project_id} is null`)}
       union all
-      ${matched(sql`batch`, sql`${ofWebhook.project_id} = ${ofEvent.project_id}`)}
-    ), counted as (
-      update webhooks webhook set ${assignments<'webhooks'>({
-        last_sequence: sql`${ofWebhook.last_sequence} + added.deliveries`,
-        due_at: dueAfterAdding(ofWebhook.due_at),
-      })}
-      from (select webhook_id, count(*) as deliveries from matched group by webhook_id) added
-      where ${ofWebhook.id} = added.webhook_id
-      returning ${ofWebhook.id}, ${ofWebhook.last_sequence} - added.deliveries as before
-    ), added as (
-      insert into webhook_deliveries (${columns})
-      select ${values} from (
+      ${matched(sql`batch`, sql`${webhook.project_id} = ${event.project_id}`)}
+    ), counted as ${builder
+      .update(webhook)
+      .set({
+        last_sequence: sql`${webhook.last_sequence} + added.deliveries`,
+        due_at: dueAfterAdding(webhook.due_at),
+      })
+      .from(sql`(select webhook_id, count(*) as deliveries from matched group by webhook_id) added`)
+      .where(sql`${webhook.id} = added.webhook_id`)
+      .returning({
+        id: webhook.id,
+        before: sql`${webhook.last_sequence} - added.deliveries`.as('before'),
+      })}, added as (
+      insert into webhook_deliveries (
+        id, webhook_id, sequence, event_id, event_type, event_changed_in, event_ordinal, due_at)
+      select event_id(clock_timestamp(), sequence), counted.id, sequence, matched.event_id, matched.event_type, matched.changed_in,
+        matched.ordinal, ${dueWhenAdded}
+      from (
         select matched.*, row_number() over (partition by webhook_id order by changed_in, ordinal) as place from matched
       ) matched join counted on counted.id = matched.webhook_id
         cross join lateral (select before + place as sequence) numbered
@@ -143,20 +138,27 @@ const lease = {
   lease: 'int',
 } as const
 
+/** A webhook, and the lease of the process that sends its deliveries. */
+const leased = { id: 'uuid', lease_id: 'uuid' } as const
+
+const isLeased = (p: Placeholders<typeof leased>) =>
+  and(eq(webhooks.id, p.id), eq(webhooks.lease_id, p.lease_id))
+
 const leaseEnd = (p: { readonly lease: SQL }): SQL => sql`now() + ${p.lease} * interval '1 millisecond'`
 
 /** How long a webhook rests after a request that failed or took long, so that quick failures do not keep the database busy. */
 const rest = sql.raw(`interval '1 second'`)
 
-const restedSince = sql`case ${ofWebhook.queue} when 'prompt' then now() else now() - ${rest} end`
+const restedSince = sql`case ${webhook.queue} when 'prompt' then now() else now() - ${rest} end`
 
-const isDue = sql`${ofWebhook.due_at} <= now() and ${isActive} and coalesce(${ofWebhook.leased_until} <= ${restedSince}, true)`
+const isDue = sql`${webhook.due_at} <= now() and ${isActive} and coalesce(${webhook.leased_until} <= ${restedSince}, true)`
 
 /** The free slots of each queue, by its name. */
 const slots = { slots: 'json' } as const
 
 /** The free slots of the row's queue. */
-const slotsOfQueue = (p: { readonly slots: SQL }, queue: SQL): SQL => sql`(${p.slots} ->> ${queue})::int`
+const slotsOfQueue = (p: { readonly slots: SQL }, queue: SQLWrapper): SQL =>
+  sql`(${p.slots} ->> ${queue})::int`
 
 // Usually nothing is due, and this check takes a tenth of the time of a claim.
 const check = statement(
@@ -165,36 +167,33 @@ const check = statement(
   { is_due: 'bool' },
   (p) => sql`
     select exists (
-      select from webhooks webhook where ${isDue} and ${slotsOfQueue(p, ofWebhook.queue)} > 0) as is_due`,
+      select from webhooks webhook where ${isDue} and ${slotsOfQueue(p, webhook.queue)} > 0) as is_due`,
 )
 
 // In each queue, users who are served least come first, and then the webhooks that were served least recently: a release sets
 // `leased_until` to its time. This limits how much the backlog of a webhook, and the number of a user's webhooks, delay others.
 const claim = statement('webhooks.claim', { ...lease, ...slots }, { id: 'text', queue: 'text' }, (p) => {
-  const served = sql`${ofWebhook.leased_until} nulls first, ${ofWebhook.due_at}`
-  const busy = columnsOf<'webhooks'>(sql`busy`)
-  const ranked = columnsOf<'webhooks'>(sql`ranked`)
-  const ordered = columnsOf<'webhooks'>(sql`ordered`)
+  const served = sql`${webhook.leased_until} nulls first, ${webhook.due_at}`
   return sql`
     with due as (
       select ${ordered.id} from (
         select *, row_number() over (
           partition by ${ranked.queue} order by user_rank, ${ranked.leased_until} nulls first, ${ranked.due_at}) as place
         from (
-          select ${ofWebhook.id}, ${ofWebhook.queue}, ${ofWebhook.leased_until}, ${ofWebhook.due_at},
-            row_number() over (partition by ${ofWebhook.queue}, ${ofWebhook.owner_id} order by ${served}) + (
+          select ${webhook.id}, ${webhook.queue}, ${webhook.leased_until}, ${webhook.due_at},
+            row_number() over (partition by ${webhook.queue}, ${webhook.owner_id} order by ${served}) + (
               select count(*) from webhooks busy
-              where ${busy.owner_id} = ${ofWebhook.owner_id} and ${busy.queue} = ${ofWebhook.queue}
+              where ${busy.owner_id} = ${webhook.owner_id} and ${busy.queue} = ${webhook.queue}
                 and ${busy.leased_until} > now()) as user_rank
-          from webhooks webhook where ${isDue} and ${slotsOfQueue(p, ofWebhook.queue)} > 0
+          from webhooks webhook where ${isDue} and ${slotsOfQueue(p, webhook.queue)} > 0
         ) ranked where user_rank <= ${maxBusy}
       ) ordered where place <= ${slotsOfQueue(p, ordered.queue)}
     ), locked as (
-      select ${ofWebhook.id} from webhooks webhook where ${ofWebhook.id} in (select id from due) and ${isDue}
+      select ${webhook.id} from webhooks webhook where ${webhook.id} in (select id from due) and ${isDue}
       for no key update skip locked
     )
-    update webhooks webhook set ${assignments<'webhooks'>({ lease_id: p.lease_id, leased_until: leaseEnd(p) })}
-    from locked where ${ofWebhook.id} = locked.id returning ${ofWebhook.id}::text, ${ofWebhook.queue}`
+    update webhooks webhook set lease_id = ${p.lease_id}, leased_until = ${leaseEnd(p)}
+    from locked where ${webhook.id} = locked.id returning ${webhook.id}::text, ${webhook.queue}`
 })
 
 /** The id of a sending process, and the duration of its leases in milliseconds. */
@@ -221,13 +220,8 @@ export const claimWebhooks = async (
   return claimed.flatMap(({ id, queue }) => (isWebhookQueue(queue) ? [{ id, queue }] : []))
 }
 
-const move = statement(
-  'webhooks.move_to_slow',
-  { id: 'uuid', lease_id: 'uuid' },
-  {},
-  (p) => sql`
-    update webhooks webhook set ${assignments<'webhooks'>({ queue: sql`'slow'` })}
-    where ${ofWebhook.id} = ${p.id} and ${ofWebhook.lease_id} = ${p.lease_id}`,
+const move = builtStatement('webhooks.move_to_slow', leased, (db, p) =>
+  db.update(webhooks).set({ queue: 'slow' }).where(isLeased(p)),
 )
 
 /** Moves a webhook that this process has claimed to the queue `slow`. */
@@ -237,13 +231,14 @@ export const moveToSlow = async (db: Database, id: string, { id: leaseId }: Send
 
 const release = statement(
   'webhooks.release',
-  { id: 'uuid', lease_id: 'uuid' },
+  leased,
   {},
   (p) => sql`
-    with released as (
-      update webhooks webhook set ${assignments<'webhooks'>({ lease_id: sql`null`, leased_until: sql`now()` })}
-      where ${ofWebhook.id} = ${p.id} and ${ofWebhook.lease_id} = ${p.lease_id} returning ${ofWebhook.id}
-    )
+    with released as ${builder
+      .update(webhooks)
+      .set({ lease_id: sql`null`, leased_until: sql`now()` })
+      .where(isLeased(p))
+      .returning({ id: webhooks.id })}
     select reschedule_webhooks(array_agg(id)) from released`,
 )
 
@@ -271,31 +266,31 @@ const nextColumns = {
 
 const selectNext = statement(
   'webhook_deliveries.select_next',
-  { id: 'uuid', lease_id: 'uuid', limit: 'int' },
+  { ...leased, limit: 'int' },
   nextColumns,
   (p) => {
-    const isTest = sql`${ofDelivery.event_changed_in} is null`
-    const payloadOf = (type: SQL, moment: SQL, data: SQL): SQL =>
+    const isTest = sql`${delivery.event_changed_in} is null`
+    const payloadOf = (type: SQLWrapper, moment: SQLWrapper, data: SQL): SQL =>
       sql`'{"type":' || to_json(${type})::text || ',"timestamp":"' || ${instantText(moment)} || '","data":' || ${data} || '}'`
-    const ofTest = sql`json_build_object('webhook_id', ${ofWebhook.id})::text`
+    const ofTest = sql`json_build_object('webhook_id', ${webhook.id})::text`
     return sql`
-    select ${ofDelivery.id}::text, ${ofDelivery.event_id}::text, ${ofDelivery.sequence}, ${ofDelivery.attempts},
-      (extract(epoch from ${passedSince(ofDelivery.created_at)}) * 1000)::bigint as age, ${ofWebhook.url}, ${ofWebhook.secret},
-      case when ${ofWebhook.previous_secret_until} > now() then ${ofWebhook.previous_secret} else '' end as previous_secret,
+    select ${delivery.id}::text, ${delivery.event_id}::text, ${delivery.sequence}, ${delivery.attempts},
+      (extract(epoch from ${passedSince(delivery.created_at)}) * 1000)::bigint as age, ${webhook.url}, ${webhook.secret},
+      case when ${webhook.previous_secret_until} > now() then ${webhook.previous_secret} else '' end as previous_secret,
       ${isTest} or coalesce(${mayDeliver()}, false) as may_deliver,
-      case when ${isTest} then ${payloadOf(ofDelivery.event_type, ofDelivery.created_at, ofTest)}
-        else ${payloadOf(ofEvent.type, ofEvent.created_at, eventJson(event))} end as payload
-    from webhooks webhook join users owner on owner.id = ${ofWebhook.owner_id}
+      case when ${isTest} then ${payloadOf(delivery.event_type, delivery.created_at, ofTest)}
+        else ${payloadOf(event.type, event.created_at, eventJson(event))} end as payload
+    from webhooks webhook join users owner on ${owner.id} = ${webhook.owner_id}
       cross join lateral (
         select * from webhook_deliveries delivery
-        where ${ofDelivery.webhook_id} = ${ofWebhook.id} and ${ofDelivery.status} = 'pending' and ${ofDelivery.due_at} <= now()
-        order by ${ofDelivery.due_at}, ${ofDelivery.sequence} limit ${p.limit}
+        where ${delivery.webhook_id} = ${webhook.id} and ${delivery.status} = 'pending' and ${delivery.due_at} <= now()
+        order by ${delivery.due_at}, ${delivery.sequence} limit ${p.limit}
       ) delivery
       left join events event
-        on ${ofEvent.changed_in} = ${ofDelivery.event_changed_in} and ${ofEvent.ordinal} = ${ofDelivery.event_ordinal}
-    where ${ofWebhook.id} = ${p.id} and ${ofWebhook.lease_id} = ${p.lease_id} and ${ofWebhook.leased_until} > now()
+        on ${event.changed_in} = ${delivery.event_changed_in} and ${event.ordinal} = ${delivery.event_ordinal}
+    where ${webhook.id} = ${p.id} and ${webhook.lease_id} = ${p.lease_id} and ${webhook.leased_until} > now()
       and ${isActive}
-    order by ${ofDelivery.due_at}, ${ofDelivery.sequence}`
+    order by ${delivery.due_at}, ${delivery.sequence}`
   },
 )
 
@@ -345,22 +340,22 @@ const record = statement(
   { lease_id: 'uuid', webhook_id: 'uuid', queue: 'text?', attempts: 'json' },
   { disabled_reason: 'text?', email: 'text', url: 'text' },
   (p) => {
-    const attempt = (value: SQL, before: SQL): SQL =>
+    const attempt = (value: SQL, before: SQLWrapper): SQL =>
       sql`case when attempt.status = 'withheld' then ${before} else ${value} end`
     const endedAt = sql`now() - attempt.recorded_after * interval '1 millisecond'`
-    const delivered: ColumnValues<'webhook_deliveries'> = {
+    const delivered = {
       status: sql`attempt.status`,
-      attempts: attempt(sql`${ofDelivery.attempts} + 1`, ofDelivery.attempts),
+      attempts: attempt(sql`${delivery.attempts} + 1`, delivery.attempts),
       due_at: sql`now() + attempt.retry_in * interval '1 millisecond'`,
-      attempted_at: attempt(endedAt, ofDelivery.attempted_at),
-      duration_ms: attempt(sql`attempt.duration_ms`, ofDelivery.duration_ms),
-      response_status: attempt(sql`attempt.response_status`, ofDelivery.response_status),
-      response_body: attempt(sql`attempt.response_body`, ofDelivery.response_body),
-      error: attempt(sql`attempt.error`, ofDelivery.error),
+      attempted_at: attempt(endedAt, delivery.attempted_at),
+      duration_ms: attempt(sql`attempt.duration_ms`, delivery.duration_ms),
+      response_status: attempt(sql`attempt.response_status`, delivery.response_status),
+      response_body: attempt(sql`attempt.response_body`, delivery.response_body),
+      error: attempt(sql`attempt.error`, delivery.error),
       ended_at: sql`case when attempt.status <> 'pending' then ${endedAt} end`,
     }
     const hasFailed = sql`result.has_failed`
-    const failingBefore = sql`case when not result.has_succeeded then ${ofWebhook.failing_since} end`
+    const failingBefore = sql`case when not result.has_succeeded then ${webhook.failing_since} end`
     const reason = sql`case when result.is_gone then 'gone'
       when ${hasFailed} and ${passedSince(failingBefore)} > ${maxFailing} then 'failing' end`
     return sql`
@@ -368,28 +363,34 @@ const record = statement(
         select * from jsonb_to_recordset(${p.attempts} -> 'rows') attempt (
           id uuid, status text, retry_in int, recorded_after int, duration_ms int, response_status int, response_body text,
           error text, is_gone boolean)
-      ), delivery as (
-        update webhook_deliveries delivery set ${assignments<'webhook_deliveries'>(delivered)} from attempt
-        where ${ofDelivery.id} = attempt.id and ${ofDelivery.webhook_id} = ${p.webhook_id} and ${ofDelivery.status} = 'pending'
-        returning attempt.status, attempt.is_gone
-      ), result as (
+      ), delivery as ${builder
+        .update(delivery)
+        .set(delivered)
+        .from(sql`attempt`)
+        .where(
+          sql`${delivery.id} = attempt.id and ${delivery.webhook_id} = ${p.webhook_id} and ${delivery.status} = 'pending'`,
+        )
+        .returning({ status: sql`attempt.status`, is_gone: sql`attempt.is_gone` })}, result as (
         select bool_or(status = 'delivered') as has_succeeded, bool_or(status in ('pending', 'failed')) as has_failed,
           bool_or(is_gone) as is_gone
         from delivery having count(*) > 0
-      ), webhook as (
-        update webhooks webhook set ${assignments<'webhooks'>({
+      ), webhook as ${builder
+        .update(webhook)
+        .set({
           failing_since: sql`case when ${hasFailed} then coalesce(${failingBefore}, now()) else ${failingBefore} end`,
-          is_enabled: sql`${ofWebhook.is_enabled} and ${reason} is null`,
-          disabled_reason: sql`coalesce(${reason}, ${ofWebhook.disabled_reason})`,
-          queue: sql`coalesce(${p.queue}, ${ofWebhook.queue})`,
-        })} from result
-        where ${ofWebhook.id} = ${p.webhook_id} and ${ofWebhook.lease_id} = ${p.lease_id}
-          and (${hasFailed} or ${ofWebhook.failing_since} is not null or ${ofWebhook.queue} <> ${p.queue})
-        returning webhook.*
-      )
-      select case when not ${ofWebhook.is_enabled} then ${ofWebhook.disabled_reason} end as disabled_reason,
-        ${columnsOf<'users'>(owner).email}, ${ofWebhook.url}
-      from webhook join users owner on owner.id = ${ofWebhook.owner_id}`
+          is_enabled: sql`${webhook.is_enabled} and ${reason} is null`,
+          disabled_reason: sql`coalesce(${reason}, ${webhook.disabled_reason})`,
+          queue: sql`coalesce(${p.queue}, ${webhook.queue})`,
+        })
+        .from(sql`result`)
+        .where(
+          sql`${webhook.id} = ${p.webhook_id} and ${webhook.lease_id} = ${p.lease_id}
+            and (${hasFailed} or ${webhook.failing_since} is not null or ${webhook.queue} <> ${p.queue})`,
+        )
+        .returning()}
+      select case when not ${webhook.is_enabled} then ${webhook.disabled_reason} end as disabled_reason,
+        ${owner.email}, ${webhook.url}
+      from webhook join users owner on ${owner.id} = ${webhook.owner_id}`
   },
 )
 
@@ -457,9 +458,9 @@ export const recordAttempts = async (
 /** Deletes deliveries that are older than the retention. */
 export const removeOldDeliveries = deletionInBatches('webhook_deliveries.delete_old', {
   parameters: { days: 'int' },
-  table: 'webhook_deliveries',
+  table: webhookDeliveries,
   condition: (p) =>
-    sql`${columnsOf<'webhook_deliveries'>(sql`webhook_deliveries`).created_at} < ${retentionTime} - make_interval(days => ${p.days})`,
+    sql`${webhookDeliveries.created_at} < ${retentionTime} - make_interval(days => ${p.days})`,
 })
 
 /** A delivery in the path of a request. */
@@ -472,7 +473,7 @@ const pathParameters = { webhook_id: 'uuid', id: 'uuid' } as const
 
 /** Whether the caller sees the webhook with an id. Not correlated to a row, so that a list evaluates it once. */
 const seesWebhook = (caller: CallerPlaceholders, id: SQL): SQL => sql`exists (
-  select from webhooks webhook where ${ofWebhook.id} = ${id} and ${allowsWebhook('webhook.see', caller, webhook)})`
+  select from webhooks webhook where ${webhook.id} = ${id} and ${allowsWebhook('webhook.see', caller, webhook)})`
 
 const selectOne = query(
   'webhook_deliveries.select',
@@ -480,17 +481,14 @@ const selectOne = query(
   { json: 'text' },
   (p) => sql`
     select ${webhookDeliveryJson(delivery)} as json from webhook_deliveries delivery
-    where ${ofDelivery.id} = ${p.id} and ${ofDelivery.webhook_id} = ${p.webhook_id} and ${seesWebhook(p, p.webhook_id)}`,
+    where ${delivery.id} = ${p.id} and ${delivery.webhook_id} = ${p.webhook_id} and ${seesWebhook(p, p.webhook_id)}`,
 )
 
 /** One delivery as JSON text, if the caller can see its webhook. */
 export const selectDelivery = async (
   ctx: StatementContext,
   { webhookId, id }: DeliveryPath,
-): Promise<{ readonly json: string } | null> => {
-  const [row] = await selectOne(ctx, { webhook_id: webhookId, id })
-  return row ?? null
-}
+): Promise<{ readonly json: string } | null> => firstRow(await selectOne(ctx, { webhook_id: webhookId, id }))
 
 const isWebhookVisible = visibilityCheck('webhook_deliveries.check_webhook', seesWebhook)
 
@@ -499,10 +497,10 @@ export interface DeliveryFilter {
   readonly status?: readonly string[]
 }
 
-const filters = { status: filterOneOf('text', columnsOf<'webhook_deliveries'>(sql`item`).status) }
+const filters = { status: filterOneOf('text', item.status) }
 
 /** A page of the deliveries of a webhook, if the caller can see it. */
-export const selectDeliveries = async (
+export const selectDeliveries = (
   ctx: StatementContext<Principal>,
   webhookId: string,
   { status }: DeliveryFilter,
@@ -510,22 +508,20 @@ export const selectDeliveries = async (
 ): Promise<Page | null> => {
   const id = parameter('webhook_id', 'uuid')
   const conditions = conditionsOf(filters, status === undefined ? {} : { status })
-  const deliveries = await selectPage(
-    ctx.db,
+  return selectPageOf(
+    ctx,
     {
       name: 'webhook_deliveries',
-      from: sql`webhook_deliveries item`,
-      branches: (caller) => onlyBranch(sql`item.webhook_id = ${id} and ${seesWebhook(caller, id)}`),
+      table: webhookDeliveries,
+      branches: (caller) => onlyBranch(sql`${item.webhook_id} = ${id} and ${seesWebhook(caller, id)}`),
       values: { webhook_id: webhookId },
       filters: conditions.map(searched),
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => webhookDeliveryJson(row),
+      ...newest,
+      json: webhookDeliveryJson,
     },
-    ctx.principal,
     page,
+    () => isWebhookVisible(ctx, webhookId),
   )
-  return pageIfVisible(deliveries, () => isWebhookVisible(ctx, webhookId))
 }
 
 /** What a delivery sends: an event, or a test message, which has none. */
@@ -575,18 +571,8 @@ const insert = builtStatement(
     event_type: 'text',
     event_changed_in: 'xid8?',
     event_ordinal: 'int8?',
-  },
-  (db, p) =>
-    db.insert(webhookDeliveries).values({
-      id: p.id,
-      webhook_id: p.webhook_id,
-      sequence: p.sequence,
-      event_id: p.event_id,
-      event_type: p.event_type,
-      event_changed_in: p.event_changed_in,
-      event_ordinal: p.event_ordinal,
-      due_at: dueWhenAdded,
-    }),
+  } satisfies ParametersOf<typeof webhookDeliveries>,
+  (db, p) => db.insert(webhookDeliveries).values({ ...p, due_at: dueWhenAdded }),
 )
 
 const advance = builtStatement('webhooks.advance', { id: 'uuid', sequence: 'int8' }, (db, p) =>
@@ -615,15 +601,9 @@ const reread = query(
   { id: 'uuid' },
   { json: 'text' },
   (p) =>
-    sql`select ${webhookDeliveryJson(delivery)} as json from webhook_deliveries delivery where id = ${p.id}`,
+    sql`select ${webhookDeliveryJson(delivery)} as json from webhook_deliveries delivery where ${delivery.id} = ${p.id}`,
 )
 
 /** A delivery that the transaction has added. */
-export const viewDelivery = async (
-  tx: TransactionContext,
-  id: string,
-): Promise<{ readonly json: string }> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The added delivery is gone')
-  return row
-}
+export const viewDelivery = async (tx: TransactionContext, id: string): Promise<{ readonly json: string }> =>
+  expectRow(await reread(tx, { id }))

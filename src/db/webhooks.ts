@@ -8,19 +8,22 @@ import {
 } from '../domain/permissions.ts'
 import { allowsWebhook, webhookBranches } from './access/permissions.ts'
 import { countingStatement, untilNone } from './engine/batches.ts'
-import { builtStatement } from './engine/built-statement.ts'
+import { builder, builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import { isOfProjects } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import type { ParametersOf } from './engine/parameters.ts'
+import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
-import { createdAt, newestFirst, selectPage } from './lists/list.ts'
-import type { ManagedProject } from './projects.ts'
+import { newest, selectPage } from './lists/list.ts'
+import { type ManagedProject, projectLock } from './projects.ts'
 import { countWebhooks, lockCounters } from './quotas.ts'
 import { webhookJson } from './read-models.ts'
 import { retentionTime } from './engine/retention.ts'
-import { assignments, columnsOf } from './schema/columns.ts'
-import { and, eq, isNotNull, isNull, or, sql, type SQLWrapper } from './schema/drizzle.ts'
+import { aliasedTable, and, eq, isNotNull, isNull, or, sql, type SQLWrapper } from './schema/drizzle.ts'
 import { memberships, projects, users, webhooks } from './schema/tables.ts'
+
+const item = aliasedTable(webhooks, 'item')
 
 /** A webhook as JSON text, and its version. */
 export interface WebhookRow {
@@ -28,36 +31,24 @@ export interface WebhookRow {
   readonly version: number
 }
 
-const webhook = sql.raw('webhook')
+const webhook = aliasedTable(webhooks, 'webhook')
 
 const selectOne = query(
   'webhooks.select',
   { id: 'uuid' },
   { json: 'text', version: 'int' },
   (p) => sql`
-    select ${webhookJson(webhook)} as json, version
-    from webhooks webhook where id = ${p.id} and ${allowsWebhook('webhook.see', p, webhook)}`,
+    select ${webhookJson(webhook)} as json, ${webhook.version}
+    from webhooks webhook where ${webhook.id} = ${p.id} and ${allowsWebhook('webhook.see', p, webhook)}`,
 )
 
 /** One webhook, if the caller can see it. */
-export const selectWebhook = async (ctx: StatementContext, id: string): Promise<WebhookRow | null> => {
-  const [row] = await selectOne(ctx, { id })
-  return row ?? null
-}
+export const selectWebhook = async (ctx: StatementContext, id: string): Promise<WebhookRow | null> =>
+  firstRow(await selectOne(ctx, { id }))
 
-const reread = query(
-  'webhooks.reread',
-  { id: 'uuid' },
-  { json: 'text', version: 'int' },
-  (p) => sql`select ${webhookJson(webhook)} as json, version from webhooks webhook where id = ${p.id}`,
-)
-
-/** A webhook that the transaction has written. */
-export const viewWebhook = async (tx: TransactionContext, id: string): Promise<WebhookRow> => {
-  const [row] = await reread(tx, { id })
-  if (row === undefined) throw new Error('The written webhook is gone')
-  return row
-}
+/** A webhook that the transaction has written. Its locks keep it visible. */
+export const viewWebhook = async (tx: TransactionContext, id: string): Promise<WebhookRow> =>
+  expectRow(await selectOne(tx, { id }))
 
 const countOwned = builtStatement('webhooks.count_owned', { id: 'uuid' }, (db, p) =>
   db
@@ -96,18 +87,8 @@ const insert = builtStatement(
     event_types: 'text[]',
     is_enabled: 'bool',
     secret: 'bytes',
-  },
-  (db, p) =>
-    db.insert(webhooks).values({
-      id: p.id,
-      owner_id: p.owner_id,
-      project_id: p.project_id,
-      url: p.url,
-      description: p.description,
-      event_types: p.event_types,
-      is_enabled: p.is_enabled,
-      secret: p.secret,
-    }),
+  } satisfies ParametersOf<typeof webhooks>,
+  (db, p) => db.insert(webhooks).values(p),
 )
 
 /** Inserts a webhook of the caller. */
@@ -144,20 +125,9 @@ export interface WebhookFacts extends Required<WebhookPatch> {
   readonly relations: readonly Relation[]
 }
 
-// A webhook never changes its project.
-const lockProject = builtStatement('webhooks.lock_project', { id: 'uuid' }, (db, p) =>
-  db
-    .select({ id: projects.id })
-    .from(projects)
-    .where(
-      eq(projects.id, db.select({ id: webhooks.project_id }).from(webhooks).where(eq(webhooks.id, p.id))),
-    )
-    .for('key share'),
-)
+const lockProject = projectLock('webhooks.lock_project', webhooks)
 
-const lock = builtStatement('webhooks.lock', { id: 'uuid' }, (db, p) =>
-  db.select({ id: webhooks.id }).from(webhooks).where(eq(webhooks.id, p.id)).for('no key update'),
-)
+const lock = rowLock('webhooks.lock', webhooks, 'no key update')
 
 const selectFacts = builtStatement('webhooks.select_facts', { id: 'uuid', caller: 'uuid' }, (db, p) =>
   db
@@ -304,13 +274,11 @@ export const selectWebhooks = (
     db,
     {
       name: 'webhooks',
-      from: sql`webhooks item`,
+      table: webhooks,
       branches: (caller) => webhookBranches(reader.role, caller),
-      filters:
-        projects === undefined ? [] : [isOfProjects(columnsOf<'webhooks'>(sql`item`).project_id, projects)],
-      sortFields: { created_at: createdAt },
-      order: newestFirst,
-      json: (row) => webhookJson(row),
+      filters: projects === undefined ? [] : [isOfProjects(item.project_id, projects)],
+      ...newest,
+      json: webhookJson,
     },
     reader,
     page,
@@ -329,12 +297,9 @@ const selectAfter = statement(
   'webhooks.select_secrets',
   { after: 'uuid', limit: 'int' },
   { id: 'text', secret: 'bytes', previous_secret: 'bytes' },
-  (p) => {
-    const { id, secret, previous_secret } = columnsOf<'webhooks'>(webhook)
-    return sql`
-      select ${id}::text, ${secret}, coalesce(${previous_secret}, '') as previous_secret
-      from webhooks webhook where ${id} > ${p.after} order by ${id} limit ${p.limit}`
-  },
+  (p) => sql`
+    select ${webhook.id}::text, ${webhook.secret}, coalesce(${webhook.previous_secret}, '') as previous_secret
+    from webhooks webhook where ${webhook.id} > ${p.after} order by ${webhook.id} limit ${p.limit}`,
 )
 
 /** Secrets in the order of their webhooks' ids, after one of them. */
@@ -349,28 +314,26 @@ export const selectWebhookSecrets = async (
   }))
 
 /** Stores the same secrets under other seals, unless they have been replaced. */
-export const updateWebhookSeals = statement(
+export const updateWebhookSeals = builtStatement(
   'webhooks.update_seals',
   { id: 'uuid', old_secret: 'bytes', new_secret: 'bytes', new_previous_secret: 'bytes' },
-  {},
-  (p) => sql`
-    update webhooks set ${assignments<'webhooks'>({
-      secret: p.new_secret,
-      previous_secret: sql`nullif(${p.new_previous_secret}, '')`,
-    })} where id = ${p.id} and secret = ${p.old_secret}`,
+  (db, p) =>
+    db
+      .update(webhooks)
+      .set({ secret: p.new_secret, previous_secret: sql`nullif(${p.new_previous_secret}, '')` })
+      .where(and(eq(webhooks.id, p.id), eq(webhooks.secret, p.old_secret))),
 )
 
-const removePreviousSecrets = countingStatement(
-  'webhooks.remove_previous_secrets',
-  {},
-  () => sql`
-    update webhooks set ${assignments<'webhooks'>({
-      previous_secret: sql`null`,
-      previous_secret_until: sql`null`,
-    })}
-    where id in (
-      select id from webhooks where ${columnsOf<'webhooks'>(sql`webhooks`).previous_secret_until} < ${retentionTime}
-      limit 500 for update skip locked) returning 1`,
+const removePreviousSecrets = countingStatement('webhooks.remove_previous_secrets', {}, () =>
+  builder
+    .update(webhooks)
+    .set({ previous_secret: sql`null`, previous_secret_until: sql`null` })
+    .where(
+      sql`${webhooks.id} in (
+          select id from webhooks where ${webhooks.previous_secret_until} < ${retentionTime}
+          limit 500 for update skip locked)`,
+    )
+    .returning({ id: webhooks.id }),
 )
 
 /** Removes replaced secrets once they no longer sign requests. */

@@ -1,8 +1,14 @@
 import { permissions } from '../../domain/permissions.ts'
 import { projectRoles, type ProjectRole } from '../../domain/project-roles.ts'
-import { columnsOf } from '../schema/columns.ts'
-import { type SQL, sql } from '../schema/drizzle.ts'
+import { aliasedTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
+import { memberships, projects, tasks, users } from '../schema/tables.ts'
 import { type FirstRows, type RowsOf, rowsOfMemberships } from './branches.ts'
+
+const item = aliasedTable(tasks, 'item')
+const membership = aliasedTable(memberships, 'membership')
+
+/** The columns that the relations to a task depend on: of a row of `tasks`, or of an event that records them. */
+export type TaskPlace = Readonly<Record<'owner_id' | 'assignee_id' | 'project_id', SQLWrapper>>
 
 /**
  * A relation between a user and a task, as named in `domain/permissions.ts`. This is its only definition in SQL: predicates,
@@ -10,11 +16,11 @@ import { type FirstRows, type RowsOf, rowsOfMemberships } from './branches.ts'
  */
 export interface AccessRelation {
   /** Whether `user` has the relation to the row `task`. */
-  readonly holds: (task: SQL, user: SQL) => SQL
+  readonly holds: (task: TaskPlace, user: SQLWrapper) => SQL
   /** The same for a row that `user` can see: never null, and without the conditions that every visible task meets. */
-  readonly holdsIfVisible: (task: SQL, user: SQL) => SQL
+  readonly holdsIfVisible: (task: TaskPlace, user: SQLWrapper) => SQL
   /** The rows `item` to which `user` has the relation. Uses an index. */
-  readonly branch: (user: SQL, rows: RowsOf, first: FirstRows | null) => SQL
+  readonly branch: (user: SQLWrapper, rows: RowsOf, first: FirstRows | null) => SQL
   /** In `branch`: the transaction in which the relation to all tasks of a project began. Null if it begins by a change of a task. */
   readonly beganIn: SQL | null
   /**
@@ -30,17 +36,11 @@ export interface AccessRelation {
   readonly columns: readonly string[]
 }
 
-const item = sql.raw('item')
-const ofMembership = columnsOf<'memberships'>(sql.raw('membership'))
-const ofProject = columnsOf<'projects'>(sql.raw('projects'))
-
 /** The owner of a personal task. In a project, owning a task gives no access. */
-const isOwner = (task: SQL, user: SQL): SQL => sql`(${isOwnedBy(task, user)})`
+const isOwner = (task: TaskPlace, user: SQLWrapper): SQL => sql`(${isOwnedBy(task, user)})`
 
-const isOwnedBy = (task: SQL, user: SQL): SQL => {
-  const { owner_id, project_id } = columnsOf<'tasks'>(task)
-  return sql`${owner_id} = ${user} and ${project_id} is null`
-}
+const isOwnedBy = (task: TaskPlace, user: SQLWrapper): SQL =>
+  sql`${task.owner_id} = ${user} and ${task.project_id} is null`
 
 const owner: AccessRelation = {
   holds: isOwner,
@@ -51,15 +51,14 @@ const owner: AccessRelation = {
   columns: ['owner_id', 'project_id'],
 }
 
-const isAssignee = (task: SQL, user: SQL): SQL =>
-  sql`coalesce(${columnsOf<'tasks'>(task).assignee_id} = ${user}, false)`
+const isAssignee = (task: TaskPlace, user: SQLWrapper): SQL =>
+  sql`coalesce(${task.assignee_id} = ${user}, false)`
 
 const assignee: AccessRelation = {
   // In this order, so that the second condition is not evaluated without an assignee.
   holds: (task, user) => sql`(${isAssignee(task, user)} and ${isListLive(task)})`,
   holdsIfVisible: isAssignee,
-  branch: (user, rows) =>
-    rows(sql`${columnsOf<'tasks'>(item).assignee_id} = ${user} and ${isListLive(item)}`),
+  branch: (user, rows) => rows(sql`${item.assignee_id} = ${user} and ${isListLive(item)}`),
   beganIn: null,
   viewer: {
     project_id: '(task).project_id',
@@ -71,16 +70,16 @@ const assignee: AccessRelation = {
 
 /** Membership of the task's project, with this role or one that includes it. */
 const memberAs = (role: ProjectRole): AccessRelation => ({
-  holds: (task, user) => isMember(columnsOf<'tasks'>(task).project_id, user, role),
-  holdsIfVisible: (task, user) => isMember(columnsOf<'tasks'>(task).project_id, user, role),
+  holds: (task, user) => isMember(task.project_id, user, role),
+  holdsIfVisible: (task, user) => isMember(task.project_id, user, role),
   branch: (user, rows, first) =>
     rowsOfMemberships(
       user,
-      hasRole(sql`membership`, role),
-      (options) => rows(sql`${columnsOf<'tasks'>(item).project_id} = ${ofMembership.project_id}`, options),
+      hasRole(membership.role, role),
+      (options) => rows(sql`${item.project_id} = ${membership.project_id}`, options),
       first,
     ),
-  beganIn: sql`membership.joined_in`,
+  beganIn: sql`${membership.joined_in}`,
   viewer:
     role === 'viewer'
       ? { project_id: '(task).project_id', user_id: 'NULL', condition: '(task).project_id IS NOT NULL' }
@@ -88,40 +87,35 @@ const memberAs = (role: ProjectRole): AccessRelation => ({
   columns: ['project_id'],
 })
 
-/** Whether a row of `memberships` or `project_grants` has the role, or one that includes it. */
-export const hasRole = (row: SQL, role: ProjectRole): SQL => {
-  if (role === 'viewer') return sql`true`
-  const sufficient = projectRoles.slice(projectRoles.indexOf(role)).map((name) => sql.raw(`'${name}'`))
-  return sql`${columnsOf<'memberships'>(row).role} in (${sql.join(sufficient, sql`, `)})`
+/** Whether a role of `memberships` or `project_grants` is `least`, or one that includes it. */
+export const hasRole = (role: SQLWrapper, least: ProjectRole): SQL => {
+  if (least === 'viewer') return sql`true`
+  const sufficient = projectRoles.slice(projectRoles.indexOf(least)).map((name) => sql.raw(`'${name}'`))
+  return sql`${role} in (${sql.join(sufficient, sql`, `)})`
 }
 
 /**
  * Whether `user` is a member of the project, with the role or one that includes it. Here and below, OFFSET keeps the planner from
  * adding a hashed plan for the subquery, which would read all projects of the user to check one.
  */
-export const isMember = (projectId: SQL, user: SQL, role: ProjectRole): SQL => {
-  const { user_id, project_id } = columnsOf<'memberships'>(sql`membership`)
-  return sql`exists (
-    select from memberships membership
-    where ${user_id} = ${user} and ${project_id} = ${projectId} and ${hasRole(sql`membership`, role)} offset 0)`
-}
+export const isMember = (projectId: SQLWrapper, user: SQLWrapper, role: ProjectRole): SQL => sql`exists (
+  select from memberships membership
+  where ${membership.user_id} = ${user} and ${membership.project_id} = ${projectId}
+    and ${hasRole(membership.role, role)} offset 0)`
 
 /**
  * Whether the project of the row `task` is not in the trash; for a personal task, whether its owner has not been deleted. Either
  * hides the tasks and webhooks immediately. Deleted users are few, since they are purged soon. Uses an array operator, because
  * the planner overestimates how many rows `<> all` removes.
  */
-export const isListLive = (task: SQL): SQL => {
-  const { owner_id, project_id } = columnsOf<'tasks'>(task)
-  const { deleted_at } = columnsOf<'users'>(sql`users`)
-  return sql`case when ${project_id} is null
-  then not (array(select id from users where ${deleted_at} is not null) @> array[${owner_id}])
+export const isListLive = ({ owner_id, project_id }: Omit<TaskPlace, 'assignee_id'>): SQL => sql`case
+  when ${project_id} is null
+  then not (array(select id from users where ${users.deleted_at} is not null) @> array[${owner_id}])
   else ${isProjectLive(project_id)} end`
-}
 
 /** Whether a project is not in the trash. */
-export const isProjectLive = (projectId: SQL): SQL =>
-  sql`exists (select from projects where projects.id = ${projectId} and ${ofProject.deleted_at} is null offset 0)`
+export const isProjectLive = (projectId: SQLWrapper): SQL =>
+  sql`exists (select from projects where ${projects.id} = ${projectId} and ${projects.deleted_at} is null offset 0)`
 
 export const accessRelations = {
   owner,

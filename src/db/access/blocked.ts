@@ -1,4 +1,5 @@
-import { PgDialect, sql } from '../schema/drizzle.ts'
+import { aliasedTable, PgDialect, sql } from '../schema/drizzle.ts'
+import { tasks } from '../schema/tables.ts'
 import { allowsTask } from './permissions.ts'
 
 /**
@@ -7,7 +8,9 @@ import { allowsTask } from './permissions.ts'
  */
 export const blockedRoutine = (): string => {
   const viewer = { caller: sql`viewer`, is_admin: sql`administers`, in_session: sql`false` }
-  const { sql: isVisible } = new PgDialect().sqlToQuery(allowsTask('task.see', viewer, sql`blocker`))
+  const { sql: isVisible } = new PgDialect().sqlToQuery(
+    allowsTask('task.see', viewer, aliasedTable(tasks, 'blocker')),
+  )
   return `
 -- Whether a task is blocked by an open task that the viewer can see.
 CREATE OR REPLACE FUNCTION is_blocked(blocked uuid, viewer uuid, administers boolean) RETURNS boolean LANGUAGE plpgsql STABLE AS $$

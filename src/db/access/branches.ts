@@ -1,5 +1,8 @@
 import { unionAll } from '../engine/conditions.ts'
-import { type SQL, sql } from '../schema/drizzle.ts'
+import { aliasedTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
+import { memberships } from '../schema/tables.ts'
+
+const membership = aliasedTable(memberships, 'membership')
 
 /**
  * Access branches. There is one branch per access path: the reasons why a caller can see a row, such as owner or assignee. A
@@ -93,18 +96,18 @@ const growth = sql.raw('4')
  * more.
  */
 export const rowsOfMemberships = (
-  user: SQL,
+  user: SQLWrapper,
   condition: SQL,
   rows: (options?: RowsOptions) => SQL,
   first: FirstRows | null,
 ): SQL => {
   const reached = (and: SQL, options?: RowsOptions): SQL => sql`
     select reached.* from memberships membership cross join lateral (${rows(options)}) reached
-    where membership.user_id = ${user} and ${condition} and ${and}`
+    where ${membership.user_id} = ${user} and ${condition} and ${and}`
   if (first === null) return reached(sql`true`)
   if (first.areMany === true) {
-    const memberships = sql`select membership.* from memberships membership where membership.user_id = ${user} and ${condition}`
-    return rowsInRounds(memberships, rows, first)
+    const ofUser = sql`select membership.* from memberships membership where ${membership.user_id} = ${user} and ${condition}`
+    return rowsInRounds(ofUser, rows, first)
   }
   return sql`
     with heads as materialized (
@@ -116,7 +119,7 @@ export const rowsOfMemberships = (
       group by project_id having count(*) = ${ahead} and max(ordinal) < ${first.count}
     )
     select * from heads where project_id not in (select project_id from continued)
-    union all ${reached(sql`membership.project_id in (select project_id from continued)`)}`
+    union all ${reached(sql`${membership.project_id} in (select project_id from continued)`)}`
 }
 
 /**
@@ -125,18 +128,14 @@ export const rowsOfMemberships = (
  * among the first ones. There are fewer such projects the more rows each has contributed, so a round reads at most `growth`
  * times as many rows as needed.
  */
-const rowsInRounds = (
-  memberships: SQL,
-  rows: (options: RowsOptions) => SQL,
-  { count, order }: FirstRows,
-): SQL => {
+const rowsInRounds = (ofUser: SQL, rows: (options: RowsOptions) => SQL, { count, order }: FirstRows): SQL => {
   const reached = (limit: SQL): SQL => sql`cross join lateral (${rows({ limit })}) reached`
   const firstLimit = sql`(
     select least(${count}, greatest(${ahead}, 2 * ${count} / greatest(count(*), 1)))::int from chosen)`
   // In its recursive term, `rounds` is the last round only. Rows that are known twice have one ordinal.
   return sql`
     with recursive chosen as materialized (
-      ${memberships}
+      ${ofUser}
     ), heads as materialized (
       select reached.* from chosen membership ${reached(firstLimit)}
     ), rounds as (
@@ -149,7 +148,7 @@ const rowsInRounds = (
         ) ordered
         where row_limit = latest
         group by project_id, row_limit having count(distinct ordinal) = row_limit and max(ordinal) < ${count}
-      ) continued join chosen membership on membership.project_id = continued.project_id
+      ) continued join chosen membership on ${membership.project_id} = continued.project_id
         ${reached(sql`least(${count}, ${growth} * continued.row_limit)`)}
     )
     select * from rounds

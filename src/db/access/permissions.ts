@@ -1,7 +1,22 @@
 import { type Permission, permissions, type Role } from '../../domain/permissions.ts'
 import type { ProjectRole } from '../../domain/project-roles.ts'
-import { columnsOf } from '../schema/columns.ts'
-import { type SQL, sql } from '../schema/drizzle.ts'
+import { aliasedTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
+import {
+  type attachments,
+  type comments,
+  type events,
+  memberships,
+  type notifications,
+  projects,
+  projectTeams,
+  tagCounts,
+  tags,
+  tasks,
+  teamMembers,
+  type teams,
+  type users,
+  webhooks,
+} from '../schema/tables.ts'
 import type { ContextPlaceholders } from '../engine/context.ts'
 import { nilId } from '../../domain/nil-id.ts'
 import { type AccessBranch, onlyBranch, rowsOfMemberships } from './branches.ts'
@@ -13,15 +28,24 @@ import {
   relationsToSee,
   type AccessRelation,
   accessRelations,
+  type TaskPlace,
 } from './access-relations.ts'
+
+const membership = aliasedTable(memberships, 'membership')
+const shared = aliasedTable(projectTeams, 'shared')
+const own = aliasedTable(teamMembers, 'own')
+const project = aliasedTable(projects, 'project')
+const chosen = aliasedTable(projects, 'chosen')
+const counted = aliasedTable(tagCounts, 'counted')
+const tag = aliasedTable(tags, 'tag')
+/** The rows of lists of tasks and of projects. */
+const item = aliasedTable(tasks, 'item')
+const projectItem = aliasedTable(projects, 'item')
 
 /** The parameters of the context that a permission check uses. */
 export type CallerPlaceholders = Pick<ContextPlaceholders, 'caller' | 'is_admin' | 'in_session'>
 
 type Relations = Readonly<Record<string, SQL>>
-
-const ofMembership = columnsOf<'memberships'>(sql.raw('membership'))
-const ofProjectTeam = columnsOf<'project_teams'>(sql.raw('shared'))
 
 const conditionOf = (permission: Permission, relation: string, relations: Relations): SQL => {
   const condition = relations[relation]
@@ -36,41 +60,41 @@ const allowed = (permission: Permission, relations: Relations): SQL => {
 }
 
 /** Whether the caller has the permission on the row `user`. */
-export const allowsUser = (permission: Permission, caller: CallerPlaceholders, user: SQL): SQL =>
-  unlessDeleted(
-    permission === 'user.see',
-    columnsOf<'users'>(user).deleted_at,
-    allowedUser(permission, caller, user),
-  )
+export const allowsUser = (permission: Permission, caller: CallerPlaceholders, user: typeof users): SQL =>
+  unlessDeleted(permission === 'user.see', user.deleted_at, allowedUser(permission, caller, user))
 
 /** Nobody can see a deleted row. Other permissions are checked only on visible rows. */
-const unlessDeleted = (isToSee: boolean, deletedAt: SQL, condition: SQL): SQL =>
+const unlessDeleted = (isToSee: boolean, deletedAt: SQLWrapper, condition: SQL): SQL =>
   isToSee ? sql`(${deletedAt} is null and ${condition})` : condition
 
-const allowedUser = (permission: Permission, caller: CallerPlaceholders, user: SQL): SQL =>
+const allowedUser = (permission: Permission, caller: CallerPlaceholders, user: typeof users): SQL =>
   allowed(permission, {
     signed_in: sql`true`,
-    self: sql`${user}.id = ${caller.caller}`,
-    self_in_session: sql`(${user}.id = ${caller.caller} and ${caller.in_session})`,
+    self: sql`${user.id} = ${caller.caller}`,
+    self_in_session: sql`(${user.id} = ${caller.caller} and ${caller.in_session})`,
     admin: caller.is_admin,
     admin_in_session: sql`(${caller.is_admin} and ${caller.in_session})`,
-    another_admin: sql`(${caller.is_admin} and ${user}.id <> ${caller.caller})`,
+    another_admin: sql`(${caller.is_admin} and ${user.id} <> ${caller.caller})`,
   })
 
-/** Whether the caller has the permission on a session or API token of the user `row.user_id`. */
-export const allowsOwn = (permission: Permission, caller: CallerPlaceholders, row: SQL): SQL =>
-  allowed(permission, { self: sql`${row}.user_id = ${caller.caller}`, admin: caller.is_admin })
+/** Whether the caller has the permission on a session or API token of the user with an id. */
+export const allowsOwn = (permission: Permission, caller: CallerPlaceholders, userId: SQLWrapper): SQL =>
+  allowed(permission, { self: sql`${userId} = ${caller.caller}`, admin: caller.is_admin })
 
 /**
  * Whether the caller has the permission on the row `project`. A project in the trash has no memberships; its managers are found
  * by their grants.
  */
-export const allowsProject = (permission: Permission, caller: CallerPlaceholders, project: SQL): SQL => {
-  const { id, deleted_at, purged_at } = columnsOf<'projects'>(project)
+export const allowsProject = (
+  permission: Permission,
+  caller: CallerPlaceholders,
+  project: typeof projects,
+): SQL => {
+  const { id, deleted_at, purged_at } = project
   if (permission.startsWith('project_trash.')) {
     const manager = sql`exists (
       select from project_grants granted
-      where granted.project_id = ${id} and granted.user_id = ${caller.caller} and ${hasRole(sql`granted`, 'manager')})`
+      where granted.project_id = ${id} and granted.user_id = ${caller.caller} and ${hasRole(sql`granted.role`, 'manager')})`
     const isInTrash = sql`${deleted_at} is not null and ${purged_at} is null`
     return sql`(${isInTrash} and ${allowed(permission, { manager, admin: caller.is_admin })})`
   }
@@ -85,36 +109,33 @@ export const allowsProject = (permission: Permission, caller: CallerPlaceholders
 }
 
 /** Whether the caller sees the project with an id. Not correlated to a row, so that a list evaluates it once. */
-export const seesProject = (caller: CallerPlaceholders, projectId: SQL): SQL => {
-  const project = sql.raw('project')
-  const { id } = columnsOf<'projects'>(project)
-  return sql`exists (
-    select from projects project where ${id} = ${projectId} and ${allowsProject('project.see', caller, project)})`
-}
+export const seesProject = (caller: CallerPlaceholders, projectId: SQLWrapper): SQL => sql`exists (
+  select from projects project
+  where ${project.id} = ${projectId} and ${allowsProject('project.see', caller, project)})`
 
 /** Access branches for the projects `item` that pass `project.see`. */
 export const projectBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
-  if (role === 'admin') return onlyBranch(sql`${columnsOf<'projects'>(sql`item`).deleted_at} is null`)
+  if (role === 'admin') return onlyBranch(sql`${projectItem.deleted_at} is null`)
   const ofCaller = sql`(
-    select project.* from memberships membership join projects project on project.id = ${ofMembership.project_id}
-    where membership.user_id = ${caller.caller}) item`
+    select project.* from memberships membership join projects project on ${project.id} = ${membership.project_id}
+    where ${membership.user_id} = ${caller.caller}) item`
   return [{ select: (rows) => rows(sql`true`, { from: ofCaller }) }]
 }
 
 /** Whether the caller has the permission on the row `team`. */
-export const allowsTeam = (permission: Permission, caller: CallerPlaceholders, team: SQL): SQL =>
+export const allowsTeam = (permission: Permission, caller: CallerPlaceholders, team: typeof teams): SQL =>
   allowed(permission, teamRelations(caller, team))
 
-const teamRelations = (caller: CallerPlaceholders, team: SQL) => {
+const teamRelations = (caller: CallerPlaceholders, team: typeof teams) => {
   const isInTeam = (condition: SQL): SQL => sql`exists (
     select from team_members own
-    where own.team_id = ${team}.id and own.user_id = ${caller.caller} and ${condition})`
+    where ${own.team_id} = ${team.id} and ${own.user_id} = ${caller.caller} and ${condition})`
   return {
     member: isInTeam(sql`true`),
-    manager: isInTeam(sql`own.role = 'manager'`),
+    manager: isInTeam(sql`${own.role} = 'manager'`),
     shares_project: sql`exists (
-      select from project_teams shared join memberships membership on ${ofMembership.project_id} = ${ofProjectTeam.project_id}
-      where shared.team_id = ${team}.id and membership.user_id = ${caller.caller})`,
+      select from project_teams shared join memberships membership on ${membership.project_id} = ${shared.project_id}
+      where ${shared.team_id} = ${team.id} and ${membership.user_id} = ${caller.caller})`,
     admin: caller.is_admin,
   }
 }
@@ -126,26 +147,30 @@ export const teamBranches = (role: Role, caller: CallerPlaceholders): readonly A
     select * from teams where id in (
       select team_id from team_members where user_id = ${caller.caller}
       union
-      select shared.team_id from memberships membership
-        join project_teams shared on ${ofProjectTeam.project_id} = ${ofMembership.project_id}
-      where membership.user_id = ${caller.caller})) item`
+      select ${shared.team_id} from memberships membership
+        join project_teams shared on ${shared.project_id} = ${membership.project_id}
+      where ${membership.user_id} = ${caller.caller})) item`
   return [{ select: (rows) => rows(sql`true`, { from: ofCaller }) }]
 }
 
 /** Access branches for the projects `item` that pass `project_trash.see`. */
 export const trashedProjectBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
-  const { id, deleted_at, purged_at } = columnsOf<'projects'>(sql`item`)
+  const { id, deleted_at, purged_at } = projectItem
   const isInTrash = sql`${deleted_at} is not null and ${purged_at} is null`
   if (role === 'admin') return onlyBranch(isInTrash)
   const managed = sql`
     select granted.project_id from project_grants granted
-    where granted.user_id = ${caller.caller} and ${hasRole(sql`granted`, 'manager')}`
+    where granted.user_id = ${caller.caller} and ${hasRole(sql`granted.role`, 'manager')}`
   return onlyBranch(sql`${isInTrash} and ${id} in (${managed})`)
 }
 
 /** Whether the caller has the permission on the row `webhook`. */
-export const allowsWebhook = (permission: Permission, caller: CallerPlaceholders, webhook: SQL): SQL => {
-  const { owner_id, project_id, deleted_at } = columnsOf<'webhooks'>(webhook)
+export const allowsWebhook = (
+  permission: Permission,
+  caller: CallerPlaceholders,
+  webhook: typeof webhooks,
+): SQL => {
+  const { owner_id, project_id, deleted_at } = webhook
   const relations = {
     owner: sql`(${owner_id} = ${caller.caller} and ${project_id} is null)`,
     manager: isMember(project_id, caller.caller, 'manager'),
@@ -156,11 +181,12 @@ export const allowsWebhook = (permission: Permission, caller: CallerPlaceholders
 
 /** Access branches for the webhooks `item` that pass `webhook.see`. */
 export const webhookBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
-  const { owner_id, project_id, deleted_at } = columnsOf<'webhooks'>(sql`item`)
+  const item = aliasedTable(webhooks, 'item')
+  const { owner_id, project_id, deleted_at } = item
   const isNotDeleted = sql`${deleted_at} is null`
-  if (role === 'admin') return onlyBranch(sql`${isNotDeleted} and ${isListLive(sql`item`)}`)
-  const isManager = hasRole(sql`membership`, 'manager')
-  const ofMemberProject = sql`${isNotDeleted} and ${project_id} = ${ofMembership.project_id}`
+  if (role === 'admin') return onlyBranch(sql`${isNotDeleted} and ${isListLive(item)}`)
+  const isManager = hasRole(membership.role, 'manager')
+  const ofMemberProject = sql`${isNotDeleted} and ${project_id} = ${membership.project_id}`
   return [
     ...onlyBranch(sql`${isNotDeleted} and ${owner_id} = ${caller.caller} and ${project_id} is null`),
     {
@@ -176,7 +202,7 @@ export const allowsAudit = (permission: Permission, caller: CallerPlaceholders):
   allowed(permission, { admin: caller.is_admin })
 
 /** Whether the caller has the permission on the row `task`. `task.see` and `trash.see` are mutually exclusive. */
-export const allowsTask = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL =>
+export const allowsTask = (permission: Permission, caller: CallerPlaceholders, task: typeof tasks): SQL =>
   withTrashState(permission, task, allowed(permission, relationsOf(caller, task)))
 
 /** Access branches for the tasks `item` that pass the permission. An administrator has a single branch: all tasks. */
@@ -185,7 +211,6 @@ export const taskBranches = (
   role: Role,
   caller: CallerPlaceholders,
 ): readonly AccessBranch[] => {
-  const item = sql`item`
   if (role === 'admin') return onlyBranch(withTrashState(permission, item, isListLive(item)))
   const relations = relationsToSee(permission).map((name) => accessRelations[name])
   return branchesOf(relations, caller, (condition) => withTrashState(permission, item, condition))
@@ -198,11 +223,11 @@ const branchesOf = (
   restrict: (condition: SQL) => SQL,
 ): readonly AccessBranch[] =>
   relations.map(({ branch, holds, beganIn }, index) => {
-    const earlier = relations.slice(0, index).map(({ holdsIfVisible }) => holdsIfVisible(sql`item`, caller))
+    const earlier = relations.slice(0, index).map(({ holdsIfVisible }) => holdsIfVisible(item, caller))
     return {
       select: (rows, first) =>
         branch(caller, (condition, options) => rows(restrict(condition), options), first),
-      holds: restrict(holds(sql`item`, caller)),
+      holds: restrict(holds(item, caller)),
       ...(earlier.length > 0 && { isRepeated: sql`(${sql.join(earlier, sql` or `)})` }),
       ...(beganIn !== null && { beganIn }),
     }
@@ -215,19 +240,17 @@ export const changeBranches = (
   since: SQL,
 ): readonly AccessBranch[] => {
   if (role === 'member') return taskBranches('task.see', role, caller)
-  const item = sql`item`
-  const { project_id } = columnsOf<'tasks'>(item)
-  const { deleted_at } = columnsOf<'projects'>(sql`project`)
-  const isRestored = sql`(project.visible_in >= ${since} and ${deleted_at} is null)`
-  const ofRestored = sql`exists (select from projects project where project.id = ${project_id} and ${isRestored})`
+  const isRestored = sql`(${project.visible_in} >= ${since} and ${project.deleted_at} is null)`
+  const ofRestored = sql`exists (
+    select from projects project where ${project.id} = ${item.project_id} and ${isRestored})`
   return [
     ...onlyBranch(withTrashState('task.see', item, sql`${isListLive(item)} and not ${ofRestored}`)),
     {
       select: (rows) => sql`
         select reached.* from projects project
-          cross join lateral (${rows(withTrashState('task.see', item, sql`${project_id} = project.id`))}) reached
+          cross join lateral (${rows(withTrashState('task.see', item, sql`${item.project_id} = ${project.id}`))}) reached
         where ${isRestored}`,
-      beganIn: sql`project.visible_in`,
+      beganIn: sql`${project.visible_in}`,
     },
   ]
 }
@@ -241,16 +264,15 @@ export const branchesOfProjects = (
   role: Role,
   caller: CallerPlaceholders,
 ): readonly AccessBranch[] => {
-  const item = sql`item`
-  const { project_id, assignee_id } = columnsOf<'tasks'>(item)
-  const ofProject = (id: SQL, condition: SQL): SQL =>
+  const { project_id, assignee_id } = item
+  const ofProject = (id: SQLWrapper, condition: SQL): SQL =>
     withTrashState('task.see', item, sql`${project_id} = ${id} and ${condition}`)
   const isOfProjects = (condition: SQL): SQL =>
     withTrashState('task.see', item, sql`${project_id} = any(${ids}) and ${condition}`)
   const ofEach = (isChosen: SQL, condition: SQL): AccessBranch => ({
     select: (rows) => sql`
-      select reached.* from projects chosen cross join lateral (${rows(ofProject(sql`chosen.id`, condition))}) reached
-      where chosen.id = any(${ids}) and ${columnsOf<'projects'>(sql`chosen`).deleted_at} is null and ${isChosen}`,
+      select reached.* from projects chosen cross join lateral (${rows(ofProject(chosen.id, condition))}) reached
+      where ${chosen.id} = any(${ids}) and ${chosen.deleted_at} is null and ${isChosen}`,
     holds: isOfProjects(sql`${isProjectLive(project_id)} and ${condition}`),
   })
   if (role === 'admin') return [ofEach(sql`true`, sql`true`)]
@@ -258,24 +280,20 @@ export const branchesOfProjects = (
     select: (rows, first) =>
       rowsOfMemberships(
         caller.caller,
-        sql`${ofMembership.project_id} = any(${ids})`,
-        (options) => rows(ofProject(ofMembership.project_id, sql`true`), options),
+        sql`${membership.project_id} = any(${ids})`,
+        (options) => rows(ofProject(membership.project_id, sql`true`), options),
         first,
       ),
     holds: isOfProjects(isMember(project_id, caller.caller, 'viewer')),
   }
-  const isOutside = sql`not ${isMember(sql`chosen.id`, caller.caller, 'viewer')}`
+  const isOutside = sql`not ${isMember(chosen.id, caller.caller, 'viewer')}`
   return [ofMember, ofEach(isOutside, sql`${assignee_id} = ${caller.caller}`)]
 }
 
 /** Access branches for the personal tasks `item` that the caller can see. */
 export const personalBranches = (caller: CallerPlaceholders): readonly AccessBranch[] =>
   branchesOf([accessRelations.owner, accessRelations.assignee], caller, (condition) =>
-    withTrashState(
-      'task.see',
-      sql`item`,
-      sql`${columnsOf<'tasks'>(sql`item`).project_id} is null and ${condition}`,
-    ),
+    withTrashState('task.see', item, sql`${item.project_id} is null and ${condition}`),
   )
 
 /** A column of tasks that refers to a user and by which tasks are listed. */
@@ -288,9 +306,9 @@ export const personBranches = (
   caller: CallerPlaceholders,
 ): readonly AccessBranch[] =>
   columns.map((name, index) => {
-    const is = (column: PersonColumn): SQL => sql`item.${sql.raw(column)} = ${user}`
+    const is = (column: PersonColumn): SQL => sql`${item[column]} = ${user}`
     const earlier = columns.slice(0, index).map(is)
-    const holds = sql`${is(name)} and ${allowsTask('task.see', caller, sql`item`)}`
+    const holds = sql`${is(name)} and ${allowsTask('task.see', caller, item)}`
     return {
       select: (rows) => rows(holds),
       holds,
@@ -300,19 +318,19 @@ export const personBranches = (
 
 /** Access branches for the subtasks `item` of these tasks that the caller can see. */
 export const branchesOfParents = (ids: SQL, caller: CallerPlaceholders): readonly AccessBranch[] =>
-  onlyBranch(sql`item.parent_id = any(${ids}) and ${allowsTask('task.see', caller, sql`item`)}`)
+  onlyBranch(sql`${item.parent_id} = any(${ids}) and ${allowsTask('task.see', caller, item)}`)
 
 /** The same caller without the role of an administrator. */
 const withoutRole = (caller: CallerPlaceholders): CallerPlaceholders => ({ ...caller, is_admin: sql`false` })
 
 /** Whether an administrator sees the row `task`, which can be in the trash, only by their role. */
-export const isTaskSeenByRole = (caller: CallerPlaceholders, task: SQL): SQL => {
+export const isTaskSeenByRole = (caller: CallerPlaceholders, task: typeof tasks): SQL => {
   const user = withoutRole(caller)
   return sql`(${allowsTask('task.see', user, task)} or ${allowsTask('trash.see', user, task)}) is not true`
 }
 
 /** Whether an administrator sees the row `project`, which can be in the trash, only by their role. */
-export const isProjectSeenByRole = (caller: CallerPlaceholders, project: SQL): SQL => {
+export const isProjectSeenByRole = (caller: CallerPlaceholders, project: typeof projects): SQL => {
   const user = withoutRole(caller)
   return sql`(${allowsProject('project.see', user, project)} or ${allowsProject('project_trash.see', user, project)}) is not true`
 }
@@ -321,14 +339,14 @@ export const isProjectSeenByRole = (caller: CallerPlaceholders, project: SQL): S
  * `task.see` and `trash.see` also check whether the task is in the trash. Other permissions are checked only on visible
  * tasks.
  */
-const withTrashState = (permission: Permission, task: SQL, condition: SQL): SQL => {
-  const { deleted_at } = columnsOf<'tasks'>(task)
+const withTrashState = (permission: Permission, task: typeof tasks, condition: SQL): SQL => {
+  const { deleted_at } = task
   if (permission === 'task.see') return sql`(${deleted_at} is null and ${condition})`
   if (permission === 'trash.see') return sql`(${deleted_at} is not null and ${condition})`
   return condition
 }
 
-const relationsOf = (caller: CallerPlaceholders, task: SQL): Relations => ({
+const relationsOf = (caller: CallerPlaceholders, task: TaskPlace): Relations => ({
   ...Object.fromEntries(
     Object.entries(accessRelations).map(([name, { holds }]) => [name, holds(task, caller.caller)]),
   ),
@@ -336,15 +354,19 @@ const relationsOf = (caller: CallerPlaceholders, task: SQL): Relations => ({
 })
 
 /** Whether the caller sees the task with an id. */
-export const seesTask = (caller: CallerPlaceholders, taskId: SQL): SQL =>
-  sql`exists (select from tasks where tasks.id = ${taskId} and ${allowsTask('task.see', caller, sql`tasks`)})`
+export const seesTask = (caller: CallerPlaceholders, taskId: SQLWrapper): SQL =>
+  sql`exists (select from tasks where ${tasks.id} = ${taskId} and ${allowsTask('task.see', caller, tasks)})`
 
 /**
  * Whether the caller sees the row `event` of a task that is not in the trash. An event of a relation requires seeing both tasks.
  * If `taskId` does not depend on the row, a list checks the task once.
  */
-export const seesEventOfTask = (caller: CallerPlaceholders, event: SQL, taskId: SQL): SQL => {
-  const { type, resource_id } = columnsOf<'events'>(event)
+export const seesEventOfTask = (
+  caller: CallerPlaceholders,
+  event: typeof events,
+  taskId: SQLWrapper,
+): SQL => {
+  const { type, resource_id } = event
   return sql`(${seesTask(caller, taskId)} and case when ${type} in ('task.related', 'task.unrelated')
     then ${seesTask(caller, resource_id)} else true end)`
 }
@@ -353,13 +375,16 @@ export const seesEventOfTask = (caller: CallerPlaceholders, event: SQL, taskId: 
  * Whether the caller sees the row `event` of `events`. Of a task or project in the trash, only the deletion is visible: to users
  * who saw the task in the state that the event records, or who had a role in the project.
  */
-export const allowsEvent = (permission: Permission, caller: CallerPlaceholders, event: SQL): SQL => {
-  const { type, task_id, project_id, assignee_id } = columnsOf<'events'>(event)
-  const isListed = sql`exists (select from tasks where tasks.id = ${task_id} and ${columnsOf<'tasks'>(sql`tasks`).deleted_at} is null)`
-  const project = columnsOf<'projects'>(sql`projects`)
+export const allowsEvent = (
+  permission: Permission,
+  caller: CallerPlaceholders,
+  event: typeof events,
+): SQL => {
+  const { type, task_id, project_id, assignee_id } = event
+  const isListed = sql`exists (select from tasks where ${tasks.id} = ${task_id} and ${tasks.deleted_at} is null)`
   const wasGranted = sql`exists (
-    select from projects join project_grants granted on granted.project_id = projects.id
-    where projects.id = ${project_id} and ${project.deleted_at} is not null and ${project.purged_at} is null
+    select from projects join project_grants granted on granted.project_id = ${projects.id}
+    where ${projects.id} = ${project_id} and ${projects.deleted_at} is not null and ${projects.purged_at} is null
       and (${caller.is_admin} or granted.user_id = ${caller.caller}))`
   // Unlike the current rule, this ignores whether the owner is being deleted, since that is how an assignee loses the task.
   const wasAssigned = sql`(${assignee_id} = ${caller.caller}
@@ -375,18 +400,17 @@ export const allowsEvent = (permission: Permission, caller: CallerPlaceholders, 
 }
 
 /** Selects, as `user_id`, a superset of the users who see the row `event` of `events`, apart from administrators. */
-export const usersOfEvent = (event: SQL): SQL => {
-  const { task_id, project_id, owner_id, assignee_id } = columnsOf<'events'>(event)
-  const task = columnsOf<'tasks'>(sql`tasks`)
-  const ofTask = (value: SQL): SQL => sql`select ${value} from tasks where ${task.id} = ${task_id}`
+export const usersOfEvent = (event: typeof events): SQL => {
+  const { task_id, project_id, owner_id, assignee_id } = event
+  const ofTask = (value: SQLWrapper): SQL => sql`select ${value} from tasks where ${tasks.id} = ${task_id}`
   return sql`
-    select user_id from project_grants where project_id in (${project_id}, (${ofTask(task.project_id)}))
-    union ${ofTask(task.owner_id)} union ${ofTask(task.assignee_id)}
+    select user_id from project_grants where project_id in (${project_id}, (${ofTask(tasks.project_id)}))
+    union ${ofTask(tasks.owner_id)} union ${ofTask(tasks.assignee_id)}
     union values (${owner_id}), (${assignee_id})`
 }
 
 /** Selects the ids of the users, as `user_id`, who see the row `event` of `events`. */
-export const viewersOfEvent = (event: SQL): SQL => {
+export const viewersOfEvent = (event: typeof events): SQL => {
   const caller = { caller: sql`viewer.user_id`, is_admin: sql`false`, in_session: sql`false` }
   return sql`
     select viewer.user_id from (${usersOfEvent(event)}) viewer
@@ -397,13 +421,13 @@ export const viewersOfEvent = (event: SQL): SQL => {
 export const allowsAttachment = (
   permission: Permission,
   caller: CallerPlaceholders,
-  attachment: SQL,
-  task: SQL,
+  attachment: typeof attachments,
+  task: typeof tasks,
 ): SQL =>
   allowed(permission, {
     ...relationsThroughTask(caller, task),
-    uploader: sql`${attachment}.uploaded_by = ${caller.caller}`,
-    task_owner: sql`${columnsOf<'tasks'>(task).owner_id} = ${caller.caller}`,
+    uploader: sql`${attachment.uploaded_by} = ${caller.caller}`,
+    task_owner: sql`${task.owner_id} = ${caller.caller}`,
     manager: accessRelations.manager.holds(task, caller.caller),
     admin: caller.is_admin,
   })
@@ -412,75 +436,69 @@ export const allowsAttachment = (
 export const allowsComment = (
   permission: Permission,
   caller: CallerPlaceholders,
-  comment: SQL,
-  task: SQL,
+  comment: typeof comments,
+  task: typeof tasks,
 ): SQL =>
   allowed(permission, {
     ...relationsOf(caller, task),
     ...relationsThroughTask(caller, task),
-    author: sql`${comment}.author_id = ${caller.caller}`,
+    author: sql`${comment.author_id} = ${caller.caller}`,
   })
 
 /** Whether the user of the row `person` sees the row `task`. */
-export const isSeenBy = (person: SQL, task: SQL): SQL => {
-  const { id, role } = columnsOf<'users'>(person)
-  return allowsTask(
+export const isSeenBy = (person: typeof users, task: typeof tasks): SQL =>
+  allowsTask(
     'task.see',
-    { caller: id, is_admin: sql`${role} = 'admin'`, in_session: sql`false` },
+    { caller: sql`${person.id}`, is_admin: sql`${person.role} = 'admin'`, in_session: sql`false` },
     task,
   )
-}
 
 /** Whether the caller has the permission on the row `notification`. It requires that they still see its task. */
 export const allowsNotification = (
   permission: Permission,
   caller: CallerPlaceholders,
-  notification: SQL,
+  notification: typeof notifications,
 ): SQL => {
-  const { user_id, task_id } = columnsOf<'notifications'>(notification)
+  const { user_id, task_id } = notification
   return allowed(permission, {
     recipient: sql`(${user_id} = ${caller.caller} and ${seesTask(caller, task_id)})`,
   })
 }
 
 /** Whether the caller has the permission on the tags of the row `task`. */
-export const allowsTaskTag = (permission: Permission, caller: CallerPlaceholders, task: SQL): SQL =>
+export const allowsTaskTag = (permission: Permission, caller: CallerPlaceholders, task: typeof tasks): SQL =>
   allowed(permission, relationsThroughTask(caller, task))
 
 /** Whether the caller has the permission on the row `tag`. */
-export const allowsTag = (permission: Permission, caller: CallerPlaceholders, tag: SQL): SQL =>
-  unlessDeleted(
-    permission === 'tag.see',
-    columnsOf<'tags'>(tag).deleted_at,
-    allowed(permission, tagRelations(caller, tag)),
-  )
+export const allowsTag = (permission: Permission, caller: CallerPlaceholders, tag: typeof tags): SQL =>
+  unlessDeleted(permission === 'tag.see', tag.deleted_at, allowed(permission, tagRelations(caller, tag)))
 
 /**
  * Whether a row of `tag_counts` counts tasks that the reader can see: as a member of their project, or as an assignee elsewhere
  * (`task_viewers`). Each task that a member can see is counted in exactly one such row.
  */
-const isCountOfReader = (caller: CallerPlaceholders, row: SQL): SQL => {
-  const { project_id, user_id } = columnsOf<'tag_counts'>(row)
+const isCountOfReader = (caller: CallerPlaceholders, row: typeof tagCounts): SQL => {
+  const { project_id, user_id } = row
   const isOfMember = isMember(project_id, caller.caller, 'viewer')
   const isOfAssignee = sql`${project_id} is null or (not ${isOfMember} and ${isProjectLive(project_id)})`
   return sql`case when ${user_id} is null then ${isOfMember} else ${user_id} = ${caller.caller} and (${isOfAssignee}) end`
 }
 
 /** Whether the caller sees, as a member or an assignee, a task that has the row `tag`. */
-export const seesTaggedTask = (caller: CallerPlaceholders, tag: SQL): SQL => sql`exists (
+export const seesTaggedTask = (caller: CallerPlaceholders, tag: typeof tags): SQL => sql`exists (
   select from tag_counts counted
-  where ${columnsOf<'tag_counts'>(sql`counted`).tag_id} = ${tag}.id and ${isCountOfReader(caller, sql`counted`)})`
+  where ${counted.tag_id} = ${tag.id} and ${isCountOfReader(caller, counted)})`
 
 /** The number of tasks with the tag that the reader can see. */
-export const countTasksOfTag = (tag: SQL, role: Role, caller: CallerPlaceholders): SQL => {
-  const { tasks, project_id, user_id, tag_id } = columnsOf<'tag_counts'>(sql`counted`)
+export const countTasksOfTag = (tag: typeof tags, role: Role, caller: CallerPlaceholders): SQL<number> => {
+  const { tasks, project_id, user_id, tag_id } = counted
   const isInTrash = sql`${project_id} is not null and not ${isProjectLive(project_id)}`
   // Administrators see everything but the projects in the trash.
   const count =
     role === 'admin'
       ? sql`case when ${user_id} is not null then 0 when ${project_id} is null then ${tasks} when ${isInTrash} then -${tasks} end`
-      : sql`case when ${isCountOfReader(caller, sql`counted`)} then ${tasks} end`
-  return sql`coalesce((select sum(${count})::int from tag_counts counted where ${tag_id} = ${tag}.id), 0)`
+      : sql`case when ${isCountOfReader(caller, counted)} then ${tasks} end`
+  return sql`coalesce((select sum(${count})::int from tag_counts counted where ${tag_id} = ${tag.id}), 0)`
 }
 
 /**
@@ -488,31 +506,31 @@ export const countTasksOfTag = (tag: SQL, role: Role, caller: CallerPlaceholders
  * that they can see. The latter are read from `tag_counts`, which triggers maintain, in list order.
  */
 export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
-  const item = columnsOf<'tags'>(sql`item`)
-  const ofTag = columnsOf<'tags'>(sql`tag`)
+  const item = aliasedTable(tags, 'item')
+  const other = aliasedTable(tagCounts, 'other')
   const isNotDeleted = sql`${item.deleted_at} is null`
   if (role === 'admin') return onlyBranch(isNotDeleted)
-  const { owner, viewer } = tagRelations(caller, sql`item`)
-  const { tag_id, project_id, user_id, created_at } = columnsOf<'tag_counts'>(sql`counted`)
-  const placeOf = (row: SQL): SQL =>
-    sql`coalesce(${columnsOf<'tag_counts'>(row).project_id}, ${sql.raw(`'${nilId}'`)})`
+  const { owner, viewer } = tagRelations(caller, item)
+  const { tag_id, project_id, user_id, created_at } = counted
+  const placeOf = (row: typeof tagCounts): SQL => sql`coalesce(${row.project_id}, ${sql.raw(`'${nilId}'`)})`
   // A tag with several rows is read from the first. OFFSET keeps the planner from reading all tags for the join.
   const carried = (isOfViewer: SQL): SQL => sql`(
-    select ${tag_id} as id, tag.name, tag.canonical_name, tag.name_folded, tag.color, ${ofTag.owner_id}, ${ofTag.project_id}, ${created_at}, ${ofTag.deleted_at}
-    from tag_counts counted cross join lateral (select * from tags where tags.id = ${tag_id} offset 0) tag
-    where ${isOfViewer} and ${isCountOfReader(caller, sql`counted`)} and not exists (
+    select ${tag_id} as id, ${tag.name}, ${tag.canonical_name}, ${tag.name_folded}, ${tag.color}, ${tag.owner_id},
+      ${tag.project_id}, ${created_at}, ${tag.deleted_at}
+    from tag_counts counted cross join lateral (select * from tags where ${tags.id} = ${tag_id} offset 0) tag
+    where ${isOfViewer} and ${isCountOfReader(caller, counted)} and not exists (
       select from tag_counts other
-      where other.tag_id = ${tag_id} and ${isCountOfReader(caller, sql`other`)}
-        and ${placeOf(sql`other`)} < ${placeOf(sql`counted`)})) item`
+      where ${other.tag_id} = ${tag_id} and ${isCountOfReader(caller, other)}
+        and ${placeOf(other)} < ${placeOf(counted)})) item`
   const ofMemberships = (rows: SQL): SQL => rowsOfMemberships(caller.caller, sql`true`, () => rows, null)
   const ofUser = sql`${user_id} = ${caller.caller}`
-  const ofProject = sql`${user_id} is null and ${project_id} = ${ofMembership.project_id}`
+  const ofProject = sql`${user_id} is null and ${project_id} = ${membership.project_id}`
   const isSeenOtherwise = sql`(${owner} or ${viewer})`
   return [
     ...onlyBranch(sql`${isNotDeleted} and ${owner}`),
     {
       select: (rows) =>
-        ofMemberships(rows(sql`${isNotDeleted} and ${item.project_id} = ${ofMembership.project_id}`)),
+        ofMemberships(rows(sql`${isNotDeleted} and ${item.project_id} = ${membership.project_id}`)),
     },
     {
       select: (rows) => rows(isNotDeleted, { from: carried(ofUser) }),
@@ -529,8 +547,8 @@ export const tagBranches = (role: Role, caller: CallerPlaceholders): readonly Ac
  * `tag_counts` tells whether the caller sees a task with the tag, since the number of such tasks is unbounded. As in the list of
  * tags, the tasks of a deleted user count until they are purged.
  */
-const tagRelations = (caller: CallerPlaceholders, tag: SQL) => {
-  const { owner_id, project_id } = columnsOf<'tags'>(tag)
+const tagRelations = (caller: CallerPlaceholders, tag: typeof tags) => {
+  const { owner_id, project_id } = tag
   return {
     owner: sql`(${owner_id} = ${caller.caller} and ${project_id} is null)`,
     viewer: isMember(project_id, caller.caller, 'viewer'),
@@ -540,7 +558,7 @@ const tagRelations = (caller: CallerPlaceholders, tag: SQL) => {
   }
 }
 
-const relationsThroughTask = (caller: CallerPlaceholders, task: SQL): Relations => ({
+const relationsThroughTask = (caller: CallerPlaceholders, task: typeof tasks): Relations => ({
   sees_task: allowsTask('task.see', caller, task),
   changes_task: allowsTask('task.change', caller, task),
 })

@@ -1,5 +1,5 @@
 import type { Database } from './client.ts'
-import { type SQL, sql } from '../schema/drizzle.ts'
+import { type PgTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import type { Parameters, Placeholders, Values } from './parameters.ts'
 import { statement, type StatementName } from './statement.ts'
 
@@ -16,13 +16,13 @@ export const untilNone = async (step: () => Promise<number>, stop: AbortSignal):
 export const countingStatement = <P extends Parameters>(
   name: StatementName,
   parameters: P,
-  change: (p: Placeholders<P>) => SQL,
+  change: (p: Placeholders<P>) => SQLWrapper,
 ): ((db: Database, values: Values<P>) => Promise<number>) => {
   const run = statement(
     name,
     parameters,
     { changed: 'int8' },
-    (p) => sql`with changed as (${change(p)}) select count(*) as changed from changed`,
+    (p) => sql`with changed as (${change(p).getSQL()}) select count(*) as changed from changed`,
   )
   return async (db, values) => {
     const [row] = await run(db, values)
@@ -31,15 +31,12 @@ export const countingStatement = <P extends Parameters>(
 }
 
 /** Limits `condition` to a batch of up to `limit` rows. Rows locked by another transaction are skipped. */
-export const batchOf = (table: string, condition: SQL, limit: number): SQL => {
-  const name = sql.raw(table)
-  return sql`ctid = any(array(
-    select ctid from ${name} where ${condition} limit ${sql.raw(String(limit))} for update skip locked))`
-}
+export const batchOf = (table: PgTable, condition: SQL, limit: number): SQL => sql`ctid = any(array(
+  select ctid from ${table} where ${condition} limit ${sql.raw(String(limit))} for update skip locked))`
 
 interface Deletion<P extends Parameters> {
   readonly parameters: P
-  readonly table: string
+  readonly table: PgTable
   readonly condition: (p: Placeholders<P>) => SQL
   /** Rows per statement. */
   readonly limit?: number
@@ -53,7 +50,7 @@ export const deletionOfBatch = <P extends Parameters>(
   countingStatement(
     name,
     parameters,
-    (p) => sql`delete from ${sql.raw(table)} where ${batchOf(table, condition(p), limit)} returning 1`,
+    (p) => sql`delete from ${table} where ${batchOf(table, condition(p), limit)} returning 1`,
   )
 
 /**

@@ -33,7 +33,8 @@ class BuilderSession extends PgSession {
   }
 }
 
-const builder = new PgDatabase<PgQueryResultHKT>(dialect, new BuilderSession(dialect), undefined)
+/** The query builder. What it builds can be a part of a statement by hand. */
+export const builder = new PgDatabase<PgQueryResultHKT>(dialect, new BuilderSession(dialect), undefined)
 
 /** What the query builder returns for a statement with this result. */
 interface Buildable<Result> {

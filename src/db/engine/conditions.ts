@@ -1,6 +1,6 @@
 import { rangeOperators } from '../../domain/dates.ts'
 import { escapeLike } from '../../domain/text.ts'
-import { type SQL, sql } from '../schema/drizzle.ts'
+import { type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import { parameter, type ParameterType, type ParameterTypes } from './parameters.ts'
 
 /** A condition on the row `item` of a list, with its parameter values. */
@@ -36,7 +36,12 @@ export const bindValues = <Built extends object>(
 }
 
 /** Whether a column has one of these values. A single value becomes an equality, so that an index still provides the order. */
-export const isOneOf = (column: SQL, type: 'text' | 'uuid', values: readonly string[], bind: Bind): SQL => {
+export const isOneOf = (
+  column: SQLWrapper,
+  type: 'text' | 'uuid',
+  values: readonly string[],
+  bind: Bind,
+): SQL => {
   const [only, ...others] = values
   return only !== undefined && others.length === 0
     ? sql`${column} = ${bind(type, only)}`
@@ -44,7 +49,7 @@ export const isOneOf = (column: SQL, type: 'text' | 'uuid', values: readonly str
 }
 
 /** Whether a project id is one of these; `none` matches null. */
-export const isOfProjects = (column: SQL, projects: readonly string[]): Condition =>
+export const isOfProjects = (column: SQLWrapper, projects: readonly string[]): Condition =>
   bindValues('project', (bind) => {
     const ids = projects.filter((id) => id !== 'none')
     const isOfOne = isOneOf(column, 'uuid', ids, bind)
@@ -58,11 +63,11 @@ export const searched = (condition: Condition): Condition => ({
 })
 
 /** Whether a folded text contains another. No text contains an empty one: a combining mark alone folds to nothing. */
-export const contains = (text: SQL, part: string, bind: Bind): SQL =>
+export const contains = (text: SQLWrapper, part: string, bind: Bind): SQL =>
   part === '' ? sql`false` : sql`${text} like ${bind('text', `%${escapeLike(part)}%`)} escape '\\'`
 
 /** Whether a folded name contains a folded text. The index has bigrams, so it cannot find a single character. */
-export const nameContains = (name: SQL, part: string): Condition =>
+export const nameContains = (name: SQLWrapper, part: string): Condition =>
   bindValues('part', (bind) => {
     const index = sql`bigrams_of(${name}) @> bigrams_of(${bind('text', part)})`
     const hasBigrams = Array.from(part).length > 1
@@ -81,12 +86,12 @@ export const filterBy =
     holds(bind(type, value))
 
 export const filterOneOf =
-  (type: 'text' | 'uuid', column: SQL): Filter<readonly string[]> =>
+  (type: 'text' | 'uuid', column: SQLWrapper): Filter<readonly string[]> =>
   (values, bind) =>
     isOneOf(column, type, values, bind)
 
 /** The filters `created_after` and `created_before` of a list. */
-export const createdTimeFilters = (createdAt: SQL) => {
+export const createdTimeFilters = (createdAt: SQLWrapper) => {
   const compare = (end: keyof typeof rangeOperators) =>
     filterBy('instant', (value) => sql`${createdAt} ${sql.raw(rangeOperators[end])} ${value}`)
   return { created_after: compare('after'), created_before: compare('before') }
@@ -107,6 +112,6 @@ export const conditionsOf = <F extends Readonly<Record<string, Filter<never>>>>(
 
 export const allOf = (conditions: readonly SQL[]): SQL => sql.join([...conditions], sql` and `)
 export const unionAll = (queries: readonly SQL[]): SQL => sql.join([...queries], sql` union all `)
-export const listOf = (items: readonly SQL[]): SQL => sql.join([...items], sql`, `)
+export const listOf = (items: readonly SQLWrapper[]): SQL => sql.join([...items], sql`, `)
 /** A literal instead of a parameter, so that the planner knows its value. */
 export const constant = (value: number | boolean): SQL => sql.raw(String(value))

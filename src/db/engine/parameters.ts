@@ -1,4 +1,4 @@
-import { type SQL, sql } from '../schema/drizzle.ts'
+import { type PgTable, type SQL, sql } from '../schema/drizzle.ts'
 
 export interface ParameterTypes {
   uuid: string
@@ -39,6 +39,9 @@ export interface ColumnTypes {
 export type ParameterType = keyof ParameterTypes
 export type Parameters = Readonly<Record<string, ParameterType>>
 export type Columns = Readonly<Record<string, keyof ColumnTypes>>
+
+/** Parameters that are written to columns of the same names. */
+export type ParametersOf<T extends PgTable> = { readonly [Name in keyof T['$inferInsert']]?: ParameterType }
 
 /** Values of a statement's parameters. None may be undefined: the driver would hang. */
 export type Values<P extends Parameters> = { readonly [Name in keyof P]: ParameterTypes[P[Name]] }

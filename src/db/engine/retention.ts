@@ -1,7 +1,8 @@
+import { builtStatement } from './built-statement.ts'
 import type { Database } from './client.ts'
-import { statement } from './statement.ts'
-import { assignments, columnsOf, insertion } from '../schema/columns.ts'
-import { type SQL, sql } from '../schema/drizzle.ts'
+import { type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
+import { retention } from '../schema/tables.ts'
+import { expectRow } from './row-statements.ts'
 
 /**
  * The clock that retention periods are measured against: the clock of the database, less a jump that nobody has confirmed. When it has
@@ -9,8 +10,6 @@ import { type SQL, sql } from '../schema/drizzle.ts'
  * is corrected. That time is then unconfirmed: it does not count until an operator confirms it, and shrinks when the clock goes back. The
  * first look at a new database has nothing to compare with.
  */
-
-const ofRetention = columnsOf<'retention'>(sql.raw('retention'))
 
 /** A longer time since the last look must be confirmed. Long enough for a service that is stopped over a weekend. */
 const maxSkipped = sql.raw(`interval '3 days'`)
@@ -26,57 +25,46 @@ const maxUnseen = sql.raw(`interval '2 hours'`)
 
 /** The current time of retention. A subquery, which a statement evaluates once. */
 export const retentionTime: SQL = sql`
-  coalesce((select least(now(), ${ofRetention.seen_at} + ${maxUnseen}) - ${ofRetention.unconfirmed} from retention), now())`
+  coalesce((select least(now(), ${retention.seen_at} + ${maxUnseen}) - ${retention.unconfirmed} from retention), now())`
 
 /** The latest time that the service can have set before the clock jumped, if it has. */
 const latestBeforeJump: SQL = sql`
-  (select coalesce(${ofRetention.skipped_from}, ${ofRetention.seen_at}) + ${maxUnseen} from retention)`
+  (select coalesce(${retention.skipped_from}, ${retention.seen_at}) + ${maxUnseen} from retention)`
 
 /**
  * How long ago the service set `time` by the clock of the database. A jump of the clock since then counts only when it is confirmed, so
  * that it ends nothing early. A time from after the jump is compared with now(): the time of retention stays before it for as long as the
  * jump was.
  */
-export const passedSince = (time: SQL): SQL =>
+export const passedSince = (time: SQLWrapper): SQL =>
   sql`(case when ${time} > ${latestBeforeJump} then now() else greatest(${retentionTime}, ${time}) end - ${time})`
 
-const look = statement('retention.look', {}, { unconfirmed: 'int8' }, () => {
-  const { columns, values } = insertion<'retention'>({
-    singleton: sql`true`,
-    seen_at: sql`now()`,
-    unconfirmed: sql`'0'`,
-  })
-  const passed = sql`now() - ${ofRetention.seen_at}`
-  const skipped = sql`(${ofRetention.unconfirmed}
+const look = builtStatement('retention.look', {}, (db) => {
+  const passed = sql`now() - ${retention.seen_at}`
+  const skipped = sql`(${retention.unconfirmed}
     + case when ${passed} > ${maxSkipped} or ${passed} < -${minStepBack} then ${passed} else '0' end)`
-  const looked = assignments<'retention'>({
-    seen_at: sql`now()`,
-    unconfirmed: sql`case when ${skipped} > ${maxSkipped} then ${skipped} else '0' end`,
-    skipped_from: sql`case when ${skipped} > ${maxSkipped} then coalesce(${ofRetention.skipped_from}, ${ofRetention.seen_at}) end`,
-  })
-  return sql`
-    insert into retention (${columns}) values (${values})
-    on conflict (singleton) do update set ${looked}
-    returning extract(epoch from ${ofRetention.unconfirmed})::bigint as unconfirmed`
+  return db
+    .insert(retention)
+    .values({ singleton: true, seen_at: sql`now()`, unconfirmed: '0' })
+    .onConflictDoUpdate({
+      target: retention.singleton,
+      set: {
+        seen_at: sql`now()`,
+        unconfirmed: sql`case when ${skipped} > ${maxSkipped} then ${skipped} else '0' end`,
+        skipped_from: sql`case when ${skipped} > ${maxSkipped} then coalesce(${retention.skipped_from}, ${retention.seen_at}) end`,
+      },
+    })
+    .returning({ unconfirmed: sql<number>`floor(extract(epoch from ${retention.unconfirmed}))::float8` })
 })
 
 /** Looks at the clock; every job that deletes old rows does so first. Returns the unconfirmed time in seconds. */
 export const lookAtClock = async (db: Database): Promise<number> => {
-  const [row] = await look(db, {})
-  if (row === undefined) throw new Error('Looking at the clock returned no row')
+  const row = expectRow(await look(db, {}))
   return row.unconfirmed
 }
 
-const confirm = statement(
-  'retention.confirm',
-  {},
-  {},
-  () =>
-    sql`update retention set ${assignments<'retention'>({
-      seen_at: sql`now()`,
-      unconfirmed: sql`'0'`,
-      skipped_from: sql`null`,
-    })}`,
+const confirm = builtStatement('retention.confirm', {}, (db) =>
+  db.update(retention).set({ seen_at: sql`now()`, unconfirmed: '0', skipped_from: null }),
 )
 
 /** Confirms that the clock is right: no time is unconfirmed any more. */

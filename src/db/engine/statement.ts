@@ -6,7 +6,7 @@ import {
   contextValues,
   type StatementContext,
 } from './context.ts'
-import { PgDialect, type SQL } from '../schema/drizzle.ts'
+import { PgDialect, type SQL, sql } from '../schema/drizzle.ts'
 import {
   type Columns,
   type ColumnTypes,
@@ -115,6 +115,13 @@ export const compile = (name: StatementName, query: SQL): Compiled => {
   const numbers = used.map((one) => names.indexOf(one) + 1)
   const numbered = text.replaceAll(/\$(\d+)/g, (_, place) => `$${numbers[Number(place) - 1]}`)
   return { text: named(name, numbered), names }
+}
+
+/** The same SQL in few chunks, for a part of statements that are compiled at run time: the number of chunks is what compiling costs. */
+export const flattened = (query: SQL): SQL => {
+  const { sql: text, params } = dialect.sqlToQuery(query)
+  const [first = '', ...rest] = text.split(/\$\d+/).map((part) => sql.raw(part))
+  return sql.join([first, ...rest.map((part, index) => sql`${params[index]}${part}`)])
 }
 
 const nameOf = (param: unknown): string => {

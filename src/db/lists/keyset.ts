@@ -1,7 +1,7 @@
 import type { Position } from '../../domain/cursors.ts'
 import type { SortBy } from '../../domain/sort.ts'
 import { listOf } from '../engine/conditions.ts'
-import { type SQL, sql } from '../schema/drizzle.ts'
+import { type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import { instantText } from '../engine/instant-text.ts'
 import { parameter } from '../engine/parameters.ts'
 
@@ -13,7 +13,7 @@ import { parameter } from '../engine/parameters.ts'
 /** A field that a list can be sorted by. */
 export interface SortField {
   /** An expression on the row `item`. */
-  readonly value: SQL
+  readonly value: SQLWrapper
   readonly type: 'instant' | 'int' | 'text'
   readonly isNullable: boolean
   /** Whether each access branch of the list has an index in this order. */
@@ -24,7 +24,7 @@ export interface SortField {
 interface Key extends SortField {
   readonly ascends: boolean
   /** The value in conditions: the indexed expression on the row `item`, otherwise the column `sort_<n>`. */
-  readonly ref: SQL
+  readonly ref: SQLWrapper
   /** Whether rows without a value come last: true when reading forward. */
   readonly nullsLast: boolean
   /** The key's value in the position. */
@@ -70,7 +70,7 @@ export const keysetOf = <Field extends string>(
   if (first === undefined) throw new Error('A list must have an order')
   const id = isIndexed ? sql`item.id` : sql`id`
   const idAscends = keys.at(-1)?.ascends ?? true
-  const orderBy = (key: Key, value: SQL): SQL =>
+  const orderBy = (key: Key, value: SQLWrapper): SQL =>
     key.isNullable
       ? sql`${value} ${sql.raw(`${key.ascends ? 'asc' : 'desc'} nulls ${key.nullsLast ? 'last' : 'first'}`)}`
       : indexOrder(value, key.ascends)
@@ -114,7 +114,7 @@ const column = (index: number): SQL => sql.raw(`sort_${index}`)
 const atId = parameter('at_id', 'uuid')
 
 /** The order of the indexes, or its reverse. The NULLS clause must match too, or the planner does not use the index. */
-export const indexOrder = (value: SQL, ascends: boolean): SQL =>
+export const indexOrder = (value: SQLWrapper, ascends: boolean): SQL =>
   sql`${value} ${sql.raw(ascends ? 'asc nulls first' : 'desc nulls last')}`
 
 /** Rows without a value are a separate range, since a comparison with null never holds. */

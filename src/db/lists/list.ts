@@ -7,10 +7,18 @@ import type { CallerPlaceholders } from '../access/permissions.ts'
 import type { Runner } from '../engine/transaction.ts'
 import { type Condition, listOf } from '../engine/conditions.ts'
 import type { StatementContext } from '../engine/context.ts'
-import { type SQL, sql } from '../schema/drizzle.ts'
+import { aliasedTable, type PgTable, type SQL, sql } from '../schema/drizzle.ts'
+import { expectRow } from '../engine/row-statements.ts'
 import { renderedRows } from '../engine/rendered-rows.ts'
 import { parameter } from '../engine/parameters.ts'
-import { type Compiled, compile, query, runCompiled, type StatementName } from '../engine/statement.ts'
+import {
+  type Compiled,
+  compile,
+  flattened,
+  query,
+  runCompiled,
+  type StatementName,
+} from '../engine/statement.ts'
 import { indexOrder, type Keyset, keysetOf, parseEdge, positionValues, type SortField } from './keyset.ts'
 import {
   areTooMany,
@@ -39,6 +47,9 @@ export const createdAt: SortField = {
   isIndexed: true,
 }
 
+/** Sorts a list by its default order, without another to choose. */
+export const newest = { sortFields: { created_at: createdAt }, order: newestFirst } as const
+
 /** The order of lists of the trash. */
 export const lastDeletedFirst: readonly SortBy<'deleted_at'>[] = [{ field: 'deleted_at', descending: true }]
 export const deletedAt: SortField = {
@@ -49,14 +60,17 @@ export const deletedAt: SortField = {
 }
 
 /** A list. Its rows are named `item` and have an `id`. */
-export interface ListSource<Field extends string> {
+export interface ListSource<Field extends string, Table extends PgTable> {
+  /** Lists with the same name have the same `json` for callers with the same role. */
   readonly name: string
-  /** The FROM clause. */
-  readonly from: SQL
+  /** The table whose columns the rows have. */
+  readonly table: Table
+  /** The FROM clause. By default, the table. */
+  readonly from?: SQL
   /** Access branches: the rows that the caller can see. */
   readonly branches: (caller: CallerPlaceholders) => readonly AccessBranch[]
   /** Conditions from the request; all must hold. */
-  readonly filters: readonly Condition[]
+  readonly filters?: readonly Condition[]
   readonly sortFields: Readonly<Record<Field, SortField>>
   /** Sort order. The id breaks ties, in the direction of the last field. */
   readonly order: readonly SortBy<Field>[]
@@ -68,7 +82,7 @@ export interface ListSource<Field extends string> {
    */
   readonly columns?: SQL
   /** A row as JSON text. */
-  readonly json: (row: SQL, caller: CallerPlaceholders) => SQL
+  readonly json: (row: Table, caller: CallerPlaceholders) => SQL
   /** Values of parameters outside the conditions. */
   readonly values?: Readonly<Record<string, unknown>>
 }
@@ -90,16 +104,17 @@ const prepared = new Map<string, Compiled>()
  *
  * @throws TooManyToSort
  */
-export const selectPage = async <Field extends string>(
+export const selectPage = async <Field extends string, Table extends PgTable>(
   db: Runner,
-  source: ListSource<Field>,
+  source: ListSource<Field, Table>,
   principal: Principal,
   request: PageRequest,
 ): Promise<Page> => {
+  const { filters = [] } = source
   const { position, limit, offset } = request
   const values = {
     ...source.values,
-    ...Object.fromEntries(source.filters.flatMap((condition) => Object.entries(condition.values))),
+    ...Object.fromEntries(filters.flatMap((condition) => Object.entries(condition.values))),
     ...positionValues(position),
     at_rank: Number(rankAt(source.order, position)),
     caller: principal.userId,
@@ -109,8 +124,7 @@ export const selectPage = async <Field extends string>(
   const rows = isPrepared(source, request)
     ? await runCompiled(db, prepare(source, principal.role, request), pageColumns, values)
     : await runCompiled(db, pageStatement(source, principal.role, request), pageColumns, values, 'once')
-  const [row] = rows
-  if (row === undefined) throw new Error('A list statement returned no row')
+  const row = expectRow(rows)
   if (row.is_too_long) throw new TooManyToSort(maxSorted)
   const { items, total } = row
   const [near, far] = [parseEdge(row.near), parseEdge(row.far)]
@@ -129,8 +143,15 @@ export const selectPage = async <Field extends string>(
  * A page of the items of a resource, or null if the caller cannot see the resource. A page with items proves that they can;
  * only an empty page needs `isVisible`.
  */
-export const pageIfVisible = async (page: Page, isVisible: () => Promise<boolean>): Promise<Page | null> =>
-  page.items !== '[]' || (await isVisible()) ? page : null
+export const selectPageOf = async <Field extends string, Table extends PgTable>(
+  ctx: StatementContext<Principal>,
+  source: ListSource<Field, Table>,
+  request: PageRequest,
+  isVisible: () => Promise<boolean>,
+): Promise<Page | null> => {
+  const page = await selectPage(ctx.db, source, ctx.principal, request)
+  return page.items !== '[]' || (await isVisible()) ? page : null
+}
 
 /** A query of whether the caller sees the resource with an id. `sees` is its predicate. */
 export const visibilityCheck = (
@@ -150,13 +171,13 @@ export const visibilityCheck = (
  * Only lists without filters are prepared, since a connection keeps its prepared statements until it closes. A filtered list
  * has to be planned for each request anyway: the best index depends on the values.
  */
-const isPrepared = <Field extends string>(
-  { filters, order }: ListSource<Field>,
+const isPrepared = <Field extends string, Table extends PgTable>(
+  { filters = [], order }: ListSource<Field, Table>,
   request: PageRequest,
 ): boolean => filters.length === 0 && order.length === 1 && request.offset === 0 && !request.includeTotal
 
-const prepare = <Field extends string>(
-  source: ListSource<Field>,
+const prepare = <Field extends string, Table extends PgTable>(
+  source: ListSource<Field, Table>,
   role: Role,
   request: PageRequest,
 ): Compiled => {
@@ -175,14 +196,34 @@ const prepare = <Field extends string>(
 }
 
 /** The columns of the rows while they are selected; null for all. */
-const pickedColumns = <Field extends string>({ filters, columns }: ListSource<Field>): SQL | null =>
+const pickedColumns = <Field extends string, Table extends PgTable>({
+  filters = [],
+  columns,
+}: ListSource<Field, Table>): SQL | null =>
   columns !== undefined && filters.every(({ search }) => search === undefined) ? columns : null
+
+/** The JSON of the rows of each list: the longest part of its statements, and the same in all of them. Bounded like `prepared`. */
+const jsonOfRows = new Map<string, SQL>()
+
+const rowJson = <Field extends string, Table extends PgTable>(
+  { name, table, json }: ListSource<Field, Table>,
+  row: 'numbered' | 'item',
+  role: Role,
+  caller: CallerPlaceholders,
+): SQL => {
+  const key = JSON.stringify([name, role, row])
+  const known = jsonOfRows.get(key)
+  if (known !== undefined) return known
+  const flat = flattened(json(aliasedTable(table, row), caller))
+  jsonOfRows.set(key, flat)
+  return flat
+}
 
 const limit = parameter('limit', 'int')
 const offset = parameter('offset', 'int')
 
-const pageStatement = <Field extends string>(
-  source: ListSource<Field>,
+const pageStatement = <Field extends string, Table extends PgTable>(
+  source: ListSource<Field, Table>,
   role: Role,
   request: PageRequest,
 ): Compiled => {
@@ -197,8 +238,8 @@ const pageStatement = <Field extends string>(
   const frontier = hasFrontier ? sql`(select ${edge} from frontier)` : sql`null`
   const json =
     pickedColumns(source) === null
-      ? source.json(sql`numbered`, caller)
-      : sql`(select ${source.json(sql`item`, caller)} from ${source.from} where item.id = numbered.id)`
+      ? rowJson(source, 'numbered', role, caller)
+      : sql`(select ${rowJson(source, 'item', role, caller)} from ${fromOf(source)} where item.id = numbered.id)`
   return compile(
     `${source.name}.list`,
     sql`
@@ -216,19 +257,28 @@ const pageStatement = <Field extends string>(
   )
 }
 
+const fromOf = ({
+  table,
+  from = sql`${table} item`,
+}: {
+  readonly table: PgTable
+  readonly from?: SQL
+}): SQL => from
+
 /** The listed rows of a source. */
-const listedRows = <Field extends string>(
-  source: ListSource<Field>,
+const listedRows = <Field extends string, Table extends PgTable>(
+  source: ListSource<Field, Table>,
   request: PageRequest,
   caller: CallerPlaceholders,
 ): ListedRows => {
-  const exact = source.filters.filter(({ search }) => search === undefined)
+  const { filters = [] } = source
+  const exact = filters.filter(({ search }) => search === undefined)
   return {
-    from: source.from,
+    from: fromOf(source),
     branches: source.branches(caller),
     exact: exact.map((filter) => filter.sql),
     columns: pickedColumns(source) ?? sql`item.*`,
-    isSearched: exact.length < source.filters.length,
+    isSearched: exact.length < filters.length,
     maxCount: isPrepared(source, request) ? maxLimit + 1 : null,
   }
 }
@@ -278,12 +328,12 @@ const walkOf = (list: ListedRows, keyset: Keyset): Walk => ({
 })
 
 /** The rows of a page: their common table expressions, and the order and the edges of the page. */
-const pickRows = <Field extends string>(
-  source: ListSource<Field>,
+const pickRows = <Field extends string, Table extends PgTable>(
+  source: ListSource<Field, Table>,
   request: PageRequest,
   caller: CallerPlaceholders,
 ): PickedRows & { readonly isForward: boolean; readonly order: SQL; readonly edge: SQL } => {
-  const { order, sortFields, from, filters, rank } = source
+  const { order, sortFields, filters = [], rank } = source
   const { position, includeTotal } = request
   const list = listedRows(source, request, caller)
   const isRanked = rank !== undefined && rankAt(order, position) !== null
@@ -291,7 +341,7 @@ const pickRows = <Field extends string>(
   const ranking = isRanked ? rankingOf(rank, keyset, position) : null
   const { steps, ...rows } = list.isSearched
     ? searchedRows({
-        from,
+        from: fromOf(source),
         walk: walkOf(list, keyset),
         start:
           includeTotal && position !== null && !isRanked

@@ -3,12 +3,14 @@ import type * as Migrator from 'drizzle-orm/migrator'
 import type * as Core from 'drizzle-orm/pg-core'
 import { createRequire } from 'node:module'
 
-export type { Query, SQL, SQLWrapper } from 'drizzle-orm'
+export type { AnyColumn, GetColumnData, Query, SQL, SQLWrapper } from 'drizzle-orm'
 export type { MigrationMeta } from 'drizzle-orm/migrator'
 export type {
+  AnyPgColumn,
   ExtraConfigColumn,
   PgPreparedQuery as PreparedQuery,
   PgQueryResultHKT,
+  PgTable,
   PreparedQueryConfig,
   SelectedFieldsOrdered,
 } from 'drizzle-orm/pg-core'
@@ -20,8 +22,22 @@ export type {
  */
 const require = createRequire(import.meta.url ?? __filename)
 
-export const { and, Column, eq, gte, is, isNotNull, isNull, ne, or, Placeholder, sql } =
-  require('drizzle-orm') as typeof Orm
+export const {
+  aliasedTable,
+  and,
+  Column,
+  eq,
+  getTableName,
+  gt,
+  gte,
+  is,
+  isNotNull,
+  isNull,
+  ne,
+  or,
+  Placeholder,
+  sql,
+} = require('drizzle-orm') as typeof Orm
 export const {
   bigint,
   bigserial,

@@ -1,6 +1,7 @@
 import type { ProjectRole } from '../../domain/project-roles.ts'
 import type { TeamRole } from '../../domain/team-roles.ts'
 import {
+  type AnyColumn,
   bigint,
   bigserial,
   boolean,
@@ -28,9 +29,10 @@ const position = customType<{ data: string }>({ dataType: () => 'text collate "C
 /** Text folded by fold_text(). In the order of code points, alike on every database. */
 const folded = customType<{ data: string }>({ dataType: () => 'text collate "C"' })
 const bytea = customType<{ data: Buffer }>({ dataType: () => 'bytea' })
+const instantType = 'timestamp (3) with time zone'
 /** RFC 3339 in UTC with milliseconds, as the contract writes it. The driver parses times to a Date. */
 const instant = customType<{ data: string; driverData: Date | string }>({
-  dataType: () => 'timestamp (3) with time zone',
+  dataType: () => instantType,
   fromDriver: (value) => new Date(value).toISOString(),
 })
 /** `YYYY-MM-DD`. The driver parses dates to the start of the day in UTC. */
@@ -40,6 +42,8 @@ const day = customType<{ data: string; driverData: Date | string }>({
 })
 /** Sent as it is: the driver serializes it. */
 const json = customType<{ data: Readonly<Record<string, unknown>> }>({ dataType: () => 'jsonb' })
+/** Whether a column has times. */
+export const isInstant = (column: AnyColumn): boolean => column.getSQLType() === instantType
 const now = sql`now()`
 const createdAt = () => instant('created_at').notNull().default(now)
 

@@ -1,2 +1,0 @@
-/* comments.reread */
-select (select row_to_json(fields)::text from (select comment.id as id, comment.task_id as task_id, comment.author_id as author_id, comment.body as body, comment.mentions as mentions, comment.version as version, to_char(comment.created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as created_at, to_char(comment.edited_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as edited_at) fields) as json, comment.version from comments comment where comment.id = $1::uuid;

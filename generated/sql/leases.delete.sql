@@ -1,1 +1,0 @@
-/* leases.delete */ delete from leases where name = $1::text and holder = $2::uuid;

@@ -1,1 +1,0 @@
-/* purge.select_projects */ select id::text from projects where projects.purged_at is not null;
