@@ -5,12 +5,12 @@ import type { Position } from '../../src/domain/cursors.ts'
 import type { Principal } from '../../src/domain/permissions.ts'
 import { type TaskList, taskList, type TaskListQuery, taskSortFields } from '../../src/domain/task-filter.ts'
 import { rowsRead } from '../../test/fixture/plan.ts'
-import { withPostgres } from '../postgres.ts'
+import { withPostgres } from '../run/postgres.ts'
 import { openWithoutTimeout, seededDatabase } from './list-databases.ts'
 import { idAt, seedTasks } from './seed-lists.ts'
 
 /**
- * `npm run bench:lists -- [tasks] [milliseconds per measurement]`: each filter and each sort order of task lists on a new PostgreSQL
+ * `node scripts/bench/lists.ts [tasks] [milliseconds per measurement]`: each filter and each sort order of task lists on a new PostgreSQL
  * server, for an administrator, who sees everything, and for the member with the most tasks. With DATABASE_URL, it seeds databases on
  * that server and keeps them for the next run.
  */
