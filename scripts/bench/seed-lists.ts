@@ -65,8 +65,8 @@ const fillTables = async (client: postgres.Sql, count: number): Promise<void> =>
     where random() < 0.3`
 }
 
-/** Creates SQL functions for seeds. */
-export const createFunctions = async (client: postgres.Sql): Promise<void> => {
+/** Creates SQL functions for the seed. */
+const createFunctions = async (client: postgres.Sql): Promise<void> => {
   await client.unsafe(`
     create function uuid_at(n int) returns uuid language sql immutable
     return ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`)

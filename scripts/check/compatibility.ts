@@ -68,6 +68,20 @@ interface KnownChange {
   readonly released?: (document: Document) => void
 }
 
+const deprecate = (document: Document, sunset: string): void => {
+  const operation = operationOf(document, '/tags/{tag_id}', 'get')
+  operation.deprecated = true
+  operation['x-sunset'] = sunset
+}
+
+const removedOperation = (name: string, sunset: string): KnownChange => ({
+  name,
+  released: (document) => deprecate(document, sunset),
+  change({ paths }) {
+    delete paths['/tags/{tag_id}']?.get
+  },
+})
+
 /** Allowed in any version by the section "Compatibility". */
 const harmless: readonly KnownChange[] = [
   { name: 'no change', change() {} },
@@ -113,11 +127,7 @@ const harmless: readonly KnownChange[] = [
   },
   {
     name: 'a deprecation',
-    change(document) {
-      const operation = operationOf(document, '/tags/{tag_id}', 'get')
-      operation.deprecated = true
-      operation['x-sunset'] = '2999-01-01'
-    },
+    change: (document) => deprecate(document, '2999-01-01'),
   },
 ]
 
@@ -173,32 +183,12 @@ const breaking: readonly KnownChange[] = [
       delete paths['/tags/{tag_id}']
     },
   },
-  {
-    name: 'a removed operation whose sunset has passed',
-    released(document) {
-      const operation = operationOf(document, '/tags/{tag_id}', 'get')
-      operation.deprecated = true
-      operation['x-sunset'] = '2020-01-01'
-    },
-    change({ paths }) {
-      delete paths['/tags/{tag_id}']?.get
-    },
-  },
+  removedOperation('a removed operation whose sunset has passed', '2020-01-01'),
 ]
 
 /** Allowed in no version. */
 const early: readonly KnownChange[] = [
-  {
-    name: 'an operation removed before its sunset',
-    released(document) {
-      const operation = operationOf(document, '/tags/{tag_id}', 'get')
-      operation.deprecated = true
-      operation['x-sunset'] = '2999-01-01'
-    },
-    change({ paths }) {
-      delete paths['/tags/{tag_id}']?.get
-    },
-  },
+  removedOperation('an operation removed before its sunset', '2999-01-01'),
 ]
 
 /** Throws unless oasdiff classifies every known change correctly. */

@@ -11,6 +11,7 @@ import { startProcess, temporaryFolder } from '../../test/fixture/process.ts'
 import { createClient, fileForm } from '../../test/fixture/service.ts'
 import { fencedBlocks } from '../../test/fixture/transcript.ts'
 import { isInstalled, runCommand, stopAtEnd } from '../run/commands.ts'
+import { answers } from '../run/processes.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
 /**
@@ -188,12 +189,7 @@ const checkQueries = async (t: Teardown): Promise<void> => {
   const { service, sendRequests } = await startBusyService(t)
   const prometheus = await startPrometheus(t, new URL(metricsUrl(service)))
   let empty: readonly Query[] = queries
-  await eventually('Prometheus is ready', async () =>
-    fetch(`${prometheus}/-/ready`).then(
-      ({ ok }) => ok,
-      () => false,
-    ),
-  )
+  await eventually('Prometheus is ready', () => answers(`${prometheus}/-/ready`))
   const end = Date.now() + resultTimeout
   while (empty.length > 0 && Date.now() < end) {
     await sendRequests()

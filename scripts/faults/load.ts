@@ -1,15 +1,22 @@
 import { createHash, randomBytes, randomInt, randomUUID } from 'node:crypto'
 import { once, EventEmitter } from 'node:events'
 import { setTimeout as pause } from 'node:timers/promises'
-import type { components } from '../../../generated/openapi.ts'
-import { withTimeout } from '../../../src/concurrency/deadline.ts'
-import type { OperationId } from '../../../src/contract/contract.ts'
-import { connectionErrorCode } from '../../../test/fixture/http-client.ts'
-import { type Call, createClient, fileForm, type Reply } from '../../../test/fixture/service.ts'
+import type { components } from '../../generated/openapi.ts'
+import { withTimeout } from '../../src/concurrency/deadline.ts'
+import type { OperationId } from '../../src/contract/contract.ts'
+import { connectionErrorCode } from '../../test/fixture/http-client.ts'
+import {
+  type Account,
+  type BodyAt,
+  type Call,
+  createClient,
+  fileForm,
+  type Reply,
+} from '../../test/fixture/service.ts'
 
 /**
  * Writers and readers that follow docs/guides/concurrency-and-idempotency.md. Each writer has its own account and records what was
- * acknowledged, so that the expected data is acknowledged.
+ * acknowledged, so that the expected data is known.
  */
 
 type Task = components['schemas']['Task']
@@ -17,7 +24,11 @@ type Attachment = components['schemas']['Attachment']
 
 /** The results of a period of load. */
 export interface Observation {
-  /** Number of acknowledged writes. */
+  /** Number of responses. */
+  responses: number
+  /** Number of responses by operation and status. */
+  readonly statuses: Map<string, number>
+  /** Number of acknowledged writes of tasks and files. */
   acknowledged: number
   retries: number
   /** Number of retries by cause: the status of a response, or why there was none. */
@@ -42,15 +53,15 @@ export interface Load {
   end(): Promise<void>
 }
 
-type Client = ReturnType<typeof createClient>
-
 /** A user of one instance, who switches to the next instance after an error. */
 interface User {
-  readonly token: string
+  token: string
   instance: number
 }
 
-interface Writer extends User {
+export interface Writer extends User {
+  readonly account: Account
+  refreshToken: string
   /** The task with the files. */
   readonly folder: string
   /** Acknowledged tasks by id. */
@@ -58,6 +69,41 @@ interface Writer extends User {
   /** Digests by id. */
   readonly files: Map<string, string>
 }
+
+/** What actions are made of. Requests are retried, and a response that is not the expected one is an error. */
+export interface Requests {
+  readonly expect: <Id extends OperationId, Status extends number>(
+    user: Writer,
+    operation: Id,
+    status: Status,
+    call: Call,
+  ) => Promise<{ readonly headers: Headers; readonly body: BodyAt<Id, Status> }>
+  readonly createTask: (user: Writer) => Promise<void>
+  /** Resolves to the id of the task. */
+  readonly changeTask: (user: Writer) => Promise<string>
+  /** Records the task as acknowledged, after an action that changes its version. */
+  readonly recordTask: (user: Writer, id: string) => Promise<void>
+  readonly attach: (user: Writer, size: number) => Promise<void>
+  /** Expects the content that was sent. */
+  readonly readFile: (user: Writer, id: string) => Promise<void>
+}
+
+interface Behaviour {
+  /** Creates the data that a writer begins with. */
+  readonly prepare?: (user: Writer) => Promise<void>
+  /** The actions of writers, with their weights. */
+  readonly actions: readonly (readonly [weight: number, act: (user: Writer) => Promise<unknown>])[]
+}
+
+interface LoadOptions {
+  readonly writers?: number
+  readonly readers?: number
+  /** Milliseconds from one action of a user to the next. Users do not catch up after a slow one. */
+  readonly interval?: number
+  readonly behave?: (requests: Requests) => Behaviour
+}
+
+type Client = ReturnType<typeof createClient>
 
 /** Milliseconds. The service responds within 20 s. */
 const responseTimeout = 25_000
@@ -75,12 +121,6 @@ const recoveryWrites = 20
 const firstDelay = 1_000
 const maxDelay = 2_000
 
-/** Milliseconds between two actions of a user. */
-const rest = 100
-
-const writerCount = 4
-const readerCount = 2
-
 const isRetryable = (status: number): boolean => status >= 500 || status === 429 || status === 408
 
 /** Whether the request may have been executed. */
@@ -97,8 +137,25 @@ interface Result {
   readonly isRepeat: boolean
 }
 
+/** Only what can be repeated when its outcome is unknown. */
+const writeTasksAndFiles = ({ createTask, changeTask, attach }: Requests): Behaviour => ({
+  actions: [
+    [10, createTask],
+    [9, changeTask],
+    [1, (user) => attach(user, randomInt(1, 20_000))],
+  ],
+})
+
 /** Registers the users. They send no requests before `resume`. */
-export const createLoad = async (urls: readonly string[]): Promise<Load> => {
+export const createLoad = async (
+  urls: readonly string[],
+  {
+    writers: writerCount = 4,
+    readers: readerCount = 2,
+    interval = 100,
+    behave = writeTasksAndFiles,
+  }: LoadOptions = {},
+): Promise<Load> => {
   const clients = urls.map((url) => createClient(url, () => undefined))
   const clientOf = ({ instance }: User): Client => {
     const client = clients[instance % clients.length]
@@ -123,14 +180,17 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
   }
 
   const recordRetry = (reason: string): void => {
-    observation.retryReasons.set(reason, (observation.retryReasons.get(reason) ?? 0) + 1)
+    count(observation.retryReasons, reason)
     observation.retries += 1
   }
 
   const attempt = async (user: User, operation: OperationId, call: Call): Promise<Reply | Failure> => {
     try {
       const response = clientOf(user).call(operation, { token: user.token, ...call })
-      return await withTimeout(responseTimeout, response, () => new ResponseTimeout())
+      const reply = await withTimeout(responseTimeout, response, () => new ResponseTimeout())
+      observation.responses += 1
+      count(observation.statuses, `${operation} ${reply.status}`)
+      return reply
     } catch (error) {
       if (error instanceof ResponseTimeout) return 'timeout'
       const code = connectionErrorCode(error)
@@ -164,39 +224,42 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
   }
 
   /** Sends a request with retries and expects a status. */
-  const expect = async (
+  const expect = async <Id extends OperationId, Status extends number>(
     user: User,
-    operation: OperationId,
-    status: number,
+    operation: Id,
+    status: Status,
     call: Call,
-  ): Promise<Reply['body']> => {
+  ): Promise<{ readonly headers: Headers; readonly body: BodyAt<Id, Status> }> => {
     const { reply } = await sendWithRetries(user, operation, call)
     if (reply.status !== status) throw unexpected(operation, reply)
-    return reply.body
+    return reply as never
   }
 
   const createTask = async (user: Writer): Promise<void> => {
     const sentAt = performance.now()
-    const title = `Task ${randomUUID()}`
-    const created = (await expect(user, 'createTask', 201, {
+    const call = {
       headers: { 'idempotency-key': randomUUID() },
-      body: { title },
-    })) as Task
+      body: { title: `Task ${randomUUID()}`, priority: 'high', due_at: '2027-05-14T16:00:00.000Z' },
+    }
+    const { body: created } = await expect(user, 'createTask', 201, call)
     user.tasks.set(created.id, created)
     recordWrite(sentAt)
+    if (!chance(4)) return
+    const { body: again } = await expect(user, 'createTask', 201, call)
+    if (again.id !== created.id) throw new Error('One Idempotency-Key created two tasks')
   }
 
   const readTask = async (user: User, task_id: string, token = user.token): Promise<Task> =>
-    (await expect(user, 'getTask', 200, { token, params: { task_id } })) as Task
+    (await expect(user, 'getTask', 200, { token, params: { task_id } })).body
 
-  const changeTask = async (user: Writer): Promise<void> => {
+  const changeTask = async (user: Writer): Promise<string> => {
     const [id, acknowledged] = oneOf([...user.tasks])
     const sentAt = performance.now()
     const description = randomUUID()
     const { reply, isRepeat } = await sendWithRetries(user, 'updateTask', {
       params: { task_id: id },
       headers: { 'if-match': `"${acknowledged.version}"` },
-      body: { description },
+      body: { description, status: oneOf(['todo', 'in_progress', 'done']) },
     })
     const isDone = reply.status === 200
     if (!isDone && !(reply.status === 412 && isRepeat)) throw unexpected('updateTask', reply)
@@ -205,30 +268,42 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
       throw new Error(`Task ${id} differs from the last write of its only writer`)
     user.tasks.set(id, task)
     recordWrite(sentAt)
+    return id
   }
 
-  const attach = async (user: Writer): Promise<void> => {
+  const attach = async (user: Writer, size: number): Promise<void> => {
     const sentAt = performance.now()
-    const content = randomBytes(randomInt(1, 20_000))
-    const attached = (await expect(user, 'addTaskAttachment', 201, {
+    const content = randomBytes(size)
+    const { body: attached } = await expect(user, 'addTaskAttachment', 201, {
       params: { task_id: user.folder },
       headers: { 'idempotency-key': randomUUID() },
       body: fileForm(content, 'bytes', 'application/octet-stream'),
-    })) as Attachment
+    })
     user.files.set(attached.id, digestOf(content))
     recordWrite(sentAt)
   }
 
-  const write = (user: Writer): Promise<void> => {
-    const choice = user.tasks.size === 0 ? 0 : randomInt(20)
-    if (choice < 10) return createTask(user)
-    return choice < 19 ? changeTask(user) : attach(user)
+  const readFile = async (user: Writer, attach_id: string): Promise<void> => {
+    const { body } = await expect(user, 'downloadAttachment', 200, { params: { attach_id } })
+    if (digestOf(body as unknown as Uint8Array) !== user.files.get(attach_id))
+      throw new Error(`The content of attachment ${attach_id} differs`)
   }
+
+  const { prepare, actions } = behave({
+    expect,
+    createTask,
+    changeTask,
+    async recordTask(user, id) {
+      user.tasks.set(id, await readTask(user, id))
+    },
+    attach,
+    readFile,
+  })
+  const choices = actions.flatMap(([weight, act]) => Array.from({ length: weight }, () => act))
 
   /** Reads a task of a writer. It must not be older than the last acknowledged version. */
   const read = async (reader: User): Promise<void> => {
     const writer = oneOf(writers)
-    if (writer.tasks.size === 0) return
     const [id, { version }] = oneOf([...writer.tasks])
     const task = await readTask(reader, id, writer.token)
     if (task.version < version) throw new Error(`A read of task ${id} was older than an acknowledged write`)
@@ -236,9 +311,14 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
 
   const createWriter = async (name: string, instance: number): Promise<Writer> => {
     const [client] = clients as [Client]
-    const { token } = await client.register(name)
+    const account = await client.register(name)
+    const { token, refreshToken } = account
     const { body } = await client.expect('createTask', 201, { token, body: { title: `Files of ${name}` } })
-    return { token, instance, folder: body.id, tasks: new Map(), files: new Map() }
+    const known = { folder: body.id, tasks: new Map(), files: new Map() }
+    const user = { account, token, refreshToken, instance, ...known }
+    await createTask(user)
+    await prepare?.(user)
+    return user
   }
 
   const writers: Writer[] = []
@@ -248,14 +328,16 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
 
   let stopping = new AbortController()
   let loops: Promise<void>[] = []
-  const actUntilStopped = async (act: () => Promise<void>): Promise<void> => {
+  const actUntilStopped = async (act: () => Promise<unknown>): Promise<void> => {
     while (!stopping.signal.aborted) {
+      const startedAt = performance.now()
       try {
         await act()
       } catch (error) {
         observation.faults.push(error instanceof Error ? error.message : String(error))
       }
-      await pause(rest * (0.5 + Math.random()))
+      const rest = interval * (0.5 + Math.random()) - (performance.now() - startedAt)
+      await pause(Math.max(0, rest), undefined, { signal: stopping.signal }).catch(() => undefined)
     }
   }
 
@@ -264,10 +346,8 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
     let cursor: string | null = null
     do {
       const query: Call['query'] = { limit: 200, ...(cursor !== null && { cursor }) }
-      const page = (await expect(user, operation, 200, { ...call, query })) as {
-        readonly items: readonly T[]
-        readonly next_cursor: string | null
-      }
+      const { body } = await expect(user, operation, 200, { ...call, query })
+      const page = body as { readonly items: readonly T[]; readonly next_cursor: string | null }
       items.push(...page.items)
       cursor = page.next_cursor
     } while (cursor !== null)
@@ -303,12 +383,8 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
         .filter((id) => !user.files.has(id))
         .map((id) => `duplicated or not acknowledged: attachment ${id}`),
     ]
-    for (const [attach_id, digest] of user.files) {
-      if (!ids.has(attach_id)) continue
-      const content = await expect(user, 'downloadAttachment', 200, { params: { attach_id } })
-      if (digestOf(content as Uint8Array) !== digest)
-        differences.push(`differs: the content of attachment ${attach_id}`)
-    }
+    for (const id of user.files.keys())
+      if (ids.has(id)) await readFile(user, id).catch((error: Error) => differences.push(error.message))
     return differences
   }
 
@@ -323,7 +399,7 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
       lastWrite = performance.now()
       stopping = new AbortController()
       loops = [
-        ...writers.map((writer) => actUntilStopped(() => write(writer))),
+        ...writers.map((writer) => actUntilStopped(() => oneOf(choices)(writer))),
         ...readers.map((reader) => actUntilStopped(() => read(reader))),
       ]
     },
@@ -351,6 +427,8 @@ export const createLoad = async (urls: readonly string[]): Promise<Load> => {
 }
 
 const newObservation = (): Observation => ({
+  responses: 0,
+  statuses: new Map(),
   acknowledged: 0,
   retries: 0,
   retryReasons: new Map(),
@@ -358,13 +436,18 @@ const newObservation = (): Observation => ({
   faults: [],
 })
 
+const count = (counts: Map<string, number>, name: string): void =>
+  void counts.set(name, (counts.get(name) ?? 0) + 1)
+
 const unexpected = (operation: OperationId, { status, body }: Reply): Error =>
   new Error(`${operation} returned ${status}: ${JSON.stringify(body)}`)
 
-const oneOf = <T>(choices: readonly T[]): T => {
+export const chance = (oneIn: number): boolean => randomInt(oneIn) === 0
+
+export const oneOf = <T>(choices: readonly T[]): T => {
   const chosen = choices[randomInt(choices.length)]
   if (chosen === undefined) throw new Error('There are no choices')
   return chosen
 }
 
-const digestOf = (content: Uint8Array): string => createHash('sha256').update(content).digest('hex')
+export const digestOf = (content: Uint8Array): string => createHash('sha256').update(content).digest('hex')

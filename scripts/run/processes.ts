@@ -1,4 +1,4 @@
-import { execFileSync, spawn } from 'node:child_process'
+import { type ChildProcess, execFileSync, spawn, type SpawnOptions } from 'node:child_process'
 import { open, readFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
@@ -40,6 +40,18 @@ export const unreachedLimits: Readonly<Record<string, string>> = {
 /** The last line of a start. The service listens before it is ready, so its line names both. */
 const ready = /^(?:taskwright: ready and )?listening\b.*(http:\/\/127\.0\.0\.1:\d+)/
 
+/** Starts a process whose output is added to a file. */
+export const spawnLogged = async (
+  [command = '', ...args]: readonly string[],
+  log: string,
+  options: SpawnOptions = {},
+): Promise<ChildProcess> => {
+  const output = await open(log, 'a')
+  const child = spawn(command, args, { ...options, stdio: ['ignore', output.fd, output.fd] })
+  await output.close()
+  return child
+}
+
 /** Starts the service, like `npm start`, or another server in a new process. A teardown kills it. */
 export const startServer = async (
   t: Teardown,
@@ -47,8 +59,7 @@ export const startServer = async (
 ): Promise<Server> => {
   const started = performance.now()
   const log = join(folder, `${started}.log`)
-  const output = await open(log, 'a')
-  const child = spawn(...onProcessor(core, ...commandOf(program)), {
+  const child = await spawnLogged(onProcessor(core, commandOf(program)), log, {
     cwd: root,
     env: {
       PATH: `${dirname(process.execPath)}${delimiter}${process.env.PATH}`,
@@ -58,9 +69,7 @@ export const startServer = async (
       PORT: '0',
       ...environment,
     },
-    stdio: ['ignore', output.fd, output.fd],
   })
-  await output.close()
   const exited = stopAtEnd(t, child)
   const stop = async (): Promise<void> => {
     child.kill('SIGTERM')
@@ -73,17 +82,11 @@ export const startServer = async (
 }
 
 /** The start script uses exec, so the process id of the shell becomes that of the service. */
-const commandOf = (program: string | undefined): readonly [command: string, parameters: readonly string[]] =>
-  program === undefined ? ['sh', ['-c', manifest.scripts.start]] : [process.execPath, [program]]
+const commandOf = (program: string | undefined): readonly string[] =>
+  program === undefined ? ['sh', '-c', manifest.scripts.start] : [process.execPath, program]
 
-const onProcessor = (
-  core: number | null,
-  command: string,
-  parameters: readonly string[],
-): [string, string[]] =>
-  core === null
-    ? [command, [...parameters]]
-    : ['taskset', ['--cpu-list', String(core), command, ...parameters]]
+const onProcessor = (core: number | null, command: readonly string[]): readonly string[] =>
+  core === null ? command : ['taskset', '--cpu-list', String(core), ...command]
 
 /** Waits for the URL that a server logs when it is ready. */
 const printedUrl = async (log: string): Promise<string> => {
@@ -129,6 +132,13 @@ export const cpuTime = async (pid: number): Promise<number> => {
   const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
   return (Number(fields[11]) + Number(fields[12])) * (1_000 / clockTicks)
 }
+
+/** Whether a URL answers with a status of success. */
+export const answers = (url: string): Promise<boolean> =>
+  fetch(url).then(
+    ({ ok }) => ok,
+    () => false,
+  )
 
 /** Ticks per second: 100 on all Linux platforms that Node supports. */
 const clockTicks = 100

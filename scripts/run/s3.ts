@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url'
 import { eventually } from '../../test/fixture/eventually.ts'
 import { freePort } from '../../test/fixture/ports.ts'
 import { isInstalled, runAttached, stopAtEnd } from './commands.ts'
+import { answers } from './processes.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 import { temporaryRoot } from './temporary-root.ts'
 
@@ -55,7 +56,7 @@ const startServer = async (t: Teardown, server: string): Promise<Readonly<Record
   })
   void stopAtEnd(t, child, 'SIGTERM')
   const endpoint = `http://${address}`
-  await eventually('the S3 server is healthy', () => isHealthy(`${endpoint}/health`))
+  await eventually('the S3 server is healthy', () => answers(`${endpoint}/health`))
   const client = new S3Client({ endpoint, region, forcePathStyle: true, credentials: keys })
   await client.send(new CreateBucketCommand({ Bucket: bucket }))
   client.destroy()
@@ -65,12 +66,6 @@ const startServer = async (t: Teardown, server: string): Promise<Readonly<Record
     AWS_SECRET_ACCESS_KEY: keys.secretAccessKey,
   }
 }
-
-const isHealthy = (url: string): Promise<boolean> =>
-  fetch(url).then(
-    ({ ok }) => ok,
-    () => false,
-  )
 
 await runToEnd('s3', deadline, async (t) => {
   const command = process.argv.slice(process.argv[2] === '--' ? 3 : 2)

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { createLoad, type Load } from '../../scripts/faults/cluster/load.ts'
+import { createLoad, type Load } from '../../scripts/faults/load.ts'
 import { createInstance, type Instance } from '../../scripts/faults/cluster/services.ts'
 import { withPostgres } from '../../scripts/run/postgres.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'

@@ -1,15 +1,15 @@
-import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
-import { open, readFile, writeFile } from 'node:fs/promises'
+import { readFile, writeFile } from 'node:fs/promises'
 import { connect } from 'node:net'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { createClient } from '../../../src/db/engine/connection.ts'
 import { eventually } from '../../../test/fixture/eventually.ts'
 import { freePort } from '../../../test/fixture/ports.ts'
-import { runCommand } from '../../run/commands.ts'
+import { runCommand, stopAtEnd } from '../../run/commands.ts'
 import { findIdentity, giveTo } from '../../run/postgres.ts'
+import { answers, spawnLogged } from '../../run/processes.ts'
 import type { Teardown } from '../../run/run-to-end.ts'
 import { createNode, type Member, type Node } from './node.ts'
 
@@ -33,7 +33,7 @@ export interface ReplicatedDatabase {
 /** A program that can be stopped and restarted at the same address. */
 export interface Restartable {
   readonly start: () => Promise<void>
-  readonly stop: () => Promise<void>
+  readonly stop: () => Promise<unknown>
 }
 
 /** Milliseconds for the recovery from a fault: three times the lease of the primary. */
@@ -51,33 +51,23 @@ const proxyTemplate = new URL('../../../deploy/patroni/haproxy.cfg', import.meta
 /** A program that a teardown kills. Its output goes to a file. */
 const program = (
   t: Teardown,
-  command: readonly [file: string, ...parameters: string[]],
+  command: readonly string[],
   { log, isReady }: { readonly log: string; readonly isReady: () => Promise<boolean> },
 ): Restartable => {
-  const [file, ...parameters] = command
-  let end: ((signal: NodeJS.Signals) => Promise<void>) | null = null
-  t.teardown(async () => end?.('SIGKILL'))
+  let stop = async (): Promise<unknown> => undefined
   return {
     async start() {
-      const output = await open(log, 'a')
-      const child = spawn(file, parameters, { stdio: ['ignore', output.fd, output.fd] })
-      await output.close()
-      const exited = once(child, 'exit')
-      end = async (signal) => {
-        child.kill(signal)
-        await exited
+      const child = await spawnLogged(command, log)
+      const exited = stopAtEnd(t, child)
+      stop = () => {
+        child.kill('SIGTERM')
+        return exited
       }
-      await eventually(`${file} is ready`, isReady)
+      await eventually(`${command[0]} is ready`, isReady)
     },
-    stop: async () => end?.('SIGTERM'),
+    stop: () => stop(),
   }
 }
-
-const isHealthyAt = async (url: string): Promise<boolean> =>
-  fetch(url).then(
-    ({ ok }) => ok,
-    () => false,
-  )
 
 const acceptsConnections = async (port: number): Promise<boolean> => {
   const socket = connect(port, '127.0.0.1')
@@ -107,7 +97,7 @@ const startEtcd = async (t: Teardown, folder: string): Promise<number> => {
   }
   const parameters = Object.entries(options).map(([name, value]) => `--${name}=${value}`)
   const log = join(folder, 'etcd.log')
-  await program(t, ['etcd', ...parameters], { log, isReady: () => isHealthyAt(`${url}/health`) }).start()
+  await program(t, ['etcd', ...parameters], { log, isReady: () => answers(`${url}/health`) }).start()
   return port
 }
 

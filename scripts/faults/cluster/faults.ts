@@ -2,7 +2,7 @@ import { eventually } from '../../../test/fixture/eventually.ts'
 import { createNextVersion } from '../../../test/fixture/next-version.ts'
 import type { RedisServer } from '../../../test/fixture/redis.ts'
 import type { ReplicatedDatabase, Restartable } from './database.ts'
-import type { Load } from './load.ts'
+import type { Load } from '../load.ts'
 import type { Node } from './node.ts'
 import type { Instance } from './services.ts'
 

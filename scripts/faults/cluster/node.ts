@@ -1,12 +1,13 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import type { ChildProcess } from 'node:child_process'
 import { once } from 'node:events'
-import { mkdir, open, readFile, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { dump, load } from 'js-yaml'
 import { eventually } from '../../../test/fixture/eventually.ts'
 import { freePort } from '../../../test/fixture/ports.ts'
 import { startTcpProxy } from '../../../test/fixture/tcp-proxy.ts'
 import { findBinaries, findIdentity, giveTo, signalServer } from '../../run/postgres.ts'
+import { spawnLogged } from '../../run/processes.ts'
 import type { Teardown } from '../../run/run-to-end.ts'
 
 /** A PostgreSQL server managed by Patroni. Other nodes reach it through proxies that can be cut, as if on another machine. */
@@ -151,13 +152,10 @@ export const createNode = async (
     configFile,
     isReachable: () => isReachable,
     async start() {
-      const log = await open(join(folder, 'patroni.log'), 'a')
-      patroni = spawn('patroni', [configFile], {
+      patroni = await spawnLogged(['patroni', configFile], join(folder, 'patroni.log'), {
         ...identity,
         cwd: folder,
-        stdio: ['ignore', log.fd, log.fd],
       })
-      await log.close()
       isReachable = true
     },
     async kill() {

@@ -9,7 +9,7 @@ import { temporaryRoot } from '../../run/temporary-root.ts'
 import { startReplicatedDatabase } from './database.ts'
 import { type Cluster, faults } from './faults.ts'
 import { findPatroniBinaries } from './node.ts'
-import { createLoad, type Observation } from './load.ts'
+import { createLoad, type Observation } from '../load.ts'
 import { createInstances } from './services.ts'
 
 /**

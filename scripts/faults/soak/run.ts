@@ -16,7 +16,8 @@ import { freePort } from '../../../test/fixture/ports.ts'
 import { childrenOf, startServer, unreachedLimits } from '../../run/processes.ts'
 import { withPostgres } from '../../run/postgres.ts'
 import { runToEnd, type Teardown } from '../../run/run-to-end.ts'
-import { type LoadResult, startLoad } from './load.ts'
+import { createLoad, type Observation } from '../load.ts'
+import { everydayActions } from './actions.ts'
 import { monitor, type Sample } from './monitor.ts'
 
 /**
@@ -37,7 +38,10 @@ const sampleInterval = 5_000
 /** The fraction of the run in which caches fill and code is compiled. The two halves of the rest are compared. */
 const warmUp = 0.25
 
-const load = { users: 8, rate: 40 }
+const users = 8
+
+/** Milliseconds between two actions of a user. Most are one or two requests. */
+const interval = 200
 
 /** The measured resources. `max`, if any, returns the maximum median in the second half for that in the first half. */
 const measures: readonly Measure[] = [
@@ -84,33 +88,35 @@ const soak = async (t: Teardown, folder: string, databaseUrl: string): Promise<v
   const sql = createClient({ kind: 'server', url: databaseUrl }, { connection: {} })
   t.teardown(() => sql.end())
 
-  console.log(`soak: ${load.users} users, ${load.rate} actions per second, ${minutes} min`)
-  const { result, stop, verify } = await startLoad(server.url, load)
+  console.log(`soak: ${users} users, ${(users * 1_000) / interval} actions per second, ${minutes} min`)
+  const behave = everydayActions(server.url)
+  const load = await createLoad([server.url], { writers: users, readers: 0, interval, behave })
   const processes = [server.pid, ...(await childrenOf(server.pid))]
   // Node increments the inspector port for each worker.
   const monitored = processes.map((pid, index) => ({ pid, inspectorPort: inspectorPort + index }))
   const { sample, close } = await monitor(monitored, sql)
   const samples: Sample[] = []
+  load.resume()
   const end = performance.now() + minutes * 60_000
   while (performance.now() < end) {
     await pause(sampleInterval)
     samples.push(await sample())
   }
-  await stop()
+  const observation = await load.pause()
   const loadAverages = loadavg().map((figure) => figure.toFixed(1))
-  const verified = await verify()
+  observation.faults.push(...(await load.verify()))
   close()
   const leftovers = await findLeftovers(t, environment)
   await server.stop()
 
   printSamples(samples)
-  printStatuses(result())
+  printStatuses(observation)
   console.log(`\nLoad average of the last 1, 5 and 15 min: ${loadAverages.join(', ')}`)
   const verdicts = [
     ...judgeGrowth(samples),
     judgeFaults(
-      `${verified} tasks and files are as acknowledged, and all responses are as expected`,
-      result(),
+      `${load.taskCount()} tasks and their files are as acknowledged, and all responses are as expected`,
+      observation,
     ),
     report(
       `no orphaned files or rows${leftovers.length > 0 ? ` (found ${leftovers.join(', ')})` : ''}`,
@@ -158,11 +164,15 @@ const judgeGrowth = (samples: readonly Sample[]): boolean[] => {
   })
 }
 
-const judgeFaults = (criterion: string, { requests, faults }: LoadResult): boolean => {
+const judgeFaults = (
+  criterion: string,
+  { responses, retryReasons, faults: unexpected }: Observation,
+): boolean => {
+  const faults = [...unexpected, ...[...retryReasons].map(([reason, count]) => `${count} retries: ${reason}`)]
   const shown = faults.slice(0, 20)
   for (const fault of shown) console.log(`  ${fault}`)
   if (faults.length > shown.length) console.log(`  and ${faults.length - shown.length} more`)
-  return report(`${criterion} (${requests} requests)`, faults.length === 0)
+  return report(`${criterion} (${responses} responses)`, faults.length === 0)
 }
 
 const printSamples = (samples: readonly Sample[]): void => {
@@ -179,7 +189,7 @@ const printSamples = (samples: readonly Sample[]): void => {
   )
 }
 
-const printStatuses = ({ statuses }: LoadResult): void =>
+const printStatuses = ({ statuses }: Observation): void =>
   console.log(
     [...statuses]
       .map(([response, count]) => `${response}: ${count}`)
