@@ -14,7 +14,8 @@ RUN --mount=type=secret,id=npmrc,target=/root/.npmrc \
 RUN rm -rf node_modules/node/node_modules && \
   find node_modules -type f \( -name '*.map' -o -name '*.d.ts' -o -name '*.d.mts' -o -name '*.d.cts' \) -delete
 COPY openapi.yaml LICENSE ./
-COPY scripts scripts
+COPY scripts/operate scripts/operate
+COPY scripts/run/run-to-end.ts scripts/run/
 COPY src src
 RUN mkdir /data
 

@@ -6,7 +6,7 @@ import { createClient } from './fixture/service.ts'
 
 /** `npm run admin`: with the service running on a database server, and stopped on the embedded one. */
 
-const program = fileURLToPath(new URL('../scripts/admin.ts', import.meta.url))
+const program = fileURLToPath(new URL('../scripts/operate/admin.ts', import.meta.url))
 const serverUrl = process.env.DATABASE_URL
 const environment = await environmentFor(t)
 const password = 'correct horse battery'

@@ -8,7 +8,8 @@ import { createClient, fileForm } from './fixture/service.ts'
 
 /** Backup, restore and migration to a server. The data is compared through the API, with the tokens issued before. */
 
-const program = (name: string): string => fileURLToPath(new URL(`../scripts/${name}.ts`, import.meta.url))
+const program = (name: string): string =>
+  fileURLToPath(new URL(`../scripts/operate/${name}.ts`, import.meta.url))
 const serverUrl = process.env.DATABASE_URL
 
 const DATA_DIR = await temporaryFolder(t)

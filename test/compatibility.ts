@@ -1,7 +1,7 @@
 import t from 'tap'
-import { validateVersion, stablePart } from '../scripts/compatibility.ts'
+import { validateVersion, stablePart } from '../scripts/check/breaking-changes.ts'
 
-/** The rules of `npm run check:compatibility`. Each of its runs verifies the tool that finds breaking changes. */
+/** The rules of scripts/check/compatibility.ts. Each of its runs verifies the tool that finds breaking changes. */
 
 const breaking = ['PUT /tasks/{task_id}: the response field due_at was removed']
 const changelogOf = (version: string): string =>

@@ -7,7 +7,7 @@ import { copyTemplate, createEmptyDatabase, createTestDatabase } from './fixture
 import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { startMailServer } from './fixture/smtp.ts'
 
-const doctor = fileURLToPath(new URL('../scripts/doctor.ts', import.meta.url))
+const doctor = fileURLToPath(new URL('../scripts/operate/doctor.ts', import.meta.url))
 const serverUrl = process.env.DATABASE_URL
 
 t.test('all checks pass for a valid configuration, and no mail is sent', async (t) => {

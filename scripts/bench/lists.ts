@@ -1,16 +1,16 @@
 import type { Database } from '../../src/db/engine/client.ts'
+import { createClient, type ServerConnection } from '../../src/db/engine/connection.ts'
 import { maxSorted } from '../../src/db/lists/rows.ts'
 import { selectTasks } from '../../src/db/task-list.ts'
 import type { Position } from '../../src/domain/cursors.ts'
 import type { Principal } from '../../src/domain/permissions.ts'
 import { type TaskList, taskList, type TaskListQuery, taskSortFields } from '../../src/domain/task-filter.ts'
 import { rowsRead } from '../../test/fixture/plan.ts'
-import { withPostgres } from '../postgres.ts'
-import { openWithoutTimeout, seededDatabase } from './list-databases.ts'
-import { idAt, seedTasks } from './seed-lists.ts'
+import { withPostgres } from '../run/postgres.ts'
+import { idAt, seededDatabase } from './seed-lists.ts'
 
 /**
- * `npm run bench:lists -- [tasks] [milliseconds per measurement]`: each filter and each sort order of task lists on a new PostgreSQL
+ * `node scripts/bench/lists.ts [tasks] [milliseconds per measurement]`: each filter and each sort order of task lists on a new PostgreSQL
  * server, for an administrator, who sees everything, and for the member with the most tasks. With DATABASE_URL, it seeds databases on
  * that server and keeps them for the next run.
  */
@@ -262,11 +262,22 @@ const print = (results: readonly Result[]): void => {
     console.log(`${title} <= ${target}: met by ${hits[index]?.met} of ${hits[index]?.of}`)
 }
 
+/** Opens a database without a statement timeout, so that slow statements are measured, too. */
+const openWithoutTimeout = (connection: ServerConnection): Database => {
+  const settings = { statement_timeout: 0, timezone: 'UTC', jit: 'off' }
+  const client = createClient(connection, { connection: settings })
+  return {
+    run: (text, values, mode) =>
+      client.unsafe<Record<string, unknown>[]>(text, values as never[], { prepare: mode !== 'once' }),
+    transaction: () => Promise.reject(new Error('The benchmark has no transactions')),
+    listen: () => undefined,
+    pending: () => 0,
+    close: () => client.end(),
+  }
+}
+
 const run = async (url: string): Promise<void> => {
-  const open = async (count: number) =>
-    openWithoutTimeout(
-      await seededDatabase(url, { name: `lists_${count}`, seed: (client) => seedTasks(client, count) }),
-    )
+  const open = async (count: number) => openWithoutTimeout(await seededDatabase(url, count))
   const smallDb = await open(large / 100)
   const db = await open(large)
   print(await bench(db, smallDb))

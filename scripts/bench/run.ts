@@ -1,4 +1,3 @@
-import { randomBytes } from 'node:crypto'
 import { mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -8,11 +7,18 @@ import { parseArgs } from 'node:util'
 import { migrate } from '../../src/db/engine/migrate.ts'
 import { createClient, type ConnectionOptions } from '../../src/db/engine/connection.ts'
 import { startEmbedded } from '../../src/db/engine/embedded.ts'
-import { isInstalled } from '../commands.ts'
-import { withPostgres } from '../postgres.ts'
-import { runToEnd, type Teardown } from '../run-to-end.ts'
-import { type Load, type LoadResult, type Intensity, generateLoad } from './load.ts'
-import { cpuTime, residentMemory, type Server, service, pinToProcessor, startServer } from './processes.ts'
+import { isInstalled } from '../run/commands.ts'
+import { withPostgres } from '../run/postgres.ts'
+import {
+  cpuTime,
+  pinToProcessor,
+  residentMemory,
+  type Server,
+  startServer,
+  unreachedLimits,
+} from '../run/processes.ts'
+import { runToEnd, type Teardown } from '../run/run-to-end.ts'
+import { generateLoad, type Intensity, type Load, type LoadResult } from './load.ts'
 import { type Scenario, scenarios } from './scenarios.ts'
 import { type Seed, seedDatabase } from './seed.ts'
 
@@ -70,9 +76,7 @@ const main = async (t: Teardown): Promise<void> => {
   const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
   t.teardown(() => rm(folder, { recursive: true }))
   const placement = { core: await pinToProcessor(), folder }
-  const url = process.env.DATABASE_URL
-  const measure = (url: string) => measureOnServer(t, placement, url)
-  const server = await (url === undefined ? withPostgres(measure) : withDatabase(url, measure))
+  const server = await withPostgres((url) => measureOnServer(t, placement, url))
   const embedded = await measureEmbedded(t, placement)
   print(server, embedded)
   await mkdir(join(results, '..'), { recursive: true })
@@ -86,14 +90,8 @@ interface Placement {
   readonly folder: string
 }
 
-/** Production settings. Rate limits are counted, but never reached. */
-const production = {
-  LOG_LEVEL: 'info',
-  RATE_LIMIT: 'on',
-  ...Object.fromEntries(
-    ['SIGN_IN', 'REFRESH', 'API', 'UPLOAD', 'ANONYMOUS'].map((name) => [`RATE_LIMIT_${name}`, '1000000000']),
-  ),
-}
+/** Production settings. */
+const production = { LOG_LEVEL: 'info', ...unreachedLimits }
 
 interface ServerResults {
   readonly rows: readonly Row[]
@@ -107,11 +105,11 @@ const measureOnServer = async (t: Teardown, placement: Placement, url: string): 
   const seed = await prepare({ kind: 'server', url })
   const environment = { DATABASE_URL: url, DATA_DIR: join(placement.folder, 'server'), ...production }
   // The second start is measured, because the first creates a secret and fills the caches of the operating system.
-  await (await startServer(t, { ...placement, program: service, environment })).stop()
-  const ours = await startServer(t, { ...placement, program: service, environment })
+  await (await startServer(t, { ...placement, environment })).stop()
+  const ours = await startServer(t, { ...placement, environment })
   const floors = await startServer(t, {
     ...placement,
-    program: 'floors.ts',
+    program: fileURLToPath(new URL('floors.ts', import.meta.url)),
     environment: {
       DATABASE_URL: url,
       USER_ID: seed.member.id,
@@ -152,7 +150,7 @@ const measureEmbedded = async (t: Teardown, placement: Placement): Promise<reado
   })
   const seed = await prepare(database.connection).finally(() => database.close())
   const environment = { DATA_DIR: dataDir, ...production }
-  const server = await startServer(t, { ...placement, program: service, environment })
+  const server = await startServer(t, { ...placement, environment })
   const rows: EmbeddedRow[] = []
   for (const { name, ours, status, connections } of await scenariosFor(server, seed)) {
     await expectStatus(server, ours, status)
@@ -175,20 +173,6 @@ const prepare = async (connection: ConnectionOptions): Promise<Seed> => {
   const sql = createClient(connection, { connection: {} })
   try {
     return await seedDatabase(sql, plan.tasks)
-  } finally {
-    await sql.end()
-  }
-}
-
-/** Runs `use` with a new database on an existing server. The database is dropped afterwards. */
-const withDatabase = async <T>(serverUrl: string, use: (url: string) => Promise<T>): Promise<T> => {
-  const name = `bench_${randomBytes(8).toString('hex')}`
-  const url = new URL(serverUrl)
-  url.pathname = name
-  const sql = createClient({ kind: 'server', url: serverUrl })
-  try {
-    await sql.unsafe(`create database ${name}`)
-    return await use(url.href).finally(() => sql.unsafe(`drop database ${name} with (force)`))
   } finally {
     await sql.end()
   }

@@ -1,4 +1,6 @@
 import type postgres from 'postgres'
+import { createClient, type ServerConnection } from '../../src/db/engine/connection.ts'
+import { migrate } from '../../src/db/engine/migrate.ts'
 import { inBulk } from './bulk.ts'
 
 /** Words in titles. Descriptions also contain rarer words. */
@@ -12,11 +14,33 @@ const vocabulary = [
 /** The id of a user or tag by its number. User 0 is the administrator, and user 1 has the most tasks. */
 export const idAt = (n: number): string => `00000000-0000-7000-8000-${n.toString(16).padStart(12, '0')}`
 
+/** The database with this number of tasks on a server. It is created and seeded if missing. */
+export const seededDatabase = async (url: string, count: number): Promise<ServerConnection> => {
+  const name = `lists_${count}`
+  const own = new URL(url)
+  own.pathname = `/${name}`
+  const connection: ServerConnection = { kind: 'server', url: own.href }
+  const admin = createClient({ kind: 'server', url })
+  const [known] = await admin`select from pg_database where datname = ${name}`
+  if (known === undefined) await admin.unsafe(`create database ${name}`)
+  await admin.end()
+  await migrate(connection)
+  const seeder = createClient(connection, { connection: { statement_timeout: 0 } })
+  const [task] = await seeder`select from tasks limit 1`
+  if (task === undefined) {
+    const start = performance.now()
+    await seedTasks(seeder, count)
+    console.log(`${name} seeded in ${((performance.now() - start) / 1_000).toFixed(0)} s`)
+  }
+  await seeder.end()
+  return connection
+}
+
 /**
  * Fills an empty database with tasks of 1,000 users and 30 tags, created in the last 700 days. The distribution is skewed, as in real
  * installations: few users have many tasks, and few tags are on many tasks.
  */
-export const seedTasks = async (client: postgres.Sql, count: number): Promise<void> => {
+const seedTasks = async (client: postgres.Sql, count: number): Promise<void> => {
   await createFunctions(client)
   await inBulk(client, ['tasks', 'task_tags'], () => fillTables(client, count))
 }
@@ -65,8 +89,8 @@ const fillTables = async (client: postgres.Sql, count: number): Promise<void> =>
     where random() < 0.3`
 }
 
-/** Creates SQL functions for seeds. */
-export const createFunctions = async (client: postgres.Sql): Promise<void> => {
+/** Creates SQL functions for the seed. */
+const createFunctions = async (client: postgres.Sql): Promise<void> => {
   await client.unsafe(`
     create function uuid_at(n int) returns uuid language sql immutable
     return ('00000000-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`)

@@ -4,16 +4,16 @@ import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { parseArgs } from 'node:util'
 import { createClient } from '../../test/fixture/service.ts'
-import { withPostgres } from '../postgres.ts'
-import { runToEnd, type Teardown } from '../run-to-end.ts'
-import { memoryOfTree, service, startServer } from './processes.ts'
+import { withPostgres } from '../run/postgres.ts'
+import { runToEnd, type Teardown } from '../run/run-to-end.ts'
+import { memoryOfTree, startServer } from '../run/processes.ts'
 import { startProbes } from './worst-probe.ts'
 import { type Attack, attacks } from './worst-requests.ts'
 
 /**
- * `npm run bench:worst`: the effect of the most expensive requests on other users. One member or an anonymous client attacks a service
+ * `node scripts/bench/worst.ts`: the effect of the most expensive requests on other users. One member or an anonymous client attacks a service
  * with its default limits, on a PostgreSQL server and on the embedded database, while another member sends requests. The table shows
- * the response time of that member. `-- --only <part of a name>` runs some of the attacks.
+ * the response time of that member. `--only <part of a name>` runs some of the attacks.
  */
 
 const { values: options } = parseArgs({
@@ -71,7 +71,6 @@ const measureAll = async (
     // A new service for each attack, so that none starts with the memory or the data of another.
     const place = await mkdtemp(join(folder, `${kind}-`))
     const server = await startServer(t, {
-      program: service,
       environment: {
         ...environment,
         DATA_DIR: join(place, 'data'),
@@ -79,7 +78,6 @@ const measureAll = async (
         // Both members have the same address.
         RATE_LIMIT_SIGN_IN: '1000',
       },
-      core: null,
       folder: place,
     })
     const cost = await measure(server, attack, `${index}`)

@@ -9,7 +9,7 @@ import {
 import { buffer } from 'node:stream/consumers'
 import { pipeline } from 'node:stream/promises'
 import { listen } from '../../test/fixture/ports.ts'
-import type { Teardown } from '../run-to-end.ts'
+import type { Teardown } from '../run/run-to-end.ts'
 
 type Json = string | number | boolean | null | readonly Json[] | { readonly [name: string]: Json }
 

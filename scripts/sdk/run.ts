@@ -6,50 +6,44 @@ import { fileURLToPath } from 'node:url'
 import { startProcess, temporaryFolder } from '../../test/fixture/process.ts'
 import { createClient } from '../../test/fixture/service.ts'
 import { startReceiver } from '../../test/fixture/webhooks.ts'
-import { CommandFailure, isInstalled, runCommand } from '../commands.ts'
-import { runToEnd, type Teardown } from '../run-to-end.ts'
-import type { Generator, Paths, Step } from './generator.ts'
-import { generator as go } from './go/sdk.ts'
+import { CommandFailure, isInstalled, runCommand } from '../run/commands.ts'
+import { runToEnd, type Teardown } from '../run/run-to-end.ts'
+import { type Generator, generators, type Paths, type Step } from './generators.ts'
 import { startGrowthProxy } from './growth-proxy.ts'
-import { generator as java } from './java/sdk.ts'
-import { generator as ogen } from './ogen/sdk.ts'
-import { generator as kotlin } from './kotlin/sdk.ts'
-import { generator as openapiFetch } from './openapi-fetch/sdk.ts'
-import { generator as orval } from './orval/sdk.ts'
-import { generator as php } from './php/sdk.ts'
-import { generator as pythonOpenapiGenerator } from './python-openapi-generator/sdk.ts'
-import { generator as progenitor } from './progenitor/sdk.ts'
-import { generator as python } from './python/sdk.ts'
-import { generator as ruby } from './ruby/sdk.ts'
-import { generator as rust } from './rust/sdk.ts'
-import { generator as typescript } from './typescript/sdk.ts'
 
 /**
  * Generates a client from openapi.yaml with each generator, compiles it, and runs the scenario with it against a new service: directly,
  * and through a proxy that adds a field to every object in responses.
  *
- *     node scripts/sdk/run.ts [--all | generator...]
+ *     node scripts/sdk/run.ts [--all | language...]
+ *
+ * The variables of the programs: TASKWRIGHT_URL, the URL of a service that has an administrator; TASKWRIGHT_RECEIVER, the URL of a
+ * receiver of webhooks that accepts everything; TASKWRIGHT_RECEIVERS, the folder of the receivers that docs/guides/webhooks.md shows.
  */
 
-const generators: readonly Generator[] = [
-  typescript,
-  openapiFetch,
-  orval,
-  python,
-  pythonOpenapiGenerator,
-  go,
-  ogen,
-  java,
-  kotlin,
-  php,
-  ruby,
-  rust,
-  progenitor,
-]
-
-const scenario =
-  `register create patch clear tag file page project comment subtask relation inbox webhook events stream delete
-  conflict validation refresh logout`.split(/\s+/)
+/** The steps of every program, which prints `ok <step>` after each. They use the generated client only. */
+const scenario: Readonly<Record<string, string>> = {
+  register: 'registers an account, whose access token signs the requests that follow',
+  create: 'creates a task with a value of an enumeration and a time in milliseconds',
+  patch: 'changes one field, and the others keep their values',
+  clear: 'sets a field to null',
+  tag: 'tags a task with a tag that has an optional field',
+  file: 'uploads a file with its SHA-256, and downloads the same bytes',
+  page: 'follows the cursors of a list, which has every task once',
+  project: 'adds a colleague to a project, who reads its tasks',
+  comment: 'mentions a user, edits a comment by its ETag, and pages through comments',
+  subtask: 'creates a subtask, which is counted and belongs to the project of its parent',
+  relation: 'blocks a task by another',
+  inbox: 'follows a task, and reads a notification until it is marked as read',
+  webhook: 'receives the test message of a webhook, and finds its delivery',
+  events: 'reads the history of a task, and searches events by project and type',
+  stream: 'reads an event from the event stream, resumed at an earlier one',
+  delete: 'deletes a project, whose tasks are then hidden from the colleague',
+  conflict: 'gets the problem of a change with an outdated ETag',
+  validation: 'gets the problem of an invalid body, which points to the field',
+  refresh: 'exchanges the refresh token for new tokens',
+  logout: 'ends the session, whose access token is then rejected',
+}
 
 /** Milliseconds, including the download of all tools. */
 const deadline = 60 * 60_000
@@ -81,7 +75,7 @@ const runStep = async (
   const started = performance.now()
   const env = { ...process.env, ...environment, ...step.env }
   try {
-    return await runCommand(t, { ...step, cwd: step.cwd ?? output, env })
+    return await runCommand(t, { ...step, cwd: output, env })
   } catch (error) {
     throw new CommandFailure(`${step.title}: ${error instanceof Error ? error.message : String(error)}`)
   } finally {
@@ -93,7 +87,8 @@ const runStep = async (
 
 const runGenerator = async (
   t: Teardown,
-  { name, plan, unsupported = [] }: Generator,
+  name: string,
+  { plan, unsupported = [] }: Generator,
   urls: Urls,
 ): Promise<void> => {
   const paths = pathsOf(name)
@@ -104,7 +99,9 @@ const runGenerator = async (
     if (step.creates === undefined || !existsSync(step.creates)) await runStep(t, step, paths.output)
   }
   // The output must be complete, and must not contain warnings.
-  const expected = scenario.filter((step) => !unsupported.includes(step)).map((step) => `ok ${step}`)
+  const expected = Object.keys(scenario)
+    .filter((step) => !unsupported.includes(step))
+    .map((step) => `ok ${step}`)
   for (const [title, url] of [
     [program.title, urls.direct],
     [`${program.title} with added fields`, urls.proxy],
@@ -112,7 +109,7 @@ const runGenerator = async (
     const output = await runStep(t, { ...program, title }, paths.output, {
       TASKWRIGHT_URL: url,
       TASKWRIGHT_RECEIVER: urls.receiver,
-      TASKWRIGHT_RECEIVERS: join(root, 'scripts/receivers'),
+      TASKWRIGHT_RECEIVERS: join(root, 'scripts/sdk/receivers'),
     })
     if (!isDeepStrictEqual(output.trim().split('\n'), expected))
       throw new CommandFailure(`${title}: printed\n${output}\ninstead of\n${expected.join('\n')}`)
@@ -122,17 +119,18 @@ const runGenerator = async (
 /** Runs a generator. Resolves to its line in the summary, and whether it passed. */
 const check = async (
   t: Teardown,
+  name: string,
   generator: Generator,
   urls: Urls,
 ): Promise<readonly [result: string, passed: boolean]> => {
-  console.log(`\n--- ${generator.name}`)
+  console.log(`\n--- ${name}`)
   for (const tool of generator.tools) {
     // Toolchains are required in CI only.
     if (!isInstalled(tool)) return [`skipped: ${tool} is not installed`, !process.env.CI]
   }
   const started = performance.now()
   try {
-    await runGenerator(t, generator, urls)
+    await runGenerator(t, name, generator, urls)
     return [`ok ${((performance.now() - started) / 1_000).toFixed(0).padStart(6)} s`, true]
   } catch (error) {
     if (!(error instanceof CommandFailure)) throw error
@@ -141,14 +139,13 @@ const check = async (
   }
 }
 
-const select = (all: boolean, names: readonly string[]): readonly Generator[] => {
-  const unknown = names.find((name) => generators.every((generator) => generator.name !== name))
+const select = (all: boolean, names: readonly string[]): readonly (readonly [string, Generator])[] => {
+  const unknown = names.find((name) => !Object.hasOwn(generators, name))
   if (unknown !== undefined)
-    throw new Error(
-      `Unknown generator ${unknown}. Expected one of: ${generators.map(({ name }) => name).join(', ')}`,
-    )
-  if (names.length > 0) return generators.filter(({ name }) => names.includes(name))
-  return generators.filter(({ slow }) => all || slow !== true)
+    throw new Error(`Unknown language ${unknown}. Expected one of: ${Object.keys(generators).join(', ')}`)
+  return Object.entries(generators).filter(([name, { slow }]) =>
+    names.length > 0 ? names.includes(name) : all || slow !== true,
+  )
 }
 
 await runToEnd('sdk', deadline, async (t) => {
@@ -169,9 +166,9 @@ await runToEnd('sdk', deadline, async (t) => {
     receiver: (await startReceiver(t)).url,
   }
   const results: string[] = []
-  for (const generator of selected) {
-    const [result, passed] = await check(t, generator, urls)
-    results.push(`${generator.name.padEnd(26)}${result}`)
+  for (const [name, generator] of selected) {
+    const [result, passed] = await check(t, name, generator, urls)
+    results.push(`${name.padEnd(12)}${result}`)
     if (!passed) process.exitCode = 1
   }
   console.log(`\n${results.join('\n')}`)

@@ -48,7 +48,7 @@ export const toNfkc = (text: string): string => normalize(text, 'NFKC')
 export const canonicalName = (text: string): string =>
   normalize(text, 'NFKC').toLowerCase().replaceAll('ς', 'σ')
 
-/** The text that stands for a character in searches and orders. `scripts/generate-folding.ts` writes the table. */
+/** The text that stands for a character in searches and orders. `scripts/generate/folding.ts` writes the table. */
 export const foldedCharacters: ReadonlyMap<string, string> = new Map(
   Object.entries(foldedGroups).flatMap(([folded, characters]) =>
     Array.from(characters, (character) => [character, folded] as const),

@@ -68,7 +68,7 @@ export const maxRequests = 1_000
 /**
  * Requests that start, or are refused, per iteration of the event loop. Node accepts one new connection per iteration: if
  * every request started at once, a long iteration would keep new connections, health probes among them, waiting. Without
- * this limit, 640 connections got 0.01 to 0.19 of the throughput of 64, and with it 0.65 to 1.1 (`npm run bench:overload`).
+ * this limit, 640 connections got 0.01 to 0.19 of the throughput of 64, and with it 0.65 to 1.1.
  */
 const maxPerIteration = 2
 

@@ -101,7 +101,10 @@ export const reportLostFiles = async (
     if (stop.aborted) return
   }
   if (lost > maxReported) {
-    log.warn({ lost }, 'More files of attachments are missing from the storage; storage:check lists them')
+    log.warn(
+      { lost },
+      'More files of attachments are missing from the storage; npm run admin -- storage check lists them',
+    )
   }
 }
 

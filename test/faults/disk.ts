@@ -4,7 +4,7 @@ import { mkdir, open, readFile, rm, statfs, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { withRestartablePostgres, withPostgres } from '../../scripts/postgres.ts'
+import { withRestartablePostgres, withPostgres } from '../../scripts/run/postgres.ts'
 import { copyTemplate } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { blackPng } from '../fixture/images.ts'
@@ -219,7 +219,7 @@ t.test('a start on a full disk fails with one line', { skip }, async (t) => {
       /^taskwright: starting the embedded database/,
       refused,
     ])
-    const doctor = fileURLToPath(new URL('../../scripts/doctor.ts', import.meta.url))
+    const doctor = fileURLToPath(new URL('../../scripts/operate/doctor.ts', import.meta.url))
     const diagnosis = await runProcess({ DATA_DIR }, doctor)
     t.equal(diagnosis.code, 1)
     t.match(diagnosis.output, /^FAIL +folder: The disk with DATA_DIR \S+ is full/m)

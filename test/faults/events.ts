@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import { withPostgres } from '../../scripts/postgres.ts'
+import { withPostgres } from '../../scripts/run/postgres.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { copyTemplate, openDatabaseOf, type ServiceEnvironment } from '../fixture/database.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { withPostgres } from '../../scripts/postgres.ts'
+import { withPostgres } from '../../scripts/run/postgres.ts'
 import { copyTemplate } from '../fixture/database.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'
 import { createClient } from '../fixture/service.ts'

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { findPooler, type Pooler, setForRole, startPooler } from '../../scripts/pooler.ts'
-import { createOrdinaryUser, withPostgres } from '../../scripts/postgres.ts'
+import { findPooler, type Pooler, setForRole, startPooler } from '../../scripts/faults/pooler.ts'
+import { createOrdinaryUser, withPostgres } from '../../scripts/run/postgres.ts'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
 import { createEmptyDatabase } from '../fixture/database.ts'
 import { openStream } from '../fixture/event-stream.ts'
@@ -11,7 +11,7 @@ import { createClient } from '../fixture/service.ts'
 
 /** Two instances behind PgBouncer in transaction mode, which delivers no notifications. */
 
-const doctor = fileURLToPath(new URL('../../scripts/doctor.ts', import.meta.url))
+const doctor = fileURLToPath(new URL('../../scripts/operate/doctor.ts', import.meta.url))
 const pooler = findPooler('transaction')
 const skip = typeof pooler === 'string' && pooler
 

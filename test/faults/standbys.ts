@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { type RestartableServer, withRestartablePostgres } from '../../scripts/postgres.ts'
+import { type RestartableServer, withRestartablePostgres } from '../../scripts/run/postgres.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { createClient as createSqlClient, standbysAt } from '../../src/db/engine/connection.ts'
 import { migrate } from '../../src/db/engine/migrate.ts'
@@ -22,7 +22,7 @@ t.test('a URL with several hosts is split into one per standby', async (t) => {
   t.strictSame(urls('postgresql://a/tasks'), ['postgresql://a/tasks'])
 })
 
-const doctor = fileURLToPath(new URL('../../scripts/doctor.ts', import.meta.url))
+const doctor = fileURLToPath(new URL('../../scripts/operate/doctor.ts', import.meta.url))
 
 /** An instance of the service, and its log lines about the standby. */
 interface Instance extends Service {

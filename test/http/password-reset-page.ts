@@ -2,7 +2,7 @@ import t from 'tap'
 import { emailChangeUndoLink, invitationLink, passwordResetLink } from '../../src/mail/mailer.ts'
 import { startService } from '../fixture/service.ts'
 
-/** The pages that mails link to. scripts/browser.ts tests their behaviour in a browser. */
+/** The pages that mails link to. scripts/check/browser.ts tests their behaviour in a browser. */
 
 for (const base of ['', '/api']) {
   t.test(`the password reset page under '${base}/'`, async (t) => {

@@ -15,14 +15,15 @@ import { fileForm, startService } from '../fixture/service.ts'
 import { filesBelow } from '../fixture/storage.ts'
 import { pieceHeaders, tusHeaders } from '../fixture/uploads.ts'
 
-const program = (name: string): string => fileURLToPath(new URL(`../../scripts/${name}.ts`, import.meta.url))
+const program = (name: string): string =>
+  fileURLToPath(new URL(`../../scripts/operate/${name}.ts`, import.meta.url))
 
 const environment = await environmentFor(t)
 const files = join(environment.DATA_DIR, 'attachments')
 const owner = join(files, ownerName)
 
 const check = (more: Readonly<Record<string, string>> = {}) =>
-  runProcess({ ...environment, ...more }, program('storage-check'))
+  runProcess({ ...environment, ...more }, program('admin'), ['storage', 'check'])
 
 /** Opens and migrates the database. It is closed when the test ends. */
 const useDatabase = async (t: Test): Promise<Database> => {
@@ -92,7 +93,7 @@ const epochOf = async (t: Test): Promise<unknown> => {
   return epoch
 }
 
-t.test('files of another database are reported, and storage:adopt adopts them', async (t) => {
+t.test('files of another database are reported, and storage adopt adopts them', async (t) => {
   const own = await readFile(owner, 'utf8')
   await writeFile(owner, own.replace('"database":"', '"database":"1'))
   const { code, output } = await check()
@@ -101,9 +102,12 @@ t.test('files of another database are reported, and storage:adopt adopts them', 
   t.match(output, /Problems found: 1/)
   const doctor = await runProcess(environment, program('doctor'))
   t.equal(doctor.code, 1)
-  t.match(doctor.output, /FAIL +files: The files belong to another database, .* npm run storage:adopt\./)
+  t.match(
+    doctor.output,
+    /FAIL +files: The files belong to another database, .* npm run admin -- storage adopt\./,
+  )
   const before = await epochOf(t)
-  const adopted = await runProcess(environment, program('storage-adopt'))
+  const adopted = await runProcess(environment, program('admin'), ['storage', 'adopt'])
   t.equal(adopted.code, 0, adopted.output)
   t.not(await epochOf(t), before, 'clients must synchronize again')
 })

@@ -5,8 +5,8 @@ import { join, relative } from 'node:path'
 import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { findCommand, isExecutable, runCommand } from '../../scripts/commands.ts'
-import type { Teardown } from '../../scripts/run-to-end.ts'
+import { findCommand, isExecutable, runCommand } from '../../scripts/run/commands.ts'
+import type { Teardown } from '../../scripts/run/run-to-end.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { temporaryFolder } from '../fixture/process.ts'
@@ -15,7 +15,7 @@ import { fencedBlocks } from '../fixture/transcript.ts'
 import { expectedSignature } from '../fixture/webhooks.ts'
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
-const sourceOf = (path: string): string => join(root, 'scripts/receivers', path)
+const sourceOf = (path: string): string => join(root, 'scripts/sdk/receivers', path)
 
 /** Go's installer does not add it to PATH. */
 const installedGo = '/usr/local/go/bin/go'

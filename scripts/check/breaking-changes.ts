@@ -1,0 +1,170 @@
+import { execFileSync } from 'node:child_process'
+import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { tmpdir } from 'node:os'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+
+/** Compatibility of a version of the contract with the last released one, found with oasdiff. */
+
+export interface ContractState {
+  /** `info.version` of openapi.yaml. */
+  readonly version: string
+  /** `info.version` of the last released contract; null when none has been released. */
+  readonly released: string | null
+  /** Changes that break clients of the released contract. */
+  readonly breaking: readonly string[]
+  /** Removals before their announced date. */
+  readonly earlyRemovals: readonly string[]
+  readonly changelog: string
+}
+
+type Version = readonly [major: number, minor: number, patch: number]
+
+const parseVersion = (text: string): Version | null => {
+  const [, ...parts] = /^(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)$/.exec(text) ?? []
+  const [major, minor, patch] = parts.map(Number)
+  return major === undefined || minor === undefined || patch === undefined ? null : [major, minor, patch]
+}
+
+const compare = (a: Version, b: Version): number => a[0] - b[0] || a[1] - b[1] || a[2] - b[2]
+
+/** Semantic Versioning: a new major version may break clients; before 1.0.0, a new minor version may (item 4). */
+const mayBreak = (from: Version, to: Version): boolean => to[0] > from[0] || (to[0] === 0 && to[1] > from[1])
+
+/** Reasons why a contract may not follow the released one. Empty if it may. */
+export const validateVersion = ({
+  version,
+  released,
+  breaking,
+  earlyRemovals,
+  changelog,
+}: ContractState): string[] => {
+  const to = parseVersion(version)
+  if (to === null) return [`info.version ${version} is not a version such as 1.2.3`]
+  const faults = hasEntry(changelog, version) ? [] : [`CHANGELOG.md has no entry "## ${version}"`]
+  if (released === null) return faults
+  const from = parseVersion(released)
+  if (from === null)
+    return [...faults, `the released info.version ${released} is not a version such as 1.2.3`]
+  if (compare(to, from) < 0) faults.push(`info.version ${version} is older than the released ${released}`)
+  if (earlyRemovals.length > 0)
+    faults.push('no version may remove something before its x-sunset:', ...earlyRemovals.map(indent))
+  if (breaking.length > 0 && !mayBreak(from, to)) {
+    const needed = from[0] === 0 ? `0.${from[1] + 1}.0` : `${from[0] + 1}.0.0`
+    faults.push(
+      `info.version ${version} may not break clients of ${released}; make it ${needed}, or take these back:`,
+      ...breaking.map(indent),
+    )
+  }
+  return faults
+}
+
+const indent = (change: string): string => `  ${change}`
+
+/** The heading of an entry may have a date after the version. */
+const hasEntry = (changelog: string, version: string): boolean =>
+  changelog.split('\n').some((line) => line === `## ${version}` || line.startsWith(`## ${version} `))
+
+/** The newest version whose dependencies are all in the Go module proxy. */
+const oasdiffVersion = 'v1.33.0'
+
+const toolFolder = fileURLToPath(new URL(`../../.cache/tools/oasdiff-${oasdiffVersion}`, import.meta.url))
+
+/** The path of oasdiff, which is installed on first use. Null if Go is not installed. */
+export const findOasdiff = (): string | null => {
+  const tool = join(toolFolder, 'oasdiff')
+  if (existsSync(tool)) return tool
+  if (!hasGo()) return null
+  execFileSync('go', ['install', `github.com/oasdiff/oasdiff@${oasdiffVersion}`], {
+    env: { ...process.env, GOBIN: toolFolder },
+    stdio: ['ignore', 'ignore', 'inherit'],
+  })
+  return tool
+}
+
+const hasGo = (): boolean => {
+  try {
+    execFileSync('go', ['version'], { stdio: 'ignore' })
+    return true
+  } catch {
+    return false
+  }
+}
+
+type Json = Readonly<Record<string, unknown>>
+
+const isObject = (value: unknown): value is Json =>
+  typeof value === 'object' && value !== null && !Array.isArray(value)
+
+/**
+ * The part of a contract that clients of the released one rely on: without new values of enums that the released contract marks with
+ * `x-extensible-enum`, and without deprecations, because oasdiff would then allow removals.
+ */
+export const stablePart = (current: unknown, released: unknown): unknown => {
+  if (Array.isArray(current)) {
+    const before: readonly unknown[] = Array.isArray(released) ? released : []
+    return current.map((item, index) => stablePart(item, before[index]))
+  }
+  if (!isObject(current)) return current
+  const before = isObject(released) ? released : {}
+  const entries = Object.entries(current)
+    .filter(([name, value]) => !(name === 'deprecated' && value === true))
+    .map(([name, value]) => [name, stablePart(value, before[name])] as const)
+  const copy = Object.fromEntries<unknown>(entries)
+  const { enum: known, 'x-extensible-enum': mayGrow } = before
+  if (mayGrow !== true || !Array.isArray(known) || !Array.isArray(copy.enum)) return copy
+  return { ...copy, enum: copy.enum.filter((value) => known.includes(value)) }
+}
+
+interface Change {
+  readonly id: string
+  readonly text: string
+  /** 3: breaks clients. 2: may break some clients. */
+  readonly level: number
+  readonly operation?: string
+  readonly path?: string
+}
+
+/** Changes that oasdiff considers harmless, but that break clients which rely on a default. */
+const alsoBreaking = ['parameter', 'property', 'body'].flatMap((place) => [
+  `request-${place}-default-value-changed`,
+  `request-${place}-default-value-removed`,
+])
+
+const findChanges = (oasdiff: string, released: unknown, current: unknown): readonly Change[] => {
+  const folder = mkdtempSync(join(tmpdir(), 'taskwright-compatibility-'))
+  const save = (name: string, content: string): string => {
+    const file = join(folder, name)
+    writeFileSync(file, content)
+    return file
+  }
+  try {
+    const files = [
+      save('released.json', JSON.stringify(released)),
+      save('current.json', JSON.stringify(current)),
+    ]
+    const levels = save('levels.txt', alsoBreaking.map((id) => `${id} err\n`).join(''))
+    const options = ['--flatten-allof', '--flatten-params', '--severity-levels', levels, '--format', 'json']
+    const json = execFileSync(oasdiff, ['breaking', ...options, ...files], {
+      encoding: 'utf8',
+      maxBuffer: 64 * 1024 * 1024,
+    })
+    return JSON.parse(json) as readonly Change[]
+  } finally {
+    rmSync(folder, { recursive: true })
+  }
+}
+
+const describe = ({ operation = '', path = '', text }: Change): string => `${operation} ${path}: ${text}`
+
+/** Changes that break clients of the released contract. */
+export const findBreaking = (oasdiff: string, released: unknown, current: unknown): string[] =>
+  findChanges(oasdiff, stablePart(released, released), stablePart(current, released))
+    .filter(({ level }) => level === 3)
+    .map(describe)
+
+/** Removals before the sunset date of the released contract. No version may have any. */
+export const findEarlyRemovals = (oasdiff: string, released: unknown, current: unknown): string[] =>
+  findChanges(oasdiff, released, current)
+    .filter(({ id }) => /-before-sunset$|sunset-deleted$|sunset-date-changed-too-small$/.test(id))
+    .map(describe)

@@ -1,0 +1,260 @@
+import { existsSync, readFileSync } from 'node:fs'
+import { fileURLToPath } from 'node:url'
+import { load } from 'js-yaml'
+import manifest from '../../package.json' with { type: 'json' }
+import { findBreaking, findEarlyRemovals, findOasdiff, validateVersion } from './breaking-changes.ts'
+
+/**
+ * Fails if openapi.yaml breaks clients of the last released contract without a matching version, or if CHANGELOG.md has no entry
+ * for the version. The default for the released contract is scripts/released/openapi.yaml; an argument overrides it.
+ */
+
+const inRepository = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url))
+
+const currentFile = inRepository('openapi.yaml')
+const releasedFile = process.argv[2] ?? inRepository('scripts/released/openapi.yaml')
+
+interface Schema {
+  readonly required: string[]
+  readonly properties: Record<string, { maxLength?: number; default?: unknown }>
+}
+
+type Enum = { enum: string[] }
+
+interface Operation {
+  readonly responses: Record<string, unknown>
+  readonly parameters: unknown[]
+  deprecated?: boolean
+  'x-sunset'?: string
+}
+
+/** The parts of openapi.yaml that the known changes modify. */
+interface Document {
+  readonly info: { readonly version: string }
+  readonly paths: Record<string, Record<string, Operation>>
+  readonly components: {
+    readonly responses: { readonly TaskRead: { readonly headers: Record<string, unknown> } }
+    readonly schemas: {
+      readonly Task: Schema
+      readonly TaskCreate: Schema
+      readonly TaskTitle: { maxLength: number }
+      readonly TaskStatus: Enum
+      readonly TaskPriority: Enum
+      readonly AuditAction: Enum
+      readonly ProblemCode: Enum
+    }
+  }
+}
+
+const read = (file: string): Document => load(readFileSync(file, 'utf8')) as Document
+
+type Schemas = Document['components']['schemas']
+
+const operationOf = ({ paths }: Document, path: string, method: string): Operation => {
+  const operation = paths[path]?.[method]
+  if (operation === undefined) throw new Error(`openapi.yaml has no ${method} ${path}`)
+  return operation
+}
+
+const inSchemas =
+  (change: (schemas: Schemas) => void) =>
+  ({ components }: Document): void =>
+    change(components.schemas)
+
+interface KnownChange {
+  readonly name: string
+  readonly change: (document: Document) => void
+  /** Changes the released contract first. */
+  readonly released?: (document: Document) => void
+}
+
+const deprecate = (document: Document, sunset: string): void => {
+  const operation = operationOf(document, '/tags/{tag_id}', 'get')
+  operation.deprecated = true
+  operation['x-sunset'] = sunset
+}
+
+const removedOperation = (name: string, sunset: string): KnownChange => ({
+  name,
+  released: (document) => deprecate(document, sunset),
+  change({ paths }) {
+    delete paths['/tags/{tag_id}']?.get
+  },
+})
+
+/** Allowed in any version by the section "Compatibility". */
+const harmless: readonly KnownChange[] = [
+  { name: 'no change', change() {} },
+  {
+    name: 'a new operation',
+    change({ paths }) {
+      paths['/proof'] = { get: { responses: { '204': { description: 'Done.' } }, parameters: [] } }
+    },
+  },
+  {
+    name: 'a new optional request field and a new response field',
+    change: inSchemas(({ Task, TaskCreate }) => {
+      TaskCreate.properties.proof = {}
+      Task.properties.proof = {}
+      Task.required.push('proof')
+    }),
+  },
+  {
+    name: 'a new optional parameter',
+    change(document) {
+      const schema = { type: 'string' }
+      operationOf(document, '/tasks', 'get').parameters.push({ name: 'proof', in: 'query', schema })
+    },
+  },
+  {
+    name: 'a new response header',
+    change({ components }) {
+      components.responses.TaskRead.headers.Proof = { schema: { type: 'string' } }
+    },
+  },
+  {
+    name: 'a new problem status',
+    change(document) {
+      operationOf(document, '/tasks/{task_id}', 'get').responses['410'] = { description: 'Gone.' }
+    },
+  },
+  {
+    name: 'new values of enums that may grow',
+    change: inSchemas(({ AuditAction, ProblemCode }) => {
+      AuditAction.enum.push('proof')
+      ProblemCode.enum.push('proof')
+    }),
+  },
+  {
+    name: 'a deprecation',
+    change: (document) => deprecate(document, '2999-01-01'),
+  },
+]
+
+/** Allowed only in a version that may break clients. */
+const breaking: readonly KnownChange[] = [
+  {
+    name: 'a removed response field',
+    change: inSchemas(({ Task }) => {
+      delete Task.properties.priority
+      Task.required.splice(Task.required.indexOf('priority'), 1)
+    }),
+  },
+  {
+    name: 'a new required request field',
+    change: inSchemas(({ TaskCreate }) => {
+      TaskCreate.properties.proof = {}
+      TaskCreate.required.push('proof')
+    }),
+  },
+  {
+    name: 'a shorter request text',
+    change: inSchemas(({ TaskTitle }) => {
+      TaskTitle.maxLength -= 1
+    }),
+  },
+  {
+    name: 'another default',
+    change: inSchemas(({ TaskCreate }) => {
+      if (TaskCreate.properties.description !== undefined) TaskCreate.properties.description.default = 'proof'
+    }),
+  },
+  {
+    name: 'a removed value of an enum in requests',
+    change: inSchemas(({ TaskPriority }) => void TaskPriority.enum.pop()),
+  },
+  {
+    name: 'a new value of an enum that may not grow',
+    change: inSchemas(({ TaskStatus }) => void TaskStatus.enum.push('proof')),
+  },
+  {
+    name: 'a removed value of an enum that may grow',
+    change: inSchemas(({ AuditAction }) => void AuditAction.enum.pop()),
+  },
+  {
+    name: 'a removed response header',
+    change({ components }) {
+      delete components.responses.TaskRead.headers.ETag
+    },
+  },
+  {
+    name: 'a removed operation',
+    change({ paths }) {
+      delete paths['/tags/{tag_id}']
+    },
+  },
+  removedOperation('a removed operation whose sunset has passed', '2020-01-01'),
+]
+
+/** Allowed in no version. */
+const early: readonly KnownChange[] = [
+  removedOperation('an operation removed before its sunset', '2999-01-01'),
+]
+
+/** Throws unless oasdiff classifies every known change correctly. */
+const verifyTool = (oasdiff: string): void => {
+  const verify = (changes: readonly KnownChange[], expected: { breaking: boolean; early: boolean }): void => {
+    for (const { name, change, released: prepare } of changes) {
+      const [released, current] = [read(currentFile), read(currentFile)]
+      prepare?.(released)
+      change(current)
+      const found = findBreaking(oasdiff, released, current)
+      const removals = findEarlyRemovals(oasdiff, released, current)
+      if (found.length > 0 !== expected.breaking || removals.length > 0 !== expected.early)
+        throw new Error(
+          [
+            `"${name}" has ${found.length} breaking changes and ${removals.length} early removals`,
+            ...found,
+            ...removals,
+          ].join('\n'),
+        )
+    }
+  }
+  verify(harmless, { breaking: false, early: false })
+  verify(breaking, { breaking: true, early: false })
+  verify(early, { breaking: true, early: true })
+  console.log(`oasdiff classifies all ${[...harmless, ...breaking, ...early].length} known changes correctly`)
+}
+
+/** The path of oasdiff, or null without Go. */
+const prepareTool = (): string | null => {
+  const oasdiff = findOasdiff()
+  if (oasdiff !== null) verifyTool(oasdiff)
+  else if (process.env.CI) throw new Error('In CI, this check requires Go to install oasdiff')
+  else console.log('skipped: Go is not installed')
+  return oasdiff
+}
+
+const check = (): void => {
+  const current = read(currentFile)
+  const { version } = current.info
+  const released = existsSync(releasedFile) ? read(releasedFile) : null
+  const oasdiff = prepareTool()
+  const canCompare = oasdiff !== null && released !== null
+  const changes = canCompare ? findBreaking(oasdiff, released, current) : []
+  const faults = validateVersion({
+    version,
+    released: released?.info.version ?? null,
+    breaking: changes,
+    earlyRemovals: canCompare ? findEarlyRemovals(oasdiff, released, current) : [],
+    changelog: readFileSync(inRepository('CHANGELOG.md'), 'utf8'),
+  })
+  if (manifest.version !== version)
+    faults.push(`package.json has version ${manifest.version}, not ${version}`)
+  if (faults.length > 0) throw new Error(faults.join('\n'))
+  if (released === null)
+    console.log(`no contract has been released yet, so ${version} has no breaking changes`)
+  if (canCompare)
+    console.log(
+      [`${version} has ${changes.length} breaking changes since ${released.info.version}`, ...changes].join(
+        '\n',
+      ),
+    )
+}
+
+try {
+  check()
+} catch (error) {
+  console.error(error instanceof Error ? error.message : error)
+  process.exitCode = 1
+}

@@ -1,0 +1,223 @@
+import { spawn } from 'node:child_process'
+import { readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { setTimeout as pause } from 'node:timers/promises'
+import { fileURLToPath } from 'node:url'
+import { dump, load } from 'js-yaml'
+import { eventually } from '../../test/fixture/eventually.ts'
+import { metricsUrl } from '../../test/fixture/observe.ts'
+import { freePort } from '../../test/fixture/ports.ts'
+import { startProcess, temporaryFolder } from '../../test/fixture/process.ts'
+import { createClient, fileForm } from '../../test/fixture/service.ts'
+import { fencedBlocks } from '../../test/fixture/transcript.ts'
+import { isInstalled, runCommand, stopAtEnd } from '../run/commands.ts'
+import { answers } from '../run/processes.ts'
+import { runToEnd, type Teardown } from '../run/run-to-end.ts'
+
+/**
+ * Runs the queries of docs/operations (dashboard, monitoring.md, alerts) on a Prometheus server that scrapes the service, and the
+ * tests of the alerts. A query that fails or returns no result is an error.
+ */
+
+/** Milliseconds. */
+const deadline = 180_000
+
+const operations = fileURLToPath(new URL('../../docs/operations/', import.meta.url))
+const scrapeToken = 'the-token-of-the-scraper'
+
+/** Values of the variables that Grafana replaces. The interval covers several scrapes. */
+const variables: Readonly<Record<string, string>> = {
+  $job: 'taskwright',
+  $instance: '.*',
+  $__rate_interval: '1m',
+}
+
+interface Query {
+  readonly source: string
+  readonly expr: string
+}
+
+/** Parts of queries that return no result on a healthy service. */
+const mayBeEmpty: readonly { readonly part: string; readonly reason: string }[] = [
+  { part: 'status=~"5.."', reason: 'no response is a server error' },
+]
+
+interface Panel {
+  readonly id: number
+  readonly title: string
+  readonly type: string
+  readonly gridPos: { readonly x: number; readonly y: number; readonly w: number; readonly h: number }
+  readonly targets?: readonly { readonly expr: string; readonly datasource: { readonly uid: string } }[]
+}
+
+interface Dashboard {
+  readonly panels: readonly Panel[]
+}
+
+interface Alerts {
+  readonly groups: readonly { readonly rules: readonly { readonly alert: string; readonly expr: string }[] }[]
+}
+
+const readText = (name: string): Promise<string> => readFile(join(operations, name), 'utf8')
+
+const overlap = ({ gridPos: a }: Panel, { gridPos: b }: Panel): boolean =>
+  a.x < b.x + b.w && b.x < a.x + a.w && a.y < b.y + b.h && b.y < a.y + a.h
+
+/** Throws on mistakes that Grafana does not report. */
+const checkLayout = (panels: readonly Panel[]): void => {
+  if (new Set(panels.map(({ id }) => id)).size < panels.length) throw new Error('Two panels have the same id')
+  for (const panel of panels) {
+    const other = panels.find((one) => one !== panel && overlap(one, panel))
+    if (other !== undefined) throw new Error(`The panels "${panel.title}" and "${other.title}" overlap`)
+    for (const { datasource } of panel.targets ?? [])
+      if (datasource.uid !== '${datasource}')
+        throw new Error(`"${panel.title}" does not use the data source variable`)
+  }
+}
+
+const queriesOfDashboard = async (): Promise<readonly Query[]> => {
+  const { panels } = JSON.parse(await readText('dashboard.json')) as Dashboard
+  checkLayout(panels)
+  return panels.flatMap(({ title, targets = [] }) =>
+    targets.map(({ expr }) => ({
+      source: `dashboard, ${title}`,
+      expr: expr.replaceAll(/\$\w+/g, (name) => variables[name] ?? name),
+    })),
+  )
+}
+
+const queriesOfPage = async (): Promise<readonly Query[]> =>
+  fencedBlocks(await readText('monitoring.md'), 'text')
+    .flatMap((block) => block.trim().split('\n'))
+    .map((expr) => ({ source: 'monitoring.md', expr }))
+
+/** An alert that does not fire has no result, so each of its metrics is queried as well. */
+const queriesOfAlerts = async (): Promise<readonly Query[]> => {
+  const { groups } = load(await readText('alerts.yml')) as Alerts
+  return groups.flatMap(({ rules }) =>
+    rules.flatMap(({ alert, expr }) => [
+      { source: `alert ${alert}`, expr: `count(${expr}) or vector(0)` },
+      ...[...new Set(expr.match(/\b(?:(?:taskwright|nodejs|process)_\w+|up\b)/g))].map((metric) => ({
+        source: `metric of the alert ${alert}`,
+        expr: metric,
+      })),
+    ]),
+  )
+}
+
+/** Starts a service. `sendRequests` sends requests that update every metric. */
+const startBusyService = async (t: Teardown) => {
+  const service = await startProcess(t, {
+    DATA_DIR: await temporaryFolder(t),
+    METRICS_PORT: '0',
+    METRICS_HOST: '127.0.0.1',
+    METRICS_TOKEN: scrapeToken,
+    LOG_LEVEL: 'info',
+  })
+  // These responses do not count towards the contract coverage of the tests.
+  const { call, expect, register } = createClient(service.url, () => undefined)
+  const { token, email } = await register('ada')
+  const sendRequests = async (): Promise<void> => {
+    const { body: task } = await expect('createTask', 201, { token, body: { title: 'Measured' } })
+    const params = { task_id: task.id }
+    await expect('addTaskAttachment', 201, { token, params, body: fileForm('measured') })
+    await expect('listTasks', 200, { token })
+    await call('getTask', { token, params: { task_id: token } })
+    await call('login', { body: { email, password: 'wrong' } })
+  }
+  return { service, sendRequests }
+}
+
+const startPrometheus = async (t: Teardown, target: URL) => {
+  const folder = await temporaryFolder(t)
+  const config = {
+    global: { scrape_interval: '1s', evaluation_interval: '1s' },
+    rule_files: [join(operations, 'alerts.yml')],
+    scrape_configs: [
+      {
+        job_name: 'taskwright',
+        authorization: { credentials: scrapeToken },
+        static_configs: [{ targets: [target.host] }],
+      },
+    ],
+  }
+  await writeFile(join(folder, 'prometheus.yml'), dump(config))
+  const port = await freePort()
+  const child = spawn(
+    'prometheus',
+    [
+      `--config.file=${join(folder, 'prometheus.yml')}`,
+      `--storage.tsdb.path=${join(folder, 'data')}`,
+      `--web.listen-address=127.0.0.1:${port}`,
+      '--log.level=warn',
+    ],
+    { stdio: ['ignore', 'inherit', 'inherit'] },
+  )
+  void stopAtEnd(t, child)
+  return `http://127.0.0.1:${port}`
+}
+
+interface QueryResponse {
+  readonly status: string
+  readonly error?: string
+  readonly data?: { readonly result: readonly { readonly value: readonly [number, string] }[] }
+}
+
+/** The current values of a query. */
+const runQuery = async (prometheus: string, expr: string): Promise<readonly string[]> => {
+  const response = await fetch(`${prometheus}/api/v1/query?query=${encodeURIComponent(expr)}`)
+  const { status, error, data } = (await response.json()) as QueryResponse
+  if (status !== 'success') throw new Error(`${error} in ${expr}`)
+  return (data?.result ?? []).map(({ value: [, value] }) => value)
+}
+
+const isEmpty = (values: readonly string[]): boolean => values.every((value) => value === 'NaN')
+
+const isAllowedEmpty = ({ expr }: Query): boolean => mayBeEmpty.some(({ part }) => expr.includes(part))
+
+/** The queries without a result that must have one. */
+const findEmpty = async (prometheus: string, queries: readonly Query[]): Promise<readonly Query[]> => {
+  const results = await Promise.all(queries.map(({ expr }) => runQuery(prometheus, expr)))
+  return queries.filter((query, index) => isEmpty(results[index] ?? []) && !isAllowedEmpty(query))
+}
+
+/** Milliseconds until every query has a result: a rate needs two scrapes, and a duration requests between them. */
+const resultTimeout = 60_000
+
+const checkQueries = async (t: Teardown): Promise<void> => {
+  const queries = [...(await queriesOfDashboard()), ...(await queriesOfPage()), ...(await queriesOfAlerts())]
+  const { service, sendRequests } = await startBusyService(t)
+  const prometheus = await startPrometheus(t, new URL(metricsUrl(service)))
+  let empty: readonly Query[] = queries
+  await eventually('Prometheus is ready', () => answers(`${prometheus}/-/ready`))
+  const end = Date.now() + resultTimeout
+  while (empty.length > 0 && Date.now() < end) {
+    await sendRequests()
+    empty = await findEmpty(prometheus, queries)
+    await pause(500)
+  }
+  if (empty.length > 0)
+    throw new Error(
+      `Queries without a result:\n${empty.map(({ source, expr }) => `${source}: ${expr}`).join('\n')}`,
+    )
+  console.log(
+    `${queries.length} queries succeeded; ${queries.filter(isAllowedEmpty).length} of them may be empty`,
+  )
+}
+
+const checkRules = async (t: Teardown): Promise<void> => {
+  for (const args of [
+    ['check', 'rules', 'alerts.yml'],
+    ['test', 'rules', 'alerts.test.yml'],
+  ])
+    console.log(await runCommand(t, { command: 'promtool', args, cwd: operations, env: process.env }))
+}
+
+if (process.env.CI === undefined && !(isInstalled('prometheus') && isInstalled('promtool'))) {
+  console.log('skipped: Prometheus is not installed')
+} else {
+  await runToEnd('dashboard', deadline, async (t) => {
+    await checkRules(t)
+    await checkQueries(t)
+  })
+}

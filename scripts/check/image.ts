@@ -1,0 +1,211 @@
+import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { once } from 'node:events'
+import { existsSync } from 'node:fs'
+import { copyFile, cp, mkdir, readFile, realpath, symlink, writeFile } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { freePort } from '../../test/fixture/ports.ts'
+import { temporaryFolder } from '../../test/fixture/process.ts'
+import { findCommand, isInstalled, runAttached, runCommand, stopAtEnd } from '../run/commands.ts'
+import { runToEnd, type Teardown } from '../run/run-to-end.ts'
+
+/**
+ * Builds the container image without a registry or a container engine: debootstrap makes the base image. Then runs the image by its
+ * configuration in its own namespaces, runs the tour against it, and stops it.
+ */
+
+/** Milliseconds. */
+const deadline = 20 * 60_000
+
+/** Megabytes as shown by buildah. */
+const maxSize = 350
+
+/** The exit code if the image cannot be built on this machine. .ci/run counts the step as skipped. */
+const skippedCode = 75
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const tour = fileURLToPath(new URL('tour.ts', import.meta.url))
+const image = 'localhost/taskwright'
+const certificates = '/etc/ssl/certs/ca-certificates.crt'
+
+/** The configuration in an image that a container engine uses. */
+interface ImageConfig {
+  readonly env: readonly string[]
+  readonly user: string
+  readonly folder: string
+  readonly entrypoint: readonly string[]
+  readonly healthcheck: readonly string[]
+}
+
+/** Runs a command. Resolves to the lines of its output. */
+type Run = (command: string, ...args: readonly string[]) => Promise<readonly string[]>
+
+const createRun =
+  (t: Teardown, folder: string): Run =>
+  async (command, ...args) => {
+    const storage = command === 'buildah' ? storageIn(folder) : []
+    const output = await runCommand(t, { command, args: [...storage, ...args], cwd: root, env: process.env })
+    return output.trim().split('\n')
+  }
+
+const storageIn = (folder: string): readonly string[] => [
+  '--root',
+  join(folder, 'store'),
+  '--runroot',
+  join(folder, 'run'),
+  '--storage-driver',
+  'vfs',
+]
+
+/**
+ * Why the image cannot be built or run on this machine, or null if it can.
+ *
+ * @throws Error in CI if a command is missing, because CI installs them
+ */
+const findSkipReason = (): string | null => {
+  const missing = ['buildah', 'debootstrap', 'unshare', 'npm'].filter((name) => !isInstalled(name))
+  if (missing.length > 0) {
+    if (process.env.CI) throw new Error(`In CI, this requires ${missing.join(', ')}`)
+    return `${missing.join(', ')} not installed`
+  }
+  if (process.getuid?.() !== 0) return 'root is required'
+  const { status } = spawnSync('unshare', ['--mount', '--pid', '--fork', '--mount-proc', 'true'])
+  return status === 0 ? null : 'namespaces cannot be created'
+}
+
+/** Makes two images: `base`, a minimal Debian, and `build`, which adds Node.js, npm and the certificates of this machine. */
+const makeBases = async (run: Run, folder: string): Promise<void> => {
+  const [base, extra] = [join(folder, 'base'), join(folder, 'extra')]
+  await run('debootstrap', '--variant=minbase', 'bookworm', base)
+  await run('sh', '-c', `rm -rf ${base}/var/cache/apt/* ${base}/var/lib/apt/lists/* ${base}/usr/share/doc/*`)
+  await run('sh', '-c', `rm -rf ${base}/usr/share/man/* ${base}/usr/share/locale/* ${base}/usr/share/info/*`)
+
+  const npm = await realpath(findCommand('npm') ?? 'npm')
+  await mkdir(join(extra, 'usr/local/bin'), { recursive: true })
+  await mkdir(join(extra, dirname(certificates)), { recursive: true })
+  await copyFile(process.execPath, join(extra, 'usr/local/bin/node'))
+  await cp(dirname(dirname(npm)), join(extra, 'usr/local/lib/npm'), { recursive: true, dereference: true })
+  await symlink('../lib/npm/bin/npm-cli.js', join(extra, 'usr/local/bin/npm'))
+  if (existsSync(certificates)) await copyFile(certificates, join(extra, certificates))
+
+  await writeFile(join(folder, 'Base'), 'FROM scratch\nCOPY . /\n')
+  await writeFile(
+    join(folder, 'Build'),
+    `FROM localhost/base\nCOPY . /\nENV NODE_EXTRA_CA_CERTS=${certificates}\n`,
+  )
+  await run('buildah', 'bud', '--tag', 'localhost/base', '--file', join(folder, 'Base'), base)
+  await run('buildah', 'bud', '--tag', 'localhost/build', '--file', join(folder, 'Build'), extra)
+}
+
+const buildImage = async (run: Run): Promise<void> => {
+  // npm prints warnings before the value.
+  const settings = (await run('npm', 'config', 'get', 'userconfig')).at(-1) ?? ''
+  const secret = existsSync(settings) ? ['--secret', `id=npmrc,src=${settings}`] : []
+  const bases = ['--build-arg', 'BUILD=localhost/build', '--build-arg', 'BASE=localhost/base']
+  const options = ['--isolation', 'chroot', '--format', 'docker', ...bases, ...secret]
+  await run('buildah', 'bud', ...options, '--tag', image, root)
+}
+
+/** buildah prints a size as `320 MB`. */
+const checkSize = async (run: Run): Promise<string> => {
+  const [size = ''] = await run('buildah', 'images', '--noheading', '--format', '{{.Size}}', image)
+  const megabytes = /^(?<megabytes>[\d.]+) MB$/.exec(size)?.groups?.megabytes
+  if (megabytes === undefined || Number(megabytes) >= maxSize)
+    throw new Error(`The size of the image is ${size}, but must be less than ${maxSize} MB`)
+  return size
+}
+
+const readConfig = async (run: Run): Promise<ImageConfig> => {
+  const inspect = (template: string) =>
+    run('buildah', 'inspect', '--type', 'image', '--format', template, image)
+  const list = (field: string) => inspect(`{{range .Docker.Config.${field}}}{{println .}}{{end}}`)
+  const [user = '', folder = ''] = await inspect(
+    '{{println .Docker.Config.User}}{{.Docker.Config.WorkingDir}}',
+  )
+  // The first element is CMD.
+  const [, ...healthcheck] = await list('Healthcheck.Test')
+  return { user, folder, env: await list('Env'), entrypoint: await list('Entrypoint'), healthcheck }
+}
+
+/** Starts a command as the first process of a PID namespace, like a container engine. `files` is the root of the mounted image. */
+const spawnInImage = (
+  t: Teardown,
+  files: string,
+  { env, user, folder }: ImageConfig,
+  { command, port }: { readonly command: readonly string[]; readonly port: number },
+): ChildProcess => {
+  const [uid = '', gid = ''] = user.split(':')
+  const namespaces = ['--mount', '--pid', '--fork', '--kill-child', '--mount-proc']
+  const place = ['--root', files, '--wd', folder, '--setgid', gid, '--setuid', uid]
+  // env sets the variables of the image, because the command is found in the PATH of the image.
+  const settings = ['-i', ...env, `PORT=${port}`, 'RATE_LIMIT=off']
+  const args = [...namespaces, ...place, '/usr/bin/env', ...settings, ...command]
+  const child = spawn('unshare', args, { stdio: ['ignore', 'pipe', 'inherit'] })
+  void stopAtEnd(t, child)
+  return child
+}
+
+const exitCode = async (child: ChildProcess): Promise<number | null> => {
+  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
+  return child.exitCode
+}
+
+/** Sends a signal to the first process in the namespace, the only child of unshare. */
+const signalImage = async ({ pid }: ChildProcess, signal: NodeJS.Signals): Promise<void> => {
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8')
+  const first = Number(children.trim())
+  // Without a child, it would signal the process group of this script.
+  if (first === 0) throw new Error('The process of the image has exited')
+  process.kill(first, signal)
+}
+
+/** Resolves when the service logs that it is ready. Rejects if the log ends before that. */
+const untilReady = async ({ stdout }: ChildProcess): Promise<void> => {
+  if (stdout === null) throw new Error('The service has no log')
+  const lines = createInterface({ input: stdout })
+  const ready = Promise.withResolvers<void>()
+  lines.on('line', (line) => {
+    if (line.includes('ready and listening')) ready.resolve()
+  })
+  lines.on('close', () => ready.reject(new Error('The service exited before it was ready')))
+  await ready.promise
+}
+
+const runImage = async (t: Teardown, files: string, config: ImageConfig): Promise<void> => {
+  const port = await freePort()
+  const service = spawnInImage(t, files, config, { command: config.entrypoint, port })
+  const isHealthy = async () =>
+    (await exitCode(spawnInImage(t, files, config, { command: config.healthcheck, port }))) === 0
+  await untilReady(service)
+  if (!(await isHealthy())) throw new Error('The health check fails')
+
+  const url = `http://127.0.0.1:${port}`
+  const code = await runAttached(t, [process.execPath, tour, url])
+  if (code !== 0) throw new Error(`The tour exited with ${code}`)
+
+  await signalImage(service, 'SIGTERM')
+  const stopped = await exitCode(service)
+  if (stopped !== 0) throw new Error(`The image exited with ${stopped ?? service.signalCode} instead of 0`)
+  if (await isHealthy()) throw new Error('The health check passes without a service')
+}
+
+await runToEnd('image', deadline, async (t) => {
+  const skipReason = findSkipReason()
+  if (skipReason !== null) {
+    console.log(`skipped: ${skipReason}`)
+    process.exitCode = skippedCode
+    return
+  }
+  const folder = await temporaryFolder(t)
+  const run = createRun(t, folder)
+  console.log('image: making the base images')
+  await makeBases(run, folder)
+  console.log('image: building')
+  await buildImage(run)
+  const size = await checkSize(run)
+  const [container = ''] = await run('buildah', 'from', image)
+  const [files = ''] = await run('buildah', 'mount', container)
+  await runImage(t, files, await readConfig(run))
+  console.log(`image: ${size}; the health check and the tour passed, and it stopped with exit code 0`)
+})

@@ -1,0 +1,228 @@
+import { cp, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { loadAll } from 'js-yaml'
+import { readConfig } from '../../../src/config/config.ts'
+import { settings } from '../../../src/config/settings.ts'
+import { temporaryFolder } from '../../../test/fixture/process.ts'
+import { fencedBlocks } from '../../../test/fixture/transcript.ts'
+import { CommandFailure, isInstalled, runCommand } from '../../run/commands.ts'
+import { runToEnd, type Teardown } from '../../run/run-to-end.ts'
+
+/**
+ * Checks the files in deploy/ with the tools of their platforms: the output of kustomize with the schemas of Kubernetes, the Compose
+ * files with the parser of Compose, the unit with systemd-analyze. The service must accept their settings. Then makes mistakes in
+ * copies of the files, which the checks must detect.
+ */
+
+/** Milliseconds, including the installation of the tools. */
+const deadline = 10 * 60_000
+
+/** All versions for which kubernetes-validate has schemas. */
+const kubernetesVersions = Array.from({ length: 37 - 25 + 1 }, (_, index) => `1.${25 + index}`)
+
+/** Maximum exposure for `systemd-analyze security`: ten times the value in docs/operations/install.md. */
+const maxExposure = 13
+
+/** Variables read by libraries instead of the service. */
+const libraryVariables = ['AWS_SHARED_CREDENTIALS_FILE', 'MALLOC_ARENA_MAX']
+
+const root = fileURLToPath(new URL('../../..', import.meta.url))
+const source = fileURLToPath(new URL('.', import.meta.url))
+const cache = join(root, '.cache/manifests')
+const python = join(cache, 'venv/bin/python')
+
+type Environment = Readonly<Record<string, string>>
+
+/** Runs a command in `cwd`. Resolves to its output. */
+type Run = (cwd: string, command: string, ...args: readonly string[]) => Promise<string>
+
+const createRun =
+  (t: Teardown): Run =>
+  (cwd, command, ...args) =>
+    runCommand(t, { command, args, cwd, env: process.env })
+
+const installTools = async (run: Run): Promise<void> => {
+  await mkdir(cache, { recursive: true })
+  const packages = ['.', 'sigs.k8s.io/kustomize/kustomize/v5']
+  await run(source, 'go', 'build', '-buildvcs=false', '-o', `${cache}/`, ...packages)
+  await run(cache, 'python3', '-m', 'venv', join(cache, 'venv'))
+  const requirements = join(source, 'requirements.txt')
+  await run(cache, python, '-m', 'pip', 'install', '--quiet', '--no-deps', '--requirement', requirements)
+}
+
+/** Throws unless the service accepts the settings. Secrets are read from the folder `secrets` instead of `mount`. */
+const checkSettings = (environment: Environment, mount: string, secrets: string): void => {
+  const known = Object.values(settings).flatMap(({ name }) => [name, `${name}_FILE`])
+  const unknown = Object.keys(environment).filter((name) => ![...known, ...libraryVariables].includes(name))
+  if (unknown.length > 0) throw new CommandFailure(`unknown settings: ${unknown.join(', ')}`)
+  const values = Object.entries(environment).map(
+    ([name, value]) => [name, value.replace(mount, secrets)] as const,
+  )
+  try {
+    readConfig(Object.fromEntries(values))
+  } catch (error) {
+    throw new CommandFailure(error instanceof Error ? error.message : String(error))
+  }
+}
+
+/** The parts of Kubernetes objects that contain settings. */
+interface KubernetesObject {
+  readonly kind: string
+  readonly data?: Environment
+  readonly spec?: {
+    readonly template?: {
+      readonly spec: {
+        readonly containers: readonly { readonly env: readonly { name: string; value: string }[] }[]
+      }
+    }
+  }
+}
+
+const settingsOf = (rendered: string): Environment => {
+  const objects = loadAll(rendered) as KubernetesObject[]
+  const literals = objects.filter(({ kind }) => kind === 'ConfigMap').map(({ data }) => data)
+  const variables = objects
+    .flatMap(({ spec }) => spec?.template?.spec.containers ?? [])
+    .flatMap(({ env }) => env)
+    .map(({ name, value }) => ({ [name]: value }))
+  return Object.assign({}, ...literals, ...variables) as Environment
+}
+
+/** Creates the secrets with the commands in docs/operations/install.md. */
+const checkKubernetes = async (run: Run, folder: string): Promise<string> => {
+  const guide = await readFile(join(root, 'docs/operations/install.md'), 'utf8')
+  const commands = fencedBlocks(guide, 'sh').find((block) => block.includes('kubectl apply'))
+  if (commands === undefined) throw new Error('install.md has no commands that apply the manifests')
+  await run(folder, 'sh', '-ec', commands.replace(/^kubectl apply .*$/m, ''))
+
+  const base = join(folder, 'deploy/kubernetes')
+  const rendered = await run(folder, join(cache, 'kustomize'), 'build', base)
+  const file = join(folder, 'rendered.yaml')
+  await writeFile(file, rendered)
+  await run(folder, python, join(source, 'main.py'), file, ...kubernetesVersions)
+  checkSettings(settingsOf(rendered), '/secrets', join(base, 'secrets'))
+  return `Kubernetes ${kubernetesVersions.at(0)} to ${kubernetesVersions.at(-1)} accept the manifests`
+}
+
+const checkCompose = async (run: Run, folder: string): Promise<string> => {
+  await run(folder, 'deploy/compose/secrets.sh')
+  for (const file of ['compose.yaml', 'deploy/compose/single.yaml']) {
+    const output = await run(folder, join(cache, 'manifests'), file)
+    const { taskwright = {} } = JSON.parse(output) as { readonly taskwright?: Environment }
+    checkSettings(taskwright, '/run/secrets', join(folder, 'deploy/compose/secrets'))
+  }
+  return 'Compose accepts its files'
+}
+
+/** Replaces /opt/taskwright by the folder of the repository, so that the program of the unit exists. */
+const checkSystemd = async (run: Run, folder: string): Promise<string> => {
+  const [unit, sysusers] = ['taskwright.service', 'taskwright.sysusers.conf'].map((name) =>
+    join(folder, 'deploy/systemd', name),
+  ) as [string, string]
+  await run(folder, 'sed', '-i', `s#/opt/taskwright/\\?#${root}#`, unit)
+  // systemd-analyze reports most mistakes as warnings.
+  const warnings = await run(folder, 'systemd-analyze', 'verify', unit)
+  if (warnings !== '') throw new CommandFailure(warnings)
+  await run(folder, 'systemd-analyze', 'security', '--offline=true', `--threshold=${maxExposure}`, unit)
+  await run(folder, 'systemd-sysusers', '--dry-run', sysusers)
+  return `systemd accepts the unit, whose exposure is at most ${maxExposure / 10}`
+}
+
+type Check = (run: Run, folder: string) => Promise<string>
+
+/** A mistake that a check must detect. */
+interface Mistake {
+  readonly file: string
+  readonly from: string
+  readonly to: string
+}
+
+const kubernetesFile = (name: string, from: string, to: string): Mistake => ({
+  file: `deploy/kubernetes/${name}`,
+  from,
+  to,
+})
+const composeFile = (from: string, to: string): Mistake => ({ file: 'compose.yaml', from, to })
+const unitFile = (from: string, to: string): Mistake => ({
+  file: 'deploy/systemd/taskwright.service',
+  from,
+  to,
+})
+
+const checks: readonly { readonly check: Check; readonly mistakes: readonly Mistake[] }[] = [
+  {
+    check: checkKubernetes,
+    mistakes: [
+      kubernetesFile('deployment.yaml', 'enableServiceLinks:', 'enableServiceLink:'),
+      kubernetesFile('deployment.yaml', 'apiVersion: apps/v1', 'apiVersion: apps/v2'),
+      kubernetesFile('service.yaml', 'port: 80', "port: '80'"),
+      kubernetesFile('kustomization.yaml', '- service.yaml', '- services.yaml'),
+      kubernetesFile('kustomization.yaml', 'TRUST_PROXY=', 'TRUST_PROXIES='),
+      kubernetesFile('kustomization.yaml', '10.0.0.0/8', '10.0.0.0/80'),
+    ],
+  },
+  {
+    check: checkCompose,
+    mistakes: [
+      composeFile('cap_drop:', 'cap_dorp:'),
+      composeFile('valkey: {', 'valkye: {'),
+      composeFile('secrets/s3.env', 'secrets/s4.env'),
+      composeFile('WORKERS: auto', 'WORKERS: all'),
+    ],
+  },
+  {
+    check: checkSystemd,
+    mistakes: [
+      unitFile('KillMode=', 'KilMode='),
+      unitFile('node_modules/.bin/node', 'node_modules/.bin/nodejs'),
+      unitFile('NoNewPrivileges=yes', 'NoNewPrivileges=no'),
+      { file: 'deploy/systemd/taskwright.sysusers.conf', from: 'u ', to: 'user ' },
+    ],
+  },
+]
+
+/** Copies the files, and makes a mistake in the copy. */
+const copyFiles = async (t: Teardown, mistake?: Mistake): Promise<string> => {
+  const folder = await temporaryFolder(t)
+  await cp(join(root, 'compose.yaml'), join(folder, 'compose.yaml'))
+  const isSecret = (path: string) => path.endsWith('/secrets')
+  await cp(join(root, 'deploy'), join(folder, 'deploy'), {
+    recursive: true,
+    filter: (path) => !isSecret(path),
+  })
+  if (mistake === undefined) return folder
+  const { file, from, to } = mistake
+  const text = await readFile(join(folder, file), 'utf8')
+  if (!text.includes(from)) throw new Error(`${file} does not contain "${from}"`)
+  await writeFile(join(folder, file), text.replace(from, to))
+  return folder
+}
+
+const detectsMistake = (check: Check, run: Run, folder: string): Promise<boolean> =>
+  check(run, folder).then(
+    () => false,
+    (error: unknown) => {
+      if (error instanceof CommandFailure) return true
+      throw error
+    },
+  )
+
+await runToEnd('manifests', deadline, async (t) => {
+  const missing = ['go', 'python3', 'openssl', 'systemd-analyze'].filter((name) => !isInstalled(name))
+  if (missing.length > 0) {
+    // The tools are required in CI only.
+    if (process.env.CI) throw new Error(`In CI, this requires ${missing.join(', ')}`)
+    console.log(`skipped: ${missing.join(', ')} not installed`)
+    return
+  }
+  const run = createRun(t)
+  await installTools(run)
+  for (const { check, mistakes } of checks) {
+    console.log(await check(run, await copyFiles(t)))
+    for (const mistake of mistakes)
+      if (!(await detectsMistake(check, run, await copyFiles(t, mistake))))
+        throw new Error(`"${mistake.to}" instead of "${mistake.from}" in ${mistake.file} was not detected`)
+    console.log(`  and the check detects ${mistakes.length} mistakes`)
+  }
+})

@@ -1,0 +1,165 @@
+import { execFileSync, spawn } from 'node:child_process'
+import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import { parseArgs } from 'node:util'
+import { createClient } from '../../src/db/engine/connection.ts'
+import { freePort } from '../../test/fixture/ports.ts'
+import { findCommand, runAttached, stopAtEnd } from '../run/commands.ts'
+import { findIdentity, giveTo } from '../run/postgres.ts'
+import { runToEnd, type Teardown } from '../run/run-to-end.ts'
+import { temporaryRoot } from '../run/temporary-root.ts'
+
+/**
+ * Runs test files, by default those that use the database in most ways, with PgBouncer in front of the server of DATABASE_URL,
+ * configured as described in docs/operations/install.md:
+ *
+ *     node scripts/run/postgres.ts --fast -- node scripts/faults/pooler.ts [--session] [file...]
+ *
+ * The pool mode is transaction, or session with `--session`.
+ */
+
+const testFiles: readonly string[] = [
+  'test/handlers/tasks.ts',
+  'test/handlers/task-lists.ts',
+  'test/handlers/task-batch.ts',
+  'test/handlers/event-stream.ts',
+  'test/handlers/webhooks.ts',
+  'test/handlers/uploads.ts',
+  'test/auth/tokens.ts',
+  'test/db/engine/migrate.ts',
+  'test/process/server.ts',
+  'test/process/stop.ts',
+  'test/crash.ts',
+]
+
+const tests = fileURLToPath(new URL('../run/test.ts', import.meta.url))
+
+/** Milliseconds. */
+const deadline = 30 * 60_000
+
+/** 1.21 is the first version that supports prepared statements in transaction mode. */
+const minVersions = { transaction: [1, 21], session: [1, 18] } as const
+
+export type Mode = keyof typeof minVersions
+
+/**
+ * Server connections for each database. In transaction mode, fewer than the client connections of one instance, so that statements
+ * of a client run on different server connections.
+ */
+const poolSize: Readonly<Record<Mode, number>> = { transaction: 4, session: 60 }
+
+export interface Pooler {
+  readonly program: string
+  readonly version: string
+}
+
+/** Finds PgBouncer. Returns the reason if it is not installed or too old for the mode. */
+export const findPooler = (mode: Mode): Pooler | string => {
+  const program = findCommand('pgbouncer')
+  if (program === null) return 'PgBouncer is not installed'
+  const text = execFileSync(program, ['--version'], { encoding: 'utf8' })
+  const [, version = '', major, minor] = /PgBouncer ((\d+)\.(\d+)\S*)/.exec(text) ?? []
+  const [minMajor, minMinor] = minVersions[mode]
+  const isSupported = Number(major) > minMajor || (Number(major) === minMajor && Number(minor) >= minMinor)
+  return isSupported
+    ? { program, version }
+    : `PgBouncer ${version} is older than ${minVersions[mode].join('.')}`
+}
+
+/** Starts PgBouncer in front of a server. Resolves to the URL of the database through PgBouncer. */
+export const startPooler = async (
+  t: Teardown,
+  { program }: Pooler,
+  mode: Mode,
+  serverUrl: string,
+): Promise<string> => {
+  const url = new URL(serverUrl)
+  const folder = await mkdtemp(join(temporaryRoot(), 'taskwright-pooler-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
+  const port = await freePort()
+  const users = join(folder, 'users.txt')
+  const configuration = join(folder, 'pgbouncer.ini')
+  await writeFile(users, `"${url.username}" "${url.password}"\n`, { mode: 0o600 })
+  const settings = {
+    listen_addr: '127.0.0.1',
+    listen_port: port,
+    unix_socket_dir: '',
+    auth_type: 'scram-sha-256',
+    auth_file: users,
+    pool_mode: mode,
+    default_pool_size: poolSize[mode],
+    max_client_conn: 1_000,
+    ignore_startup_parameters: 'statement_timeout,jit',
+    log_connections: 0,
+    log_disconnections: 0,
+    // Each test uses its own database, and PgBouncer keeps the idle connections of a database that is no longer used.
+    server_idle_timeout: 2,
+    ...(mode === 'transaction' && { max_prepared_statements: 200 }),
+  }
+  const lines = Object.entries(settings).map(([name, value]) => `${name} = ${value}`)
+  const databases = `* = host=${url.hostname} port=${url.port}`
+  await writeFile(configuration, `[databases]\n${databases}\n\n[pgbouncer]\n${lines.join('\n')}\n`)
+
+  const identity = findIdentity()
+  await giveTo(identity, folder, users, configuration)
+  const child = spawn(program, [configuration], {
+    ...identity,
+    cwd: folder,
+    stdio: ['ignore', 'ignore', 'pipe'],
+  })
+  // Since 1.23, SIGTERM waits for the clients.
+  const exited = stopAtEnd(t, child, 'SIGKILL')
+  const output: string[] = []
+  const log = createInterface({ input: child.stderr })
+  await Promise.race([
+    (async () => {
+      for await (const line of log) {
+        output.push(line)
+        if (line.includes('process up')) return
+      }
+    })(),
+    exited,
+  ])
+  if (!output.at(-1)?.includes('process up'))
+    throw new Error(`PgBouncer did not start:\n${output.join('\n')}`)
+  // A full pipe would block PgBouncer.
+  child.stderr.resume()
+  url.port = String(port)
+  return url.href
+}
+
+/** Sets for the role the session parameters that PgBouncer ignores. */
+export const setForRole = async (url: string): Promise<void> => {
+  const sql = createClient({ kind: 'server', url })
+  try {
+    await sql`alter role current_user set statement_timeout = '8s'`
+    await sql`alter role current_user set jit = off`
+  } finally {
+    await sql.end()
+  }
+}
+
+const main = async (t: Teardown): Promise<void> => {
+  const { values, positionals } = parseArgs({
+    options: { session: { type: 'boolean', default: false } },
+    allowPositionals: true,
+  })
+  const mode = values.session ? 'session' : 'transaction'
+  const serverUrl = process.env.DATABASE_URL
+  if (serverUrl === undefined) throw new Error('DATABASE_URL is not set')
+  const pooler = findPooler(mode)
+  if (typeof pooler === 'string') {
+    console.log(`pooler: skipped: ${pooler}`)
+    return
+  }
+  console.log(`pooler: PgBouncer ${pooler.version} in ${mode} mode`)
+  await setForRole(serverUrl)
+  const files = positionals.length > 0 ? positionals : testFiles
+  process.exitCode = await runAttached(t, [process.execPath, tests, ...files], {
+    DATABASE_URL: await startPooler(t, pooler, mode, serverUrl),
+  })
+}
+
+if (import.meta.main) await runToEnd('pooler', deadline, main)

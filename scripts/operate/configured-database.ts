@@ -1,0 +1,43 @@
+import { existsSync } from 'node:fs'
+import { join } from 'node:path'
+import type { Config } from '../../src/config/config.ts'
+import type { ConnectionOptions } from '../../src/db/engine/connection.ts'
+import { startEmbedded } from '../../src/db/engine/embedded.ts'
+import type { Teardown } from '../run/run-to-end.ts'
+
+type DatabaseConfig = Pick<Config, 'databaseUrl' | 'dataDir'>
+
+/** Whether there is a database in DATA_DIR. */
+export const hasEmbedded = ({ dataDir }: Pick<Config, 'dataDir'>): boolean =>
+  existsSync(join(dataDir, 'postgres'))
+
+/**
+ * The configured database, which must exist. An embedded database is stopped by a teardown.
+ *
+ * @throws FolderInUse if the service uses the embedded database
+ */
+export const openConfigured = async (t: Teardown, config: DatabaseConfig): Promise<ConnectionOptions> => {
+  if (config.databaseUrl !== null) return { kind: 'server', url: config.databaseUrl }
+  if (!hasEmbedded(config)) throw new Error(`DATA_DIR ${config.dataDir} does not contain a database`)
+  return openEmbedded(t, config)
+}
+
+/**
+ * The embedded database in DATA_DIR. A lock is awaited silently, since a killed service leaves one that expires; if the folder stays
+ * locked, the error says so.
+ */
+const openEmbedded = async (
+  t: Teardown,
+  { dataDir }: Pick<Config, 'dataDir'>,
+): Promise<ConnectionOptions> => {
+  const log = { info: () => undefined, warn: console.error }
+  const embedded = await startEmbedded({ dataDir, log, onFailure: exitWithError })
+  t.teardown(() => embedded.close())
+  return embedded.connection
+}
+
+/** Without teardowns: a failed database cannot be closed. */
+const exitWithError = (error: Error): never => {
+  console.error(error.message)
+  process.exit(2)
+}

@@ -1,0 +1,307 @@
+import { Redis } from 'ioredis'
+import { randomBytes } from 'node:crypto'
+import { constants, existsSync } from 'node:fs'
+import { access, stat, statfs } from 'node:fs/promises'
+import { dirname, join } from 'node:path'
+import { Readable } from 'node:stream'
+import { buffer } from 'node:stream/consumers'
+import { type Config, ConfigError, readConfig } from '../../src/config/config.ts'
+import { openDatabase } from '../../src/db/engine/client.ts'
+import {
+  type ConnectionOptions,
+  createClient,
+  type ServerConnection,
+  standbysAt,
+  statementTimeout as maxStatementTimeout,
+} from '../../src/db/engine/connection.ts'
+import { diagnose } from '../../src/db/engine/diagnosis.ts'
+import { DiskFull, FolderInUse, minFreeBytes } from '../../src/db/engine/embedded.ts'
+import { findStandbyFault } from '../../src/db/engine/standbys.ts'
+import { readMigrationState } from '../../src/db/engine/migrate.ts'
+import { verifySmtp } from '../../src/mail/smtp.ts'
+import { expectOwnHost } from '../../src/process/own-host.ts'
+import { type Ownership, ownershipOf, ownershipConflict } from '../../src/jobs/ownership.ts'
+import { filesFolder, openStorage } from '../../src/storage/open.ts'
+import { hasEmbedded, openConfigured } from './configured-database.ts'
+import { runToEnd, type Teardown } from '../run/run-to-end.ts'
+
+/**
+ * Checks the configuration and everything that the service depends on. Each failure says how to fix it:
+ *
+ *     npm run doctor
+ *
+ * It changes nothing, but writes and deletes a test object in the bucket of STORAGE_URL. Exits with 0 if all checks pass, else with 1.
+ */
+
+const deadline = 120_000
+
+/** The oldest version of PostgreSQL that the tests run on. */
+const minVersion = 150_000
+
+/** Milliseconds. Access tokens allow 30 s of clock skew, but users see the times of rows. */
+const maxSkew = 5_000
+
+/** A failed check. The message tells the operator what to do. */
+class Fault extends Error {}
+
+/** Resolves to a note, or to null if the configuration does not use what is checked. @throws Fault if the check fails */
+type Check = (config: Config, t: Teardown) => Promise<string | null>
+
+const checkHosts: Check = async ({ host, metricsHost, metricsPort }) => {
+  await expectOwnHost('HOST', host)
+  if (metricsPort !== null) await expectOwnHost('METRICS_HOST', metricsHost)
+  return `${host} is an address of this machine`
+}
+
+/** The folder, or its nearest ancestor that exists. */
+const nearestFolder = (path: string): string => (existsSync(path) ? path : nearestFolder(dirname(path)))
+
+const mebibyte = 1_048_576
+
+const freeBytesOf = async (folder: string): Promise<number> => {
+  const { bavail, bsize } = await statfs(folder)
+  return bavail * bsize
+}
+
+const checkFolder: Check = async ({ dataDir, databaseUrl, jwtSecrets }) => {
+  const folder = nearestFolder(dataDir)
+  try {
+    await access(folder, constants.R_OK | constants.W_OK | constants.X_OK)
+  } catch (error) {
+    throw new Fault(
+      `DATA_DIR ${dataDir} is not writable: ${messageOf(error)}. Make the service user its owner, or choose another folder.`,
+    )
+  }
+  const freeBytes = await freeBytesOf(folder)
+  if (freeBytes < (databaseUrl === null ? minFreeBytes : 1))
+    throw new Fault(
+      `The disk with DATA_DIR ${dataDir} is full: ${Math.floor(freeBytes / mebibyte)} MiB are free. Free up space, or choose another folder.`,
+    )
+  const secret = jwtSecrets === null ? await stat(join(dataDir, 'jwt-secret')).catch(() => null) : null
+  if (secret !== null && process.platform !== 'win32' && (secret.mode & 0o077) !== 0)
+    throw new Fault(`Other users can read ${join(dataDir, 'jwt-secret')}. Set its mode to 600 (chmod 600).`)
+  return folder === dataDir
+    ? `${dataDir} is writable`
+    : `${dataDir} does not exist yet; the first start creates it in ${folder}`
+}
+
+let connecting: Promise<ConnectionOptions> | null = null
+
+/** Checks share the connection, because the embedded database can be opened only once. */
+const connect = (config: Config, t: Teardown): Promise<ConnectionOptions> =>
+  (connecting ??= openConfigured(t, config))
+
+const checkDatabase: Check = async (config, t) => {
+  const isEmbedded = config.databaseUrl === null
+  if (isEmbedded && !hasEmbedded(config))
+    return 'none yet; the first start creates an embedded one in DATA_DIR'
+  try {
+    const connection = await connect(config, t)
+    const { version, mayMigrate, deniedTables, takesWrites, clockAhead, ...sessions } =
+      await diagnose(connection)
+    const { applied, pending, unknown } = await readMigrationState(connection)
+    const name = `PostgreSQL ${Math.floor(version / 10_000)}.${version % 10_000}`
+    if (version < minVersion) throw new Fault(`${name} is not supported. Upgrade to PostgreSQL 15 or newer.`)
+    if (!takesWrites)
+      throw new Fault(
+        'It is read-only: it is a standby, or default_transaction_read_only is on. Set DATABASE_URL to the primary, or turn the setting off.',
+      )
+    if (pending > 0 && !mayMigrate)
+      throw new Fault(
+        'The schema must be migrated, but the database user lacks the permission. Make the user the owner of the database: ALTER DATABASE … OWNER TO ….',
+      )
+    if (deniedTables !== null)
+      throw new Fault(
+        `The database user lacks permissions on ${deniedTables}. Set DATABASE_URL to the user that created them, or change their owner: REASSIGN OWNED BY … TO ….`,
+      )
+    if (Math.abs(clockAhead) > maxSkew)
+      throw new Fault(
+        `Its clock is ${Math.round(clockAhead / 1_000)} s ahead of this machine's. Synchronize both with NTP.`,
+      )
+    const { statementTimeout, notifies } = sessions
+    if (!isEmbedded && (statementTimeout === 0 || statementTimeout > maxStatementTimeout))
+      throw new Fault(
+        `A connection pooler ignores the statement_timeout that the service sets. Set it for the user: ALTER ROLE … SET statement_timeout = '${maxStatementTimeout}ms'.`,
+      )
+    const notificationNote =
+      notifies === false
+        ? '; it delivers no notifications, as behind a pooler by transaction: what one process revokes works in others for up to 5 seconds'
+        : ''
+    const pendingNote = pending > 0 ? `; the next start applies ${pending} migrations` : ''
+    const unknownNote =
+      unknown > 0
+        ? `; ${unknown} more are from a newer version of Taskwright: this version can use it only during a rolling upgrade`
+        : ''
+    return `${isEmbedded ? 'embedded ' : ''}${name}, ${applied} migrations applied${pendingNote}${unknownNote}${notificationNote}`
+  } catch (error) {
+    if (error instanceof FolderInUse) return 'in use by the running service; check GET /health/ready'
+    if (error instanceof DiskFull) throw new Fault(error.message)
+    if (error instanceof Fault || isEmbedded) throw error
+    throw new Fault(
+      `${messageOf(error)}. Check DATABASE_URL, and that the server is running and accepts this user.`,
+    )
+  }
+}
+
+const checkStandbys: Check = async ({ databaseUrl, databaseReadUrl }, t) => {
+  if (databaseUrl === null || databaseReadUrl === null) return null
+  const open = (connection: ServerConnection) => {
+    const client = createClient(connection)
+    t.teardown(() => client.end({ timeout: 1 }))
+    return client
+  }
+  const primary = open({ kind: 'server', url: databaseUrl, waitsForStandbys: true })
+  const standbys = standbysAt(databaseReadUrl)
+  for (const standby of standbys) {
+    const { host } = new URL(standby.url)
+    const fault = await findStandbyFault(primary, open(standby)).catch(messageOf)
+    if (fault !== null)
+      throw new Fault(
+        `${host} gets no reads: ${fault}. Check DATABASE_READ_URL, and docs/operations/scaling.md.`,
+      )
+  }
+  return `${standbys.length} synchronous, so they are read from`
+}
+
+const checkStorage: Check = (config, t) =>
+  config.storageUrl === null ? checkFilesFolder(config) : checkBucket(config, config.storageUrl.bucket, t)
+
+const checkFilesFolder = async (config: Config): Promise<string> => {
+  const folder = filesFolder(config)
+  if (!existsSync(folder)) return 'none yet; the first start creates a folder in DATA_DIR'
+  try {
+    await access(folder, constants.R_OK | constants.W_OK | constants.X_OK)
+  } catch (error) {
+    throw new Fault(`${messageOf(error)}. Make the service user the owner of the folder.`)
+  }
+  const freeBytes = await freeBytesOf(folder)
+  if (freeBytes <= config.diskReserveBytes)
+    throw new Fault(
+      `The disk with ${folder} has ${Math.floor(freeBytes / mebibyte)} MiB free, which does not exceed DISK_RESERVE_BYTES, so uploads are rejected. Free up space.`,
+    )
+  return `${folder} is writable`
+}
+
+/** Only a write shows whether the credentials have the permission. */
+const checkBucket = async (config: Config, bucket: string, t: Teardown): Promise<string> => {
+  const content = randomBytes(1_024)
+  try {
+    const storage = await openStorage(config)
+    t.teardown(() => storage.close())
+    const { key } = await storage.put(Readable.from([content]), { maxBytes: content.length })
+    try {
+      const read = await buffer(await storage.open(key))
+      if (!read.equals(content))
+        throw new Error('The object that was read differs from the one that was written')
+    } finally {
+      await storage.remove(key)
+    }
+  } catch (error) {
+    throw new Fault(
+      `${messageOf(error)}. Check STORAGE_URL, the credentials, and that they have the permissions listed in docs/operations/install.md.`,
+    )
+  }
+  return `an object was written, read and deleted in the bucket ${bucket}`
+}
+
+/** Whether a background job may delete unreferenced files. Errors are ignored: the checks of the database and the storage report them. */
+const checkOwner: Check = async (config, t) => {
+  const ownership = await readOwnership(config, t).catch(() => null)
+  if (ownership === null) return null
+  const reason = ownershipConflict(ownership)
+  if (reason === null) return 'they belong to this database'
+  throw new Fault(
+    `${reason}, so no unreferenced files are deleted. Check DATABASE_URL, DATA_DIR and STORAGE_URL. If the database was restored or moved and is now the current one, run npm run admin -- storage adopt.`,
+  )
+}
+
+const readOwnership = async (config: Config, t: Teardown): Promise<Ownership | null> => {
+  // Opening the storage would create the folder.
+  if (config.storageUrl === null && !existsSync(filesFolder(config))) return null
+  const db = openDatabase(await connect(config, t))
+  t.teardown(() => db.close())
+  const storage = await openStorage(config)
+  t.teardown(() => storage.close())
+  return ownershipOf(db, storage)
+}
+
+const checkRedis: Check = async ({ redisUrl }) => {
+  if (redisUrl === null) return null
+  const client = new Redis(redisUrl, {
+    lazyConnect: true,
+    connectTimeout: 5_000,
+    maxRetriesPerRequest: 0,
+    retryStrategy: () => null,
+  })
+  // Without a listener, ioredis prints errors with their stack.
+  let reason = ''
+  client.on('error', (error) => (reason = error.message))
+  try {
+    await client.connect()
+    await client.ping()
+    return 'it responds'
+  } catch (error) {
+    throw new Fault(
+      `${reason || messageOf(error)}. Check REDIS_URL; until then each process counts requests separately.`,
+    )
+  } finally {
+    client.disconnect()
+  }
+}
+
+const checkMail: Check = async ({ mail }) => {
+  if (mail.kind !== 'smtp') return null
+  try {
+    await verifySmtp(mail.server)
+    return `${mail.server.host} accepts the connection`
+  } catch (error) {
+    throw new Fault(`${messageOf(error)}. Check SMTP_URL; until then forgotten passwords cannot be reset.`)
+  }
+}
+
+const checks: Readonly<Record<string, Check>> = {
+  host: checkHosts,
+  folder: checkFolder,
+  database: checkDatabase,
+  standbys: checkStandbys,
+  storage: checkStorage,
+  files: checkOwner,
+  redis: checkRedis,
+  email: checkMail,
+}
+
+/** The message of an error and its causes, which include the error of the operating system. */
+const messageOf = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error)
+  const { message, cause } = error
+  return cause instanceof Error && !message.includes(cause.message)
+    ? `${message}: ${messageOf(cause)}`
+    : message
+}
+
+const runCheck = async (name: string, check: Check, config: Config, t: Teardown): Promise<boolean> => {
+  try {
+    const note = await check(config, t)
+    if (note !== null) console.log(`ok     ${name}: ${note}`)
+    return true
+  } catch (error) {
+    console.log(`FAIL   ${name}: ${messageOf(error)}`)
+    return false
+  }
+}
+
+await runToEnd('doctor', deadline, async (t) => {
+  let passed = true
+  try {
+    const config = readConfig()
+    console.log('ok     configuration')
+    for (const [name, check] of Object.entries(checks))
+      passed = (await runCheck(name, check, config, t)) && passed
+  } catch (error) {
+    if (!(error instanceof ConfigError)) throw error
+    console.log(`FAIL   ${error.message}`)
+    passed = false
+  }
+  console.log(passed ? 'All checks passed.' : 'Some checks failed; see above.')
+  process.exitCode = passed ? 0 : 1
+})

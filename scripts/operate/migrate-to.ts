@@ -1,0 +1,39 @@
+import { readConfig } from '../../src/config/config.ts'
+import { openDatabase } from '../../src/db/engine/client.ts'
+import { copyDatabase } from '../../src/db/copy.ts'
+import { restartHistoryIfCopied } from '../../src/db/task-changes.ts'
+import { claimFiles, ownershipOf, ownershipConflict } from '../../src/jobs/ownership.ts'
+import { openStorage } from '../../src/storage/open.ts'
+import { openConfigured } from './configured-database.ts'
+import { runToEnd } from '../run/run-to-end.ts'
+
+/**
+ * Copies the embedded database of DATA_DIR to an empty database on a PostgreSQL server:
+ *
+ *     npm run migrate:to -- postgres://user:password@host:5432/taskwright
+ *
+ * The service must be stopped. Start it afterwards with this DATABASE_URL and the same DATA_DIR, which keeps the attachments and the
+ * secret. The files then belong to the new database. The embedded database does not change.
+ */
+
+const deadline = 24 * 3_600_000
+
+await runToEnd('migrate:to', deadline, async (t) => {
+  const [url = '', ...more] = process.argv.slice(2)
+  if (url === '' || more.length > 0) throw new Error('Usage: npm run migrate:to -- postgres://…')
+  const config = readConfig()
+  const { databaseUrl } = readConfig({ DATABASE_URL: url })
+  if (databaseUrl === null) throw new Error('The URL of the new database is missing')
+  const from = await openConfigured(t, { databaseUrl: null, dataDir: config.dataDir })
+  const to = { kind: 'server', url: databaseUrl } as const
+  const storage = await openStorage(config)
+  t.teardown(() => storage.close())
+  const [source, target] = [openDatabase(from), openDatabase(to)]
+  t.teardown(() => Promise.all([source.close(), target.close()]))
+  for (const { table, rows } of await copyDatabase(from, to)) console.log(`${table}: ${rows}`)
+  // Files that did not belong to the old database do not belong to the new one.
+  const reason = ownershipConflict(await ownershipOf(source, storage))
+  if (reason === null) await claimFiles(storage, await restartHistoryIfCopied(target))
+  else console.log(`${reason}; run npm run doctor for help.`)
+  console.log('Migration complete. Start the service with this DATABASE_URL and the same DATA_DIR.')
+})

@@ -1,0 +1,164 @@
+import { type ChildProcess, execFileSync, spawn, type SpawnOptions } from 'node:child_process'
+import { open, readFile } from 'node:fs/promises'
+import { availableParallelism } from 'node:os'
+import { delimiter, dirname, join } from 'node:path'
+import { createInterface } from 'node:readline'
+import { fileURLToPath } from 'node:url'
+import manifest from '../../package.json' with { type: 'json' }
+import { isInstalled, stopAtEnd } from './commands.ts'
+import type { Teardown } from './run-to-end.ts'
+
+/** A measured server. */
+export interface Server {
+  readonly url: string
+  readonly pid: number
+  /** Milliseconds from start to ready. */
+  readonly startTime: number
+  stop(): Promise<void>
+}
+
+interface StartOptions {
+  /** The path of a program, instead of the service. */
+  readonly program?: string
+  readonly environment: Readonly<Record<string, string>>
+  /** The processor that it is bound to. */
+  readonly core?: number | null
+  /** The folder for its log, which is a file as in production. */
+  readonly folder: string
+}
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+
+/** Settings for rate limits that are counted, but never reached. */
+export const unreachedLimits: Readonly<Record<string, string>> = {
+  RATE_LIMIT: 'on',
+  ...Object.fromEntries(
+    ['SIGN_IN', 'REFRESH', 'API', 'UPLOAD', 'ANONYMOUS'].map((name) => [`RATE_LIMIT_${name}`, '1000000000']),
+  ),
+}
+
+/** The last line of a start. The service listens before it is ready, so its line names both. */
+const ready = /^(?:taskwright: ready and )?listening\b.*(http:\/\/127\.0\.0\.1:\d+)/
+
+/** Starts a process whose output is added to a file. */
+export const spawnLogged = async (
+  [command = '', ...args]: readonly string[],
+  log: string,
+  options: SpawnOptions = {},
+): Promise<ChildProcess> => {
+  const output = await open(log, 'a')
+  const child = spawn(command, args, { ...options, stdio: ['ignore', output.fd, output.fd] })
+  await output.close()
+  return child
+}
+
+/** Starts the service, like `npm start`, or another server in a new process. A teardown kills it. */
+export const startServer = async (
+  t: Teardown,
+  { program, environment, core = null, folder }: StartOptions,
+): Promise<Server> => {
+  const started = performance.now()
+  const log = join(folder, `${started}.log`)
+  const child = await spawnLogged(onProcessor(core, commandOf(program)), log, {
+    cwd: root,
+    env: {
+      PATH: `${dirname(process.execPath)}${delimiter}${process.env.PATH}`,
+      NODE_ENV: 'production',
+      LOG_FORMAT: 'pretty',
+      HOST: '127.0.0.1',
+      PORT: '0',
+      ...environment,
+    },
+  })
+  const exited = stopAtEnd(t, child)
+  const stop = async (): Promise<void> => {
+    child.kill('SIGTERM')
+    await exited
+  }
+  const url = await Promise.race([printedUrl(log), exited.then(() => null)])
+  if (url === null || child.pid === undefined)
+    throw new Error(`${program ?? 'The service'} did not start:\n${await readFile(log, 'utf8')}`)
+  return { url, pid: child.pid, startTime: performance.now() - started, stop }
+}
+
+/** The start script uses exec, so the process id of the shell becomes that of the service. */
+const commandOf = (program: string | undefined): readonly string[] =>
+  program === undefined ? ['sh', '-c', manifest.scripts.start] : [process.execPath, program]
+
+const onProcessor = (core: number | null, command: readonly string[]): readonly string[] =>
+  core === null ? command : ['taskset', '--cpu-list', String(core), ...command]
+
+/** Waits for the URL that a server logs when it is ready. */
+const printedUrl = async (log: string): Promise<string> => {
+  for (;;) {
+    const url = await findUrl(log)
+    if (url !== null) return url
+    await new Promise((resolve) => setTimeout(resolve, 5))
+  }
+}
+
+const findUrl = async (log: string): Promise<string | null> => {
+  const file = await open(log)
+  try {
+    for await (const line of createInterface({ input: file.createReadStream({ autoClose: false }) })) {
+      const url = ready.exec(line)?.[1]
+      if (url !== undefined) return url
+    }
+    return null
+  } finally {
+    await file.close()
+  }
+}
+
+/**
+ * Binds this process to the second processor, and so the load generator and PostgreSQL, which it starts. Resolves to the processor for
+ * measured servers, or to null if there is only one.
+ */
+export const pinToProcessor = async (): Promise<number | null> => {
+  if (availableParallelism() < 2 || !isInstalled('taskset')) {
+    console.log('There is no second processor, so the load generator slows down the servers.')
+    return null
+  }
+  execFileSync('taskset', ['--all-tasks', '--cpu-list', '--pid', '1', String(process.pid)], {
+    stdio: 'ignore',
+  })
+  return 0
+}
+
+/** CPU time of a process so far, including all threads, in milliseconds. */
+export const cpuTime = async (pid: number): Promise<number> => {
+  const text = await readFile(`/proc/${pid}/stat`, 'utf8')
+  // The second field is a name in parentheses, which may contain spaces. After it, utime and stime are the 12th and 13th.
+  const fields = text.slice(text.lastIndexOf(')') + 2).split(' ')
+  return (Number(fields[11]) + Number(fields[12])) * (1_000 / clockTicks)
+}
+
+/** Whether a URL answers with a status of success. */
+export const answers = (url: string): Promise<boolean> =>
+  fetch(url).then(
+    ({ ok }) => ok,
+    () => false,
+  )
+
+/** Ticks per second: 100 on all Linux platforms that Node supports. */
+const clockTicks = 100
+
+/** Resident memory of a process, in bytes. */
+export const residentMemory = async (pid: number): Promise<number> => {
+  const text = await readFile(`/proc/${pid}/status`, 'utf8')
+  return Number(/^VmRSS:\s+(\d+) kB$/m.exec(text)?.[1] ?? Number.NaN) * 1_024
+}
+
+/** Resident memory of a process and its children, in bytes. */
+export const memoryOfTree = async (pid: number): Promise<number> => {
+  // A child may have exited.
+  const members = [pid, ...(await childrenOf(pid))]
+  const sizes = await Promise.all(members.map((member) => residentMemory(member).catch(() => 0)))
+  return sizes.reduce((sum, size) => sum + size, 0)
+}
+
+/** The child processes of a process, oldest first. */
+export const childrenOf = async (pid: number): Promise<readonly number[]> => {
+  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
+  return children.split(' ').filter(Boolean).map(Number)
+}

@@ -1,0 +1,169 @@
+import { spawn } from 'node:child_process'
+import { globSync, mkdtempSync, rmSync, statSync } from 'node:fs'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { inspect } from 'node:util'
+import t from 'tap'
+import { coverageFolder } from '../../test/fixture/contract-check.ts'
+import { excerpt } from '../../test/fixture/excerpt.ts'
+import { reportCoverage } from './contract-coverage.ts'
+import { temporaryRoot } from './temporary-root.ts'
+import type { Ready } from './test-worker.ts'
+
+/**
+ * Runs the test files in the arguments, or all of them, and reports failures. After a run of all files it also reports documented
+ * responses that no test has received.
+ *
+ * A few worker processes run one file at a time each: a process for each file took half of all processor time. The command of tap
+ * is not used because it starts every file with source maps, mocking and coverage.
+ */
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const worker = fileURLToPath(new URL('test-worker.ts', import.meta.url))
+
+// More than the cores of a small machine, because tests wait for I/O.
+const parallel = 3
+
+// Seconds. tap ends a file that takes longer, and reports its pending tests; a worker that does not respond is killed. The limit is
+// for files that hang: the longest file takes 70 s of processor time, which can be many minutes on a busy machine.
+const fileTimeout = 900
+const killAfter = fileTimeout + 30
+/** Seconds that a worker may take to exit. Open handles of test files delay it. */
+const exitTimeout = 10
+
+// The embedded database is WebAssembly, and a worker shares its compiled code among all databases. Optimizing only hot functions is
+// faster than V8's early optimization, and so are lazy validation and fewer garbage collections.
+const nodeArguments = [
+  '--wasm-tiering-budget=300000000',
+  '--wasm-lazy-validation',
+  '--min-semi-space-size=16',
+  '--max-semi-space-size=64',
+]
+
+const temporary = mkdtempSync(join(temporaryRoot(), 'taskwright-tests-'))
+process.once('exit', () => rmSync(temporary, { recursive: true, force: true }))
+
+const environment = {
+  ...process.env,
+  TAP_TIMEOUT: String(fileTimeout),
+  TMPDIR: temporary,
+  // Compiled modules are reused by other workers and by the next run.
+  NODE_COMPILE_CACHE: fileURLToPath(new URL('../../node_modules/.cache/node', import.meta.url)),
+}
+
+/**
+ * Files that start, stop and kill services, or keep the machine busy. They take half of the time of all files. On the embedded
+ * database, `npm run test:faults` runs them; on a server, they run with the rest.
+ */
+const slowFiles: readonly string[] = [
+  'test/admin.ts',
+  'test/backup.ts',
+  'test/crash.ts',
+  'test/db/engine/outcome.ts',
+  'test/db/engine/shares.ts',
+  'test/overload.ts',
+  'test/rotation.ts',
+  'test/process/server.ts',
+  'test/process/stop.ts',
+  'test/jobs/storage-check.ts',
+  'test/transfer-memory.ts',
+  'test/process/workers.ts',
+]
+
+rmSync(coverageFolder, { recursive: true, force: true })
+const named = process.argv.slice(2).flatMap((name) => (name === '--slow' ? slowFiles : [name]))
+const skipsSlow = named.length === 0 && process.env.DATABASE_URL === undefined
+const files = named.length > 0 ? [...named] : allFiles()
+const total = files.length
+const failedFiles: string[] = []
+// The combined TAP output is discarded.
+t.register()
+t.resume()
+t.jobs = parallel
+t.setTimeout(0)
+await Promise.all(Array.from({ length: Math.min(parallel, total) }, runWorkers))
+t.lists.fail.forEach(reportFailure)
+const { pass, fail, skip } = t.counts
+console.log(
+  `\n${pass} passed, ${fail} failed, ${skip} skipped in ${total} files (${seconds(performance.now())})`,
+)
+if (skipsSlow) console.log(`Not run (use npm run test:faults): ${slowFiles.join(', ')}`)
+if (failedFiles.length > 0) console.log(`Failed: ${failedFiles.join(', ')}`)
+const isCovered = named.length > 0 || reportCoverage()
+process.exitCode = failedFiles.length === 0 && isCovered ? 0 : 1
+
+/**
+ * All test files without the fault suite, and without the slow ones if they are skipped. The longest start first, so that no core is
+ * idle at the end: files that start services and mostly wait for them, then the largest.
+ */
+function allFiles(): string[] {
+  const exclude = ['test/fixture', 'test/faults', ...(skipsSlow ? slowFiles : [])]
+  return globSync('test/**/*.ts', { cwd: root, exclude })
+    .map((file) => ({
+      file,
+      size: statSync(new URL(`../../${file}`, import.meta.url)).size,
+      waits: Number(file.startsWith('test/process/')),
+    }))
+    .toSorted((a, b) => b.waits - a.waits || b.size - a.size)
+    .map(({ file }) => file)
+}
+
+/** Runs files in a worker. If it dies, a new worker runs the rest. */
+async function runWorkers(): Promise<void> {
+  if (files.length === 0) return
+  await runWorker()
+  await runWorkers()
+}
+
+async function runWorker(): Promise<void> {
+  const child = spawn(process.execPath, [...nodeArguments, worker], {
+    cwd: root,
+    stdio: ['ignore', 'pipe', 'inherit', 'ipc'],
+    env: environment,
+  })
+  const { promise: exited, resolve } = Promise.withResolvers<string>()
+  child.once('close', (code, signal) => resolve(String(signal ?? code)))
+  let file: string | undefined
+  let started = 0
+  let kill: NodeJS.Timeout | undefined
+  const killIn = (limit: number): void => {
+    clearTimeout(kill)
+    kill = setTimeout(() => child.kill('SIGKILL'), limit * 1000)
+  }
+  const report = (outcome: string, processorTime = ''): void => {
+    console.log(`${outcome} ${file} (${seconds(performance.now() - started)}${processorTime})`)
+    if (file !== undefined && outcome !== 'passed') failedFiles.push(file)
+    file = undefined
+  }
+  child.on('message', (message: Ready | object) => {
+    // tap sends other messages.
+    if (!('passed' in message)) return
+    const { passed, processorTime } = message
+    if (passed !== null)
+      report(passed ? 'passed' : 'FAILED', `, ${processorTime.toFixed(1)} s of processor time`)
+    file = files.shift()
+    started = performance.now()
+    killIn(file === undefined ? exitTimeout : killAfter)
+    child.send(file ?? '')
+  })
+  if (!child.stdout) throw new Error('The worker has no output')
+  await t.stdin('worker', { tapStream: child.stdout, buffered: true })
+  const ended = await exited
+  clearTimeout(kill)
+  // The worker died while it ran a file.
+  if (file !== undefined) report(`FAILED with ${ended}:`)
+  if (ended !== '0' && failedFiles.length === 0) failedFiles.push(`a worker exited with ${ended}`)
+}
+
+function reportFailure({ fullname, diag }: (typeof t.lists.fail)[number]): void {
+  console.log(`\nFAILED ${excerpt(fullname)}`)
+  const details: unknown = diag
+  if (typeof details !== 'object' || details === null) return
+  for (const [name, value] of Object.entries<unknown>({ ...details })) {
+    console.log(excerpt(typeof value === 'string' ? value : `${name}: ${inspect(value)}`))
+  }
+}
+
+function seconds(milliseconds: number): string {
+  return `${(milliseconds / 1000).toFixed(1)} s`
+}
