@@ -192,6 +192,15 @@ set "expires_at" = now() + $1::int * interval '1 millisecond'
 where ("leases"."name" = $2::text and "leases"."holder" = $3::uuid)
 returning "name";
 
+/* memberships.select_unmanaged */
+select "id"
+from "projects"
+where "projects"."id" = any($1::uuid[]) and "projects"."deleted_at" is null and not exists (
+        select
+from memberships
+where "memberships"."project_id" = "projects"."id" and "memberships"."role" = 'manager')
+limit $2;
+
 /* notification_settings.choose */
 insert into "notification_settings" ("user_id", "mail_digest", "digest_due_at", "digested_until", "version")
 values ($1::uuid, $2::text, next_digest_at($3::text, $4::text), default, $5::int)
@@ -363,9 +372,9 @@ update "projects"
 set "deleted_at" = coalesce("projects"."deleted_at", now()), "purged_at" = now()
 where "projects"."id" = any((select $1::uuid[])::uuid[]) and "projects"."purged_at" is null and not exists (
   select
-from project_grants other join users person on person.id = other.user_id and person.deleted_at is null
+from project_grants other join users on "users"."id" = other.user_id and "users"."deleted_at" is null
  
-where other.project_id = projects.id);
+where other.project_id = "projects"."id");
 
 /* projects.select_facts */
 select "projects"."id", "projects"."name", "projects"."description", "projects"."color", "projects"."archived_at", "projects"."version", "memberships"."role"
@@ -774,11 +783,11 @@ where "teams"."id" = $1::uuid;
 
 /* teams.delete_abandoned */
 delete from "teams"
-where "teams"."id" = any((select $1::uuid[])::uuid[]) and not exists (
-        select
-from team_members member join users person on person.id = member.user_id and person.deleted_at is null
-       
-where member.team_id = teams.id);
+where "teams"."id" = any((select $1::uuid[])::uuid[]) and not exists (select 
+ 
+from team_members join users on "users"."id" = "team_members"."user_id" and "users"."deleted_at" is null
+ 
+where "team_members"."team_id" = "teams"."id");
 
 /* teams.insert */
 insert into "teams" ("id", "name", "name_folded", "version", "created_at", "updated_at")
@@ -787,9 +796,11 @@ values ($1::uuid, $2::text, default, default, default, default);
 /* teams.lock_of_manager */
 select "id"
 from "teams"
-where "teams"."id" in (select team_id
+where "teams"."id" in (
+        select "team_members"."team_id"
 from team_members
-where user_id = $1::uuid and role = 'manager')
+       
+where "team_members"."user_id" = $1::uuid and "team_members"."role" = 'manager')
 order by "teams"."id"
 for update;
 
@@ -808,9 +819,9 @@ for update;
 /* teams.select_facts */
 select "teams"."id", "teams"."name", "teams"."version", "team_members"."role", exists (
         select
-from project_teams shared join memberships membership on membership.project_id = shared.project_id
+from project_teams join memberships on "memberships"."project_id" = "project_teams"."project_id"
        
-where shared.team_id = "teams"."id" and membership.user_id = $1::uuid)
+where "project_teams"."team_id" = "teams"."id" and "memberships"."user_id" = $1::uuid)
 from "teams"
 left join "team_members" on ("team_members"."team_id" = "teams"."id" and "team_members"."user_id" = $2::uuid)
 where "teams"."id" = $3::uuid;
@@ -819,6 +830,16 @@ where "teams"."id" = $3::uuid;
 select "project_id"
 from "project_teams"
 where "project_teams"."team_id" = $1::uuid;
+
+/* teams.select_unmanaged */
+select "id"
+from "teams"
+where "teams"."id" = any($1::uuid[]) and not exists (select 
+ 
+from team_members join users on "users"."id" = "team_members"."user_id" and "users"."deleted_at" is null
+ 
+where "team_members"."team_id" = "teams"."id" and "team_members"."role" = 'manager')
+limit $2;
 
 /* teams.update */
 update "teams"

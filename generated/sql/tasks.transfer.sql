@@ -9,7 +9,7 @@ order by role_rank(granted.role) desc, "person"."id" limit 1 for key share of pe
     limit 100 for no key update of tasks skip locked
   ), given as (
     update tasks set owner_id = heir_id, version = version + 1, updated_at = clock_timestamp()
-    from handed where tasks.id = handed.id returning tasks.*
+    from handed where "tasks"."id" = handed.id returning tasks.*
   ), counted as (
     insert into task_counts (user_id, tasks) select owner_id, count(*) from given group by owner_id order by owner_id
     on conflict (user_id) do update set tasks = task_counts.tasks + excluded.tasks

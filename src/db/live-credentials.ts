@@ -2,17 +2,22 @@ import type { BearerCredential, Role } from '../domain/permissions.ts'
 import { fromLiveTokens } from './api-tokens.ts'
 import type { Database } from './engine/client.ts'
 import { statement } from './engine/statement.ts'
-import { sql } from './schema/drizzle.ts'
+import { aliasedTable, sql } from './schema/drizzle.ts'
+import { apiTokens, sessions, users } from './schema/tables.ts'
 import { fromLiveSessions } from './sessions.ts'
+
+const session = aliasedTable(sessions, 'session')
+const token = aliasedTable(apiTokens, 'token')
+const person = aliasedTable(users, 'person')
 
 const select = statement(
   'live_credentials.select',
   { sessions: 'uuid[]', tokens: 'uuid[]' },
   { id: 'text', role: 'text' },
   (p) => sql`
-    select session.id::text, person.role ${fromLiveSessions} and session.id = any(${p.sessions})
+    select ${session.id}::text, ${person.role} ${fromLiveSessions} and ${session.id} = any(${p.sessions})
     union all
-    select token.id::text, person.role ${fromLiveTokens} and token.id = any(${p.tokens})`,
+    select ${token.id}::text, ${person.role} ${fromLiveTokens} and ${token.id} = any(${p.tokens})`,
 )
 
 /** The id of a session or API token. */

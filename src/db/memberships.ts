@@ -5,7 +5,7 @@ import { anyOf } from './engine/parameters.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { statement } from './engine/statement.ts'
 import { eq, sql } from './schema/drizzle.ts'
-import { projectMembers, projects, teams } from './schema/tables.ts'
+import { memberships, projectMembers, projects, teamMembers, teams, users } from './schema/tables.ts'
 
 /**
  * `memberships` stores who has access to a project: who was granted it, by their own role or by a team. Whoever changes
@@ -26,15 +26,15 @@ const compute = statement(
     from compute_memberships(${p.projects}, ${p.users})`,
 )
 
-const selectUnmanaged = statement(
-  'memberships.select_unmanaged',
-  { projects: 'uuid[]' },
-  { id: 'text' },
-  (p) => sql`
-    select project.id::text from projects project
-    where project.id = any(${p.projects}) and project.deleted_at is null
-      and not exists (select from memberships where project_id = project.id and role = 'manager')
-    limit 1`,
+const selectUnmanaged = builtStatement('memberships.select_unmanaged', { projects: 'uuid[]' }, (db, p) =>
+  db
+    .select({ id: projects.id })
+    .from(projects)
+    .where(
+      sql`${projects.id} = any(${p.projects}) and ${projects.deleted_at} is null and not exists (
+        select from memberships where ${memberships.project_id} = ${projects.id} and ${memberships.role} = 'manager')`,
+    )
+    .limit(1),
 )
 
 /** What a change of grants affects. */
@@ -110,16 +110,19 @@ export const lockProjects = async ({ db }: TransactionContext, ids: readonly str
   if (ids.length > 0) await lockMany(db, { ids })
 }
 
-const selectTeamsWithoutManager = statement(
-  'teams.select_unmanaged',
-  { teams: 'uuid[]' },
-  { id: 'text' },
-  (p) => sql`
-    select team.id::text from teams team
-    where team.id = any(${p.teams}) and not exists (
-      select from team_members member join users person on person.id = member.user_id and person.deleted_at is null
-      where member.team_id = team.id and member.role = 'manager')
-    limit 1`,
+/** The members of the row `teams` who are not deleted; ends with a condition. */
+const fromMembersOfTeam = sql`
+  from team_members join users on ${users.id} = ${teamMembers.user_id} and ${users.deleted_at} is null
+  where ${teamMembers.team_id} = ${teams.id}`
+
+const selectTeamsWithoutManager = builtStatement('teams.select_unmanaged', { teams: 'uuid[]' }, (db, p) =>
+  db
+    .select({ id: teams.id })
+    .from(teams)
+    .where(
+      sql`${teams.id} = any(${p.teams}) and not exists (select ${fromMembersOfTeam} and ${teamMembers.role} = 'manager')`,
+    )
+    .limit(1),
 )
 
 /**
@@ -140,7 +143,9 @@ const lockTeamsOfManager = builtStatement('teams.lock_of_manager', { user_id: 'u
     .select({ id: teams.id })
     .from(teams)
     .where(
-      sql`${teams.id} in (select team_id from team_members where user_id = ${p.user_id} and role = 'manager')`,
+      sql`${teams.id} in (
+        select ${teamMembers.team_id} from team_members
+        where ${teamMembers.user_id} = ${p.user_id} and ${teamMembers.role} = 'manager')`,
     )
     .orderBy(teams.id)
     .for('update'),
@@ -158,8 +163,8 @@ const lockProjectsOfUser = builtStatement('projects.lock_of_user', { user_id: 'u
 
 /** Whether nobody but deleted users is granted access to the project. */
 const isAbandoned = sql`not exists (
-  select from project_grants other join users person on person.id = other.user_id and person.deleted_at is null
-  where other.project_id = projects.id)`
+  select from project_grants other join users on ${users.id} = other.user_id and ${users.deleted_at} is null
+  where other.project_id = ${projects.id})`
 
 const purgeAbandoned = builtStatement('projects.purge_abandoned', { ids: 'uuid[]' }, (db, p) =>
   db
@@ -169,11 +174,7 @@ const purgeAbandoned = builtStatement('projects.purge_abandoned', { ids: 'uuid[]
 )
 
 const removeAbandonedTeams = builtStatement('teams.delete_abandoned', { ids: 'uuid[]' }, (db, p) =>
-  db.delete(teams).where(
-    sql`${eq(teams.id, anyOf(p.ids))} and not exists (
-        select from team_members member join users person on person.id = member.user_id and person.deleted_at is null
-        where member.team_id = teams.id)`,
-  ),
+  db.delete(teams).where(sql`${eq(teams.id, anyOf(p.ids))} and not exists (select ${fromMembersOfTeam})`),
 )
 
 /** Ends the access of a deleted user to locked projects. */

@@ -117,7 +117,7 @@ const transferTasks = recordingStatement(
       limit ${sql.raw(String(purgeBatch))} for no key update of tasks skip locked
     ), given as (
       update tasks set owner_id = heir_id, version = version + 1, updated_at = clock_timestamp()
-      from handed where tasks.id = handed.id returning tasks.*
+      from handed where ${tasks.id} = handed.id returning tasks.*
     ), counted as (
       insert into task_counts (user_id, tasks) select owner_id, count(*) from given group by owner_id order by owner_id
       on conflict (user_id) do update set tasks = task_counts.tasks + excluded.tasks
@@ -199,7 +199,7 @@ const userSteps: readonly Step[] = [
     'tags.purge_user',
     tags,
     (p) => sql`
-      ${tags.owner_id} = ${p.id} and ${tags.deleted_at} is not null and not exists (select from task_tags where tag_id = tags.id)`,
+      ${tags.owner_id} = ${p.id} and ${tags.deleted_at} is not null and not exists (select from task_tags where ${taskTags.tag_id} = ${tags.id})`,
   ),
   deletePersonalTasks,
   transferTasks,

@@ -17,7 +17,7 @@ import { newest, selectPage } from './lists/list.ts'
 import { grantAccess, lockProjects } from './memberships.ts'
 import { roleInTeam, teamJson } from './read-models.ts'
 import { aliasedTable, and, eq, sql } from './schema/drizzle.ts'
-import { projectTeams, teamMembers, teams } from './schema/tables.ts'
+import { memberships, projectTeams, teamMembers, teams } from './schema/tables.ts'
 import { touched } from './touch.ts'
 
 const item = aliasedTable(teams, 'item')
@@ -91,8 +91,8 @@ const selectFacts = builtStatement('teams.select_facts', { id: 'uuid', caller: '
       version: teams.version,
       role: teamMembers.role,
       shares_project: sql<boolean>`exists (
-        select from project_teams shared join memberships membership on membership.project_id = shared.project_id
-        where shared.team_id = ${teams.id} and membership.user_id = ${p.caller})`,
+        select from project_teams join memberships on ${memberships.project_id} = ${projectTeams.project_id}
+        where ${projectTeams.team_id} = ${teams.id} and ${memberships.user_id} = ${p.caller})`,
     })
     .from(teams)
     .leftJoin(teamMembers, and(eq(teamMembers.team_id, teams.id), eq(teamMembers.user_id, p.caller)))
