@@ -25,6 +25,14 @@ where "attachments"."id" = $1::uuid;
 insert into "attachments" ("id", "task_id", "file_name", "content_type", "detected_content_type", "size", "sha256", "storage_key", "uploaded_by", "created_at")
 values ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::text, $9::uuid, default);
 
+/* attachments.lock_uploader */
+select "id"
+from "users"
+where "users"."id" = (select uploaded_by
+from attachments
+where attachments.id = $1::uuid)
+for no key update;
+
 /* attachments.select_facts */
 select "file_name", "content_type", "size", "sha256", "uploaded_by"
 from "attachments"
@@ -589,12 +597,6 @@ from unnest($1::uuid[], $2::uuid[]));
 insert into "task_tags" ("task_id", "tag_id")
 values ($1::uuid, $2::uuid);
 
-/* task_tags.lock_tag */
-select "id"
-from "tags"
-where "tags"."id" = $1::uuid
-for key share;
-
 /* tasks.count_attachments */
 update "tasks"
 set "attachment_count" = "tasks"."attachment_count" + $1::int, "version" = "tasks"."version" + 1, "updated_at" = greatest(clock_timestamp(), "tasks"."created_at")
@@ -631,6 +633,20 @@ from tasks
 where id = any((select $1::uuid[])::uuid[])))
 order by "projects"."id"
 for key share;
+
+/* tasks.lock_tags */
+select "id"
+from "tags"
+where "tags"."id" = any((select $1::uuid[])::uuid[])
+order by "tags"."id"
+for key share;
+
+/* tasks.redeliver_blocked */
+update "tasks"
+set "changed_in" = pg_current_xact_id()
+where "tasks"."id" in (select other_task_id
+from task_relations
+where task_id = any((select $1::uuid[])::uuid[]) and kind = 'blocks');
 
 /* tasks.select_facts */
 select "tasks"."id", "tasks"."version", "tasks"."owner_id", "tasks"."assignee_id", "tasks"."project_id", "projects"."archived_at", "projects"."deleted_at", "users"."deleted_at", "memberships"."role"

@@ -107,25 +107,25 @@ const positionAt = (side: Destination['side'], row: Row<typeof gapColumns>): str
 /** Numbers of rows on each side of a gap to rebalance. The first one that makes room is used. */
 const windows = [16, 256, 4_096]
 
-/** The statements of a list for placing a row. */
-interface Placing {
-  readonly readGap: () => Promise<Row<typeof gapColumns>>
-  readonly makeRoom: () => Promise<void>
+/** There is no room at a destination: the rows around it have to make some. */
+export class NoRoom extends Error {
+  override readonly name = 'NoRoom'
 }
 
-/** The position of a row at its destination; null if its anchor is not in the list. If there is no room, the rows around it make some. */
+/**
+ * The position of a row at its destination; null if its anchor is not in the list.
+ *
+ * @throws NoRoom
+ */
 export const findPosition = async (
   { side, anchor }: Destination,
-  { readGap, makeRoom }: Placing,
+  readGap: () => Promise<Row<typeof gapColumns>>,
 ): Promise<string | null> => {
   const gap = await readGap()
   if (anchor !== null && gap.anchor_id === null) return null
   const position = positionAt(side, gap)
-  if (position !== null) return position
-  await makeRoom()
-  const inRoom = positionAt(side, await readGap())
-  if (inRoom === null) throw new Error('There is no room between the rows')
-  return inRoom
+  if (position === null) throw new NoRoom('There is no room between the rows')
+  return position
 }
 
 /** Columns of `windowFields`: JSON arrays of rows, the nearest first. */

@@ -5,6 +5,7 @@ import { type SQL, sql } from './schema/drizzle.ts'
 import { DatabaseUnavailable } from './engine/errors.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { statement, type StatementName } from './engine/statement.ts'
+import { deletableTasks } from './task-deletions.ts'
 import { untagging } from './task-tags.ts'
 
 /**
@@ -52,7 +53,14 @@ const removeTag = statement(
       and not exists (select from task_tags where tag_id = ${p.id})`,
 )
 
-const purgeProjectTasks = deletion('tasks.purge_project', 'tasks', (p) => sql`${ofTask.project_id} = ${p.id}`)
+const batchSize = sql.raw(String(purgeBatch))
+
+const purgeProjectTasks = countingStatement(
+  'tasks.purge_project',
+  parameters,
+  () => sql`delete from tasks where id in (select id from deletable) returning 1`,
+  (p) => deletableTasks(sql`${ofTask.project_id} = ${p.id}`, batchSize),
+)
 
 const removeProject = statement(
   'purge.remove_project',
@@ -123,10 +131,8 @@ const transferTags = countingStatement(
 const deletePersonalTasks = recordingStatement(
   'tasks.purge_user',
   (p) => sql`
-    deleted as (
-      delete from tasks
-      where ${batchOf('tasks', sql`${ofTask.owner_id} = ${p.id} and ${ofTask.project_id} is null`, purgeBatch)} returning *
-    )`,
+    ${deletableTasks(sql`${ofTask.owner_id} = ${p.id} and ${ofTask.project_id} is null`, batchSize)},
+    deleted as (delete from tasks where id in (select id from deletable) returning *)`,
   () => sql`
     select case when deleted_at is null and assignee_id <> owner_id then
       record_event('task.deleted', id, null, owner_id, assignee_id, null, '{}', '{}')::text end from deleted`,

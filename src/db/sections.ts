@@ -15,6 +15,7 @@ import {
   gapFields,
   joinAnchor,
   joinGap,
+  NoRoom,
   type OrderedList,
   rebalance,
   windowColumns,
@@ -204,23 +205,26 @@ const spread = builtStatement('sections.spread', { ids: 'uuid[]', positions: 'te
  * The position of a section at its destination; null unless that is next to another section of the project. If there is no room, the
  * sections around it make some.
  */
-export const findSectionPosition = (
+export const findSectionPosition = async (
   { db }: TransactionContext,
   { id: project_id }: EditableProject,
   id: string,
   destination: Destination,
 ): Promise<string | null> => {
   const move = { project_id, id, ...destination }
-  return findPosition(destination, {
-    readGap: async () => expectRow(await selectGap(db, move)),
-    makeRoom: () =>
-      rebalance({
-        readWindow: async (size) => (await selectWindow(db, { ...move, size }))[0],
-        spread: async (rows) => {
-          await spread(db, { ids: rows.map((row) => row.id), positions: rows.map(({ to }) => to) })
-        },
-      }),
+  const find = () => findPosition(destination, async () => expectRow(await selectGap(db, move)))
+  try {
+    return await find()
+  } catch (error) {
+    if (!(error instanceof NoRoom)) throw error
+  }
+  await rebalance({
+    readWindow: async (size) => (await selectWindow(db, { ...move, size }))[0],
+    spread: async (rows) => {
+      await spread(db, { ids: rows.map((row) => row.id), positions: rows.map(({ to }) => to) })
+    },
   })
+  return find()
 }
 
 const expectRow = <R>([row]: readonly R[]): R => {

@@ -5,7 +5,7 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { SerializationFailure } from './engine/errors.ts'
 import type { StatementName } from './engine/statement.ts'
 import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
-import { memberships, projects, tasks, users } from './schema/tables.ts'
+import { memberships, projects, tags, tasks, users } from './schema/tables.ts'
 import { touched } from './touch.ts'
 
 /** What a write to what belongs to a task depends on. */
@@ -26,6 +26,15 @@ const lockProjects = builtStatement('tasks.lock_projects', { ids: 'uuid[]' }, (d
     .from(projects)
     .where(sql`${projects.id} = any(array(select project_id from tasks where id = ${anyOf(p.ids)}))`)
     .orderBy(projects.id)
+    .for('key share'),
+)
+
+const lockTags = builtStatement('tasks.lock_tags', { ids: 'uuid[]' }, (db, p) =>
+  db
+    .select({ id: tags.id })
+    .from(tags)
+    .where(eq(tags.id, anyOf(p.ids)))
+    .orderBy(tags.id)
     .for('key share'),
 )
 
@@ -80,17 +89,19 @@ const factsIn = (row: FactsRow, principal: Principal): TaskFacts => {
 }
 
 /**
- * Locks tasks in the order of their ids and, before them, their projects, and reads the tasks under the locks. Those in the trash are
- * left out. The keys are ids as the database writes them, in lower case.
+ * Locks tasks in the order of their ids and, before them, their projects and then `tagIds`, against their deletion. Reads the tasks under
+ * the locks. Those in the trash are left out. The keys are ids as the database writes them, in lower case.
  *
  * @throws SerializationFailure when a task was moved while its project was locked; the transaction is repeated
  */
 export const lockTasks = async (
   { db, principal }: TransactionContext<Principal>,
   ids: readonly string[],
+  tagIds: readonly string[] = [],
 ): Promise<ReadonlyMap<string, TaskFacts>> => {
-  const [locked, , rows] = await Promise.all([
+  const [locked, , , rows] = await Promise.all([
     lockProjects(db, { ids }),
+    tagIds.length > 0 && lockTags(db, { ids: tagIds }),
     lockTaskRows(db, { ids }),
     selectFacts(db, { ids, caller: principal.userId }),
   ])

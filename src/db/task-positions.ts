@@ -57,28 +57,40 @@ const spread = statement(
     where tasks.id = moved.id and locked.position = moved."from" collate "C"`,
 )
 
+/** A task at the place that it moves to. */
+export type MovedTask = Place & { readonly id: string }
+
+const moveOf = (task: MovedTask, destination: Destination) => ({
+  id: task.id,
+  place: placeOf(task),
+  ...destination,
+})
+
 /**
- * The position of a locked task at its destination in a place; null if the task that it goes next to is not there. If there is no room,
- * the tasks around it make some.
+ * The position of a locked task at its destination in a place; null if the task that it goes next to is not there.
+ *
+ * @throws NoRoom
  */
 export const findTaskPosition = (
   { db }: TransactionContext,
-  task: Place & { readonly id: string },
+  task: MovedTask,
   destination: Destination,
-): Promise<string | null> => {
-  const move = { id: task.id, place: placeOf(task), ...destination }
-  return findPosition(destination, {
-    readGap: async () => {
-      const [gap] = await selectGap(db, move)
-      if (gap === undefined) throw new Error('The statement returned no row')
-      return gap
-    },
-    makeRoom: () =>
-      rebalance({
-        readWindow: async (size) => (await selectWindow(db, { ...move, size }))[0],
-        spread: async (rows) => {
-          await spread(db, { moved: { rows } })
-        },
-      }),
+): Promise<string | null> =>
+  findPosition(destination, async () => {
+    const [gap] = await selectGap(db, moveOf(task, destination))
+    if (gap === undefined) throw new Error('The statement returned no row')
+    return gap
   })
-}
+
+/** Makes room at the destination of a task. The transaction has not locked any task: this locks those around, in the order of their ids. */
+export const makeRoom = (
+  { db }: TransactionContext,
+  task: MovedTask,
+  destination: Destination,
+): Promise<void> =>
+  rebalance({
+    readWindow: async (size) => (await selectWindow(db, { ...moveOf(task, destination), size }))[0],
+    spread: async (rows) => {
+      await spread(db, { moved: { rows } })
+    },
+  })

@@ -18,8 +18,8 @@ import { tagJson } from './read-models.ts'
 import { recordUntagged, type TaskTag } from './record-event.ts'
 import { columnsOf } from './schema/columns.ts'
 import { and, eq, type SQL, sql } from './schema/drizzle.ts'
-import { tags, taskTags } from './schema/tables.ts'
-import { lockTask, type TaskFacts, touchTasks } from './task-facts.ts'
+import { taskTags } from './schema/tables.ts'
+import { lockTasks, type TaskFacts, touchTasks } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
 
 /** Links of tasks and tags, of which the writer of a task, or of a tag, holds the lock of the task. */
@@ -36,11 +36,6 @@ export interface TaskTagFacts {
   readonly isTagged: boolean
 }
 
-// Against its deletion, which locks the tag before tasks that have it.
-const lockTag = builtStatement('task_tags.lock_tag', { id: 'uuid' }, (db, p) =>
-  db.select({ id: tags.id }).from(tags).where(eq(tags.id, p.id)).for('key share'),
-)
-
 const selectFacts = query(
   'task_tags.select_facts',
   pathParameters,
@@ -51,14 +46,13 @@ const selectFacts = query(
     from tags tag where tag.id = ${p.tag_id} and ${columnsOf<'tags'>(tag).deleted_at} is null`,
 )
 
-/** Locks a tag and then a task, and reads both under the locks. */
+/** Locks a task, and before it a tag against its deletion, and reads both under the locks. */
 export const lockTaskAndTag = async (
   tx: TransactionContext<Principal>,
   { taskId, tagId }: TaskTag,
 ): Promise<TaskTagFacts> => {
-  const [, task, [facts]] = await Promise.all([
-    lockTag(tx.db, { id: tagId }),
-    lockTask(tx, taskId),
+  const [[task = null], [facts]] = await Promise.all([
+    lockTasks(tx, [taskId], [tagId]).then((found) => [...found.values()]),
     selectFacts(tx, { task_id: taskId, tag_id: tagId }),
   ])
   return { task, isTagSeen: facts?.is_seen === true, isTagged: facts?.is_tagged === true }

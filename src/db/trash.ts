@@ -10,6 +10,7 @@ import { isBlocked, trashedTaskJson } from './read-models.ts'
 import { retentionTime } from './engine/retention.ts'
 import { assignments, columnsOf } from './schema/columns.ts'
 import { sql } from './schema/drizzle.ts'
+import { deletableTasks } from './task-deletions.ts'
 import type { TaskRow } from './tasks.ts'
 
 const task = sql.raw('task')
@@ -68,10 +69,11 @@ const removeBatch = statement(
   { days: 'int', limit: 'int' },
   { id: 'text' },
   (p) => sql`
-    delete from tasks where id in (
-      select id from tasks where ${ofTask.deleted_at} < ${retentionTime} - make_interval(days => ${p.days})
-      order by ${ofTask.deleted_at} limit ${p.limit} for update skip locked
-    ) returning id::text`,
+    with ${deletableTasks(
+      sql`${ofTask.deleted_at} < ${retentionTime} - make_interval(days => ${p.days}) order by ${ofTask.deleted_at}`,
+      p.limit,
+    )}
+    delete from tasks where id in (select id from deletable) returning id::text`,
 )
 
 const purgeProjects = statement(

@@ -1,9 +1,10 @@
+import { lockUploaders } from '../db/attachments.ts'
 import { type OpContext, transaction } from '../db/engine/context.ts'
 import { type Created, idempotent } from '../db/engine/idempotency.ts'
 import { last } from '../db/engine/transaction.ts'
-import { destinationOf } from '../db/positions.ts'
+import { destinationOf, NoRoom } from '../db/positions.ts'
 import { referencesOfTrashed } from '../db/task-locks.ts'
-import { findTaskPosition } from '../db/task-positions.ts'
+import { findTaskPosition, makeRoom, type MovedTask } from '../db/task-positions.ts'
 import { deleteTasks } from '../db/task-rows.ts'
 import { type TaskRow, viewTask } from '../db/tasks.ts'
 import { conflictsOf, type TaskDates } from '../domain/dates.ts'
@@ -75,26 +76,37 @@ export const updateTask = (
 }
 
 /**
- * Moves a task, with its subtasks if it leaves its place.
+ * Moves a task, with its subtasks if it leaves its place. If there is no room at its destination, a transaction of its own makes some
+ * first, because others may move the tasks there at the same time: no client sees that.
  *
  * @throws Problem 403, 404, 409, 412, 413 or 422
  */
-export const moveTask = (
+export const moveTask = async (
   ctx: OpContext<Principal>,
   id: string,
   to: TaskMove,
   taskQuota: TaskQuota,
-): Promise<TaskRow> =>
-  transaction(ctx, async (tx) => {
-    const destination = destinationOf(to)
-    const plan = await openPlan(tx, referencesOfMove(id, to, destination.anchor))
-    const { task, place } = planMove(plan, { id, conditions: tx }, to)
-    const position = await findTaskPosition(tx, { ...task, ...place }, destination)
-    if (position === null) throw problems.unknownReference(`/${destination.side}`, 'task')
-    changeTask(plan, task, { ...place, position })
-    await Promise.all([writePlan(tx, plan), expectTaskQuota(tx, plan, taskQuota)])
-    return last(viewTask(tx, id))
-  })
+): Promise<TaskRow> => {
+  const destination = destinationOf(to)
+  let target: MovedTask | undefined
+  try {
+    return await transaction(ctx, async (tx) => {
+      const plan = await openPlan(tx, referencesOfMove(id, to, destination.anchor))
+      const { task, place } = planMove(plan, { id, conditions: tx }, to)
+      target = { ...task, ...place }
+      const position = await findTaskPosition(tx, target, destination)
+      if (position === null) throw problems.unknownReference(`/${destination.side}`, 'task')
+      changeTask(plan, task, { ...place, position })
+      await Promise.all([writePlan(tx, plan), expectTaskQuota(tx, plan, taskQuota)])
+      return last(viewTask(tx, id))
+    })
+  } catch (error) {
+    if (!(error instanceof NoRoom) || target === undefined) throw error
+    const moved = target
+    await transaction(ctx, (tx) => makeRoom(tx, moved, destination))
+    return moveTask(ctx, id, to, taskQuota)
+  }
+}
 
 /**
  * Moves a task with its subtasks to the trash.
@@ -128,7 +140,7 @@ export const restoreTask = (ctx: OpContext<Principal>, id: string): Promise<Task
  */
 export const deleteTrashedTask = (ctx: OpContext<Principal>, id: string): Promise<void> =>
   transaction(ctx, async (tx) => {
-    const plan = await openPlan(tx, { trashed: id })
+    const [, plan] = await Promise.all([lockUploaders(tx, id), openPlan(tx, { trashed: id })])
     await deleteTasks(tx, expectDeletable(plan, { id, conditions: tx }))
   })
 

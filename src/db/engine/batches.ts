@@ -12,17 +12,22 @@ export const untilNone = async (step: () => Promise<number>, stop: AbortSignal):
   }
 }
 
-/** A statement that runs `change`, a data-modifying statement with RETURNING, and counts its rows. */
+/**
+ * A statement that runs `change`, a data-modifying statement with RETURNING, and counts its rows. `prepare` has common table expressions
+ * for it.
+ */
 export const countingStatement = <P extends Parameters>(
   name: StatementName,
   parameters: P,
   change: (p: Placeholders<P>) => SQL,
+  prepare?: (p: Placeholders<P>) => SQL,
 ): ((db: Database, values: Values<P>) => Promise<number>) => {
   const run = statement(
     name,
     parameters,
     { changed: 'int8' },
-    (p) => sql`with changed as (${change(p)}) select count(*) as changed from changed`,
+    (p) =>
+      sql`with ${prepare === undefined ? sql`` : sql`${prepare(p)}, `}changed as (${change(p)}) select count(*) as changed from changed`,
   )
   return async (db, values) => {
     const [row] = await run(db, values)
