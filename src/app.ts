@@ -395,7 +395,7 @@ export const buildApp = async ({
     ...taskTagHandlers({ paging }),
     ...relationHandlers({ paging }),
     ...notificationHandlers({ paging }),
-    ...projectHandlers({ paging }),
+    ...projectHandlers({ paging, jobs }),
     ...memberHandlers({ paging }),
     ...invitationHandlers({
       paging,

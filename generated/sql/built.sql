@@ -260,9 +260,15 @@ update "projects"
 set "archived_at" = case when $1::bool then now() end, "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at")
 where "projects"."id" = $2::uuid;
 
+/* projects.finish_redelivery */
+update "projects"
+set "is_redelivering" = $1
+where ("projects"."id" = $2::uuid and "projects"."deleted_at" is not distinct
+from $3::timestamptz and "projects"."visible_in" = $4::xid8);
+
 /* projects.insert */
-insert into "projects" ("id", "name", "name_folded", "description", "color", "archived_at", "version", "created_at", "updated_at", "deleted_at", "purged_at", "visible_in")
-values ($1::uuid, $2::text, default, $3::text, $4::text, default, default, default, default, default, default, default);
+insert into "projects" ("id", "name", "name_folded", "description", "color", "archived_at", "version", "created_at", "updated_at", "deleted_at", "purged_at", "visible_in", "is_redelivering")
+values ($1::uuid, $2::text, default, $3::text, $4::text, default, default, default, default, default, default, default, default);
 
 /* projects.lock_many */
 select "id"
@@ -300,8 +306,8 @@ for key share;
 
 /* projects.purge_abandoned */
 update "projects"
-set "deleted_at" = coalesce("projects"."deleted_at", now()), "purged_at" = now()
-where "projects"."id" = any((select $1::uuid[])::uuid[]) and "projects"."purged_at" is null and not exists (
+set "purged_at" = now()
+where "projects"."id" = any((select $1::uuid[])::uuid[]) and "projects"."deleted_at" is not null and "projects"."purged_at" is null and not exists (
   select
 from project_grants other join users person on person.id = other.user_id and person.deleted_at is null
  
@@ -313,10 +319,25 @@ from "projects"
 left join "memberships" on ("memberships"."project_id" = "projects"."id" and "memberships"."user_id" = $1::uuid)
 where ("projects"."id" = $2::uuid and "projects"."deleted_at" is null);
 
+/* projects.select_redelivering */
+select "id", "deleted_at", "visible_in"
+from "projects"
+where "projects"."is_redelivering" = $1;
+
 /* projects.trash */
 update "projects"
-set "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at"), "deleted_at" = now()
-where "projects"."id" = $1::uuid;
+set "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at"), "deleted_at" = now(), "is_redelivering" = $1
+where "projects"."id" = $2::uuid;
+
+/* projects.trash_abandoned */
+update "projects"
+set "deleted_at" = now(), "is_redelivering" = $1
+where "projects"."id" = any((select $2::uuid[])::uuid[]) and "projects"."deleted_at" is null and not exists (
+  select
+from project_grants other join users person on person.id = other.user_id and person.deleted_at is null
+ 
+where other.project_id = projects.id)
+returning "id";
 
 /* projects.update */
 update "projects"
@@ -779,8 +800,8 @@ where "projects"."id" = $1::uuid;
 
 /* trashed_projects.restore */
 update "projects"
-set "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at"), "deleted_at" = $1
-where "projects"."id" = $2::uuid;
+set "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at"), "deleted_at" = $1, "visible_in" = pg_current_xact_id(), "is_redelivering" = $2
+where "projects"."id" = $3::uuid;
 
 /* uploads.delete */
 delete from "uploads"

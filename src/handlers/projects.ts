@@ -8,17 +8,19 @@ import { variantTag } from '../domain/entity-tags.ts'
 import { scopesOfExpansions } from '../domain/expansions.ts'
 import { taskList } from '../domain/task-filter.ts'
 import type { Paging } from '../http/paging.ts'
+import type { Jobs } from '../jobs/registry.ts'
 import { expectDone, expectMayListAll, expectScopes, problems } from '../problems/problems.ts'
 import { createProject, deleteProject, setProjectArchived, updateProject } from '../services/projects.ts'
 
 interface Deps {
   readonly paging: Paging
+  readonly jobs: Jobs
 }
 
 type Project = components['schemas']['Project']
 
 /** The operations of the contract's tag `projects`. */
-export const projectHandlers = ({ paging }: Deps) =>
+export const projectHandlers = ({ paging, jobs }: Deps) =>
   ({
     async listProjects(ctx, { path, query }) {
       expectMayListAll(ctx.principal, query)
@@ -47,6 +49,7 @@ export const projectHandlers = ({ paging }: Deps) =>
 
     async deleteProject(ctx, { params }) {
       await deleteProject(ctx, params.project_id)
+      jobs.wake('redeliver_tasks')
       return { status: 204 }
     },
 

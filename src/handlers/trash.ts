@@ -62,7 +62,9 @@ export const trashHandlers = ({ paging, jobs }: Deps) =>
     },
 
     async restoreProject(ctx, { params }) {
-      return projectResponse(await restoreProject(ctx, params.project_id))
+      const project = await restoreProject(ctx, params.project_id)
+      jobs.wake('redeliver_tasks')
+      return projectResponse(project)
     },
 
     async deleteTrashedProject(ctx, { params }) {

@@ -2,6 +2,7 @@ import type { Database } from './client.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
 import type { Parameters, Placeholders, Values } from './parameters.ts'
 import { statement, type StatementName } from './statement.ts'
+import type { Runner } from './transaction.ts'
 
 /** Repeats a step until it returns 0 or `stop` is aborted. Returns the sum. */
 export const untilNone = async (step: () => Promise<number>, stop: AbortSignal): Promise<number> => {
@@ -21,7 +22,7 @@ export const countingStatement = <P extends Parameters>(
   parameters: P,
   change: (p: Placeholders<P>) => SQL,
   prepare?: (p: Placeholders<P>) => SQL,
-): ((db: Database, values: Values<P>) => Promise<number>) => {
+): ((db: Runner, values: Values<P>) => Promise<number>) => {
   const run = statement(
     name,
     parameters,

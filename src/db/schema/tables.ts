@@ -267,6 +267,8 @@ export const projects = pgTable(
     visible_in: xid8('visible_in')
       .notNull()
       .default(sql`pg_current_xact_id()`),
+    /** Whether the change feed still has to deliver tasks, because it was moved to the trash or restored (`redelivery.ts`). */
+    is_redelivering: boolean('is_redelivering').notNull().default(false),
   },
   (t) => [
     // GET /projects with `all`.
@@ -281,6 +283,9 @@ export const projects = pgTable(
     index('projects_purged')
       .on(t.id)
       .where(sql`${t.purged_at} is not null`),
+    index('projects_redelivering')
+      .on(t.id)
+      .where(sql`${t.is_redelivering}`),
   ],
 )
 
