@@ -4,24 +4,42 @@
 -- schema/tables.ts. The whole file is applied after the migrations whenever it has changed, so each statement can be repeated.
 -- A release that changes the file raises the revision: an older version that starts meanwhile leaves newer routines alone.
 --
--- Functions pass flags to triggers with set_config. A SET clause would require a superuser, because these parameters are not
--- declared.
+-- Whatever a service or a job can call, it calls. The functions say who calls them. A trigger is only for rows that cascades remove,
+-- and for what has to be true of a row whichever of many statements writes it:
+--
+--   tasks_text_inserted, tasks_text_changed    tasks.insert, tasks.update: the words are in the row, and computed in SQL
+--   projects_, tags_, teams_name_folded        every insert and update of a name, and tags.insert_named_by_owner_id and _project_id
+--   tasks_stamped                              the twenty statements that update tasks; the change feed misses what has no stamp
+--   webhooks_touch                             the sender and jobs, which find out only in SQL whether a client sees the change
+--   tasks_viewers_changed, tasks_removed       tombstones: tasks.update, tasks.transfer, tasks.purge_assignee and every deletion of tasks
+--   tasks_open_added, _changed, _removed       counts: tasks.insert, tasks.update, and every deletion of tasks
+--   tasks_removed_counted                      counts: every deletion of tasks
+--   tasks_tags_viewers_changed, _tags_removed  counts: tasks.update, tasks.purge_assignee and every deletion of tasks
+--   task_tags_counted, task_tags_uncounted     counts: task_tags.*, and cascades
+--   tasks_counted, tasks_moved_counted, task_tags_written   the commit of all of these, which is the only place to write counts in one order
+--   tasks_subtask_removed, task_relations_cascaded          every deletion of tasks: what is left of a tree, and of a relation
+--   tasks_values_cleared, projects_values_cleared           every deletion of tasks and of projects
+--   attachments_, thumbnails_, uploads_removed, attachments_refunded   cascades from tasks, attachments and users
+--
+-- The deletions of tasks: tasks.delete, tasks.purge_project, tasks.purge_user, trash.remove_batch, and the cascades of users and
+-- projects.
 --
 -- PostgreSQL fires the triggers of a table in the order of their names, so a new name can change the order.
 
 -- Search ------------------------------------------------------------------------------------------------------------
--- Text is folded (fold_text, in migrations/folding.sql) and split into words here rather than by a text search configuration, whose parser depends on the
--- database's locale; domain/search.ts splits a query in the same way. Collations are explicit for the same reason.
--- Extensions (unaccent, pg_trgm) would have to be installed by a database administrator.
+-- For tasks.insert, tasks.update, and the indexes of names.
+-- Text is folded (fold_text, in migrations/folding.sql) and split into words here rather than by a text search configuration, whose
+-- parser depends on the database's locale; domain/search.ts splits a query in the same way. Collations are explicit for the same
+-- reason. Extensions (unaccent, pg_trgm) would have to be installed by a database administrator.
 
--- The searched part of a text: its first 8,192 characters, folded. One character can become 18, so the folded text is cut as
--- well. This bounds the time of a write and the size of the tsvector.
+-- For index_task_text(): the searched part of a text, its first 8,192 characters, folded. One character can become 18, so the folded
+-- text is cut as well. This bounds the time of a write and the size of the tsvector.
 CREATE OR REPLACE FUNCTION searched_text(value text) RETURNS text LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 RETURN left(fold_text(left(value, 8192)), 8192);
 
--- The words of a folded text with their positions. Scripts without spaces between words (Chinese, Japanese, Korean, Thai,
--- Lao) are indexed as bigrams, pairs of adjacent characters; the last character of a run stands alone. Lateral joins keep the
--- order of the words. PL/pgSQL keeps the plan for the session; an SQL function would be planned again for each row.
+-- For index_task_text(): the words of a folded text with their positions. Scripts without spaces between words (Chinese, Japanese,
+-- Korean, Thai, Lao) are indexed as bigrams, pairs of adjacent characters; the last character of a run stands alone. Lateral joins
+-- keep the order of the words. PL/pgSQL keeps the plan for the session; an SQL function would be planned again for each row.
 CREATE OR REPLACE FUNCTION words_of(value text) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 BEGIN
   RETURN (WITH runs AS MATERIALIZED (
@@ -44,7 +62,7 @@ BEGIN
   FROM (SELECT lexeme, row_number() OVER () AS place FROM lexemes) placed);
 END $$;
 
--- The bigrams of a text. An index on them finds any part of a title or name.
+-- For the indexes below and searches by name: the bigrams of a text. An index on them finds any part of it.
 CREATE OR REPLACE FUNCTION bigrams_of(value text) RETURNS text[] LANGUAGE sql IMMUTABLE STRICT PARALLEL SAFE
 BEGIN ATOMIC
   SELECT coalesce(array_agg(DISTINCT a || b), '{}')
@@ -52,7 +70,7 @@ BEGIN ATOMIC
   WHERE b IS NOT NULL;
 END;
 
--- The same bigrams as lexemes. The prefix U+0001 keeps them apart from words.
+-- For index_task_text(): the same bigrams as lexemes. The prefix U+0001 keeps them apart from words.
 CREATE OR REPLACE FUNCTION bigram_lexemes(value text) RETURNS tsvector LANGUAGE plpgsql IMMUTABLE STRICT PARALLEL SAFE AS $$
 BEGIN
   RETURN (
@@ -81,6 +99,7 @@ CREATE INDEX IF NOT EXISTS tags_name_bigrams ON tags USING gin (bigrams_of(name_
 CREATE INDEX IF NOT EXISTS projects_name_bigrams ON projects USING gin (bigrams_of(name_folded));
 CREATE INDEX IF NOT EXISTS teams_name_bigrams ON teams USING gin (bigrams_of(name_folded));
 
+-- Lists of names are sorted by it, and searched.
 CREATE OR REPLACE FUNCTION fold_name() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.name_folded := fold_text(NEW.name);
@@ -99,6 +118,7 @@ CREATE OR REPLACE TRIGGER tags_name_folded BEFORE INSERT OR UPDATE OF name ON ta
 -- Versions ----------------------------------------------------------------------------------------------------------
 -- Whoever changes a row gives it a new version (db/touch.ts), except for webhooks, which the sender changes as well.
 
+-- For webhooks_touch, below.
 CREATE OR REPLACE FUNCTION touch() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   NEW.version := OLD.version + 1;
@@ -106,8 +126,8 @@ BEGIN
   RETURN NEW;
 END $$;
 
--- Sets `due_at` of webhooks to that of their next pending delivery. Locks the webhooks first, so that of two concurrent
--- transactions, the second sees the deliveries that the first has added.
+-- For makers and records of deliveries: sets `due_at` of webhooks to that of their next pending delivery. Locks the webhooks first,
+-- so that of two concurrent transactions, the second sees the deliveries that the first has added.
 CREATE OR REPLACE FUNCTION reschedule_webhooks(ids uuid[]) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   PERFORM FROM webhooks WHERE id = ANY (ids) ORDER BY id FOR NO KEY UPDATE;
@@ -142,19 +162,19 @@ CREATE OR REPLACE TRIGGER tasks_stamped BEFORE UPDATE ON tasks FOR EACH ROW
 -- Membership --------------------------------------------------------------------------------------------------------
 -- `memberships` stores who has access to a project. Whoever changes what grants it computes it anew (db/memberships.ts).
 
--- The roles granted to members and to members of teams. Includes projects in the trash.
+-- For memberships, heirs and the trash: the roles granted to members and to members of teams. Includes projects in the trash.
 CREATE OR REPLACE VIEW project_grants AS
   SELECT project_id, user_id, role FROM project_members
   UNION ALL SELECT project.project_id, member.user_id, project.role
   FROM project_teams project JOIN team_members member ON member.team_id = project.team_id;
 
--- Each role includes the roles of a lower rank.
+-- For compute_memberships() and the heirs of users: each role includes the roles of a lower rank.
 CREATE OR REPLACE FUNCTION role_rank(role text) RETURNS int LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN array_position(ARRAY['viewer', 'commenter', 'editor', 'manager'], role);
 
--- Computes the memberships of projects, of all users or of those in `whose`, and returns what has changed: null is no access. The
--- caller has locked the projects FOR UPDATE, which also waits for tasks that are being added: members who leave may have seen them.
--- In PL/pgSQL, which keeps the plan.
+-- For memberships.compute and memberships.compute_all: computes the memberships of projects, of all users or of those in `whose`, and
+-- returns what has changed: null is no access. The caller has locked the projects FOR UPDATE, which also waits for tasks that are
+-- being added: members who leave may have seen them. In PL/pgSQL, which keeps the plan.
 CREATE OR REPLACE FUNCTION compute_memberships(which uuid[], whose uuid[])
 RETURNS TABLE (project_id uuid, user_id uuid, role_before text, role_after text) LANGUAGE plpgsql VOLATILE AS $$
 #variable_conflict use_column
@@ -196,6 +216,7 @@ END $$;
 -- counts, and one that changed them while it writes would wait for others in the order of its tasks. Triggers therefore note the
 -- changes in a setting of the transaction, as JSON objects, and its commit writes them, sorted.
 
+-- For the triggers below.
 CREATE OR REPLACE FUNCTION count_later(change jsonb) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
 BEGIN
   PERFORM set_config('taskwright.counts',
@@ -242,6 +263,7 @@ BEGIN
   RETURN NULL;
 END $$;
 
+-- For count_open_tasks().
 CREATE OR REPLACE FUNCTION is_open(task tasks) RETURNS boolean LANGUAGE sql IMMUTABLE
 RETURN (task).deleted_at IS NULL AND (task).status IN ('todo', 'in_progress');
 
@@ -267,6 +289,7 @@ CREATE OR REPLACE TRIGGER tasks_open_changed AFTER UPDATE ON tasks FOR EACH ROW
 CREATE OR REPLACE TRIGGER tasks_open_removed AFTER DELETE ON tasks FOR EACH ROW
   WHEN (OLD.project_id IS NOT NULL) EXECUTE FUNCTION count_open_tasks();
 
+-- Other writers count what owners get and lose themselves (quotas.count_tasks).
 CREATE OR REPLACE FUNCTION count_removed_tasks() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
   PERFORM count_later(jsonb_build_object('owner_id', owner_id, 'tasks', -count(*))) FROM removed GROUP BY owner_id;
@@ -311,23 +334,26 @@ END $$;
 CREATE OR REPLACE TRIGGER tasks_tags_removed BEFORE DELETE ON tasks FOR EACH ROW
   WHEN (OLD.deleted_at IS NULL) EXECUTE FUNCTION count_tags_of_task();
 
--- Constraint triggers are fired by the commit. They cannot be replaced, only created.
+-- The commit fires constraint triggers. They cannot be replaced, only created.
 DO $$ BEGIN
-  IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'tasks'::regclass AND tgname = 'tasks_counted') THEN
-    CREATE CONSTRAINT TRIGGER tasks_counted AFTER INSERT OR UPDATE OF owner_id, project_id, assignee_id, status, deleted_at OR DELETE ON tasks
-      DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION write_counts();
+  IF EXISTS (SELECT FROM pg_trigger WHERE tgname = 'tasks_counted') THEN
+    RETURN;
   END IF;
-  IF NOT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = 'task_tags'::regclass AND tgname = 'task_tags_written') THEN
-    CREATE CONSTRAINT TRIGGER task_tags_written AFTER INSERT OR DELETE ON task_tags
-      DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION write_counts();
-  END IF;
+  CREATE CONSTRAINT TRIGGER tasks_counted AFTER INSERT OR DELETE ON tasks
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION write_counts();
+  CREATE CONSTRAINT TRIGGER tasks_moved_counted AFTER UPDATE ON tasks DEFERRABLE INITIALLY DEFERRED FOR EACH ROW
+    WHEN ((OLD.owner_id, OLD.project_id, OLD.assignee_id, OLD.status, OLD.deleted_at)
+      IS DISTINCT FROM (NEW.owner_id, NEW.project_id, NEW.assignee_id, NEW.status, NEW.deleted_at))
+    EXECUTE FUNCTION write_counts();
+  CREATE CONSTRAINT TRIGGER task_tags_written AFTER INSERT OR DELETE ON task_tags
+    DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION write_counts();
 END $$;
 
 -- Relations -------------------------------------------------------------------------------------------------------------
 
--- The tasks from `blocked` to `blocker`, each of which blocks the next; null if there is no such path. If there is one, a relation
--- between the two would close a cycle. Empty if `blocked` blocks more tasks than the contract allows: others may wait for the search.
--- `previous` has a task that blocks each task that was reached.
+-- For task_relations.select_path: the tasks from `blocked` to `blocker`, each of which blocks the next; null if there is no such
+-- path. If there is one, a relation between the two would close a cycle. Empty if `blocked` blocks more tasks than the contract
+-- allows: others may wait for the search. `previous` has a task that blocks each task that was reached.
 CREATE OR REPLACE FUNCTION blocking_path(blocker uuid, blocked uuid) RETURNS uuid[]
 LANGUAGE plpgsql STABLE SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -360,13 +386,14 @@ END $$;
 -- A task and its subtasks, at all levels, are in the same place: one project, or the personal tasks of one owner. When a task moves
 -- to another place, to the trash or out of it, the subtasks in its old place move with it.
 
--- Locks all tasks that a transaction may read or write, and returns the ids of those that it may read: `targets` and their parents, whose
--- counts change; `parents` and the tasks above them; the subtasks of `roots`, up to one more than can be written at once
--- (maxMovedSubtasks); and `trashed` with the subtasks that were deleted with it. The parent of a task in the trash is left out, since it
--- can be anywhere. The others are locked because they change with those: tasks that they block, and what a permanent deletion touches.
--- Locks in the order of ids, and repeats the search until no other transaction has changed these trees in the meantime. If they then have
--- a task that comes before a locked one, the transaction is repeated, since it could deadlock. The generic plan is forced, because PostgreSQL would plan the query at each call. OFFSET 0 forces an index lookup for each task: if a few tasks have
--- most of the subtasks, a join would read the subtasks of all tasks.
+-- For task_locks.lock_trees: locks all tasks that a transaction may read or write, and returns the ids of those that it may read:
+-- `targets` and their parents, whose counts change; `parents` and the tasks above them; the subtasks of `roots`, up to one more than
+-- can be written at once (maxMovedSubtasks); and `trashed` with the subtasks that were deleted with it. The parent of a task in the
+-- trash is left out, since it can be anywhere. The others are locked because they change with those: tasks that they block, and what
+-- a permanent deletion touches. Locks in the order of ids, and repeats the search until no other transaction has changed these trees
+-- in the meantime. If they then have a task that comes before a locked one, the transaction is repeated, since it could deadlock. The
+-- generic plan is forced, because PostgreSQL would plan the query at each call. OFFSET 0 forces an index lookup for each task: if a
+-- few tasks have most of the subtasks, a join would read the subtasks of all tasks.
 CREATE OR REPLACE FUNCTION lock_trees(targets uuid[], parents uuid[], roots uuid[], trashed uuid) RETURNS uuid[]
 LANGUAGE plpgsql VOLATILE SET plan_cache_mode = force_generic_plan AS $$
 DECLARE
@@ -473,7 +500,7 @@ CREATE OR REPLACE TRIGGER attachments_refunded AFTER DELETE ON attachments
 
 -- Email digests -----------------------------------------------------------------------------------------------------
 
--- When the next digest is due: in an hour, or when it is next 08:00 in the time zone; null if digests are off.
+-- For notification_settings: when the next digest is due, in an hour, or when it is next 08:00 in the time zone; null if digests are off.
 CREATE OR REPLACE FUNCTION next_digest_at(mail_digest text, time_zone text) RETURNS timestamptz LANGUAGE sql STABLE
 RETURN CASE mail_digest
   WHEN 'hourly' THEN now() + interval '1 hour'
@@ -509,11 +536,12 @@ CREATE OR REPLACE TRIGGER tasks_removed AFTER DELETE ON tasks FOR EACH ROW
 -- Whoever changes a task, what belongs to it, a project or its members calls these in the same transaction, whose beginning names the
 -- actor; changes by jobs have none.
 
--- The actor of the transaction; null in jobs.
+-- For record_event(): the actor of the transaction; null in jobs.
 CREATE OR REPLACE FUNCTION current_actor() RETURNS uuid LANGUAGE sql STABLE
 RETURN nullif(current_setting('taskwright.actor', true), '')::uuid;
 
--- A UUIDv7 with a counter after the time (RFC 9562, section 6.2): events of one millisecond sort in the order of their ordinals.
+-- For events and what is made of them: a UUIDv7 with a counter after the time (RFC 9562, section 6.2): events of one millisecond sort
+-- in the order of their ordinals.
 CREATE OR REPLACE FUNCTION event_id(moment timestamptz, counter bigint) RETURNS uuid LANGUAGE sql VOLATILE
 RETURN encode(
   int8send(((extract(epoch FROM moment) * 1000)::bigint << 16) | x'7000'::bigint | ((counter >> 14) & 4095))
@@ -545,7 +573,7 @@ BEGIN
   FROM tasks WHERE id = target;
 END $$;
 
--- The kind of a relation from the view of the other task.
+-- For end_relation() and lists of relations: the kind of a relation from the view of the other task.
 CREATE OR REPLACE FUNCTION inverse_relation_kind(kind text) RETURNS text LANGUAGE sql IMMUTABLE AS $$
   SELECT CASE kind WHEN 'blocks' THEN 'blocked_by' WHEN 'duplicates' THEN 'duplicated_by' ELSE kind END
 $$;
@@ -619,6 +647,4 @@ BEGIN
   else exists (select from projects where projects.id = blocker.project_id and projects.deleted_at is null offset 0) end))));
 END $$;
 -- End of the generated part.
-
--- Access ------------------------------------------------------------------------------------------------------------
 

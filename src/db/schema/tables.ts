@@ -289,7 +289,7 @@ export const projects = pgTable(
   ],
 )
 
-/** Open tasks per project. Maintained by triggers on tasks. Not in `projects`, since changes of memberships lock those rows. */
+/** Open tasks per project, which commits write (routines.sql). Not in `projects`, since changes of memberships lock those rows. */
 export const projectCounts = pgTable('project_counts', {
   project_id: uuid('project_id')
     .primaryKey()
@@ -551,13 +551,11 @@ export const tasks = pgTable(
       .notNull()
       .default(sql`'a0'`),
     /**
-     * The parent task, in the same project, or personal with the same owner. A trigger maintains it instead of a foreign key, so that
-     * rows can be written in any order.
+     * The parent task, in the same project, or personal with the same owner; that of a task in the trash can be anywhere, or gone. No
+     * foreign key, so that rows can be written in any order.
      */
     parent_id: uuid('parent_id'),
-    /** Maintained by a trigger on attachments. */
     attachment_count: integer('attachment_count').notNull().default(0),
-    /** Maintained by a trigger on comments. */
     comment_count: integer('comment_count').notNull().default(0),
     /** The number of subtasks that are not in the trash, and of those that are open. A trigger counts what is deleted permanently. */
     subtask_count: integer('subtask_count').notNull().default(0),
@@ -693,8 +691,7 @@ export const taskTags = pgTable(
 )
 
 /**
- * The number of tasks with a tag, per viewer (`task_viewers`); no row for zero. Maintained by triggers on tasks, tags and
- * task_tags. It has no foreign keys because the deletion of a user removes tags and tasks in any order.
+ * The number of tasks with a tag, per viewer (`task_viewers`); no row for zero. Commits write it (routines.sql). It has no foreign keys because the deletion of a user removes tags and tasks in any order.
  */
 export const tagCounts = pgTable(
   'tag_counts',
