@@ -226,17 +226,18 @@ END $$;
 -- Fires for each row that has changed a count. The first of them writes all changes. Locks in the order: owners, projects, tags.
 CREATE OR REPLACE FUNCTION write_counts() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
-  changes jsonb := '[' || coalesce(current_setting('taskwright.counts', true), '') || ']';
-  owners uuid[];
+  noted text := current_setting('taskwright.counts', true);
+  changes jsonb;
 BEGIN
-  IF changes = '[]' THEN
+  IF coalesce(noted, '') = '' THEN
     RETURN NULL;
   END IF;
   PERFORM set_config('taskwright.counts', '', true);
+  changes := '[' || noted || ']';
 
-  SELECT array_agg(owner_id) INTO owners FROM jsonb_to_recordset(changes) change (owner_id uuid) WHERE owner_id IS NOT NULL;
-  IF owners IS NOT NULL THEN
-    PERFORM FROM task_counts WHERE user_id = ANY (owners) ORDER BY user_id FOR NO KEY UPDATE;
+  IF noted LIKE '%"owner_id"%' THEN
+    PERFORM FROM task_counts WHERE user_id IN (SELECT owner_id FROM jsonb_to_recordset(changes) change (owner_id uuid))
+      ORDER BY user_id FOR NO KEY UPDATE;
     UPDATE task_counts SET tasks = task_counts.tasks + changed.tasks
     FROM (
       SELECT owner_id, sum(tasks) AS tasks FROM jsonb_to_recordset(changes) change (owner_id uuid, tasks int) GROUP BY owner_id
@@ -244,22 +245,26 @@ BEGIN
     WHERE user_id = changed.owner_id;
   END IF;
 
-  INSERT INTO project_counts AS counts (project_id, open_tasks)
-    SELECT open_in, sum(tasks) FROM jsonb_to_recordset(changes) change (open_in uuid, tasks int)
-    -- A project that is being deleted with its tasks has no row to count in.
-    WHERE EXISTS (SELECT FROM projects WHERE id = open_in)
-    GROUP BY open_in HAVING sum(tasks) <> 0 ORDER BY open_in
-    ON CONFLICT (project_id) DO UPDATE SET open_tasks = counts.open_tasks + EXCLUDED.open_tasks;
+  IF noted LIKE '%"open_in"%' THEN
+    INSERT INTO project_counts AS counts (project_id, open_tasks)
+      SELECT open_in, sum(tasks) FROM jsonb_to_recordset(changes) change (open_in uuid, tasks int)
+      -- A project that is being deleted with its tasks has no row to count in.
+      WHERE EXISTS (SELECT FROM projects WHERE id = open_in)
+      GROUP BY open_in HAVING sum(tasks) <> 0 ORDER BY open_in
+      ON CONFLICT (project_id) DO UPDATE SET open_tasks = counts.open_tasks + EXCLUDED.open_tasks;
+  END IF;
 
-  INSERT INTO tag_counts AS counts (tag_id, project_id, user_id, tasks, created_at)
-    SELECT tag_id, change.project_id, change.user_id, sum(tasks), tags.created_at
-    FROM jsonb_to_recordset(changes) change (tag_id uuid, project_id uuid, user_id uuid, tasks int) JOIN tags ON tags.id = tag_id
-    GROUP BY tag_id, change.project_id, change.user_id, tags.created_at HAVING sum(tasks) <> 0
-    ORDER BY tag_id, change.project_id, change.user_id
-    ON CONFLICT ON CONSTRAINT tag_counts_once DO UPDATE SET tasks = counts.tasks + EXCLUDED.tasks;
-  DELETE FROM tag_counts
-  WHERE tag_id IN (SELECT tag_id FROM jsonb_to_recordset(changes) change (tag_id uuid))
-    AND (tasks = 0 OR NOT EXISTS (SELECT FROM tags WHERE id = tag_id));
+  IF noted LIKE '%"tag_id"%' THEN
+    INSERT INTO tag_counts AS counts (tag_id, project_id, user_id, tasks, created_at)
+      SELECT tag_id, change.project_id, change.user_id, sum(tasks), tags.created_at
+      FROM jsonb_to_recordset(changes) change (tag_id uuid, project_id uuid, user_id uuid, tasks int) JOIN tags ON tags.id = tag_id
+      GROUP BY tag_id, change.project_id, change.user_id, tags.created_at HAVING sum(tasks) <> 0
+      ORDER BY tag_id, change.project_id, change.user_id
+      ON CONFLICT ON CONSTRAINT tag_counts_once DO UPDATE SET tasks = counts.tasks + EXCLUDED.tasks;
+    DELETE FROM tag_counts
+    WHERE tag_id IN (SELECT tag_id FROM jsonb_to_recordset(changes) change (tag_id uuid, tasks int) WHERE change.tasks < 0)
+      AND (tasks = 0 OR NOT EXISTS (SELECT FROM tags WHERE id = tag_id));
+  END IF;
   RETURN NULL;
 END $$;
 
