@@ -885,7 +885,7 @@ export interface paths {
         put?: never;
         /**
          * Restore a deleted project
-         * @description Moves a project out of the trash, with its tasks, tags, sections and members. The project keeps its id and gets a new ETag. Tasks that were deleted before the project return to the trash. An administrator who restores a project without a manager becomes its manager. Available to its managers and administrators.
+         * @description Moves a project out of the trash, with its tasks, tags, sections and members. The project keeps its id and gets a new ETag. Tasks that were deleted before the project return to the trash. An administrator who restores a project without a manager becomes its manager. Assignees who are not members see their tasks again at once; the change feed delivers more than 100 of them gradually. Available to its managers and administrators.
          */
         post: operations["restoreProject"];
         delete?: never;
@@ -1677,7 +1677,7 @@ export interface paths {
         post?: never;
         /**
          * Delete a project
-         * @description Moves the project to the trash, with its tasks, tags, sections and members. It can be restored for 30 days, or for the retention period that the operator has configured. Until it is restored, nothing in it appears anywhere else, but its files count towards quotas. Available to managers of the project and administrators.
+         * @description Moves the project to the trash, with its tasks, tags, sections and members. It can be restored for 30 days, or for the retention period that the operator has configured. Until it is restored, nothing in it appears anywhere else, but its files count towards quotas. The change feed reports more than 100 tasks of assignees who are not members gradually. Available to managers of the project and administrators.
          */
         delete: operations["deleteProject"];
         options?: never;

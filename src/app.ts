@@ -104,6 +104,7 @@ import { createEventStreams, maxStreams } from './services/event-streams.ts'
 import { createAnswerAssistant } from './services/assistants.ts'
 import { createTags } from './services/tags.ts'
 import { createListTaskChanges } from './services/task-changes.ts'
+import { createProjects } from './services/projects.ts'
 import { createTrash } from './services/trash.ts'
 import { createThumbnails } from './services/thumbnails.ts'
 import { createUploads } from './services/uploads.ts'
@@ -410,7 +411,7 @@ export const buildApp = async ({
     ...taskTagHandlers({ paging }),
     ...relationHandlers({ paging }),
     ...notificationHandlers({ paging }),
-    ...projectHandlers({ paging }),
+    ...projectHandlers({ paging, projects: createProjects({ jobs }) }),
     ...memberHandlers({ paging }),
     ...invitationHandlers({
       paging,

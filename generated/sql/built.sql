@@ -25,6 +25,14 @@ where "attachments"."id" = $1::uuid;
 insert into "attachments" ("id", "task_id", "file_name", "content_type", "detected_content_type", "size", "sha256", "storage_key", "uploaded_by", "created_at")
 values ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::text, $9::uuid, default);
 
+/* attachments.lock_uploader */
+select "id"
+from "users"
+where "users"."id" = (select uploaded_by
+from attachments
+where attachments.id = $1::uuid)
+for no key update;
+
 /* attachments.select_by_storage_key */
 select "id"
 from "attachments"
@@ -329,9 +337,15 @@ update "projects"
 set "archived_at" = case when $1::bool then now() end, "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at")
 where "projects"."id" = $2::uuid;
 
+/* projects.finish_redelivery */
+update "projects"
+set "is_redelivering" = $1
+where ("projects"."id" = $2::uuid and "projects"."deleted_at" is not distinct
+from $3::timestamptz and "projects"."visible_in" = $4::xid8);
+
 /* projects.insert */
-insert into "projects" ("id", "name", "name_folded", "description", "color", "archived_at", "version", "created_at", "updated_at", "deleted_at", "purged_at", "visible_in")
-values ($1::uuid, $2::text, default, $3::text, $4::text, default, default, default, default, default, default, default);
+insert into "projects" ("id", "name", "name_folded", "description", "color", "archived_at", "version", "created_at", "updated_at", "deleted_at", "purged_at", "visible_in", "is_redelivering")
+values ($1::uuid, $2::text, default, $3::text, $4::text, default, default, default, default, default, default, default, default);
 
 /* projects.lock_many */
 select "id"
@@ -369,8 +383,8 @@ for key share;
 
 /* projects.purge_abandoned */
 update "projects"
-set "deleted_at" = coalesce("projects"."deleted_at", now()), "purged_at" = now()
-where "projects"."id" = any((select $1::uuid[])::uuid[]) and "projects"."purged_at" is null and not exists (
+set "purged_at" = now()
+where "projects"."id" = any((select $1::uuid[])::uuid[]) and "projects"."deleted_at" is not null and "projects"."purged_at" is null and not exists (
   select
 from project_grants other join users on "users"."id" = other.user_id and "users"."deleted_at" is null
  
@@ -382,10 +396,25 @@ from "projects"
 left join "memberships" on ("memberships"."project_id" = "projects"."id" and "memberships"."user_id" = $1::uuid)
 where ("projects"."id" = $2::uuid and "projects"."deleted_at" is null);
 
+/* projects.select_redelivering */
+select "id", "deleted_at", "visible_in"
+from "projects"
+where "projects"."is_redelivering" = $1;
+
 /* projects.trash */
 update "projects"
-set "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at"), "deleted_at" = now()
-where "projects"."id" = $1::uuid;
+set "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at"), "deleted_at" = now(), "is_redelivering" = $1
+where "projects"."id" = $2::uuid;
+
+/* projects.trash_abandoned */
+update "projects"
+set "deleted_at" = now(), "is_redelivering" = $1
+where "projects"."id" = any((select $2::uuid[])::uuid[]) and "projects"."deleted_at" is null and not exists (
+  select
+from project_grants other join users on "users"."id" = other.user_id and "users"."deleted_at" is null
+ 
+where other.project_id = "projects"."id")
+returning "id";
 
 /* projects.update */
 update "projects"
@@ -731,6 +760,13 @@ where id = any((select $2::uuid[])::uuid[])))
 order by "projects"."id"
 for key share;
 
+/* tasks.redeliver_blocked */
+update "tasks"
+set "changed_in" = pg_current_xact_id()
+where "tasks"."id" in (select other_task_id
+from task_relations
+where task_id = any((select $1::uuid[])::uuid[]) and kind = 'blocks');
+
 /* tasks.select_facts */
 select "tasks"."id", "tasks"."version", "tasks"."owner_id", "tasks"."assignee_id", "tasks"."project_id", "projects"."archived_at", "projects"."deleted_at", "users"."deleted_at", "memberships"."role"
 from "tasks"
@@ -880,8 +916,8 @@ where "projects"."id" = $1::uuid;
 
 /* trashed_projects.restore */
 update "projects"
-set "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at"), "deleted_at" = $1
-where "projects"."id" = $2::uuid;
+set "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at"), "deleted_at" = $1, "visible_in" = pg_current_xact_id(), "is_redelivering" = $2
+where "projects"."id" = $3::uuid;
 
 /* uploads.delete */
 delete from "uploads"

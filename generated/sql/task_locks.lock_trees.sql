@@ -1,1 +1,1 @@
-/* task_locks.lock_trees */ select unnest(lock_trees($1::uuid[], $2::uuid[], $3::uuid[]))::text as id;
+/* task_locks.lock_trees */ select unnest(lock_trees($1::uuid[], $2::uuid[], $3::uuid[], $4::uuid))::text as id;

@@ -6,7 +6,7 @@ import { extract } from 'tar-stream'
 import { escapeInvisible } from '../../src/db/folded-characters.ts'
 
 /**
- * Generates the table of `foldSearch` in domain/text.ts, which fold_text() of routines.sql shares: the text that stands for a
+ * Generates the table of `foldSearch` in domain/text.ts, which fold_text() of migrations/folding.sql shares: the text that stands for a
  * character in searches and orders, for every character that is not compared as it is.
  *
  * The sources are the collation for searches of CLDR, as ICU has it (its primary strength ignores case and accents), and for

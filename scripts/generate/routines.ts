@@ -5,19 +5,18 @@ import { viewerRoutines } from '../../src/db/access/access-relations.ts'
 import { foldingRoutine } from '../../src/db/folded-characters.ts'
 
 /**
- * Generates the functions and triggers of routines.sql that are derived from the table of folded characters, and from the access
- * rules and the fields of events.
+ * Generates the routines that are derived from the table of folded characters, a file of its own, and from the access rules, a part of
+ * routines.sql.
  */
 
-const path = fileURLToPath(new URL('../../src/db/routines.sql', import.meta.url))
-/** In the order of the file. */
-const parts = [foldingRoutine(), viewerRoutines() + blockedRoutine()]
-const part = /(?<=-- Generated from .*\n)[^]*?(?=-- End of the generated part\.)/g
-const routines = readFileSync(path, 'utf8')
-if (routines.match(part)?.length !== parts.length)
-  throw new Error(`routines.sql must have ${parts.length} generated parts`)
-let index = 0
+const pathOf = (name: string): string => fileURLToPath(new URL(`../../src/db/${name}`, import.meta.url))
+
+writeFileSync(pathOf('migrations/folding.sql'), foldingRoutine())
+
+const part = /(?<=-- Generated from .*\n)[^]*?(?=-- End of the generated part\.)/
+const routines = readFileSync(pathOf('routines.sql'), 'utf8')
+if (!part.test(routines)) throw new Error('routines.sql has no generated part')
 writeFileSync(
-  path,
-  routines.replaceAll(part, () => parts[index++] ?? ''),
+  pathOf('routines.sql'),
+  routines.replace(part, () => viewerRoutines() + blockedRoutine()),
 )

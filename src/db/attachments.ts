@@ -7,11 +7,11 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
 import { parameter, type ParametersOf } from './engine/parameters.ts'
 import { expectRow, firstRow, rowDeletion } from './engine/row-statements.ts'
-import { query } from './engine/statement.ts'
+import { query, statement } from './engine/statement.ts'
 import { newest, selectPageOf } from './lists/list.ts'
 import { attachmentJson } from './read-models.ts'
 import { aliasedTable, eq, sql } from './schema/drizzle.ts'
-import { attachments, tasks } from './schema/tables.ts'
+import { attachments, tasks, users } from './schema/tables.ts'
 import { lockTask, type TaskFacts } from './task-facts.ts'
 import { isTaskVisible } from './task-pages.ts'
 
@@ -96,6 +96,33 @@ const selectTaskId = builtStatement('attachments.select_task_id', { id: 'uuid' }
   db.select({ task_id: attachments.task_id }).from(attachments).where(eq(attachments.id, p.id)),
 )
 
+const lockUploader = builtStatement('attachments.lock_uploader', { id: 'uuid' }, (db, p) =>
+  db
+    .select({ id: users.id })
+    .from(users)
+    .where(eq(users.id, sql`(select uploaded_by from attachments where attachments.id = ${p.id})`))
+    .for('no key update'),
+)
+
+const lockAllUploaders = statement(
+  'attachments.lock_uploaders',
+  { task_id: 'uuid' },
+  {},
+  (p) => sql`
+    with recursive tree as (
+      select id, deleted_at from tasks where id = ${p.task_id}
+      union select subtask.id, subtask.deleted_at from tree
+        join tasks subtask on subtask.parent_id = tree.id and subtask.deleted_at = tree.deleted_at
+    )
+    select id::text from users
+    where id in (select uploaded_by from attachments join tree on tree.id = task_id) order by id for no key update`,
+)
+
+/** Locks the users who attached files to a task in the trash and to what was deleted with it, before the tasks are locked. */
+export const lockUploaders = async ({ db }: TransactionContext, taskId: string): Promise<void> => {
+  await lockAllUploaders(db, { task_id: taskId })
+}
+
 const selectFacts = builtStatement('attachments.select_facts', { id: 'uuid' }, (db, p) =>
   db
     .select({
@@ -110,7 +137,7 @@ const selectFacts = builtStatement('attachments.select_facts', { id: 'uuid' }, (
 )
 
 /**
- * Locks the task of an attachment, and reads both under the lock, unless the task is in the trash. Whoever deletes an attachment holds
+ * Locks the uploader of an attachment and then its task, and reads both under the locks, unless the task is in the trash. Whoever deletes an attachment holds
  * the lock of its task.
  */
 export const lockAttachment = async (
@@ -120,7 +147,11 @@ export const lockAttachment = async (
   // An attachment stays with its task.
   const [place] = await selectTaskId(tx.db, { id })
   if (place === undefined) return null
-  const [task, [row]] = await Promise.all([lockTask(tx, place.task_id), selectFacts(tx.db, { id })])
+  const [, task, [row]] = await Promise.all([
+    lockUploader(tx.db, { id }),
+    lockTask(tx, place.task_id),
+    selectFacts(tx.db, { id }),
+  ])
   if (task === null || row === undefined) return null
   const { uploaded_by, ...file } = row
   const relations: Relation[] = [...task.relations]

@@ -23,7 +23,7 @@ const wrap = (items: readonly string[], width: number): string => {
 }
 
 /**
- * Generates the function `fold_text` of routines.sql. The table is a literal in its statement, which a session parses once: as a
+ * Generates the function `fold_text`, of migrations/folding.sql. The table is a literal in its statement, which a session parses once: as a
  * variable it would be copied at each call, and a function would be evaluated for each plan.
  */
 export const foldingRoutine = (): string => {
@@ -34,7 +34,8 @@ export const foldingRoutine = (): string => {
   )
   const table = wrap(members.map(escapeInvisible), 120).replaceAll("'", "''")
   const halfwidth = Array.from({ length: 0xffa0 - 0xff66 }, (_, index) => String.fromCharCode(0xff66 + index))
-  return `
+  return `-- Generated from src/domain/folded-characters.json by \`npm run generate\`; applied before routines.sql.
+
 -- Folds text for searches and orders, as foldSearch() in domain/text.ts does: replaces each character that has an entry in the
 -- table. The value is in NFC; voicing marks of halfwidth kana are composed first. Takes linear time. Once released, a change of
 -- the table has to fold the stored texts again and rebuild users_name_bigrams.

@@ -4,6 +4,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import { anyOf } from './engine/parameters.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { statement } from './engine/statement.ts'
+import { endVisibility } from './redelivery.ts'
 import { eq, sql } from './schema/drizzle.ts'
 import { memberships, projectMembers, projects, teamMembers, teams, users } from './schema/tables.ts'
 
@@ -166,11 +167,21 @@ const isAbandoned = sql`not exists (
   select from project_grants other join users on ${users.id} = other.user_id and ${users.deleted_at} is null
   where other.project_id = ${projects.id})`
 
+const trashAbandoned = builtStatement('projects.trash_abandoned', { ids: 'uuid[]' }, (db, p) =>
+  db
+    .update(projects)
+    .set({ deleted_at: sql`now()`, is_redelivering: true })
+    .where(sql`${projects.id} = ${anyOf(p.ids)} and ${projects.deleted_at} is null and ${isAbandoned}`)
+    .returning({ id: projects.id }),
+)
+
 const purgeAbandoned = builtStatement('projects.purge_abandoned', { ids: 'uuid[]' }, (db, p) =>
   db
     .update(projects)
-    .set({ deleted_at: sql`coalesce(${projects.deleted_at}, now())`, purged_at: sql`now()` })
-    .where(sql`${projects.id} = ${anyOf(p.ids)} and ${projects.purged_at} is null and ${isAbandoned}`),
+    .set({ purged_at: sql`now()` })
+    .where(
+      sql`${projects.id} = ${anyOf(p.ids)} and ${projects.deleted_at} is not null and ${projects.purged_at} is null and ${isAbandoned}`,
+    ),
 )
 
 const removeAbandonedTeams = builtStatement('teams.delete_abandoned', { ids: 'uuid[]' }, (db, p) =>
@@ -180,7 +191,15 @@ const removeAbandonedTeams = builtStatement('teams.delete_abandoned', { ids: 'uu
 /** Ends the access of a deleted user to locked projects. */
 const endAccessTo = async (tx: TransactionContext, userId: string, ids: readonly string[]): Promise<void> => {
   if (ids.length === 0) return
-  await Promise.all([purgeAbandoned(tx.db, { ids }), grantAccess(tx, { projects: ids, users: [userId] })])
+  const [trashed] = await Promise.all([trashAbandoned(tx.db, { ids }), purgeAbandoned(tx.db, { ids })])
+  await Promise.all([
+    trashed.length > 0 &&
+      endVisibility(
+        tx.db,
+        trashed.map(({ id }) => id),
+      ),
+    grantAccess(tx, { projects: ids, users: [userId] }),
+  ])
 }
 
 /** Takes locked teams away from a deleted manager. */

@@ -197,7 +197,7 @@ const recipientsOf = (
 
 const none = sql.raw('null::uuid')
 const followers = sql`join task_followers follower on ${follower.task_id} = ${event.task_id} and not ${follower.has_stopped}`
-const ofComment = sql`join comments comment on ${comment.id} = ${event.resource_id}`
+const ofComment = sql`join comments comment on ${comment.id} = ${event.resource_id} and ${comment.id} in (select id from locked_comments)`
 
 // Editing a comment notifies only users whom it did not mention before.
 const wasMentioned = (earlier: typeof notifications | typeof heldNotifications): SQL => sql`exists (
@@ -243,6 +243,22 @@ const heldOfRestored = (): SQL => {
 }
 
 /**
+ * Locks the tasks and then the comments that notifications refer to, before any notification is written: whoever deletes a task or a
+ * comment locks it before its notifications. What was deleted meanwhile is left out.
+ */
+const lockReferred = sql`
+  referred as materialized (
+    select ${event.task_id}, case when ${isOfType('comment.created', 'comment.updated')} then ${event.resource_id} end as comment_id
+    from batch event
+    union select task_id, comment_id from (${heldOfRestored()}) restored
+  ), locked_tasks as materialized (
+    select id from tasks where id in (select task_id from referred) order by id for key share
+  ), locked_comments as materialized (
+    select id from comments where id in (select comment_id from referred) and (select count(*) from locked_tasks) > 0
+    order by id for key share
+  )`
+
+/**
  * Makes notifications of the events since the last run, for users who can see the tasks now. Those of tasks in the trash are held, and
  * made when the task is restored, with the time at which they become visible: the time while the reader's row is locked, so that later
  * notifications have later times.
@@ -253,12 +269,13 @@ export const notifyOfEvents = eventReader({
   limit: batchSize,
   isOfInterest: sql`(${isOfType('comment.created', 'comment.updated')} or ${isAssignment} or ${isCompletion} or ${isRestoration})`,
   make: sql`
-    recipients as materialized (
+    ${lockReferred}, recipients as materialized (
       select recipient.* from (
         select distinct on (event_id, user_id) * from (
           (${mentioned}) union all ${assigned} union all ${commented} union all ${completed}
         ) reasons order by event_id, user_id, rank
-      ) recipient where recipient.user_id is distinct from recipient.actor_id
+      ) recipient join locked_tasks on locked_tasks.id = recipient.task_id
+      where recipient.user_id is distinct from recipient.actor_id
     ), held as (
       insert into held_notifications (user_id, reason, event_id, actor_id, task_id, comment_id)
       select recipient.user_id, recipient.reason, recipient.event_id, recipient.actor_id, recipient.task_id, recipient.comment_id
@@ -266,7 +283,10 @@ export const notifyOfEvents = eventReader({
         join users person on ${person.id} = ${recipient.user_id}
       where not ${isLive}
       on conflict do nothing
-    ), restored as materialized (${heldOfRestored()}), released as (
+    ), restored as materialized (
+      select restored.* from (${heldOfRestored()}) restored join locked_tasks on locked_tasks.id = restored.task_id
+      where comment_id is null or comment_id in (select id from locked_comments)
+    ), released as (
       delete from held_notifications held using restored
       where (held.user_id, held.event_id) = (restored.user_id, restored.event_id)
     ), made as (

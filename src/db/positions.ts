@@ -26,7 +26,7 @@ export const destinationOf = ({ before, after }: { before?: string; after?: stri
 const moveParameters = { list: 'uuid', id: 'uuid', side: 'text', anchor: 'uuid?' } as const
 
 /** A list, a row that goes into it, and its destination there. */
-type Move = Destination & { readonly list: string; readonly id: string }
+export type Move = Destination & { readonly list: string; readonly id: string }
 
 type P = Placeholders<typeof moveParameters>
 
@@ -137,7 +137,7 @@ interface NewPosition {
 type ReadWindow = (size: number) => Promise<Row<typeof windowColumns> | undefined>
 
 /** The positions that space the rows around a gap evenly. */
-const makeRoom = async (readWindow: ReadWindow): Promise<readonly NewPosition[]> => {
+const spacing = async (readWindow: ReadWindow): Promise<readonly NewPosition[]> => {
   for (const size of windows) {
     const window = await readWindow(size)
     if (window === undefined) return []
@@ -155,11 +155,29 @@ const makeRoom = async (readWindow: ReadWindow): Promise<readonly NewPosition[]>
   return []
 }
 
-/**
- * Finds the position of a row at its destination; null if its anchor is not in the list. If there is no room, the rows around it make
- * some.
- */
-export const positionFinder = (name: 'tasks' | 'sections', lists: OrderedLists) => {
+/** There is no room at the destination of a move: the rows around it have to make some. */
+export class NoRoom extends Error {
+  override readonly name = 'NoRoom'
+  readonly move: Move
+  constructor(move: Move) {
+    super('There is no room between the rows')
+    this.move = move
+  }
+}
+
+/** The positions of the rows of lists. */
+interface Positions {
+  /**
+   * The position of a row at its destination; null if its anchor is not in the list.
+   *
+   * @throws NoRoom
+   */
+  readonly find: (db: Runner, move: Move) => Promise<string | null>
+  /** Spaces the rows around a destination evenly. */
+  readonly makeRoom: (db: Runner, move: Move) => Promise<void>
+}
+
+export const positionsOf = (name: 'tasks' | 'sections', lists: OrderedLists): Positions => {
   const selectGap = statement(`${name}.select_gap`, moveParameters, gapColumns, (p) => gapOf(lists, p))
   const selectWindow = statement(
     `${name}.select_window`,
@@ -167,15 +185,16 @@ export const positionFinder = (name: 'tasks' | 'sections', lists: OrderedLists) 
     windowColumns,
     (p) => windowOf(lists, p),
   )
-  return async (db: Runner, move: Move): Promise<string | null> => {
-    const readGap = async () => expectRow(await selectGap(db, move))
-    const found = await readGap()
-    if (move.anchor !== null && found.anchor_id === null) return null
-    const position = positionAt(move.side, found)
-    if (position !== null) return position
-    await lists.spread(db, await makeRoom(async (size) => (await selectWindow(db, { ...move, size }))[0]))
-    const inRoom = positionAt(move.side, await readGap())
-    if (inRoom === null) throw new Error('There is no room between the rows')
-    return inRoom
+  return {
+    async find(db, move) {
+      const gap = expectRow(await selectGap(db, move))
+      if (move.anchor !== null && gap.anchor_id === null) return null
+      const position = positionAt(move.side, gap)
+      if (position === null) throw new NoRoom(move)
+      return position
+    },
+    async makeRoom(db, move) {
+      await lists.spread(db, await spacing(async (size) => (await selectWindow(db, { ...move, size }))[0]))
+    },
   }
 }

@@ -14,6 +14,7 @@ import { query } from './engine/statement.ts'
 import { deletedAt, lastDeletedFirst, selectPage } from './lists/list.ts'
 import { setOwnRole } from './memberships.ts'
 import { lockToClose, projectColumns, type ProjectRow } from './projects.ts'
+import { beginVisibility } from './redelivery.ts'
 import { trashedProjectJson, trashedProjectVariant } from './read-models.ts'
 import { aliasedTable, eq, type SQL, sql } from './schema/drizzle.ts'
 import { projects, users } from './schema/tables.ts'
@@ -120,18 +121,24 @@ export const lockTrashedMembers = async (
 const restore = builtStatement('trashed_projects.restore', { id: 'uuid' }, (db, p) =>
   db
     .update(projects)
-    .set({ deleted_at: null, ...touched(projects) })
+    .set({
+      deleted_at: null,
+      // The change feed delivers the project again to everybody.
+      visible_in: sql`pg_current_xact_id()`,
+      is_redelivering: true,
+      ...touched(projects),
+    })
     .where(eq(projects.id, p.id)),
 )
 
-/** Restores a project; triggers restore the access of its members. If it has no manager, the caller becomes one. */
+/** Restores a project, and the access of its members. If it has no manager, the caller becomes one. */
 export const takeFromTrash = async (
   tx: TransactionContext<Principal>,
   { id, hasManager }: Authorized<'project_trash.restore', TrashedProjectFacts>,
 ): Promise<void> => {
   const { db, principal } = tx
   if (!hasManager) await setOwnRole(tx, { projectId: id, userId: principal.userId, role: 'manager' })
-  await restore(db, { id })
+  await Promise.all([restore(db, { id }), beginVisibility(db, id)])
 }
 
 const purge = builtStatement('trashed_projects.purge', { id: 'uuid' }, (db, p) =>

@@ -18,6 +18,7 @@ import { query, type StatementName } from './engine/statement.ts'
 import { createdAt, newestFirst, selectPage, visibilityCheck } from './lists/list.ts'
 import type { SortField } from './lists/keyset.ts'
 import { projectJson, projectVariant } from './read-models.ts'
+import { endVisibility } from './redelivery.ts'
 import {
   aliasedTable,
   and,
@@ -214,13 +215,13 @@ export const setArchived = async (
 const trash = builtStatement('projects.trash', { id: 'uuid' }, (db, p) =>
   db
     .update(projects)
-    .set({ deleted_at: sql`now()`, ...touched(projects) })
+    .set({ deleted_at: sql`now()`, is_redelivering: true, ...touched(projects) })
     .where(eq(projects.id, p.id)),
 )
 
-/** Moves a project with its content to the trash; triggers end the access of its members. */
+/** Moves a project with its content to the trash, which ends the access of its members. */
 export const moveToTrash = async ({ db }: TransactionContext, { id }: ManagedProject): Promise<void> => {
-  await trash(db, { id })
+  await Promise.all([trash(db, { id }), endVisibility(db, [id])])
 }
 
 /** Filters and order of a list of projects. */

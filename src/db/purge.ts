@@ -28,6 +28,7 @@ import {
 import { DatabaseUnavailable } from './engine/errors.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { statement, type StatementName } from './engine/statement.ts'
+import { deletableTasks } from './task-deletions.ts'
 import { untagging } from './task-tags.ts'
 
 /**
@@ -72,7 +73,14 @@ const removeTag = statement(
       and not exists (select from task_tags where tag_id = ${p.id})`,
 )
 
-const purgeProjectTasks = deletion('tasks.purge_project', tasks, (p) => sql`${tasks.project_id} = ${p.id}`)
+const batchSize = sql.raw(String(purgeBatch))
+
+const purgeProjectTasks = countingStatement(
+  'tasks.purge_project',
+  parameters,
+  () => sql`delete from tasks where id in (select id from deletable) returning 1`,
+  (p) => deletableTasks(sql`${tasks.project_id} = ${p.id}`, batchSize),
+)
 
 const removeProject = statement(
   'purge.remove_project',
@@ -147,10 +155,8 @@ const transferTags = countingStatement('tags.transfer', parameters, (p) =>
 const deletePersonalTasks = recordingStatement(
   'tasks.purge_user',
   (p) => sql`
-    deleted as (
-      delete from tasks
-      where ${batchOf(tasks, sql`${tasks.owner_id} = ${p.id} and ${tasks.project_id} is null`, purgeBatch)} returning *
-    )`,
+    ${deletableTasks(sql`${tasks.owner_id} = ${p.id} and ${tasks.project_id} is null`, batchSize)},
+    deleted as (delete from tasks where id in (select id from deletable) returning *)`,
   () => sql`
     select case when deleted_at is null and assignee_id <> owner_id then
       record_event('task.deleted', id, null, owner_id, assignee_id, null, '{}', '{}')::text end from deleted`,

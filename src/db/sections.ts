@@ -8,7 +8,7 @@ import { anyOf, parameter, type Placeholders } from './engine/parameters.ts'
 import { expectRow, firstRow, rowDeletion } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { selectPageOf } from './lists/list.ts'
-import { type Destination, positionFinder } from './positions.ts'
+import { type Destination, NoRoom, positionsOf } from './positions.ts'
 import { isProjectVisible, lockProject, type ProjectFacts } from './projects.ts'
 import { sectionJson } from './read-models.ts'
 import { recordTaskEvents } from './record-task-events.ts'
@@ -158,7 +158,7 @@ const spread = builtStatement('sections.spread', { ids: 'uuid[]', positions: 'te
     .where(eq(sections.id, sql`moved.id`)),
 )
 
-const findPosition = positionFinder('sections', {
+const positions = positionsOf('sections', {
   table: sections,
   isListed: (projectId) => sql`${item.project_id} = ${projectId}`,
   spread: (db, rows) => spread(db, { ids: rows.map((row) => row.id), positions: rows.map(({ to }) => to) }),
@@ -168,12 +168,22 @@ const findPosition = positionFinder('sections', {
  * The position of a section at its destination; null unless that is next to another section of the project. If there is no room, the
  * sections around it make some.
  */
-export const findSectionPosition = (
+export const findSectionPosition = async (
   { db }: TransactionContext,
   { id: project_id }: EditableProject,
   id: string,
   destination: Destination,
-): Promise<string | null> => findPosition(db, { ...destination, list: project_id, id })
+): Promise<string | null> => {
+  const move = { ...destination, list: project_id, id }
+  try {
+    return await positions.find(db, move)
+  } catch (error) {
+    if (!(error instanceof NoRoom)) throw error
+    // The locked project keeps others from moving its sections.
+    await positions.makeRoom(db, move)
+    return positions.find(db, move)
+  }
+}
 
 /** The fields of a section that a request sets, the place as a position. */
 interface SectionFields {

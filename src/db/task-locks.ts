@@ -109,23 +109,9 @@ const selectProjects = builtStatement(
 
 const lockTrees = statement(
   'task_locks.lock_trees',
-  { targets: 'uuid[]', parents: 'uuid[]', roots: 'uuid[]' },
+  { targets: 'uuid[]', parents: 'uuid[]', roots: 'uuid[]', trashed: 'uuid?' },
   { id: 'text' },
-  (p) => sql`select unnest(lock_trees(${p.targets}, ${p.parents}, ${p.roots}))::text as id`,
-)
-
-const lockTrash = statement(
-  'task_locks.lock_trash',
-  { id: 'uuid' },
-  { id: 'text' },
-  (p) => sql`
-    with recursive tree as (
-      select id, deleted_at from tasks where id = ${p.id} and deleted_at is not null
-      union all
-      select subtask.id, subtask.deleted_at from tree
-        join tasks subtask on subtask.parent_id = tree.id and subtask.deleted_at = tree.deleted_at
-    )
-    select id::text from tasks where id in (select id from tree) order by id for update`,
+  (p) => sql`select unnest(lock_trees(${p.targets}, ${p.parents}, ${p.roots}, ${p.trashed}))::text as id`,
 )
 
 const lockSections = builtStatement(
@@ -241,11 +227,8 @@ export const lockReferences = async (
     selectTasks(db, { ids: wanted, with_descriptions: writesDescriptions })
   /** The trees are found while they are locked. */
   const lockTreesAndSelect = async () => {
-    const trees = await Promise.all([
-      lockTrees(db, { targets: ids, parents, roots }),
-      trashed === undefined ? [] : lockTrash(db, { id: trashed }),
-    ])
-    return select(trees.flat().map(({ id }) => id))
+    const trees = await lockTrees(db, { targets: ids, parents, roots, trashed: trashed ?? null })
+    return select(trees.map(({ id }) => id))
   }
   const lockAndSelect = async () => (await Promise.all([lockTaskRows(db, { ids }), select(ids)]))[1]
   const hasTrees = references.countsAnew === true || taskIds.length > ids.length || roots.length > 0

@@ -1,7 +1,7 @@
 import { placeOf, type Place } from '../domain/task-fields.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { statement } from './engine/statement.ts'
-import { type Destination, positionFinder } from './positions.ts'
+import { type Destination, type Move, positionsOf } from './positions.ts'
 import { listOfTask } from './schema/task-order.ts'
 import { aliasedTable, sql } from './schema/drizzle.ts'
 import { tasks } from './schema/tables.ts'
@@ -23,18 +23,23 @@ const spread = statement(
     where tasks.id = moved.id and locked.position = moved."from" collate "C"`,
 )
 
-const findPosition = positionFinder('tasks', {
+const positions = positionsOf('tasks', {
   table: tasks,
   isListed: (place) => sql`${listOfTask(item)} = ${place} and ${item.deleted_at} is null`,
   spread: (db, rows) => spread(db, { moved: { rows } }),
 })
 
 /**
- * The position of a locked task at its destination in a place; null if the task that it goes next to is not there. If there is no room,
- * the tasks around it make some.
+ * The position of a locked task at its destination in a place; null if the task that it goes next to is not there.
+ *
+ * @throws NoRoom
  */
 export const findTaskPosition = (
   { db }: TransactionContext,
   task: Place & { readonly id: string },
   destination: Destination,
-): Promise<string | null> => findPosition(db, { ...destination, list: placeOf(task), id: task.id })
+): Promise<string | null> => positions.find(db, { ...destination, list: placeOf(task), id: task.id })
+
+/** Makes room at the destination of a task, in a transaction that has locked no task: this locks those around by their ids. */
+export const makeRoomForTask = ({ db }: TransactionContext, move: Move): Promise<void> =>
+  positions.makeRoom(db, move)

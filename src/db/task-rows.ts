@@ -104,6 +104,26 @@ export const updateTasks = async (
   await update(db, { tasks: { rows } })
 }
 
+const redeliver = builtStatement('tasks.redeliver_blocked', { ids: 'uuid[]' }, (db, p) =>
+  db
+    .update(tasks)
+    .set({ changed_in: sql`pg_current_xact_id()` })
+    .where(
+      sql`${tasks.id} in (select other_task_id from task_relations where task_id = ${anyOf(p.ids)} and kind = 'blocks')`,
+    ),
+)
+
+/**
+ * Makes the change feed deliver the tasks again that locked tasks block. Whether a task is blocked depends on the viewer, so it does not
+ * affect the version.
+ */
+export const redeliverBlocked = async (
+  { db }: TransactionContext,
+  blockers: readonly string[],
+): Promise<void> => {
+  await redeliver(db, { ids: blockers })
+}
+
 /** A task in the trash that the caller may delete permanently, or one that was moved to the trash with it. */
 export type DeletableTask = Authorized<'trash.delete', { readonly id: string }>
 

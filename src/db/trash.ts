@@ -12,6 +12,7 @@ import { isBlocked, trashedTaskJson } from './read-models.ts'
 import { retentionTime } from './engine/retention.ts'
 import { aliasedTable, sql } from './schema/drizzle.ts'
 import { projects, tasks } from './schema/tables.ts'
+import { deletableTasks } from './task-deletions.ts'
 import type { TaskRow } from './tasks.ts'
 
 const task = aliasedTable(tasks, 'task')
@@ -65,10 +66,11 @@ const removeBatch = statement(
   { days: 'int', limit: 'int' },
   { id: 'text' },
   (p) => sql`
-    delete from tasks where id in (
-      select id from tasks where ${tasks.deleted_at} < ${retentionTime} - make_interval(days => ${p.days})
-      order by ${tasks.deleted_at} limit ${p.limit} for update skip locked
-    ) returning id::text`,
+    with ${deletableTasks(
+      sql`${tasks.deleted_at} < ${retentionTime} - make_interval(days => ${p.days}) order by ${tasks.deleted_at}`,
+      p.limit,
+    )}
+    delete from tasks where id in (select id from deletable) returning id::text`,
 )
 
 const purgeProjects = builtStatement('trash.purge_projects', { days: 'int' }, (db, p) =>

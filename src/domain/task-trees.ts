@@ -88,4 +88,5 @@ export const subtaskChanges = (
   )
 }
 
-const isOpen = (status: string): boolean => status === 'todo' || status === 'in_progress'
+/** Whether a task with a status counts as open. */
+export const isOpen = (status: string): boolean => status === 'todo' || status === 'in_progress'

@@ -5,9 +5,9 @@ import type { Paging } from '../http/paging.ts'
 import { withVersion } from '../services/context.ts'
 import {
   createProject,
-  deleteProject,
   getProject,
   listProjects,
+  type Projects,
   setProjectArchived,
   updateProject,
 } from '../services/projects.ts'
@@ -16,12 +16,13 @@ import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging
+  readonly projects: Projects
 }
 
 type Project = components['schemas']['Project']
 
 /** The operations of the contract's tag `projects`. */
-export const projectHandlers = ({ paging }: Deps) =>
+export const projectHandlers = ({ paging, projects }: Deps) =>
   ({
     async listProjects(ctx, { path, query }) {
       const { filter, request, respond } = paging(path, ctx.principal, query)
@@ -47,7 +48,7 @@ export const projectHandlers = ({ paging }: Deps) =>
     },
 
     async deleteProject(ctx, { params }) {
-      await deleteProject(ctx, params.project_id)
+      await projects.delete(ctx, params.project_id)
       return { status: 204 }
     },
 

@@ -7,7 +7,6 @@ import {
   getTrashedTask,
   listTrash,
   listTrashedProjects,
-  restoreProject,
   type Trash,
 } from '../services/trash.ts'
 import type { Handlers } from './handlers.ts'
@@ -54,7 +53,7 @@ export const trashHandlers = ({ paging, trash }: Deps) =>
     },
 
     async restoreProject(ctx, { params }) {
-      return projectResponse(await restoreProject(ctx, params.project_id))
+      return projectResponse(await trash.restoreProject(ctx, params.project_id))
     },
 
     async deleteTrashedProject(ctx, { params }) {

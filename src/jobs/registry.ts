@@ -9,6 +9,7 @@ import { removeExpiredOneTimeTokens } from '../db/one-time-tokens.ts'
 import { purgeDeleted } from '../db/purge.ts'
 import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
 import { lookAtClock } from '../db/engine/retention.ts'
+import { redeliverTasks } from '../db/redelivery.ts'
 import { removeExpiredSessions } from '../db/sessions.ts'
 import { removeOldTombstones } from '../db/task-changes.ts'
 import { correctTimesAhead } from '../db/times-ahead.ts'
@@ -126,6 +127,7 @@ export const jobsOf = (deps: JobDeps) => {
       await purgeDeleted(db, stop)
       await removeFiles(stop)
     }),
+    redeliver_tasks: completion((stop) => redeliverTasks(db, stop)),
     remove_deleted_files: completion(removeFiles),
     remove_orphans: cleanup((stop) => removeOrphans(deps, orphans(stop))),
     remove_unfinished_orphans: cleanup((stop) => removeUnfinishedOrphans(deps, orphans(stop))),

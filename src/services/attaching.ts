@@ -74,10 +74,10 @@ export const addAttachment = async (
 ): Promise<AddedToTask> =>
   parseAddition(
     await idempotent(ctx, async (tx, id) => {
-      const [seen, isHeld, use] = await Promise.all([
+      const [use, seen, isHeld] = await Promise.all([
+        lockStorageUse(tx),
         lockTask(tx, taskId),
         upload === null || lockLeased(tx, upload),
-        lockStorageUse(tx),
       ])
       const task = expectAttachable(seen)
       expectRoom(use, { size: file.size, quota })

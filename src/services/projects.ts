@@ -21,6 +21,7 @@ import { changedFields } from '../domain/changes.ts'
 import type { Created } from '../domain/idempotency.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
+import type { Jobs } from '../jobs/registry.ts'
 import { type OpContext, transaction, type OpTransaction } from './context.ts'
 import {
   expectActive,
@@ -116,9 +117,17 @@ export const setProjectArchived = (
     return last(viewProject(tx, id))
   })
 
-/** Moves a project with its content to the trash, which ends the access of its members. */
-export const deleteProject = (ctx: OpContext<Principal>, id: string): Promise<void> =>
-  transaction(ctx, async (tx) => {
-    const project = await manage(tx, id, 'close')
-    await Promise.all([moveToTrash(tx, project), recordProjectEvent(tx, 'project.deleted', id)])
-  })
+/** The changes of projects that leave work to jobs. */
+export interface Projects {
+  /** Moves a project with its content to the trash, which ends the access of its members. @throws Problem 403, 404 or 412 */
+  delete(ctx: OpContext<Principal>, id: string): Promise<void>
+}
+
+export const createProjects = ({ jobs }: { readonly jobs: Jobs }): Projects => ({
+  delete: (ctx, id) =>
+    transaction(ctx, async (tx) => {
+      const project = await manage(tx, id, 'close')
+      await Promise.all([moveToTrash(tx, project), recordProjectEvent(tx, 'project.deleted', id)])
+      tx.afterCommit(() => jobs.wake('redeliver_tasks'))
+    }),
+})

@@ -13,6 +13,7 @@ import {
   type InsertedTask,
   insertTasks,
   type NamedTag,
+  redeliverBlocked,
   type UpdatedTask,
   updateTasks,
 } from '../db/task-rows.ts'
@@ -21,7 +22,7 @@ import { changedFields } from '../domain/changes.ts'
 import { type Authorized, type Principal, type Relation, relationsToTask } from '../domain/permissions.ts'
 import { maxMovedSubtasks } from '../domain/subtasks.ts'
 import { type Completion, completionWith, type TaskFields, taskFields } from '../domain/task-fields.ts'
-import { type SubtaskChange, subtaskChanges, subtasksOf } from '../domain/task-trees.ts'
+import { isOpen, type SubtaskChange, subtaskChanges, subtasksOf } from '../domain/task-trees.ts'
 
 /**
  * Writes of tasks: a request locks and reads what it names, plans its changes in memory, where each one sees those before it, and writes
@@ -166,6 +167,9 @@ export const writePlan = async (tx: TransactionContext<Principal>, plan: TaskPla
   )
   const ofAdded = added.flatMap((task) => linksTo(task, task.tagIds))
   const updates = changes.map(updateOf)
+  const unblocking = changes.flatMap(({ before: present, task }) =>
+    isBlocking(present) === isBlocking(task) ? [] : [task.id],
+  )
   const events = [...added.flatMap(creationEvents), ...changes.flatMap(changeEvent)]
   const followers = [...added.flatMap(followersOfNew(plan)), ...changes.flatMap(newFollowers)]
   const tagged = new Set([...ofAdded.map(({ taskId }) => taskId), ...namedTags.map(({ task_id }) => task_id)])
@@ -175,6 +179,7 @@ export const writePlan = async (tx: TransactionContext<Principal>, plan: TaskPla
     ifAny([...ofAdded, ...linked], () => addLinks(tx, [...ofAdded, ...linked])),
     ifAny(namedTags, () => addNamedTags(tx, namedTags)),
     ifAny(updates, () => updateTasks(tx, updates)),
+    ifAny(unblocking, () => redeliverBlocked(tx, unblocking)),
     ifAny(events, () => recordTaskEvents(tx, events)),
     ifAny([...tagged], () => recordTagsOfNew(tx, [...tagged])),
     ifAny(linked, () => recordTagged(tx, linked)),
@@ -186,6 +191,9 @@ export const writePlan = async (tx: TransactionContext<Principal>, plan: TaskPla
 const ifAny = async (items: readonly unknown[], write: () => Promise<void>): Promise<void> => {
   if (items.length > 0) await write()
 }
+
+/** Whether the tasks that wait for it are blocked. */
+const isBlocking = ({ status, isTrashed }: PlannedTask): boolean => !isTrashed && isOpen(status)
 
 const without = (ids: readonly string[], others: readonly string[]): readonly string[] =>
   ids.filter((id) => !others.includes(id))

@@ -1,7 +1,8 @@
+import { lockUploaders } from '../db/attachments.ts'
 import { last } from '../db/engine/transaction.ts'
-import { destinationOf } from '../db/positions.ts'
+import { destinationOf, NoRoom } from '../db/positions.ts'
 import { referencesOfTrashed } from '../db/task-locks.ts'
-import { findTaskPosition } from '../db/task-positions.ts'
+import { findTaskPosition, makeRoomForTask } from '../db/task-positions.ts'
 import { deleteTasks } from '../db/task-rows.ts'
 import { selectTask, type TaskRow, viewTask } from '../db/tasks.ts'
 import { conflictsOf, type TaskDates } from '../domain/dates.ts'
@@ -90,27 +91,37 @@ export const updateTask = (
 }
 
 /**
- * Moves a task, with its subtasks if it leaves its place.
+ * Moves a task, with its subtasks if it leaves its place. If there is no room at its destination, a transaction of its own makes some
+ * first, because others may move the tasks there at the same time: no client sees that.
  *
  * @throws Problem 403, 404, 409, 412, 413 or 422
  */
-export const moveTask = (
+export const moveTask = async (
   ctx: OpContext<Principal>,
   id: string,
   to: TaskMove,
   taskQuota: TaskQuota,
 ): Promise<TaskRow> => {
   expectOnePlace(to)
-  return transaction(ctx, async (tx) => {
-    const destination = destinationOf(to)
-    const plan = await openPlan(tx, referencesOfMove(id, to, destination.anchor))
-    const { task, place } = planMove(plan, { id, conditions: tx }, to)
-    const position = await findTaskPosition(tx, { ...task, ...place }, destination)
-    if (position === null) throw problems.unknownReference(`/${destination.side}`, 'task')
-    changeTask(plan, task, { ...place, position })
-    await Promise.all([writePlan(tx, plan), expectTaskQuota(tx, plan, taskQuota)])
-    return last(viewTask(tx, id))
-  })
+  const destination = destinationOf(to)
+  const move = () =>
+    transaction(ctx, async (tx) => {
+      const plan = await openPlan(tx, referencesOfMove(id, to, destination.anchor))
+      const { task, place } = planMove(plan, { id, conditions: tx }, to)
+      const position = await findTaskPosition(tx, { ...task, ...place }, destination)
+      if (position === null) throw problems.unknownReference(`/${destination.side}`, 'task')
+      changeTask(plan, task, { ...place, position })
+      await Promise.all([writePlan(tx, plan), expectTaskQuota(tx, plan, taskQuota)])
+      return last(viewTask(tx, id))
+    })
+  try {
+    return await move()
+  } catch (error) {
+    if (!(error instanceof NoRoom)) throw error
+    // A transaction of its own, which has not locked the task yet: it locks all tasks around the gap in the order of their ids.
+    await transaction(ctx, (tx) => makeRoomForTask(tx, error.move))
+    return move()
+  }
 }
 
 /**
@@ -145,7 +156,7 @@ export const restoreTask = (ctx: OpContext<Principal>, id: string): Promise<Task
  */
 export const deleteTrashedTask = (ctx: OpContext<Principal>, id: string): Promise<void> =>
   transaction(ctx, async (tx) => {
-    const plan = await openPlan(tx, { trashed: id })
+    const [, plan] = await Promise.all([lockUploaders(tx, id), openPlan(tx, { trashed: id })])
     await deleteTasks(tx, expectDeletable(plan, { id, conditions: tx }))
   })
 

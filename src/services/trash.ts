@@ -19,12 +19,14 @@ import { type OpContext, type OpTransaction, transaction } from './context.ts'
 import { expectFound, expectMatch, expectMay, expectMayListAll, expectSeen } from './expectations.ts'
 import { deleteTrashedTask } from './tasks.ts'
 
-/** Deletes what is in the trash permanently. */
+/** What changes the trash and leaves work to jobs. Deletions are permanent. */
 export interface Trash {
   /** @throws Problem 403, 404, 409 or 412 */
   deleteTask(ctx: OpContext<Principal>, id: string): Promise<void>
   /** @throws Problem 403, 404 or 412 */
   deleteProject(ctx: OpContext<Principal>, id: string): Promise<void>
+  /** Restores a project with its content. If nobody manages it any more, the caller does. @throws Problem 403, 404 or 412 */
+  restoreProject(ctx: OpContext<Principal>, id: string): Promise<ProjectRow>
 }
 
 export const createTrash = ({ jobs }: { readonly jobs: Jobs }): Trash => ({
@@ -37,6 +39,18 @@ export const createTrash = ({ jobs }: { readonly jobs: Jobs }): Trash => ({
     transaction(ctx, async (tx) => {
       await purgeProject(tx, await openTrashed(tx, id, 'project_trash.delete'))
       tx.afterCommit(() => jobs.wake('purge_deleted_rows'))
+    }),
+
+  restoreProject: (ctx, id) =>
+    transaction(ctx, async (tx) => {
+      const [, project] = await Promise.all([
+        lockTrashedMembers(tx, id),
+        openTrashed(tx, id, 'project_trash.restore'),
+      ])
+      await takeFromTrash(tx, project)
+      await recordProjectEvent(tx, 'project.restored', id)
+      tx.afterCommit(() => jobs.wake('redeliver_tasks'))
+      return last(viewProject(tx, id))
     }),
 })
 
@@ -83,15 +97,3 @@ const openTrashed = async <P extends 'project_trash.restore' | 'project_trash.de
   expectMatch(tx, project)
   return opened
 }
-
-/** Restores a project with its content. If nobody manages it any more, the caller does. */
-export const restoreProject = (ctx: OpContext<Principal>, id: string): Promise<ProjectRow> =>
-  transaction(ctx, async (tx) => {
-    const [, project] = await Promise.all([
-      lockTrashedMembers(tx, id),
-      openTrashed(tx, id, 'project_trash.restore'),
-    ])
-    await takeFromTrash(tx, project)
-    await recordProjectEvent(tx, 'project.restored', id)
-    return last(viewProject(tx, id))
-  })

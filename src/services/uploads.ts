@@ -95,9 +95,9 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
       storage_key: newKey(),
     }
     return transaction(ctx, async (tx) => {
-      const [task, use, unfinished] = await Promise.all([
-        lockTask(tx, taskId),
+      const [use, task, unfinished] = await Promise.all([
         lockStorageUse(tx),
+        lockTask(tx, taskId),
         unfinishedBytes(tx),
       ])
       const attachable = expectAttachable(task)

@@ -3,6 +3,7 @@ import { createClient as createSqlClient } from '../../src/db/engine/connection.
 import { changesToBeKnown } from '../fixture/changes.ts'
 import { copyActions, type TaskCopy } from '../fixture/copies.ts'
 import { openTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
 import { projectLife, randomFrom, sightings } from '../fixture/project-life.ts'
 import { projectRows } from '../fixture/project-rows.ts'
 import { type Account, startService } from '../fixture/service.ts'
@@ -307,4 +308,30 @@ t.test('copies updated during concurrent changes of tasks and members are right 
     await copy.update()
     await expectCurrent(t, copy, copy.account.user.username)
   }
+})
+
+t.test('an assignee who is no member loses the tasks of a large project, and gets them back', async (t) => {
+  const outsider = await service.register('outsider')
+  const projectId = await rows.newProject(boss)
+  const count = 250
+  await db.run(
+    `insert into tasks (id, title, description, status, priority, owner_id, assignee_id, project_id)
+    select event_id(clock_timestamp(), number), 'A task', '', 'todo', 'none', $1, $2, $3 from generate_series(1, ${count}) number`,
+    [boss.id, outsider.id, projectId],
+  )
+  const copy = await copyOf(outsider)
+  const request = { token: boss.token, params: { project_id: projectId } }
+  const delivered = () =>
+    eventually('all tasks are delivered', async () => {
+      const rest = await db.run('select from projects where is_redelivering', [])
+      return rest.length === 0
+    })
+  await service.expect('deleteProject', 204, request)
+  await delivered()
+  t.equal((await copy.update()).deleted.length, count)
+  t.strictSame(copy.tasks(), await truthOf(copy))
+  await service.expect('restoreProject', 200, request)
+  await delivered()
+  t.equal((await copy.update()).changed.length, count)
+  t.strictSame(copy.tasks(), await truthOf(copy))
 })

@@ -418,6 +418,17 @@ t.test('the trash', async (t) => {
   })
 })
 
+t.test('a subtask in the trash, whose parent has moved to a project', async (t) => {
+  const [parent, subtask] = await createChain(2)
+  if (parent === undefined || subtask === undefined) throw new Error('There is no subtask')
+  await trash(subtask)
+  const project = await createProject(owner)
+  t.equal((await patch(parent, { project_id: project.id })).status, 200)
+  t.equal((await patch(subtask, { status: 'done' })).status, 404)
+  await expectInvalid(t, await tryCreate({ parent_id: subtask.id }), 'unknown_reference', /./)
+  t.equal((await restore(subtask)).parent_id, null)
+})
+
 t.test('moving a task with subtasks', async (t) => {
   const [from, to] = [await createProject(owner), await createProject(owner)]
   const section = (

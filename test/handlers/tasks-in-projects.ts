@@ -37,7 +37,7 @@ const newProject = async (): Promise<string> => {
   return id
 }
 
-const { setMember: join, removeMember: leave } = projectRows(db)
+const { setMember: join, removeMember: leave, trashProject } = projectRows(db)
 
 const setArchived = async (project: string, isArchived: boolean): Promise<void> => {
   const archived = 'update projects set archived_at = case when $2::bool then now() end where id = $1'
@@ -375,7 +375,7 @@ t.test('lists', async (t) => {
   await create(other, 'Hidden apple', { project_id: hidden })
   await create(other, 'Foreign apple', {})
   await create(reader, 'Trashed apple', { project_id: inTrash })
-  await db.run('update projects set deleted_at = now() where id = $1', [inTrash])
+  await trashProject(inTrash)
   const all = [own, given, inFirst, ownInFirst, givenInFirst, inSecond, givenInHidden]
 
   type List = 'listTasks' | 'listProjectTasks' | 'listUserTasks'

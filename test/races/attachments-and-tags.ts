@@ -2,7 +2,7 @@ import t from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { held, memberRemoved, racesOn, roleSet } from '../fixture/races.ts'
+import { held, type Outcomes, outcomesOfTask, racesOn } from '../fixture/races.ts'
 import { type Call, fileForm, startService } from '../fixture/service.ts'
 import { countStatuses, taskActions } from '../fixture/tasks.ts'
 import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
@@ -10,122 +10,28 @@ import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
 /** Writes to attachments, uploads, tags and followers that wait for a row while what they depend on changes. */
 
 const { db, options } = await openTestDatabase(t)
-const { skip, resultAfter } = racesOn({ db, options })
+const { skip, resultAfter, expectOutcomes } = racesOn({ db, options })
 const service = await startService(t, { db })
 const admin = await service.register('admin')
 const { createProject, setMember } = projectActions(service)
 const { createTask, readTask } = taskActions(service)
 
-/** The ids of what a write and a change refer to. */
 type Ids = Readonly<
-  Record<'caller' | 'project' | 'task' | 'attachment' | 'upload' | 'tag' | 'elsewhere', string>
+  Record<'caller' | 'uploader' | 'project' | 'task' | 'attachment' | 'upload' | 'tag' | 'elsewhere', string>
 >
-
-/** What happens while a write waits. */
-interface Change {
-  /** The row that is held. */
-  readonly holds: 'project' | 'task' | 'caller' | 'upload' | 'tag'
-  readonly sql: (ids: Ids) => string
-}
-
-const tables = {
-  project: 'projects',
-  task: 'tasks',
-  caller: 'users',
-  upload: 'uploads',
-  tag: 'tags',
-} as const
-
-const memberOf = ({ project, caller }: Ids) => ({ project, user: caller })
-const ofUpload = ({ upload }: Ids) => `id = '${upload}'`
-
-const changes = {
-  'the caller becomes a viewer': {
-    holds: 'project',
-    sql: (ids) => roleSet(memberOf(ids), 'viewer'),
-  },
-  'the caller is removed': {
-    holds: 'project',
-    sql: (ids) => memberRemoved(memberOf(ids)),
-  },
-  'the project is moved to the trash': {
-    holds: 'project',
-    sql: ({ project }) => `update projects set deleted_at = now() where id = '${project}'`,
-  },
-  'the project is archived': {
-    holds: 'project',
-    sql: ({ project }) => `update projects set archived_at = now() where id = '${project}'`,
-  },
-  'the task is moved to the trash': {
-    holds: 'task',
-    sql: ({ task }) => `update tasks set deleted_at = now() where id = '${task}'`,
-  },
-  'the task is moved out of sight': {
-    holds: 'task',
-    sql: ({ task, elsewhere }) => `update tasks set project_id = '${elsewhere}' where id = '${task}'`,
-  },
-  'the attachment is deleted': {
-    holds: 'task',
-    sql: ({ attachment }) => `delete from attachments where id = '${attachment}'`,
-  },
-  'the quota of the caller is used up': {
-    holds: 'caller',
-    sql: ({ caller }) => `update users set attachment_quota_bytes = 1 where id = '${caller}'`,
-  },
-  'the upload is deleted': {
-    holds: 'upload',
-    sql: (ids) => `delete from uploads where ${ofUpload(ids)}`,
-  },
-  'the upload expires': {
-    holds: 'upload',
-    sql: (ids) => `update uploads set expires_at = now() where ${ofUpload(ids)}`,
-  },
-  'another request leases the upload': {
-    holds: 'upload',
-    sql: (ids) =>
-      `update uploads set lease_id = id, leased_until = now() + interval '5 s' where ${ofUpload(ids)}`,
-  },
-  'another request continues the upload': {
-    holds: 'upload',
-    sql: (ids) => `update uploads set upload_offset = 1 where ${ofUpload(ids)}`,
-  },
-  'the caller is removed before the upload is leased': {
-    holds: 'upload',
-    sql: (ids) => memberRemoved(memberOf(ids)),
-  },
-  'the tag is deleted': {
-    holds: 'tag',
-    sql: ({ tag }) => `update tags set deleted_at = now() where id = '${tag}'`,
-  },
-  'the name of the tag is taken': {
-    holds: 'project',
-    sql: ({ project, caller }) =>
-      `insert into tags (id, name, canonical_name, owner_id, project_id)
-        values (gen_random_uuid(), 'new', 'new', '${caller}', '${project}')`,
-  },
-} satisfies Readonly<Record<string, Change>>
 
 interface Write {
   readonly request: (ids: Ids) => Omit<Call, 'token'>
   /** The status of the write after each change. */
-  readonly outcomes: { readonly [What in keyof typeof changes]?: number }
+  readonly outcomes: Outcomes
 }
-
-const ofTask = {
-  'the caller becomes a viewer': 403,
-  'the caller is removed': 404,
-  'the project is moved to the trash': 404,
-  'the project is archived': 409,
-  'the task is moved to the trash': 404,
-  'the task is moved out of sight': 404,
-} as const
 
 const ofCaller = { 'the quota of the caller is used up': 413 } as const
 
 const taskPath = ({ task }: Ids): Omit<Call, 'token'> => ({ params: { task_id: task } })
 
 const followed = {
-  ...ofTask,
+  ...outcomesOfTask,
   'the caller becomes a viewer': 204,
   'the project is archived': 204,
 } as const
@@ -133,15 +39,15 @@ const followed = {
 const writes: { readonly [Operation in OperationId]?: Write } = {
   addTaskAttachment: {
     request: (ids) => ({ ...taskPath(ids), body: fileForm('hello') }),
-    outcomes: { ...ofTask, ...ofCaller },
+    outcomes: { ...outcomesOfTask, ...ofCaller },
   },
   deleteAttachment: {
     request: ({ attachment }) => ({ params: { attach_id: attachment } }),
-    outcomes: { ...ofTask, 'the attachment is deleted': 404 },
+    outcomes: { ...outcomesOfTask, 'the attachment is deleted': 404 },
   },
   createUpload: {
     request: (ids) => ({ ...taskPath(ids), headers: tusHeaders(5) }),
-    outcomes: { ...ofTask, ...ofCaller },
+    outcomes: { ...outcomesOfTask, ...ofCaller },
   },
   appendUpload: {
     request: ({ upload }) => ({
@@ -150,7 +56,7 @@ const writes: { readonly [Operation in OperationId]?: Write } = {
       body: Buffer.from('hello'),
     }),
     outcomes: {
-      ...ofTask,
+      ...outcomesOfTask,
       ...ofCaller,
       'the upload is deleted': 404,
       'the upload expires': 410,
@@ -210,6 +116,7 @@ const prepare = async () => {
   })
   const ids: Ids = {
     caller: caller.id,
+    uploader: admin.id,
     project,
     elsewhere,
     task,
@@ -223,17 +130,13 @@ const prepare = async () => {
 let callers = 0
 
 for (const [operation, { request, outcomes }] of Object.entries(writes))
-  t.test(`${operation} waits`, { skip }, async (t) => {
-    for (const [what, status] of Object.entries(outcomes)) {
-      const { caller, ids } = await prepare()
-      const { holds, sql } = changes[what as keyof typeof changes]
-      const race = { hold: [held(`${tables[holds]} where id = '${ids[holds]}'`)], change: sql(ids) }
-      const reply = await resultAfter(t, race, () =>
+  t.test(`${operation} waits`, { skip }, (t) =>
+    expectOutcomes(t, outcomes, {
+      prepare,
+      send: ({ caller, ids }) =>
         service.call(operation as OperationId, { token: caller.token, ...request(ids) }),
-      )
-      t.equal(reply.status, status, what)
-    }
-  })
+    }),
+  )
 
 t.test('files of a caller who is deleted meanwhile: 401', { skip }, async (t) => {
   const caller = await service.register('leaver')

@@ -3,14 +3,14 @@ import type { OperationId } from '../../src/contract/contract.ts'
 import { createClient } from '../../src/db/engine/connection.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { held, memberRemoved, racesOn, roleSet } from '../fixture/races.ts'
+import { held, type Outcomes, outcomesOfTask, type RaceIds, racesOn } from '../fixture/races.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
 import { countStatuses, taskActions } from '../fixture/tasks.ts'
 
 /** Writes to the tags and relations of tasks that wait for a row while what they depend on changes. */
 
 const { db, options } = await openTestDatabase(t)
-const { skip, resultAfter } = racesOn({ db, options })
+const { skip, resultAfter, expectOutcomes } = racesOn({ db, options })
 const service = await startService(t, { db })
 const admin = await service.register('admin')
 const caller = await service.register('caller')
@@ -36,112 +36,45 @@ const prepare = async () => {
 
 type Ids = Awaited<ReturnType<typeof prepare>>
 
-/** What happens while a write waits. */
-interface Change {
-  readonly hold: (ids: Ids) => string
-  readonly sql: (ids: Ids) => string
-}
-
-const memberOf = ({ project }: Ids) => ({ project, user: caller.id })
-const holdProject = ({ project }: Ids) => held(`projects where id = '${project}'`)
-const holdTask = ({ task }: Ids) => held(`tasks where id = '${task}'`)
-
-const changes = {
-  'the caller becomes a viewer': {
-    hold: holdProject,
-    sql: (ids) => roleSet(memberOf(ids), 'viewer'),
-  },
-  'the caller is removed': {
-    hold: holdProject,
-    sql: (ids) => memberRemoved(memberOf(ids)),
-  },
-  'the project is moved to the trash': {
-    hold: holdProject,
-    sql: ({ project }) => `update projects set deleted_at = now() where id = '${project}'`,
-  },
-  'the project is archived': {
-    hold: holdProject,
-    sql: ({ project }) => `update projects set archived_at = now() where id = '${project}'`,
-  },
-  'the task is changed': {
-    hold: holdTask,
-    sql: ({ task }) => `update tasks set version = version + 1 where id = '${task}'`,
-  },
-  'the task is moved to the trash': {
-    hold: holdTask,
-    sql: ({ task }) => `update tasks set deleted_at = now() where id = '${task}'`,
-  },
-  'the task is moved out of sight': {
-    hold: holdTask,
-    sql: ({ task, elsewhere }) => `update tasks set project_id = '${elsewhere}' where id = '${task}'`,
-  },
-  'the tag is deleted': {
-    hold: ({ project }) => held(`tags where project_id = '${project}'`),
-    sql: ({ project }) => `update tags set deleted_at = now() where project_id = '${project}'`,
-  },
-  'the tag is removed': {
-    hold: holdTask,
-    sql: ({ task }) => `delete from task_tags where task_id = '${task}'`,
-  },
-  'the tag is added': {
-    hold: holdTask,
-    sql: ({ task, unused }) => `insert into task_tags (task_id, tag_id) values ('${task}', '${unused}')`,
-  },
-  'the other task is moved to the trash': {
-    hold: ({ other, related }) => held(`tasks where id in ('${other}', '${related}')`),
-    sql: ({ other, related }) => `update tasks set deleted_at = now() where id in ('${other}', '${related}')`,
-  },
-  'the other task is moved out of sight': {
-    hold: ({ other, related }) => held(`tasks where id in ('${other}', '${related}')`),
-    sql: ({ other, related, elsewhere }) =>
-      `update tasks set project_id = '${elsewhere}' where id in ('${other}', '${related}')`,
-  },
-  'the relation is removed': {
-    hold: holdTask,
-    sql: ({ task }) => `delete from task_relations where task_id = '${task}'`,
-  },
-  'the relation is added': {
-    hold: holdTask,
-    sql: ({ task, other }) =>
-      `insert into task_relations (id, task_id, kind, other_task_id) values (gen_random_uuid(), '${task}', 'blocks', '${other}')`,
-  },
-} satisfies Readonly<Record<string, Change>>
-
-type Outcomes = { readonly [What in keyof typeof changes]?: number }
-
 interface Write {
   readonly request: (ids: Ids) => Omit<Call, 'token'>
+  /** What changes of the tag and of the other task are about. */
+  readonly about: (ids: Ids) => RaceIds
   /** The status of the write after each change. */
   readonly outcomes: Outcomes
 }
-
-const always = {
-  'the caller becomes a viewer': 403,
-  'the caller is removed': 404,
-  'the project is moved to the trash': 404,
-  'the project is archived': 409,
-  'the task is moved to the trash': 404,
-  'the task is moved out of sight': 404,
-} as const
 
 const createOnly = { 'if-none-match': '*' }
 
 const writes: { readonly [Operation in OperationId]?: Write } = {
   addTaskTag: {
     request: ({ task, unused }) => ({ params: { task_id: task, tag_id: unused }, headers: createOnly }),
-    outcomes: { ...always, 'the task is changed': 204, 'the tag is deleted': 404, 'the tag is added': 412 },
+    about: ({ unused }) => ({ tag: unused }),
+    outcomes: {
+      ...outcomesOfTask,
+      'the task is changed': 204,
+      'the tag is deleted': 404,
+      'the tag is added': 412,
+    },
   },
   removeTaskTag: {
     request: ({ task, tag }) => ({ params: { task_id: task, tag_id: tag }, headers: { 'if-match': '"1"' } }),
-    outcomes: { ...always, 'the task is changed': 412, 'the tag is deleted': 404, 'the tag is removed': 404 },
+    about: ({ tag }) => ({ tag }),
+    outcomes: {
+      ...outcomesOfTask,
+      'the task is changed': 412,
+      'the tag is deleted': 404,
+      'the tag is removed': 404,
+    },
   },
   addTaskRelation: {
     request: ({ task, other }) => ({
       params: { task_id: task, kind: 'blocks', other_task_id: other },
       headers: createOnly,
     }),
+    about: ({ other }) => ({ other }),
     outcomes: {
-      ...always,
+      ...outcomesOfTask,
       'the task is changed': 204,
       'the other task is moved to the trash': 404,
       'the other task is moved out of sight': 404,
@@ -150,8 +83,9 @@ const writes: { readonly [Operation in OperationId]?: Write } = {
   },
   removeTaskRelation: {
     request: ({ task, related }) => ({ params: { task_id: task, kind: 'blocks', other_task_id: related } }),
+    about: ({ related }) => ({ other: related }),
     outcomes: {
-      ...always,
+      ...outcomesOfTask,
       'the task is changed': 204,
       'the other task is moved to the trash': 404,
       'the other task is moved out of sight': 404,
@@ -160,18 +94,17 @@ const writes: { readonly [Operation in OperationId]?: Write } = {
   },
 }
 
-for (const [operation, { request, outcomes }] of Object.entries(writes))
-  t.test(`${operation} waits`, { skip }, async (t) => {
-    for (const [what, status] of Object.entries(outcomes)) {
-      const ids = await prepare()
-      const { hold, sql } = changes[what as keyof typeof changes]
-      const race = { hold: [hold(ids)], change: sql(ids) }
-      const reply = await resultAfter(t, race, () =>
-        service.call(operation as OperationId, { token: caller.token, ...request(ids) }),
-      )
-      t.equal(reply.status, status, what)
-    }
-  })
+for (const [operation, { request, about, outcomes }] of Object.entries(writes))
+  t.test(`${operation} waits`, { skip }, (t) =>
+    expectOutcomes(t, outcomes, {
+      prepare: async () => {
+        const all = await prepare()
+        const { project, elsewhere, task } = all
+        return { all, ids: { caller: caller.id, project, elsewhere, task, ...about(all) } }
+      },
+      send: ({ all }) => service.call(operation as OperationId, { token: caller.token, ...request(all) }),
+    }),
+  )
 
 const block = ({ token }: Account, task_id: string, other_task_id: string) =>
   service.call('addTaskRelation', {

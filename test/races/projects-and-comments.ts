@@ -2,66 +2,19 @@ import t from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { held, memberRemoved, racesOn, roleSet } from '../fixture/races.ts'
+import { type Outcomes, outcomesOfTask, racesOn } from '../fixture/races.ts'
 import { type Call, startService } from '../fixture/service.ts'
 
 /** Writes to projects and comments that wait for a row while what they depend on changes. */
 
 const { db, options } = await openTestDatabase(t)
-const { skip, resultAfter } = racesOn({ db, options })
+const { skip, expectOutcomes } = racesOn({ db, options })
 const service = await startService(t, { db })
 const admin = await service.register('admin')
 const caller = await service.register('caller')
 const { createProject, setMember } = projectActions(service)
 
-/** The ids of what a write and a change refer to. */
-type Ids = Readonly<Record<'project' | 'task' | 'comment' | 'elsewhere', string>>
-
-/** What happens while a write waits. */
-interface Change {
-  /** The row that is held: of the project, or of the task. */
-  readonly holds: 'project' | 'task'
-  readonly sql: (ids: Ids) => string
-}
-
-const ofCaller = ({ project }: Ids) => ({ project, user: caller.id })
-
-const changes = {
-  'the caller becomes a viewer': {
-    holds: 'project',
-    sql: (ids) => roleSet(ofCaller(ids), 'viewer'),
-  },
-  'the caller is removed': {
-    holds: 'project',
-    sql: (ids) => memberRemoved(ofCaller(ids)),
-  },
-  'the project is moved to the trash': {
-    holds: 'project',
-    sql: ({ project }) => `update projects set deleted_at = now() where id = '${project}'`,
-  },
-  'the project is archived': {
-    holds: 'project',
-    sql: ({ project }) => `update projects set archived_at = now() where id = '${project}'`,
-  },
-  'the project is changed': {
-    holds: 'project',
-    sql: ({ project }) => `update projects set version = version + 1 where id = '${project}'`,
-  },
-  'the task is moved to the trash': {
-    holds: 'task',
-    sql: ({ task }) => `update tasks set deleted_at = now() where id = '${task}'`,
-  },
-  'the task is moved out of sight': {
-    holds: 'task',
-    sql: ({ task, elsewhere }) => `update tasks set project_id = '${elsewhere}' where id = '${task}'`,
-  },
-  'the comment is deleted': {
-    holds: 'task',
-    sql: ({ comment }) => `delete from comments where id = '${comment}'`,
-  },
-} satisfies Readonly<Record<string, Change>>
-
-type Outcomes = { readonly [What in keyof typeof changes]?: number }
+type Ids = Readonly<Record<'caller' | 'project' | 'task' | 'comment' | 'elsewhere', string>>
 
 interface Write {
   readonly request: (ids: Ids) => Omit<Call, 'token'>
@@ -74,16 +27,7 @@ const ofProject = {
   'the caller is removed': 404,
   'the project is moved to the trash': 404,
   'the project is changed': 412,
-} as const
-
-const ofTask = {
-  'the caller becomes a viewer': 403,
-  'the caller is removed': 404,
-  'the project is moved to the trash': 404,
-  'the project is archived': 409,
-  'the task is moved to the trash': 404,
-  'the task is moved out of sight': 404,
-} as const
+} as const satisfies Outcomes
 
 const project = ({ project: id }: Ids, body?: object): Omit<Call, 'token'> => ({
   params: { project_id: id },
@@ -108,16 +52,16 @@ const writes: { readonly [Operation in OperationId]?: Write } = {
   deleteProject: { request: project, outcomes: ofProject },
   createComment: {
     request: ({ task }) => ({ params: { task_id: task }, body: { body: 'A comment' } }),
-    outcomes: ofTask,
+    outcomes: outcomesOfTask,
   },
   updateComment: {
     request: ({ comment }) => ({ params: { comment_id: comment }, body: { body: 'Changed' } }),
     // The author may change it in any role.
-    outcomes: { ...ofTask, 'the caller becomes a viewer': 200, 'the comment is deleted': 404 },
+    outcomes: { ...outcomesOfTask, 'the caller becomes a viewer': 200, 'the comment is deleted': 404 },
   },
   deleteComment: {
     request: ({ comment }) => ({ params: { comment_id: comment } }),
-    outcomes: { ...ofTask, 'the caller becomes a viewer': 204, 'the comment is deleted': 404 },
+    outcomes: { ...outcomesOfTask, 'the caller becomes a viewer': 204, 'the comment is deleted': 404 },
   },
 }
 
@@ -134,18 +78,13 @@ const prepare = async (): Promise<Ids> => {
     params: { task_id: task.id },
     body: { body: 'A comment' },
   })
-  return { project: id, task: task.id, comment: comment.id, elsewhere: elsewhere.id }
+  return { caller: caller.id, project: id, task: task.id, comment: comment.id, elsewhere: elsewhere.id }
 }
 
 for (const [operation, { request, outcomes }] of Object.entries(writes))
-  t.test(`${operation} waits`, { skip }, async (t) => {
-    for (const [what, status] of Object.entries(outcomes)) {
-      const ids = await prepare()
-      const { holds, sql } = changes[what as keyof typeof changes]
-      const race = { hold: [held(`${holds}s where id = '${ids[holds]}'`)], change: sql(ids) }
-      const reply = await resultAfter(t, race, () =>
-        service.call(operation as OperationId, { token: caller.token, ...request(ids) }),
-      )
-      t.equal(reply.status, status, what)
-    }
-  })
+  t.test(`${operation} waits`, { skip }, (t) =>
+    expectOutcomes(t, outcomes, {
+      prepare: async () => ({ ids: await prepare() }),
+      send: ({ ids }) => service.call(operation as OperationId, { token: caller.token, ...request(ids) }),
+    }),
+  )

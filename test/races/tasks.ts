@@ -2,23 +2,23 @@ import t from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { held, memberRemoved, racesOn, roleSet } from '../fixture/races.ts'
+import { type Outcomes, outcomesOfTask, racesOn } from '../fixture/races.ts'
 import { type Call, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
 /** Writes of tasks that wait for a row while what they depend on changes. */
 
 const { db, options } = await openTestDatabase(t)
-const { skip, resultAfter } = racesOn({ db, options })
+const { skip, expectOutcomes } = racesOn({ db, options })
 const service = await startService(t, { db })
 const admin = await service.register('admin')
 const caller = await service.register('caller')
 const { createProject, setMember } = projectActions(service)
 const { createTask } = taskActions(service)
 
-/** The ids of what a write and a change refer to. `target` is the project that the caller may move a task to. */
 type Ids = Readonly<
   Record<
+    | 'caller'
     | 'project'
     | 'target'
     | 'elsewhere'
@@ -33,99 +33,6 @@ type Ids = Readonly<
   >
 >
 
-/** What happens while a write waits for the row of `table` with the id `of`. */
-interface Change {
-  readonly table: 'projects' | 'tasks' | 'sections' | 'tags' | 'users'
-  readonly of: keyof Ids
-  readonly sql: (ids: Ids) => string
-}
-
-const setProject = (of: 'project' | 'target', assignment: string): Change => ({
-  table: 'projects',
-  of,
-  sql: (ids) => `update projects set ${assignment} where id = '${ids[of]}'`,
-})
-
-const changes = {
-  'the caller becomes a viewer': {
-    table: 'projects',
-    of: 'project',
-    sql: ({ project }) => roleSet({ project, user: caller.id }, 'viewer'),
-  },
-  'the caller is removed': {
-    table: 'projects',
-    of: 'project',
-    sql: ({ project }) => memberRemoved({ project, user: caller.id }),
-  },
-  'the project is moved to the trash': setProject('project', 'deleted_at = now()'),
-  'the project is archived': setProject('project', 'archived_at = now()'),
-  'the caller becomes a viewer of the target': {
-    table: 'projects',
-    of: 'target',
-    sql: ({ target }) => roleSet({ project: target, user: caller.id }, 'viewer'),
-  },
-  'the target is moved to the trash': setProject('target', 'deleted_at = now()'),
-  'the target is archived': setProject('target', 'archived_at = now()'),
-  'the task is changed': {
-    table: 'tasks',
-    of: 'task',
-    sql: ({ task }) => `update tasks set version = version + 1 where id = '${task}'`,
-  },
-  'the task is moved to the trash': {
-    table: 'tasks',
-    of: 'task',
-    sql: ({ task }) => `update tasks set deleted_at = now() where id = '${task}'`,
-  },
-  'the task is moved out of sight': {
-    table: 'tasks',
-    of: 'task',
-    sql: ({ task, elsewhere }) =>
-      `update tasks set project_id = '${elsewhere}', section_id = null where id = '${task}'`,
-  },
-  'the task is deleted for good': {
-    table: 'tasks',
-    of: 'trashed',
-    sql: ({ trashed }) => `delete from tasks where id = '${trashed}'`,
-  },
-  'the task is restored': {
-    table: 'tasks',
-    of: 'trashed',
-    sql: ({ trashed }) => `update tasks set deleted_at = null where id = '${trashed}'`,
-  },
-  'the parent is moved to the trash': {
-    table: 'tasks',
-    of: 'parent',
-    sql: ({ parent }) => `update tasks set deleted_at = now() where id = '${parent}'`,
-  },
-  'the parent is moved': {
-    table: 'tasks',
-    of: 'parent',
-    sql: ({ parent, target }) => `update tasks set project_id = '${target}' where id = '${parent}'`,
-  },
-  'the parent becomes a subtask': {
-    table: 'tasks',
-    of: 'parent',
-    sql: ({ parent, task }) => `update tasks set parent_id = '${task}' where id = '${parent}'`,
-  },
-  'the section is deleted': {
-    table: 'sections',
-    of: 'section',
-    sql: ({ section }) => `delete from sections where id = '${section}'`,
-  },
-  'the tag is deleted': {
-    table: 'tags',
-    of: 'tag',
-    sql: ({ tag }) => `update tags set deleted_at = now() where id = '${tag}'`,
-  },
-  'the person is deleted': {
-    table: 'users',
-    of: 'person',
-    sql: ({ person }) => `update users set deleted_at = now() where id = '${person}'`,
-  },
-} satisfies Readonly<Record<string, Change>>
-
-type Outcomes = { readonly [What in keyof typeof changes]?: number }
-
 interface Write {
   readonly operation: OperationId
   /** What it writes, in the test's name. */
@@ -135,15 +42,7 @@ interface Write {
   readonly outcomes: Outcomes
 }
 
-const ofTask = {
-  'the caller becomes a viewer': 403,
-  'the caller is removed': 404,
-  'the project is moved to the trash': 404,
-  'the project is archived': 409,
-  'the task is changed': 412,
-  'the task is moved to the trash': 404,
-  'the task is moved out of sight': 404,
-} as const
+const ofTask = { ...outcomesOfTask, 'the task is changed': 412 } as const
 
 const ofNew = {
   'the caller becomes a viewer': 403,
@@ -161,7 +60,7 @@ const ofTarget = {
 const ofReferences = {
   'the section is deleted': 422,
   'the tag is deleted': 422,
-  'the person is deleted': 422,
+  'the user is deleted': 422,
 } as const
 
 const ofTrashed = {
@@ -245,13 +144,13 @@ const writes: readonly Write[] = [
     operation: 'moveTask',
     what: 'out of its project',
     request: ({ owned }) => ({ params: { task_id: owned }, body: { project_id: null } }),
-    outcomes: { 'the person is deleted': 422, 'the project is archived': 409 },
+    outcomes: { 'the user is deleted': 422, 'the project is archived': 409 },
   },
   {
     operation: 'updateTask',
     what: 'out of its project',
     request: ({ owned }) => ({ params: { task_id: owned }, body: { project_id: null } }),
-    outcomes: { 'the person is deleted': 422 },
+    outcomes: { 'the user is deleted': 422 },
   },
   {
     operation: 'moveTask',
@@ -335,6 +234,7 @@ const prepare = async (): Promise<Ids> => {
   await setMember(admin, project, person, 'editor')
   const owned = await createTask(admin, { ...inProject, owner_id: person.id })
   return {
+    caller: caller.id,
     project: project.id,
     target: target.id,
     elsewhere: elsewhere.id,
@@ -349,17 +249,12 @@ const prepare = async (): Promise<Ids> => {
 }
 
 for (const { operation, what = '', request, outcomes } of writes)
-  t.test([operation, what, 'waits'].join(' '), { skip }, async (t) => {
-    for (const [name, status] of Object.entries(outcomes)) {
-      const ids = await prepare()
-      const { table, of, sql }: Change = changes[name as keyof typeof changes]
-      const race = { hold: [held(`${table} where id = '${ids[of]}'`)], change: sql(ids) }
-      const reply = await resultAfter(t, race, () =>
-        service.call(operation, { token: caller.token, ...request(ids) }),
-      )
-      t.equal(reply.status, status, name)
-    }
-  })
+  t.test([operation, what, 'waits'].join(' '), { skip }, (t) =>
+    expectOutcomes(t, outcomes, {
+      prepare: async () => ({ ids: await prepare() }),
+      send: ({ ids }) => service.call(operation, { token: caller.token, ...request(ids) }),
+    }),
+  )
 
 t.test('parallel batches never exceed a task quota', async (t) => {
   const owner = await service.register('owner')

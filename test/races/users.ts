@@ -5,13 +5,13 @@ import { newId } from '../../src/db/engine/ids.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { held, memberRemoved, racesOn } from '../fixture/races.ts'
+import { held, memberRemoved, type Outcomes, racesOn } from '../fixture/races.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
 
 /** Writes to users that wait for a row while what they depend on changes. */
 
 const { db, options } = await openTestDatabase(t)
-const { skip, resultAfter } = racesOn({ db, options })
+const { skip, resultAfter, expectOutcomes } = racesOn({ db, options })
 const service = await startService(t, { db })
 const first = await service.register('first')
 const { setRole } = accountActions(service, first)
@@ -30,26 +30,14 @@ const registerAdmin = async (): Promise<Account> => {
 }
 
 const rowOf = ({ id }: Account): string => held(`users where id = '${id}'`)
-const demotion = ({ id }: Account): string => `update users set role = 'member' where id = '${id}'`
 const disabling = ({ id }: Account): string => `update users set is_disabled = true where id = '${id}'`
 const deletion = ({ id }: Account): string =>
   `update users set deleted_at = now(), role = 'member' where id = '${id}'`
 
-/** What happens while an administrator's write to another user waits. */
-const changes = {
-  'the caller is demoted': (caller) => demotion(caller),
-  'the caller is disabled': (caller) => disabling(caller),
-  'the caller is deleted': (caller) => deletion(caller),
-  'the caller proved their identity long ago': ({ id }) =>
-    `update sessions set authenticated_at = now() - interval '1 hour' where user_id = '${id}'`,
-  'the user is changed': (_caller, { id }) => `update users set version = version + 1 where id = '${id}'`,
-  'the user is deleted': (_caller, user) => deletion(user),
-} satisfies Readonly<Record<string, (caller: Account, user: Account) => string>>
-
 interface Write {
   readonly request: (user: Account) => Omit<Call, 'token' | 'params'>
   /** The status of the write after each change. */
-  readonly outcomes: { readonly [What in keyof typeof changes]?: number }
+  readonly outcomes: Outcomes
 }
 
 const unversioned = {
@@ -92,20 +80,20 @@ const writes: { readonly [Operation in OperationId]?: readonly Write[] } = {
 
 for (const [operation, requests] of Object.entries(writes))
   for (const { request, outcomes: expected } of requests)
-    t.test(`${operation} waits`, { skip }, async (t) => {
-      for (const [what, status] of Object.entries(expected)) {
-        const [caller, user] = [await registerAdmin(), await register()]
-        const change = changes[what as keyof typeof changes](caller, user)
-        const reply = await resultAfter(t, { hold: [rowOf(user)], change }, () =>
+    t.test(`${operation} waits`, { skip }, (t) =>
+      expectOutcomes(t, expected, {
+        prepare: async () => {
+          const [caller, user] = [await registerAdmin(), await register()]
+          return { caller, user, ids: { caller: caller.id, person: user.id } }
+        },
+        send: ({ caller, user }) =>
           service.call(operation as OperationId, {
             token: caller.token,
             params: { user_id: user.id },
             ...request(user),
           }),
-        )
-        t.equal(reply.status, status, what)
-      }
-    })
+      }),
+    )
 
 t.test('an administrator who was demoted meanwhile demotes nobody', { skip }, async (t) => {
   const [one, another] = [await registerAdmin(), await registerAdmin()]

@@ -3,13 +3,13 @@ import type { OperationId } from '../../src/contract/contract.ts'
 import { newId } from '../../src/db/engine/ids.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { held, memberRemoved, racesOn, roleSet } from '../fixture/races.ts'
+import { held, type Outcomes, racesOn } from '../fixture/races.ts'
 import { startService } from '../fixture/service.ts'
 
 /** Writes to webhooks that wait for a row while what they depend on changes. */
 
 const { db, options } = await openTestDatabase(t)
-const { skip, resultAfter } = racesOn({ db, options })
+const { skip, resultAfter, expectOutcomes } = racesOn({ db, options })
 const service = await startService(t, { db })
 const admin = await service.register('admin')
 const manager = await service.register('manager')
@@ -17,92 +17,80 @@ const { createProject, setMember } = projectActions(service)
 
 const webhookBody = { url: 'http://127.0.0.1:9/', event_types: ['task.created'] }
 
-/** What happens while a write to a webhook of a project waits, its status, and that of a creation. */
-const changesOfWebhook = {
-  'the manager becomes a viewer': {
-    sql: (project: string) => roleSet({ project, user: manager.id }, 'viewer'),
-    status: 404,
-    ofCreation: 403,
-  },
-  'the manager is removed': {
-    sql: (project: string) => memberRemoved({ project, user: manager.id }),
-    status: 404,
-    ofCreation: 422,
-  },
-  'the project is moved to the trash': {
-    sql: (project: string) => `update projects set deleted_at = now() where id = '${project}'`,
-    status: 404,
-    ofCreation: 422,
-  },
-  'the webhook is deleted': {
-    sql: (project: string) => `update webhooks set deleted_at = now() where project_id = '${project}'`,
-    status: 404,
-    ofCreation: null,
-  },
-  'the webhook is changed': {
-    sql: (project: string) => `update webhooks set description = 'Changed' where project_id = '${project}'`,
-    status: 412,
-    ofCreation: null,
-  },
-  'the webhook is disabled': {
-    sql: (project: string) => `update webhooks set is_enabled = false where project_id = '${project}'`,
-    status: 409,
-    ofCreation: null,
-  },
+const ofProject = {
+  'the caller becomes a viewer': 404,
+  'the caller is removed': 404,
+  'the project is moved to the trash': 404,
 } as const
 
-const writesToWebhook: readonly (readonly [OperationId, object])[] = [
-  ['updateWebhook', { body: { description: 'Written' } }],
-  ['rotateWebhookSecret', {}],
-  ['deleteWebhook', {}],
-  ['testWebhook', {}],
-  ['redeliverWebhook', {}],
-]
+const ofWebhook = { ...ofProject, 'the webhook is deleted': 404, 'the webhook is changed': 412 } as const
+const ofDelivery = { ...ofProject, 'the webhook is deleted': 404, 'the webhook is disabled': 409 } as const
 
-for (const [what, { sql, status, ofCreation }] of Object.entries(changesOfWebhook)) {
-  for (const [operation, request] of writesToWebhook) {
-    const addsDelivery = operation === 'testWebhook' || operation === 'redeliverWebhook'
-    if (status === (addsDelivery ? 412 : 409)) continue
-    t.test(`${operation} waits while ${what}: ${status}`, { skip }, async (t) => {
-      const project = await createProject(admin)
-      await setMember(admin, project, manager, 'manager')
-      const { token } = manager
-      const body = { ...webhookBody, project_id: project.id }
-      const { id } = (await service.expect('createWebhook', 201, { token, body })).body
-      const deliveryId = newId()
-      // Already delivered, since the sender would wait for the webhook as well.
-      await db.run(
-        `insert into webhook_deliveries (id, webhook_id, sequence, event_id, event_type, status)
-        values ($1, $2, 0, $1, 'webhook.test', 'delivered')`,
-        [deliveryId, id],
-      )
-      const params = { webhook_id: id }
-      const hold = [held(`projects where id = '${project.id}'`), held(`webhooks where id = '${id}'`)]
-      const reply = await resultAfter(t, { hold, change: sql(project.id) }, () =>
-        service.call(operation, {
-          ...request,
-          token,
-          params: operation === 'redeliverWebhook' ? { ...params, delivery_id: deliveryId } : params,
-          headers: status === 412 ? { 'if-match': '"1"' } : {},
-        }),
-      )
-      t.equal(reply.status, status)
-    })
-  }
-  if (ofCreation === null) continue
-  t.test(`createWebhook waits while ${what}: ${ofCreation}`, { skip }, async (t) => {
-    const project = await createProject(admin)
-    await setMember(admin, project, manager, 'manager')
-    const hold = [held(`users where id = '${manager.id}'`), held(`projects where id = '${project.id}'`)]
-    const reply = await resultAfter(t, { hold, change: sql(project.id) }, () =>
-      service.call('createWebhook', {
-        token: manager.token,
-        body: { ...webhookBody, project_id: project.id },
-      }),
-    )
-    t.equal(reply.status, ofCreation)
-  })
+const writes: {
+  readonly [Operation in OperationId]?: { readonly body?: object; readonly outcomes: Outcomes }
+} = {
+  updateWebhook: { body: { description: 'Written' }, outcomes: ofWebhook },
+  rotateWebhookSecret: { outcomes: ofWebhook },
+  deleteWebhook: { outcomes: ofWebhook },
+  testWebhook: { outcomes: ofDelivery },
+  redeliverWebhook: { outcomes: ofDelivery },
 }
+
+const newProject = async (): Promise<string> => {
+  const project = await createProject(admin)
+  await setMember(admin, project, manager, 'manager')
+  return project.id
+}
+
+/** A webhook of a project that the caller manages, with a delivery. */
+const prepare = async () => {
+  const project = await newProject()
+  const body = { ...webhookBody, project_id: project }
+  const { id: webhook } = (await service.expect('createWebhook', 201, { token: manager.token, body })).body
+  const delivery = newId()
+  // Already delivered, since the sender would wait for the webhook as well.
+  await db.run(
+    `insert into webhook_deliveries (id, webhook_id, sequence, event_id, event_type, status)
+    values ($1, $2, 0, $1, 'webhook.test', 'delivered')`,
+    [delivery, webhook],
+  )
+  return { delivery, ids: { caller: manager.id, project, webhook } }
+}
+
+for (const [operation, { outcomes, ...request }] of Object.entries(writes))
+  t.test(`${operation} waits`, { skip }, (t) =>
+    expectOutcomes(t, outcomes, {
+      prepare,
+      send: ({ ids, delivery }) => {
+        const params = { webhook_id: ids.webhook }
+        return service.call(operation as OperationId, {
+          ...request,
+          token: manager.token,
+          params: operation === 'redeliverWebhook' ? { ...params, delivery_id: delivery } : params,
+          headers: outcomes === ofWebhook ? { 'if-match': '"1"' } : {},
+        })
+      },
+    }),
+  )
+
+t.test('createWebhook waits', { skip }, (t) =>
+  expectOutcomes(
+    t,
+    {
+      'the caller becomes a viewer': 403,
+      'the caller is removed': 422,
+      'the project is moved to the trash': 422,
+    },
+    {
+      prepare: async () => ({ ids: { caller: manager.id, project: await newProject() } }),
+      send: ({ ids: { project } }) =>
+        service.call('createWebhook', {
+          token: manager.token,
+          body: { ...webhookBody, project_id: project },
+        }),
+    },
+  ),
+)
 
 t.test('concurrent creations of webhooks do not exceed the quota', { skip }, async (t) => {
   const { id, token } = await service.register('owner-of-many')

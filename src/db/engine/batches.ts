@@ -2,6 +2,7 @@ import type { Database } from './client.ts'
 import { type PgTable, type SQL, sql, type SQLWrapper } from '../schema/drizzle.ts'
 import type { Parameters, Placeholders, Values } from './parameters.ts'
 import { statement, type StatementName } from './statement.ts'
+import type { Runner } from './transaction.ts'
 
 /** Repeats a step until it returns 0 or `stop` is aborted. Returns the sum. */
 export const untilNone = async (step: () => Promise<number>, stop: AbortSignal): Promise<number> => {
@@ -12,17 +13,22 @@ export const untilNone = async (step: () => Promise<number>, stop: AbortSignal):
   }
 }
 
-/** A statement that runs `change`, a data-modifying statement with RETURNING, and counts its rows. */
+/**
+ * A statement that runs `change`, a data-modifying statement with RETURNING, and counts its rows. `prepare` has common table expressions
+ * for it.
+ */
 export const countingStatement = <P extends Parameters>(
   name: StatementName,
   parameters: P,
   change: (p: Placeholders<P>) => SQLWrapper,
-): ((db: Database, values: Values<P>) => Promise<number>) => {
+  prepare?: (p: Placeholders<P>) => SQL,
+): ((db: Runner, values: Values<P>) => Promise<number>) => {
   const run = statement(
     name,
     parameters,
     { changed: 'int8' },
-    (p) => sql`with changed as (${change(p).getSQL()}) select count(*) as changed from changed`,
+    (p) =>
+      sql`with ${prepare === undefined ? sql`` : sql`${prepare(p)}, `}changed as (${change(p).getSQL()}) select count(*) as changed from changed`,
   )
   return async (db, values) => {
     const [row] = await run(db, values)

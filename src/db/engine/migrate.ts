@@ -13,7 +13,7 @@ const migrationLock = 7_411_201_500
 /** Milliseconds for reading the state. Applying has no deadline: a migration of large tables takes long. */
 const readDeadline = 10_000
 
-/** Functions and triggers (routines.sql). */
+/** Functions and triggers: the generated ones of migrations/folding.sql, and then routines.sql, whose revision is that of both. */
 interface Routines {
   readonly revision: number
   readonly sql: string
@@ -46,9 +46,10 @@ export interface MigrationState {
  * @throws Error when routines.sql does not begin with its revision
  */
 export const readSchema = (folder: string = fileURLToPath(new URL('..', import.meta.url))): Schema => {
-  const sql = readFileSync(`${folder}/routines.sql`, 'utf8')
-  const revision = /^-- Revision (\d+)\n/.exec(sql)?.[1]
+  const routines = readFileSync(`${folder}/routines.sql`, 'utf8')
+  const revision = /^-- Revision (\d+)\n/.exec(routines)?.[1]
   if (revision === undefined) throw new Error('routines.sql does not begin with "-- Revision <number>"')
+  const sql = `${readFileSync(`${folder}/migrations/folding.sql`, 'utf8')}\n${routines}`
   const hash = createHash('sha256').update(sql).digest('hex')
   return {
     migrations: readMigrationFiles({ migrationsFolder: `${folder}/migrations` }),

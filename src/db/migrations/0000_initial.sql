@@ -231,7 +231,8 @@ CREATE TABLE "projects" (
 	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"deleted_at" timestamp (3) with time zone,
 	"purged_at" timestamp (3) with time zone,
-	"visible_in" "xid8" DEFAULT pg_current_xact_id() NOT NULL
+	"visible_in" "xid8" DEFAULT pg_current_xact_id() NOT NULL,
+	"is_redelivering" boolean DEFAULT false NOT NULL
 );
 --> statement-breakpoint
 CREATE TABLE "recovery_codes" (
@@ -600,6 +601,7 @@ CREATE INDEX "projects_newest" ON "projects" USING btree ("created_at" DESC NULL
 CREATE INDEX "projects_visible" ON "projects" USING btree ("visible_in");--> statement-breakpoint
 CREATE INDEX "projects_trash" ON "projects" USING btree ("deleted_at" DESC NULLS LAST,"id" DESC NULLS LAST) WHERE "projects"."deleted_at" is not null and "projects"."purged_at" is null;--> statement-breakpoint
 CREATE INDEX "projects_purged" ON "projects" USING btree ("id") WHERE "projects"."purged_at" is not null;--> statement-breakpoint
+CREATE INDEX "projects_redelivering" ON "projects" USING btree ("id") WHERE "projects"."is_redelivering";--> statement-breakpoint
 CREATE INDEX "recovery_codes_user" ON "recovery_codes" USING btree ("user_id");--> statement-breakpoint
 CREATE INDEX "refresh_tokens_session" ON "refresh_tokens" USING btree ("session_id");--> statement-breakpoint
 CREATE INDEX "refresh_tokens_expiry" ON "refresh_tokens" USING btree ("expires_at");--> statement-breakpoint

@@ -271,6 +271,8 @@ export const projects = pgTable(
     visible_in: xid8('visible_in')
       .notNull()
       .default(sql`pg_current_xact_id()`),
+    /** Whether the change feed still has to deliver tasks, because it was moved to the trash or restored (`redelivery.ts`). */
+    is_redelivering: boolean('is_redelivering').notNull().default(false),
   },
   (t) => [
     // GET /projects with `all`.
@@ -285,10 +287,13 @@ export const projects = pgTable(
     index('projects_purged')
       .on(t.id)
       .where(sql`${t.purged_at} is not null`),
+    index('projects_redelivering')
+      .on(t.id)
+      .where(sql`${t.is_redelivering}`),
   ],
 )
 
-/** Open tasks per project. Maintained by triggers on tasks. Not in `projects`, since changes of memberships lock those rows. */
+/** Open tasks per project, which commits write (routines.sql). Not in `projects`, since changes of memberships lock those rows. */
 export const projectCounts = pgTable('project_counts', {
   project_id: uuid('project_id')
     .primaryKey()
@@ -550,13 +555,11 @@ export const tasks = pgTable(
       .notNull()
       .default(sql`'a0'`),
     /**
-     * The parent task, in the same project, or personal with the same owner. A trigger maintains it instead of a foreign key, so that
-     * rows can be written in any order.
+     * The parent task, in the same project, or personal with the same owner; that of a task in the trash can be anywhere, or gone. No
+     * foreign key, so that rows can be written in any order.
      */
     parent_id: uuid('parent_id'),
-    /** Maintained by a trigger on attachments. */
     attachment_count: integer('attachment_count').notNull().default(0),
-    /** Maintained by a trigger on comments. */
     comment_count: integer('comment_count').notNull().default(0),
     /** The number of subtasks that are not in the trash, and of those that are open. A trigger counts what is deleted permanently. */
     subtask_count: integer('subtask_count').notNull().default(0),
@@ -692,8 +695,7 @@ export const taskTags = pgTable(
 )
 
 /**
- * The number of tasks with a tag, per viewer (`task_viewers`); no row for zero. Maintained by triggers on tasks, tags and
- * task_tags. It has no foreign keys because the deletion of a user removes tags and tasks in any order.
+ * The number of tasks with a tag, per viewer (`task_viewers`); no row for zero. Commits write it (routines.sql). It has no foreign keys because the deletion of a user removes tags and tasks in any order.
  */
 export const tagCounts = pgTable(
   'tag_counts',

@@ -1,0 +1,107 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { openDatabase } from '../../src/db/engine/client.ts'
+import { purgeDeleted } from '../../src/db/purge.ts'
+import { removeOldTrash } from '../../src/db/trash.ts'
+import { createTestDatabase } from '../fixture/database.ts'
+import { checkDerived } from '../fixture/derived.ts'
+import { mixedWrites } from '../fixture/mixed-writes.ts'
+import { type Account, type Service, startService } from '../fixture/service.ts'
+
+/**
+ * Every kind of write at once, by many callers, to the same few projects, at two instances of the service. None deadlocks, not even one
+ * that the service would repeat. `MIXED_WRITERS_SECONDS` is how long it takes, and `MIXED_WRITERS_SEED` repeats the choices of a run.
+ */
+
+const seconds = Number(process.env.MIXED_WRITERS_SECONDS ?? 5)
+const seed = Number(process.env.MIXED_WRITERS_SEED ?? Math.floor(Math.random() * 1e9))
+
+/** Milliseconds that all kinds of writes may take to have succeeded once, however slow the machine is. */
+const patience = 120_000
+
+/** Milliseconds. A deadlock takes one second to be found. */
+const longestRequest = 10_000
+
+const { options } = await createTestDatabase(t)
+const skip = options.kind === 'embedded' && 'the embedded database has one session'
+
+/** Two instances of the service. Each has its own connections. */
+const startTwo = async (t: Test) => {
+  const databases = [openDatabase(options), openDatabase(options)] as const
+  const services = [
+    await startService(t, { db: databases[0] }),
+    await startService(t, { db: databases[1] }),
+  ] as const
+  const close = async (): Promise<void> => {
+    for (const { app } of services) await app.close()
+    for (const db of databases) await db.close()
+  }
+  return { services, databases, close }
+}
+
+t.test(`every kind of write at once for ${seconds} s, seed ${seed}`, { skip }, async (t) => {
+  const { services, databases, close } = await startTwo(t)
+  const world = await mixedWrites(services[0], seed)
+  const start = performance.now()
+  const succeeded = new Set<string>()
+  const failures: string[] = []
+  let longest = { what: 'none', duration: 0 }
+
+  const isOver = (): boolean => {
+    const passed = performance.now() - start
+    return passed > seconds * 1_000 && (succeeded.size === world.kinds.length || passed > patience)
+  }
+  const timed = async <T>(what: string, task: () => Promise<T>): Promise<T> => {
+    const before = performance.now()
+    const result = await task()
+    const duration = performance.now() - before
+    if (duration > longest.duration) longest = { what, duration }
+    return result
+  }
+  const writeOnce = async (caller: Account, service: Service): Promise<void> => {
+    const [kind, { operation, done, by = caller, ...call }] = world.next()
+    const { status, body } = await timed(kind, () => service.call(operation, { ...call, token: by.token }))
+    if (status >= 500) failures.push(`${kind}: ${status} ${JSON.stringify(body)}`)
+    if (status === 404) world.miss(by, call.params)
+    if (status >= 300) return
+    succeeded.add(kind)
+    done?.(body)
+  }
+  const writeUntilOver = async (caller: Account, index: number): Promise<void> => {
+    while (!isOver()) await writeOnce(caller, services[index % 2 === 0 ? 0 : 1])
+  }
+  const purgeUntilOver = async (): Promise<void> => {
+    const stop = new AbortController().signal
+    const [one, other] = databases
+    while (!isOver()) {
+      await pause(1_500)
+      await world.tidy()
+      await Promise.all([
+        timed('purge the trash', () => removeOldTrash(one, 0, stop)),
+        timed('purge what was deleted', () => purgeDeleted(other, stop)),
+      ])
+    }
+  }
+  await Promise.all([...world.callers.map(writeUntilOver), purgeUntilOver()])
+  // Sessions report their deadlocks when they end.
+  await close()
+
+  const db = openDatabase(options)
+  t.teardown(() => db.close())
+  const [row] = await db.run(
+    'select deadlocks::int from pg_stat_database where datname = current_database()',
+    [],
+  )
+  t.strictSame(failures, [], 'nothing fails')
+  t.equal(row?.deadlocks, 0, 'nothing deadlocks')
+  t.ok(
+    longest.duration < longestRequest,
+    `nothing takes long (${longest.what}: ${Math.round(longest.duration)} ms)`,
+  )
+  t.strictSame(
+    world.kinds.filter((kind) => !succeeded.has(kind)),
+    [],
+    'every kind of write succeeds',
+  )
+  await checkDerived(t, db)
+})
