@@ -13,7 +13,7 @@ import { query } from './engine/statement.ts'
 import { deletedAt, lastDeletedFirst, type Page, type PageRequest, selectPage } from './lists/list.ts'
 import { setOwnRole } from './memberships.ts'
 import { lockToClose, projectColumns, type ProjectRow } from './projects.ts'
-import { beginVisibility } from './redelivery.ts'
+import { beginVisibility, hasManyTasks } from './redelivery.ts'
 import { trashedProjectJson, trashedProjectVariant } from './read-models.ts'
 import { columnsOf } from './schema/columns.ts'
 import { eq, type SQL, sql } from './schema/drizzle.ts'
@@ -126,7 +126,7 @@ const restore = builtStatement('trashed_projects.restore', { id: 'uuid' }, (db, 
       deleted_at: null,
       // The change feed delivers the project again to everybody.
       visible_in: sql`pg_current_xact_id()`,
-      is_redelivering: true,
+      is_redelivering: hasManyTasks,
       ...touched(projects),
     })
     .where(eq(projects.id, p.id)),

@@ -29,7 +29,7 @@ import {
 } from './lists/list.ts'
 import type { SortField } from './lists/keyset.ts'
 import { projectJson, projectVariant } from './read-models.ts'
-import { endVisibility } from './redelivery.ts'
+import { endVisibility, hasManyTasks } from './redelivery.ts'
 import { columnsOf } from './schema/columns.ts'
 import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
 import { memberships, projects } from './schema/tables.ts'
@@ -214,7 +214,7 @@ export const setArchived = async (
 const trash = builtStatement('projects.trash', { id: 'uuid' }, (db, p) =>
   db
     .update(projects)
-    .set({ deleted_at: sql`now()`, is_redelivering: true, ...touched(projects) })
+    .set({ deleted_at: sql`now()`, is_redelivering: hasManyTasks, ...touched(projects) })
     .where(eq(projects.id, p.id)),
 )
 
