@@ -403,13 +403,27 @@ where "projects"."is_redelivering" = $1;
 
 /* projects.trash */
 update "projects"
-set "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at"), "deleted_at" = now(), "is_redelivering" = $1
-where "projects"."id" = $2::uuid;
+set "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at"), "deleted_at" = now(), "is_redelivering" = (
+  select count(*) > 100
+from (
+    select
+from tasks
+where project_id = projects.id and deleted_at is null
+limit 100 + 1
+  ) few)
+where "projects"."id" = $1::uuid;
 
 /* projects.trash_abandoned */
 update "projects"
-set "deleted_at" = now(), "is_redelivering" = $1
-where "projects"."id" = any((select $2::uuid[])::uuid[]) and "projects"."deleted_at" is null and not exists (
+set "deleted_at" = now(), "is_redelivering" = (
+  select count(*) > 100
+from (
+    select
+from tasks
+where project_id = projects.id and deleted_at is null
+limit 100 + 1
+  ) few)
+where "projects"."id" = any((select $1::uuid[])::uuid[]) and "projects"."deleted_at" is null and not exists (
   select
 from project_grants other join users on "users"."id" = other.user_id and "users"."deleted_at" is null
  
@@ -916,8 +930,15 @@ where "projects"."id" = $1::uuid;
 
 /* trashed_projects.restore */
 update "projects"
-set "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at"), "deleted_at" = $1, "visible_in" = pg_current_xact_id(), "is_redelivering" = $2
-where "projects"."id" = $3::uuid;
+set "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at"), "deleted_at" = $1, "visible_in" = pg_current_xact_id(), "is_redelivering" = (
+  select count(*) > 100
+from (
+    select
+from tasks
+where project_id = projects.id and deleted_at is null
+limit 100 + 1
+  ) few)
+where "projects"."id" = $2::uuid;
 
 /* uploads.delete */
 delete from "uploads"

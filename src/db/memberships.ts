@@ -4,7 +4,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import { anyOf } from './engine/parameters.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { statement } from './engine/statement.ts'
-import { endVisibility } from './redelivery.ts'
+import { endVisibility, hasManyTasks } from './redelivery.ts'
 import { eq, sql } from './schema/drizzle.ts'
 import { memberships, projectMembers, projects, teamMembers, teams, users } from './schema/tables.ts'
 
@@ -170,7 +170,7 @@ const isAbandoned = sql`not exists (
 const trashAbandoned = builtStatement('projects.trash_abandoned', { ids: 'uuid[]' }, (db, p) =>
   db
     .update(projects)
-    .set({ deleted_at: sql`now()`, is_redelivering: true })
+    .set({ deleted_at: sql`now()`, is_redelivering: hasManyTasks })
     .where(sql`${projects.id} = ${anyOf(p.ids)} and ${projects.deleted_at} is null and ${isAbandoned}`)
     .returning({ id: projects.id }),
 )

@@ -14,7 +14,7 @@ import { query } from './engine/statement.ts'
 import { deletedAt, lastDeletedFirst, selectPage } from './lists/list.ts'
 import { setOwnRole } from './memberships.ts'
 import { lockToClose, projectColumns, type ProjectRow } from './projects.ts'
-import { beginVisibility } from './redelivery.ts'
+import { beginVisibility, hasManyTasks } from './redelivery.ts'
 import { trashedProjectJson, trashedProjectVariant } from './read-models.ts'
 import { aliasedTable, eq, type SQL, sql } from './schema/drizzle.ts'
 import { projects, users } from './schema/tables.ts'
@@ -125,7 +125,7 @@ const restore = builtStatement('trashed_projects.restore', { id: 'uuid' }, (db, 
       deleted_at: null,
       // The change feed delivers the project again to everybody.
       visible_in: sql`pg_current_xact_id()`,
-      is_redelivering: true,
+      is_redelivering: hasManyTasks,
       ...touched(projects),
     })
     .where(eq(projects.id, p.id)),

@@ -18,7 +18,7 @@ import { query, type StatementName } from './engine/statement.ts'
 import { createdAt, newestFirst, selectPage, visibilityCheck } from './lists/list.ts'
 import type { SortField } from './lists/keyset.ts'
 import { projectJson, projectVariant } from './read-models.ts'
-import { endVisibility } from './redelivery.ts'
+import { endVisibility, hasManyTasks } from './redelivery.ts'
 import {
   aliasedTable,
   and,
@@ -215,7 +215,7 @@ export const setArchived = async (
 const trash = builtStatement('projects.trash', { id: 'uuid' }, (db, p) =>
   db
     .update(projects)
-    .set({ deleted_at: sql`now()`, is_redelivering: true, ...touched(projects) })
+    .set({ deleted_at: sql`now()`, is_redelivering: hasManyTasks, ...touched(projects) })
     .where(eq(projects.id, p.id)),
 )
 

@@ -16,6 +16,12 @@ import { projects } from './schema/tables.ts'
 /** Tasks per statement; each takes up to a third of a millisecond. */
 const batch = sql.raw('100')
 
+/** Whether a project has more tasks than the first batch. */
+export const hasManyTasks = sql<boolean>`(
+  select count(*) > ${batch} from (
+    select from tasks where project_id = projects.id and deleted_at is null limit ${batch} + 1
+  ) few)`
+
 const parameters = { id: 'uuid', changed_in: 'xid8', after: 'uuid' } as const
 type P = Placeholders<typeof parameters>
 
@@ -138,7 +144,7 @@ const computeMembers = statement(
   (p) => sql`select count(*)::text from compute_memberships(${p.ids}, null)`,
 )
 
-/** Ends what is seen of locked projects that the transaction has moved to the trash, with `is_redelivering`. */
+/** Ends what is seen of locked projects that the transaction has moved to the trash; see `hasManyTasks`. */
 export const endVisibility = async (db: Runner, ids: readonly string[]): Promise<void> => {
   await Promise.all([
     recordHidden(db, { ids }),
@@ -147,7 +153,7 @@ export const endVisibility = async (db: Runner, ids: readonly string[]): Promise
   ])
 }
 
-/** Begins what is seen of a locked project that the transaction has restored, with `is_redelivering` and `visible_in`. */
+/** Begins what is seen of a locked project that the transaction has restored, with `visible_in`; see `hasManyTasks`. */
 export const beginVisibility = async (db: Runner, id: string): Promise<void> => {
   await Promise.all([computeMembers(db, { ids: [id] }), deliverShown(db, { id, ...start })])
 }
