@@ -32,7 +32,7 @@ const service = await startService(t, {
   db: {
     ...db,
     run: (...parameters) =>
-      parameters[0].includes('from tasks') ? counted(() => db.run(...parameters)) : db.run(...parameters),
+      /from "?tasks/.test(parameters[0]) ? counted(() => db.run(...parameters)) : db.run(...parameters),
     transaction: (...parameters) => counted(() => db.transaction(...parameters)),
   },
   requestLimit,
