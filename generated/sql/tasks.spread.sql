@@ -5,4 +5,5 @@ with moved as (
   select item.id, item.position from tasks item join moved on moved.id = item.id order by item.id for no key update of item
 )
 update tasks set position = moved."to" from moved join locked on locked.id = moved.id
-where tasks.id = moved.id and locked.position = moved."from" collate "C";
+where tasks.id = moved.id and locked.position = moved."from" collate "C"
+returning tasks.id::text;
