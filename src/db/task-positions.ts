@@ -9,7 +9,7 @@ import { tasks } from './schema/tables.ts'
 
 const item = aliasedTable(tasks, 'item')
 
-// Clients see no change: the order stays.
+// The order stays, and so do the versions. The change feed delivers the tasks again, with their new positions.
 const spread = statement(
   'tasks.spread',
   { moved: 'json' },

@@ -364,8 +364,8 @@ const hideTags = builtStatement('tags.hide_of_user', { id: 'uuid' }, (db, p) =>
 )
 
 /**
- * Hides a user and their tags from every reader, and frees their name and address. Their rows are removed later (`purge.ts`). A trigger
- * ends their memberships.
+ * Hides a user and their tags from every reader, and frees their name and address. Their rows are removed later (`purge.ts`), and
+ * `endAccessOfUser` ends what they can do.
  */
 export const hideUser = async (
   { db }: TransactionContext,

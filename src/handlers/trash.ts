@@ -38,7 +38,7 @@ export const trashHandlers = ({ paging, trash }: Deps) =>
     },
 
     async deleteTrashedTask(ctx, { params }) {
-      await trash.deleteTask(ctx, params.task_id)
+      await trash.deleteTrashedTask(ctx, params.task_id)
       return { status: 204 }
     },
 
@@ -57,7 +57,7 @@ export const trashHandlers = ({ paging, trash }: Deps) =>
     },
 
     async deleteTrashedProject(ctx, { params }) {
-      await trash.deleteProject(ctx, params.project_id)
+      await trash.deleteTrashedProject(ctx, params.project_id)
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>

@@ -14,7 +14,9 @@ export type OpContext<P extends Principal | null = Principal | null> = Operation
 export interface OpTransaction<P extends Principal | null> extends TransactionContext<P>, Preconditions {}
 
 /**
- * Runs `work` as a transaction, in which nothing but the database may be awaited.
+ * Runs `work` as a transaction, in which nothing but the database may be awaited. A session that is lost before the commit leaves nothing
+ * (503). A commit without an answer may have taken effect (504): what waits for `afterCommit` does not run then, and jobs find their work at
+ * their intervals.
  *
  * @throws as `Database.transaction`
  */

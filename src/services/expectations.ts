@@ -18,7 +18,7 @@ import type { OpContext } from './context.ts'
 
 /**
  * The checks of services. Those of a write are on facts that were read under a lock, in the order that the contract promises: seen,
- * may, match, and then what the state of the resource allows.
+ * may (which includes a recent proof of identity), match, and then what the state of the resource allows.
  */
 
 /** A resource, and what the caller is to it. */

@@ -22,7 +22,7 @@ import type { OpContext } from './context.ts'
 import { expectScopes } from './expectations.ts'
 import { idempotent, withoutKey } from './idempotency.ts'
 import { openPlan, type TaskPlan, writePlan } from './task-plan.ts'
-import { expectTaskQuota } from './task-quota.ts'
+import { countOwnedTasks } from './task-quota.ts'
 import { referencesOfBatch } from './task-references.ts'
 import { planCreation, planDeletion, planTag, planUntag, planUpdate } from './task-rules.ts'
 
@@ -78,7 +78,7 @@ export const runBatch = async (
       const plan = await openPlan(tx, referencesOfBatch(batch, ctx.principal.userId))
       const results = planItems(plan, batch)
       if (atomic && results.some(({ problem }) => problem !== null)) throw new NotApplied(results)
-      await Promise.all([!dryRun && writePlan(tx, plan), expectTaskQuota(tx, plan, taskQuota)])
+      await Promise.all([!dryRun && writePlan(tx, plan), countOwnedTasks(tx, plan, taskQuota)])
       if (dryRun) throw new NotApplied(results)
       return { json: writeResponse(requestId, results) }
     })

@@ -26,8 +26,7 @@ import { isOpen, type SubtaskChange, subtaskChanges, subtasksOf } from '../domai
 
 /**
  * Writes of tasks: a request locks and reads what it names, plans its changes in memory, where each one sees those before it, and writes
- * them all at once. A request about one task plans one change. Triggers keep what any writer must keep derived: text for searches, viewers, and counts
- * of projects and tags.
+ * them all at once. A request about one task plans one change. The top of db/routines.sql lists what triggers add to it.
  */
 
 /** A task as it is after the changes that were planned. */

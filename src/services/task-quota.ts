@@ -13,7 +13,7 @@ const shareOfOthers = 1 / 2
  *
  * @throws Problem 413 when a user would own more than their quota
  */
-export const expectTaskQuota = async (
+export const countOwnedTasks = async (
   tx: TransactionContext<Principal>,
   plan: TaskPlan,
   installationQuota: number | null,

@@ -16,7 +16,7 @@ import { type OpContext, transaction } from './context.ts'
 import { expectFound, expectMayExpand, expectOnePlace, expectScopes } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
 import { changeTask, openPlan, writePlan } from './task-plan.ts'
-import { expectTaskQuota } from './task-quota.ts'
+import { countOwnedTasks } from './task-quota.ts'
 import {
   referencesOfCreation,
   referencesOfDeletion,
@@ -63,7 +63,7 @@ export const createTask = (
     planCreation(plan, id, task)
     const [, , view] = await Promise.all([
       writePlan(tx, plan),
-      expectTaskQuota(tx, plan, taskQuota),
+      countOwnedTasks(tx, plan, taskQuota),
       viewTask(tx, id),
     ])
     return view
@@ -85,7 +85,7 @@ export const updateTask = (
   return transaction(ctx, async (tx) => {
     const plan = await openPlan(tx, referencesOfPatch(id, patch))
     planUpdate(plan, { id, conditions: tx }, patch)
-    await Promise.all([writePlan(tx, plan), expectTaskQuota(tx, plan, taskQuota)])
+    await Promise.all([writePlan(tx, plan), countOwnedTasks(tx, plan, taskQuota)])
     return last(viewTask(tx, id))
   })
 }
@@ -111,7 +111,7 @@ export const moveTask = async (
       const position = await findTaskPosition(tx, { ...task, ...place }, destination)
       if (position === null) throw problems.unknownReference(`/${destination.side}`, 'task')
       changeTask(plan, task, { ...place, position })
-      await Promise.all([writePlan(tx, plan), expectTaskQuota(tx, plan, taskQuota)])
+      await Promise.all([writePlan(tx, plan), countOwnedTasks(tx, plan, taskQuota)])
       return last(viewTask(tx, id))
     })
   try {

@@ -22,20 +22,20 @@ import { deleteTrashedTask } from './tasks.ts'
 /** What changes the trash and leaves work to jobs. Deletions are permanent. */
 export interface Trash {
   /** @throws Problem 403, 404, 409 or 412 */
-  deleteTask(ctx: OpContext<Principal>, id: string): Promise<void>
+  deleteTrashedTask(ctx: OpContext<Principal>, id: string): Promise<void>
   /** @throws Problem 403, 404 or 412 */
-  deleteProject(ctx: OpContext<Principal>, id: string): Promise<void>
+  deleteTrashedProject(ctx: OpContext<Principal>, id: string): Promise<void>
   /** Restores a project with its content. If nobody manages it any more, the caller does. @throws Problem 403, 404 or 412 */
   restoreProject(ctx: OpContext<Principal>, id: string): Promise<ProjectRow>
 }
 
 export const createTrash = ({ jobs }: { readonly jobs: Jobs }): Trash => ({
-  async deleteTask(ctx, id) {
+  async deleteTrashedTask(ctx, id) {
     await deleteTrashedTask(ctx, id)
     jobs.wake('remove_deleted_files')
   },
 
-  deleteProject: (ctx, id) =>
+  deleteTrashedProject: (ctx, id) =>
     transaction(ctx, async (tx) => {
       await purgeProject(tx, await openTrashed(tx, id, 'project_trash.delete'))
       tx.afterCommit(() => jobs.wake('purge_deleted_rows'))

@@ -1,4 +1,4 @@
-/** The database is unreachable, or cancelled the statement. A statement that writes has changed nothing. */
+/** The database is unreachable, or cancelled the statement. Nothing was changed, unless it is an `OutcomeUnknown`. */
 export class DatabaseUnavailable extends Error {
   override readonly name = 'DatabaseUnavailable'
 

@@ -61,7 +61,7 @@ export const users = pgTable(
     password_hash: text('password_hash').notNull(),
     /** Whether an administrator keeps the user from signing in and from using API tokens. */
     is_disabled: boolean('is_disabled').notNull().default(false),
-    /** Total size of the files that the user attached. Maintained by triggers on attachments. */
+    /** Total size of the files that the user attached. A trigger subtracts files that cascades delete. */
     attachment_bytes: bigint('attachment_bytes', { mode: 'number' }).notNull().default(0),
     /** Null: the quota of the installation. 0: unlimited. */
     attachment_quota_bytes: bigint('attachment_quota_bytes', { mode: 'number' }),
@@ -247,9 +247,6 @@ export const auditEvents = pgTable(
   ],
 )
 
-/**
- * A trigger ends all memberships when a project moves to the trash, and restores them when it is restored.
- */
 export const projects = pgTable(
   'projects',
   {
@@ -517,7 +514,6 @@ const branchIndexes = (
   )
 }
 
-/** A trigger sets `version` and `updated_at` on every change, whichever statement makes it. */
 export const tasks = pgTable(
   'tasks',
   {
@@ -795,7 +791,7 @@ export const taskRelations = pgTable(
   ],
 )
 
-/** Followers of tasks, and users who have unfollowed a task, so that triggers do not make them follow it again. */
+/** Followers of tasks, and users who have unfollowed a task, so that nothing makes them follow it again. */
 export const taskFollowers = pgTable(
   'task_followers',
   {
@@ -812,7 +808,7 @@ export const taskFollowers = pgTable(
 )
 
 /**
- * What was changed, and by whom. Triggers write a row for each change, in the same statement; history, webhooks, event streams and
+ * What was changed, and by whom. The transaction of a change writes a row for it; history, webhooks, event streams and
  * notifications read them. They are ordered by transaction, up to the horizon (horizon.ts), and then by `ordinal`. No foreign keys,
  * because events outlive the rows that they refer to. Deleting a task permanently erases the values in its events.
  */
