@@ -107,7 +107,10 @@ const lockMany = builtStatement('projects.lock_many', { ids: 'uuid[]' }, (db, p)
 )
 
 /** Locks projects to change who has access to them. */
-export const lockProjects = async ({ db }: TransactionContext, ids: readonly string[]): Promise<void> => {
+export const lockProjectsToClose = async (
+  { db }: TransactionContext,
+  ids: readonly string[],
+): Promise<void> => {
   if (ids.length > 0) await lockMany(db, { ids })
 }
 

@@ -13,7 +13,7 @@ import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { newest, selectPageOf, visibilityCheck } from './lists/list.ts'
 import { lockUser, type MemberRow } from './members.ts'
-import { expectTeamManagers, grantAccess, lockProjects } from './memberships.ts'
+import { expectTeamManagers, grantAccess, lockProjectsToClose } from './memberships.ts'
 import { teamMemberJson } from './read-models.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
 import { teamMembers, teams, users } from './schema/tables.ts'
@@ -123,7 +123,7 @@ export const setRole = async (
   const { user_id, projects } = member
   if (member.role === null)
     await Promise.all([
-      lockProjects(tx, projects),
+      lockProjectsToClose(tx, projects),
       insert(tx.db, { team_id, user_id, role }),
       grantAccess(tx, { projects, users: [user_id] }),
     ])
@@ -142,7 +142,7 @@ export const removeMember = async (
   { team_id, user_id, projects }: Authorized<'team_member.remove', TeamMemberFacts>,
 ): Promise<void> => {
   await Promise.all([
-    lockProjects(tx, projects),
+    lockProjectsToClose(tx, projects),
     remove(tx.db, { team_id, user_id }),
     grantAccess(tx, { projects, users: [user_id] }),
     expectTeamManagers(tx, [team_id]),

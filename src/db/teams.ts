@@ -14,7 +14,7 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { newest, selectPage } from './lists/list.ts'
-import { grantAccess, lockProjects } from './memberships.ts'
+import { grantAccess, lockProjectsToClose } from './memberships.ts'
 import { roleInTeam, teamJson } from './read-models.ts'
 import { aliasedTable, and, eq, sql } from './schema/drizzle.ts'
 import { memberships, projectTeams, teamMembers, teams } from './schema/tables.ts'
@@ -149,7 +149,7 @@ export const removeTeam = async (
   projects: readonly string[],
 ): Promise<void> => {
   await Promise.all([
-    lockProjects(tx, projects),
+    lockProjectsToClose(tx, projects),
     remove(tx.db, { id }),
     grantAccess(tx, { projects, users: null }),
   ])
