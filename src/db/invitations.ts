@@ -7,7 +7,7 @@ import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type ParametersOf } from './engine/parameters.ts'
-import { expectRow, rowLock } from './engine/row-statements.ts'
+import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
 import { newest, selectPage } from './lists/list.ts'
@@ -265,11 +265,11 @@ export const lockInvitation = async (
 ): Promise<ValidInvitation | null> => {
   const [place] = await selectPlace(db, { hash })
   if (place === undefined) return null
-  const [, [row]] = await Promise.all([
+  const [, rows] = await Promise.all([
     lockToClose(db, { id: place.project_id }),
     selectValid(db, { hash, caller: principal?.userId ?? null }),
   ])
-  return row ?? null
+  return firstRow(rows)
 }
 
 /** Makes a user a member by a locked invitation, which is thereby used. A higher role of their own stays. */

@@ -1,6 +1,7 @@
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { firstRow } from './engine/row-statements.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { retentionTime } from './engine/retention.ts'
 import { and, eq, gte, ne, sql } from './schema/drizzle.ts'
@@ -79,10 +80,8 @@ const take = builtStatement('one_time_tokens.take', wantedParameters, (db, p) =>
 export const takeOneTimeToken = async (
   { db }: TransactionContext,
   wanted: WantedToken,
-): Promise<{ readonly email: string | null; readonly created_at: string } | null> => {
-  const [row] = await take(db, wanted)
-  return row ?? null
-}
+): Promise<{ readonly email: string | null; readonly created_at: string } | null> =>
+  firstRow(await take(db, wanted))
 
 const count = builtStatement(
   'one_time_tokens.count',

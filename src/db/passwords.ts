@@ -1,6 +1,7 @@
 import type { Authorized, Principal, SessionPrincipal } from '../domain/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { firstRow } from './engine/row-statements.ts'
 import { takeOneTimeToken } from './one-time-tokens.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
 import { oneTimeTokens, users } from './schema/tables.ts'
@@ -84,6 +85,6 @@ export const lockUserByEmail = async (
   { db }: TransactionContext,
   email: string,
 ): Promise<{ readonly id: string; readonly mails: number } | null> => {
-  const [, [row]] = await Promise.all([lockByEmail(db, { email }), selectByEmail(db, { email })])
-  return row ?? null
+  const [, rows] = await Promise.all([lockByEmail(db, { email }), selectByEmail(db, { email })])
+  return firstRow(rows)
 }

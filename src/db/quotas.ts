@@ -3,7 +3,7 @@ import { allowsUser } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { constant } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
-import { rowLock } from './engine/row-statements.ts'
+import { firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { userUsageJson } from './read-models.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
@@ -136,7 +136,5 @@ export const selectUserUsage = async (
   ctx: StatementContext<Principal>,
   userId: string,
   { attachmentBytes, tasks }: Quotas,
-): Promise<{ readonly json: string | null } | null> => {
-  const [row] = await selectUsage(ctx, { id: userId, attachment_bytes: attachmentBytes, tasks })
-  return row ?? null
-}
+): Promise<{ readonly json: string | null } | null> =>
+  firstRow(await selectUsage(ctx, { id: userId, attachment_bytes: attachmentBytes, tasks }))

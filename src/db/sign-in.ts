@@ -1,6 +1,7 @@
 import type { AccountFacts } from './accounts.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { firstRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { insertOneTimeToken } from './one-time-tokens.ts'
 import { eq, sql } from './schema/drizzle.ts'
@@ -50,10 +51,7 @@ export interface StoredPassword {
 export const selectStoredPassword = async (
   { db }: StatementContext,
   email: string,
-): Promise<StoredPassword | null> => {
-  const [row] = await selectPassword(db, { email })
-  return row ?? null
-}
+): Promise<StoredPassword | null> => firstRow(await selectPassword(db, { email }))
 
 /** Lifetime of a challenge in seconds. */
 export const challengeLifetime = 300

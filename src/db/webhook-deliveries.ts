@@ -556,10 +556,7 @@ const selectSent = builtStatement('webhook_deliveries.select_message', pathParam
 export const selectMessage = async (
   { db }: TransactionContext,
   { webhookId, id }: DeliveryPath,
-): Promise<Message | null> => {
-  const [row] = await selectSent(db, { webhook_id: webhookId, id })
-  return row ?? null
-}
+): Promise<Message | null> => firstRow(await selectSent(db, { webhook_id: webhookId, id }))
 
 const insert = builtStatement(
   'webhook_deliveries.insert',
