@@ -89,37 +89,31 @@ t.test('assets of the pages', async (t) => {
     t.test(asset.replace(/.*\//, ''), async (t) => {
       const plain = await load(asset, { 'accept-encoding': 'identity' })
       t.equal(plain.headers.get('content-encoding'), null)
-      const etags = new Set([plain.headers.get('etag')])
-      for (const encoding of ['br', 'gzip']) {
-        const { status, headers, content } = await load(asset, { 'accept-encoding': encoding })
-        t.equal(status, 200)
-        t.equal(headers.get('content-encoding'), encoding)
-        t.equal(headers.get('vary'), 'Accept-Encoding')
-        t.equal(headers.get('cache-control'), 'public, max-age=31536000, immutable')
-        t.ok(content.equals(plain.content), 'the same content')
-        if (content.length > 10_000)
-          t.ok(Number(headers.get('content-length')) < content.length / 3, 'compressed to less than a third')
+      const { status, headers, content } = await load(asset, { 'accept-encoding': 'gzip' })
+      t.equal(status, 200)
+      t.equal(headers.get('content-encoding'), 'gzip')
+      t.equal(headers.get('vary'), 'Accept-Encoding')
+      t.equal(headers.get('cache-control'), 'public, max-age=31536000, immutable')
+      t.ok(content.equals(plain.content), 'the same content')
+      if (content.length > 10_000)
+        t.ok(Number(headers.get('content-length')) < content.length / 3, 'compressed to less than a third')
 
-        const etag = headers.get('etag') ?? ''
-        etags.add(etag)
-        const same = await load(asset, { 'accept-encoding': encoding, 'if-none-match': etag })
-        t.equal(same.status, 304)
-        t.equal(same.headers.get('etag'), etag)
-        t.equal(same.headers.get('vary'), 'Accept-Encoding')
-        t.equal(same.content.length, 0)
-      }
-      t.equal(etags.size, 3, 'each encoding has its own ETag')
+      const etag = headers.get('etag') ?? ''
+      t.not(etag, plain.headers.get('etag'), 'each encoding has its own ETag')
+      const same = await load(asset, { 'accept-encoding': 'gzip', 'if-none-match': etag })
+      t.equal(same.status, 304)
+      t.equal(same.headers.get('etag'), etag)
+      t.equal(same.headers.get('vary'), 'Accept-Encoding')
+      t.equal(same.content.length, 0)
     })
   }
 
-  t.test('are sent in the best encoding that the client accepts', async (t) => {
+  t.test('are compressed if the client accepts gzip', async (t) => {
     const [asset = ''] = assets
     for (const [accepted, sent] of [
-      ['gzip, deflate, br, zstd', 'br'],
-      ['gzip, deflate', 'gzip'],
-      ['br;q=0, gzip', 'gzip'],
-      ['*', 'br'],
-      ['br;q=0.1, gzip;q=0.9', 'gzip'],
+      ['gzip, deflate, br, zstd', 'gzip'],
+      ['*', 'gzip'],
+      ['gzip;q=0, br', null],
       ['deflate', null],
     ] as const) {
       const { headers } = await load(asset, { 'accept-encoding': accepted })
