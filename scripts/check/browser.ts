@@ -18,7 +18,7 @@ import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 /**
  * Tests the pages in Chromium with the viewports of a desktop and a phone:
  *
- * - Swagger UI: sign in, create a task, list it, upload and download a file, get a problem, reload, open a second tab, sign out.
+ * - Swagger UI: find an operation, sign in, create a task, list it, upload and download a file, get a problem, reload, open a second tab, sign out.
  * - The API reference.
  * - Files by link, embedded in a page of another origin and opened directly.
  * - Password reset, with the keyboard only.
@@ -223,6 +223,18 @@ class PageDriver {
     await shown.locator('.response-col_status', { hasText: String(response.status()) }).waitFor()
     return { status: String(response.status()), shown }
   }
+}
+
+/** The filter finds an operation by its id, and shows it. A stream, which would never be shown, cannot be executed. */
+const findById = async ({ page }: PageDriver): Promise<void> => {
+  const filter = page.getByLabel('Filter by tag, operation, summary or path')
+  await filter.fill('streamEvents')
+  const block = page.locator('#operations-events-streamEvents')
+  await block.locator('.opblock-summary-control').click()
+  await block.getByText('This page cannot show a stream.').waitFor()
+  assert.equal(await page.locator('.opblock').count(), 1)
+  await filter.fill('')
+  await page.locator('#operations-tag-auth').waitFor()
 }
 
 const parameter = (block: Locator, name: string): Locator =>
@@ -570,6 +582,7 @@ const testDevice = async (t: Teardown, browser: Browser, device: Device): Promis
   await page.locator('.opblock-tag').first().waitFor()
   await driver.capture('docs')
   monitor.check()
+  await findById(driver)
   await signIn(driver, account)
   const taskId = await createTask(driver)
   await findInList(driver, taskId)

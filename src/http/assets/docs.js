@@ -134,6 +134,80 @@ const shorten = () => ({
   },
 })
 
+/** Finds operations by tag, id, summary and path, and expands the tags if there are few. */
+const findOperations = () => ({
+  fn: {
+    opsFilter: (tags, phrase) => {
+      const includes = (text) => String(text).toLowerCase().includes(phrase.toLowerCase())
+      const isFound = (found) =>
+        includes(found.get('path')) ||
+        includes(found.getIn(['operation', 'operationId'])) ||
+        includes(found.getIn(['operation', 'summary']))
+      return tags
+        .map((tag, name) => (includes(name) ? tag : tag.update('operations', (all) => all.filter(isFound))))
+        .filter((tag) => tag.get('operations').size > 0)
+    },
+  },
+  statePlugins: {
+    layout: {
+      wrapActions: {
+        updateFilter:
+          (original, { specSelectors, layoutActions }) =>
+          (phrase) => {
+            const action = original(phrase)
+            const found = phrase ? specSelectors.taggedOperations() : null
+            if (found?.reduce((sum, tag) => sum + tag.get('operations').size, 0) <= 30)
+              found.forEach((_, name) => layoutActions.show(['operations-tag', name], true))
+            return action
+          },
+      },
+    },
+  },
+})
+
+/** Renders an operation when something of it has changed. Swagger UI renders all open ones with each click and each character. */
+const renderChanged = ({ React, getState }) => ({
+  wrapComponents: {
+    operation: (Operation) => {
+      const Memoized = React.memo(
+        Operation,
+        (before, after) =>
+          ['inputs', 'body', 'authorized', 'response', 'isShown'].every(
+            (name) => before[name] === after[name],
+          ) && before.operation.equals(after.operation),
+      )
+      return (props) => {
+        const place = [props.operation.get('path'), props.operation.get('method')]
+        const state = getState()
+        return React.createElement(Memoized, {
+          ...props,
+          inputs: state.getIn(['spec', 'meta', 'paths', ...place]),
+          body: state.getIn(['oas3', 'requestData', ...place]),
+          authorized: state.getIn(['auth', 'authorized']),
+        })
+      }
+    },
+  },
+})
+
+/** A response that does not end is never shown. */
+const explainStreams = ({ React }) => ({
+  wrapComponents: {
+    execute: (Execute) => (props) => {
+      const { operation } = props
+      const isStream = operation.getIn(['responses', '200', 'content', 'text/event-stream']) !== undefined
+      if (!isStream) return React.createElement(Execute, props)
+      return React.createElement(
+        'p',
+        { className: 'no-stream' },
+        'This page cannot show a stream. Open it with ',
+        React.createElement('code', null, 'curl -N'),
+        '.',
+      )
+    },
+  },
+})
+
 const introduction = `**Sign in:** execute \`register\` or \`login\` (tag auth). This tab then sends the access token with every request, and
 refreshes it, until you execute \`logout\` or close the tab. To use an API token, choose _Authorize_.
 
@@ -147,11 +221,12 @@ applyColorScheme()
 const ui = globalThis.SwaggerUIBundle({
   url: addressOf(page.dataset.contract),
   domNode: page,
-  plugins: [keepDialogToken, shorten],
+  plugins: [keepDialogToken, shorten, findOperations, renderChanged, explainStreams],
   requestInterceptor,
   responseInterceptor,
   onComplete() {
-    document.querySelector('.operation-filter-input').ariaLabel = 'Filter by tag or path'
+    const filter = document.querySelector('.operation-filter-input')
+    filter.placeholder = filter.ariaLabel = 'Filter by tag, operation, summary or path'
     session = JSON.parse(storage?.getItem(storageKey) ?? 'null')
     show()
     if (session?.id) channel.postMessage(session)
