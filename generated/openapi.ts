@@ -3192,11 +3192,6 @@ export interface components {
              */
             project_id?: string | null;
         };
-        /**
-         * @description The role of a member of a project. Each role includes the ones before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and manage its members.
-         * @enum {string|null}
-         */
-        NullableProjectRole: "viewer" | "commenter" | "editor" | "manager" | null;
         ProjectName: string;
         /** @description A group of tasks, tags and sections that its members share. */
         Project: {
@@ -3213,8 +3208,11 @@ export interface components {
              * @description The time at which the project was archived; null if it is not. An archived project is read-only.
              */
             archived_at: string | null;
-            /** @description Your highest role, of your own and those of your teams. Null for an administrator who is not a member. */
-            role: components["schemas"]["NullableProjectRole"];
+            /**
+             * @description Your highest role, of your own and those of your teams. Null for an administrator who is not a member.
+             * @enum {string|null}
+             */
+            role: "viewer" | "commenter" | "editor" | "manager" | null;
             /** @description The number of users with access. */
             member_count: number;
             /** @description The number of tasks that are `todo` or `in_progress`. */
@@ -3251,7 +3249,7 @@ export interface components {
             readonly id?: string;
             /** Format: date-time */
             readonly archived_at?: string | null;
-            readonly role?: components["schemas"]["NullableProjectRole"];
+            readonly role?: string | null;
             readonly member_count?: number;
             readonly open_task_count?: number;
             /** Format: date-time */
@@ -3333,8 +3331,11 @@ export interface components {
             user_id: string;
             /** @description The highest of the user's own role and the roles of the user's teams. */
             role: components["schemas"]["ProjectRole"];
-            /** @description The user's own role; null if the user has access only through a team. */
-            direct_role: components["schemas"]["NullableProjectRole"];
+            /**
+             * @description The user's own role; null if the user has access only through a team.
+             * @enum {string|null}
+             */
+            direct_role: "viewer" | "commenter" | "editor" | "manager" | null;
             /** @description Increases with every change of the user's own role; 0 if the user has none. */
             version: number;
             /**
@@ -3356,7 +3357,7 @@ export interface components {
             version?: number;
             /** Format: uuid */
             readonly user_id?: string;
-            readonly direct_role?: components["schemas"]["NullableProjectRole"];
+            readonly direct_role?: string | null;
             /** Format: date-time */
             readonly created_at?: string;
             readonly user?: components["schemas"]["User"];
@@ -3397,11 +3398,6 @@ export interface components {
          * @enum {string}
          */
         TeamRole: "member" | "manager";
-        /**
-         * @description The role of a user in a team: `member`, or `manager` for users who manage the team and its members.
-         * @enum {string|null}
-         */
-        NullableTeamRole: "member" | "manager" | null;
         TeamName: string;
         /** @description A group of users that are members of projects together. */
         Team: {
@@ -3411,8 +3407,11 @@ export interface components {
              */
             id: string;
             name: string;
-            /** @description Your own role; null if you are not a member. */
-            role: components["schemas"]["NullableTeamRole"];
+            /**
+             * @description Your own role; null if you are not a member.
+             * @enum {string|null}
+             */
+            role: "member" | "manager" | null;
             /** @description Increases with every change of the name. */
             version: number;
             /** Format: date-time */
@@ -3604,6 +3603,11 @@ export interface components {
          * @enum {string}
          */
         MailDigest: "off" | "hourly" | "daily";
+        /**
+         * @description How often you receive your unread notifications by email: never (`off`), at most once an hour (`hourly`), or once a day at 08:00 in your `time_zone` (`daily`).
+         * @enum {string}
+         */
+        MailDigestChoice: "off" | "hourly" | "daily";
         /** @description How you receive notifications. `mail_digest` is `off` by default. */
         NotificationSettings: {
             mail_digest: components["schemas"]["MailDigest"];
@@ -3612,7 +3616,7 @@ export interface components {
         };
         /** @description The settings to change. */
         NotificationSettingsPatch: {
-            mail_digest?: components["schemas"]["MailDigest"];
+            mail_digest?: components["schemas"]["MailDigestChoice"];
         };
         /** @description A user who follows a task. */
         TaskFollower: {
@@ -3632,7 +3636,7 @@ export interface components {
         /** @description An event type (`task.created`), all types of one kind (`task.*`), or all types (`*`). */
         EventTypePattern: string;
         /**
-         * @description The kind of change.
+         * @description The kind of change: `task.` and `created`, `updated`, `deleted`, `restored`, `tagged`, `untagged`, `related` or `unrelated`; `comment.` and `created`, `updated` or `deleted`; `attachment.` and `created` or `deleted`; `project.` and `created`, `updated`, `archived`, `unarchived`, `deleted` or `restored`; `member.` and `added`, `changed` or `removed`.
          * @enum {string}
          */
         EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed";
@@ -3735,11 +3739,6 @@ export interface components {
         WebhookDescription: string;
         /** @description The event types to send. */
         WebhookEventTypes: components["schemas"]["EventTypePattern"][];
-        /**
-         * @description The reason why the service disabled the webhook: every delivery failed for three days (`failing`), or the receiver answered 410 (`gone`). Null if the service did not disable it.
-         * @enum {string|null}
-         */
-        WebhookDisabledReason: "failing" | "gone" | null;
         /** @description A subscription that sends events to a URL. */
         Webhook: {
             /**
@@ -3762,7 +3761,11 @@ export interface components {
             event_types: components["schemas"]["WebhookEventTypes"];
             /** @description Whether events are sent. */
             is_enabled: boolean;
-            disabled_reason: components["schemas"]["WebhookDisabledReason"];
+            /**
+             * @description The reason why the service disabled the webhook: every delivery failed for three days (`failing`), or the receiver answered 410 (`gone`). Null if the service did not disable it.
+             * @enum {string|null}
+             */
+            disabled_reason: "failing" | "gone" | null;
             /**
              * Format: date-time
              * @description The time since which every attempt has failed; null if the last attempt succeeded.
@@ -3815,10 +3818,10 @@ export interface components {
          */
         WebhookDeliveryStatus: "pending" | "delivered" | "failed" | "withheld";
         /**
-         * @description The reason why there is no response: the host has no address that webhooks can be sent to (`address_refused`), no response within 10 seconds (`timeout`), no connection (`connection_failed`), a failed TLS handshake or an invalid certificate (`tls_failed`), or an invalid HTTP response (`response_invalid`). Null if there is a response, or no attempt yet.
-         * @enum {string|null}
+         * @description A status of deliveries to list.
+         * @enum {string}
          */
-        WebhookDeliveryError: "address_refused" | "timeout" | "connection_failed" | "tls_failed" | "response_invalid" | null;
+        WebhookDeliveryStatusChoice: "pending" | "delivered" | "failed" | "withheld";
         /** @description A message to a webhook, and the result of the last attempt to send it. */
         WebhookDelivery: {
             /**
@@ -3859,7 +3862,11 @@ export interface components {
             response_status: number | null;
             /** @description The first 8 KiB of the last response. */
             response_body: string | null;
-            error: components["schemas"]["WebhookDeliveryError"];
+            /**
+             * @description The reason why there is no response: the host has no address that webhooks can be sent to (`address_refused`), no response within 10 seconds (`timeout`), no connection (`connection_failed`), a failed TLS handshake or an invalid certificate (`tls_failed`), or an invalid HTTP response (`response_invalid`). Null if there is a response, or no attempt yet.
+             * @enum {string|null}
+             */
+            error: "address_refused" | "timeout" | "connection_failed" | "tls_failed" | "response_invalid" | null;
             /** Format: date-time */
             created_at: string;
             /**
@@ -4053,10 +4060,15 @@ export interface components {
             reset_second_factor: boolean;
         };
         /**
-         * @description The operations that an API token can use, within the permissions of its user. A write scope includes the read scope of the same name, because the response to a change contains the changed resource. `webhooks:write` allows sending everything that the user can see to any URL.
+         * @description A scope of an API token, as in `ScopeChoice`.
          * @enum {string}
          */
         Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write";
+        /**
+         * @description An operation that an API token can use, within the permissions of its user. A write scope includes the read scope of the same name, because the response to a change contains the changed resource. `webhooks:write` allows sending everything that the user can see to any URL.
+         * @enum {string}
+         */
+        ScopeChoice: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write";
         /** @description An API token for a program. */
         ApiToken: {
             /**
@@ -4092,7 +4104,7 @@ export interface components {
         ApiTokenCreate: {
             /** @description The purpose of the token. */
             name: string;
-            scopes: components["schemas"]["Scope"][];
+            scopes: components["schemas"]["ScopeChoice"][];
             /**
              * Format: date-time
              * @description Must be in the future. If omitted, the token does not expire.
@@ -4136,10 +4148,15 @@ export interface components {
             recovery_codes: string[];
         };
         /**
-         * @description The kind of audit event.
+         * @description The kind of audit event, as in `AuditActionChoice`.
          * @enum {string}
          */
         AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
+        /**
+         * @description A kind of audit event to list.
+         * @enum {string}
+         */
+        AuditActionChoice: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
         /** @description An event that concerns access to an account, or a task, comments, a file or a project that an administrator has read only by their role. */
         AuditEvent: {
             /**
@@ -5381,7 +5398,7 @@ export interface components {
         /** @description Only webhooks of one of these projects; `none` stands for webhooks of no project. Repeat the parameter for several projects. */
         WebhookProjectFilter: components["schemas"]["ProjectOrNone"][];
         /** @description Only deliveries with one of these statuses. Repeat the parameter for several statuses. With this filter, a page can hold fewer deliveries than `limit`, or none, because a request examines at most 2,500 deliveries. Continue until `next_cursor` is null. */
-        WebhookDeliveryStatusFilter: components["schemas"]["WebhookDeliveryStatus"][];
+        WebhookDeliveryStatusFilter: components["schemas"]["WebhookDeliveryStatusChoice"][];
         /**
          * @description The id of the user. `me` is your own.
          * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
@@ -5404,7 +5421,7 @@ export interface components {
         /** @description Only events about the account of one of these users. Repeat the parameter for several users. */
         AuditUserFilter: components["schemas"]["UserRef"][];
         /** @description Only events with one of these actions. Repeat the parameter for several actions. */
-        ActionFilter: components["schemas"]["AuditAction"][];
+        ActionFilter: components["schemas"]["AuditActionChoice"][];
         /** @description The version of the Model Context Protocol. */
         McpProtocolVersion: string;
         /** @description The `method` of the message. Required from version 2026-07-28 on. */
