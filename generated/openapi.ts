@@ -436,7 +436,7 @@ export interface paths {
                  * @description How the task relates to the other one.
                  * @example blocks
                  */
-                kind: components["parameters"]["RelationKind"];
+                kind: components["parameters"]["RelationKindInPath"];
                 /**
                  * @description The id of the related task.
                  * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
@@ -2614,11 +2614,11 @@ export interface components {
             code?: components["schemas"]["SecondFactorCode"];
         };
         /** @description The token from the email sent to the previous address. */
-        EmailChangeUndo: {
+        EmailChangeUndoRequest: {
             token: components["schemas"]["OpaqueToken"];
         };
         /** @description An account whose email address was restored. */
-        EmailChangeUndone: {
+        RestoredAccount: {
             /** @description The restored address. */
             email: string;
             /** @description Token for `POST /auth/password/reset`, to set a new password. */
@@ -2847,8 +2847,12 @@ export interface components {
             readonly project?: components["schemas"]["Project"];
             readonly attachments?: components["schemas"]["Attachment"][];
             /** @description Use `parent_id` to change the parent. */
-            readonly parent?: Record<string, never>;
-            readonly subtasks?: Record<string, never>[];
+            readonly parent?: components["schemas"]["ExpandedTask"];
+            readonly subtasks?: components["schemas"]["ExpandedTask"][];
+        };
+        /** @description A parent or subtask as read with `expand`. It is ignored. */
+        ExpandedTask: {
+            [key: string]: unknown;
         };
         /** @description The fields of a task to change. */
         TaskPatch: {
@@ -3147,6 +3151,11 @@ export interface components {
             /** Format: date-time */
             expires_at: string;
         };
+        /**
+         * @description A version of the tus protocol.
+         * @enum {string}
+         */
+        TusProtocolVersion: "1.0.0";
         /** @description A label for tasks. */
         Tag: {
             /**
@@ -3784,7 +3793,7 @@ export interface components {
             updated_at: string;
         };
         /** @description A webhook, including its secret. */
-        CreatedWebhook: components["schemas"]["Webhook"] & {
+        WebhookWithSecret: components["schemas"]["Webhook"] & {
             /** @description The signing key, in the format that libraries of Standard Webhooks expect: 32 bytes in Base64 after `whsec_`. It is not shown again. */
             secret: string;
         };
@@ -4092,7 +4101,7 @@ export interface components {
             last_used_at: string | null;
         };
         /** @description An API token, including the token itself. */
-        CreatedApiToken: components["schemas"]["ApiToken"] & {
+        ApiTokenWithSecret: components["schemas"]["ApiToken"] & {
             /** @description The token. It is not shown again. */
             token: string;
         };
@@ -5254,11 +5263,11 @@ export interface components {
          * @description How the task relates to the other one.
          * @example blocks
          */
-        RelationKind: components["schemas"]["RelationKind"];
+        RelationKindInPath: components["schemas"]["RelationKind"];
         /** @description Only relations of one of these kinds. Repeat the parameter for several kinds. */
         RelationKindFilter: components["schemas"]["RelationKind"][];
         /** @description Related resources to include in each relation. Repeat the parameter for several resources. */
-        ExpandRelation: components["schemas"]["RelationExpansion"][];
+        RelationExpand: components["schemas"]["RelationExpansion"][];
         /**
          * @description The id of the related task.
          * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
@@ -5305,7 +5314,7 @@ export interface components {
          * @description The tus version of the client. Any other version returns 412.
          * @example 1.0.0
          */
-        TusClientVersion: "1.0.0";
+        TusClientVersion: components["schemas"]["TusProtocolVersion"];
         /**
          * @description The size of the file in bytes.
          * @example 14
@@ -5793,7 +5802,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["EmailChangeUndo"];
+                "application/json": components["schemas"]["EmailChangeUndoRequest"];
             };
         };
         responses: {
@@ -5805,7 +5814,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["EmailChangeUndone"];
+                    "application/json": components["schemas"]["RestoredAccount"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -6369,7 +6378,7 @@ export interface operations {
                 /** @description Only relations of one of these kinds. Repeat the parameter for several kinds. */
                 kind?: components["parameters"]["RelationKindFilter"];
                 /** @description Related resources to include in each relation. Repeat the parameter for several resources. */
-                expand?: components["parameters"]["ExpandRelation"];
+                expand?: components["parameters"]["RelationExpand"];
             };
             header?: never;
             path: {
@@ -6420,7 +6429,7 @@ export interface operations {
                  * @description How the task relates to the other one.
                  * @example blocks
                  */
-                kind: components["parameters"]["RelationKind"];
+                kind: components["parameters"]["RelationKindInPath"];
                 /**
                  * @description The id of the related task.
                  * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
@@ -6464,7 +6473,7 @@ export interface operations {
                  * @description How the task relates to the other one.
                  * @example blocks
                  */
-                kind: components["parameters"]["RelationKind"];
+                kind: components["parameters"]["RelationKindInPath"];
                 /**
                  * @description The id of the related task.
                  * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
@@ -9682,7 +9691,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CreatedWebhook"];
+                    "application/json": components["schemas"]["WebhookWithSecret"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -9829,7 +9838,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CreatedWebhook"];
+                    "application/json": components["schemas"]["WebhookWithSecret"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -10620,7 +10629,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CreatedApiToken"];
+                    "application/json": components["schemas"]["ApiTokenWithSecret"];
                 };
             };
             400: components["responses"]["BadRequest"];

@@ -43,7 +43,7 @@ from taskwright.models import (
     CommentCreate,
     CommentList,
     CommentPatch,
-    CreatedWebhook,
+    WebhookWithSecret,
     Event,
     EventList,
     Notification,
@@ -226,7 +226,7 @@ def main() -> None:
 
             receiver_url = os.environ["TASKWRIGHT_RECEIVER"]
             new_webhook = WebhookCreate(url=receiver_url, event_types=["project.*"], project_id=project.id)
-            webhook = success(CreatedWebhook, create_webhook.sync_detailed(client=client, body=new_webhook))
+            webhook = success(WebhookWithSecret, create_webhook.sync_detailed(client=client, body=new_webhook))
             # The receiver in the guide rejects messages that are not signed with the secret.
             with subprocess.Popen(
                 [sys.executable, f"{os.environ['TASKWRIGHT_RECEIVERS']}/python/main.py"],
