@@ -124,26 +124,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/auth/email-change/undo": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Undo an email address change
-         * @description Restores the previous email address of an account, with the token from the email sent to that address. All sessions of the account end, its API tokens are revoked, and its password stops working: set a new one with the `reset_token` in the response. A second factor is kept. The token works once, for 7 days. Until it expires, nobody else can take the address.
-         */
-        post: operations["undoEmailChange"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/auth/me": {
         parameters: {
             query?: never;
@@ -164,53 +144,7 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/auth/sessions": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List your sessions
-         * @description Returns the sessions in which you are signed in, newest first.
-         */
-        get: operations["listSessions"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/auth/sessions/{session_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the session.
-                 * @example 0199c0e5-2a3b-7c4d-9e5f-6a7b8c9d0e1f
-                 */
-                session_id: components["parameters"]["SessionId"];
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        /**
-         * End a session
-         * @description Ends one of your sessions. Its access and refresh tokens stop working immediately, in other processes and instances within 5 seconds. Ending the current session signs you out.
-         */
-        delete: operations["revokeSession"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/auth/password": {
+    "/auth/email-change/undo": {
         parameters: {
             query?: never;
             header?: never;
@@ -220,407 +154,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Change your password
-         * @description Replaces your password. Requires the current one. Your other sessions end, and pending password resets become invalid. The current session and your API tokens are kept.
+         * Undo an email address change
+         * @description Restores the previous email address of an account, with the token from the email sent to that address. All sessions of the account end, its API tokens are revoked, and its password stops working: set a new one with the `reset_token` in the response. A second factor is kept. The token works once, for 7 days. Until it expires, nobody else can take the address.
          */
-        post: operations["changePassword"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/auth/password/forgot": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Request a password reset
-         * @description Sends a reset link to the address if it belongs to an account. The response is the same if it does not. The link works once, for 30 minutes. An account receives at most three such emails per hour.
-         */
-        post: operations["forgotPassword"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/auth/password/reset": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Reset a forgotten password
-         * @description Sets a new password with the token from the email. All sessions of the account end. API tokens and a second factor are kept.
-         */
-        post: operations["resetPassword"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/auth/tokens": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List your API tokens
-         * @description Returns the metadata of your API tokens. The tokens themselves are not stored and cannot be shown again.
-         */
-        get: operations["listApiTokens"];
-        put?: never;
-        /**
-         * Create an API token
-         * @description Creates a token for a program that acts on your behalf, limited to the given scopes. The token is shown in this response only; a repeat with the same `Idempotency-Key` returns it again. Send it like an access token. An API token cannot create tokens, change passwords or list sessions.
-         */
-        post: operations["createApiToken"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/auth/tokens/{token_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the API token.
-                 * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
-                 */
-                token_id: components["parameters"]["TokenId"];
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        /**
-         * Revoke an API token
-         * @description Revokes one of your API tokens. The token stops working immediately, in other processes and instances within 5 seconds.
-         */
-        delete: operations["revokeApiToken"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/auth/second-factor": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get your second factor
-         * @description Returns whether sign-in requires a code from an authenticator, and how many recovery codes are left.
-         */
-        get: operations["getSecondFactor"];
-        put?: never;
-        /**
-         * Enrol a second factor
-         * @description Returns a new secret for an authenticator (TOTP, RFC 6238), as text, as a URI and as a QR code. The second factor is enabled once you confirm the secret with a code. Until then you can repeat this request; only the latest secret can be confirmed.
-         */
-        post: operations["enrolSecondFactor"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/auth/second-factor/confirm": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Confirm a second factor
-         * @description Enables the second factor with a code from the authenticator: from then on, sign-in requires a code. Returns ten recovery codes, each of which works once in place of a code. They are not shown again.
-         */
-        post: operations["confirmSecondFactor"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/auth/second-factor/disable": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Disable the second factor
-         * @description Disables your second factor; from then on, sign-in requires only the password. Requires the password and a code from the authenticator or a recovery code.
-         */
-        post: operations["disableSecondFactor"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/audit-events": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List audit events
-         * @description Returns audit events: sign-ins and failed sign-ins, changes to passwords, tokens, second factors, roles and sessions, and each response that shows an administrator a task, comments, a file or a project that only their role lets them see. Lists with `all=true` are not recorded. Only the first 20 failed password sign-ins per network and hour are recorded. An event must match all filters. Available to administrators only.
-         */
-        get: operations["listAuditEvents"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/users": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List users
-         * @description Returns all users of the installation. Available to any signed-in user, for example to assign a task.
-         */
-        get: operations["listUsers"];
-        put?: never;
-        /**
-         * Create a user
-         * @description Creates an account, even if registration is closed. The new user signs in with the given password. Available to administrators only.
-         */
-        post: operations["createUser"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/users/{user_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-            };
-            cookie?: never;
-        };
-        /**
-         * Get a user
-         * @description Returns a user. `email` and the quotas are null unless you are this user or an administrator. Available to any signed-in user.
-         */
-        get: operations["getUser"];
-        /**
-         * Replace a user
-         * @description Replaces every writable field, except `time_zone`, `is_disabled`, `attachment_quota_bytes` and `task_quota`, which
-         *     keep their values if omitted. Users can update their own account, and administrators any account. Only
-         *     administrators can change `role`, `is_disabled` and the quotas, and the last administrator cannot be demoted. A
-         *     lower quota applies within 5 seconds; existing resources are kept even if they exceed it.
-         *
-         *     A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`.
-         *     If the operator has configured email, an email to the previous address reports the change. When users change
-         *     their own address, this email has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and
-         *     at most 5 changes are allowed in 24 hours. When an administrator changes an address, the email has no link.
-         */
-        put: operations["replaceUser"];
-        post?: never;
-        /**
-         * Delete a user
-         * @description Deletes a user. Users can delete their own account, and administrators any account. Requires a session that has
-         *     authenticated within the last 15 minutes; an API token cannot delete its own user.
-         *
-         *     The last administrator cannot be deleted (409 `last_admin`). Neither can the only manager of a project that others
-         *     have access to, or of a team with other members (409 `last_manager`): make another member a manager, or delete the
-         *     project or team, first.
-         *
-         *     The user and their personal tasks, tags and sessions are removed immediately, and the username and email address
-         *     become available. Projects and teams without other members are deleted with the user. Within seconds, the user's
-         *     tasks and tags in other projects pass to a manager, and tasks of other users lose the deleted user as their assignee
-         *     and the deleted tags; these tasks get a new version.
-         */
-        delete: operations["deleteUser"];
-        options?: never;
-        head?: never;
-        /**
-         * Update a user
-         * @description Updates a user with a JSON merge patch: omitted fields keep their values. Users can update their own account, and
-         *     administrators any account. Only administrators can change `role`, `is_disabled` and the quotas, and the last
-         *     administrator cannot be demoted. A lower quota applies within 5 seconds; existing resources are kept even if they
-         *     exceed it.
-         *
-         *     A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`.
-         *     If the operator has configured email, an email to the previous address reports the change. When users change
-         *     their own address, this email has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and
-         *     at most 5 changes are allowed in 24 hours. When an administrator changes an address, the email has no link.
-         */
-        patch: operations["updateUser"];
-        trace?: never;
-    };
-    "/users/{user_id}/usage": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-            };
-            cookie?: never;
-        };
-        /**
-         * Get a user's usage
-         * @description Returns the user's current use of each resource that has a quota, and the applicable quotas: those of the user (`attachment_quota_bytes`, `task_quota`) or of the installation. Available to the user and administrators.
-         */
-        get: operations["getUserUsage"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/users/{user_id}/password": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-            };
-            cookie?: never;
-        };
-        get?: never;
-        /**
-         * Set another user's password
-         * @description Sets the password of another user and ends all sessions of that user. `reset_second_factor` also disables the user's second factor. Requires a session that has authenticated within the last 15 minutes. To change your own password, use `POST /auth/password`. Available to administrators only.
-         */
-        put: operations["setUserPassword"];
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/users/{user_id}/api-tokens": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-            };
-            cookie?: never;
-        };
-        /**
-         * List a user's API tokens
-         * @description Returns the metadata of a user's API tokens. The tokens themselves are not stored. Available to administrators only.
-         */
-        get: operations["listUserApiTokens"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/users/{user_id}/api-tokens/{token_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-                /**
-                 * @description The id of the API token.
-                 * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
-                 */
-                token_id: components["parameters"]["TokenId"];
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        post?: never;
-        /**
-         * Revoke a user's API token
-         * @description Revokes an API token of a user. The token stops working immediately, in other processes and instances within 5 seconds. Available to administrators only.
-         */
-        delete: operations["revokeUserApiToken"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/users/{user_id}/tasks": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-            };
-            cookie?: never;
-        };
-        /**
-         * List a user's tasks
-         * @description Returns the tasks that the user owns or is assigned to, limited to those that you can see.
-         */
-        get: operations["listUserTasks"];
-        put?: never;
-        post?: never;
+        post: operations["undoEmailChange"];
         delete?: never;
         options?: never;
         head?: never;
@@ -649,73 +186,6 @@ export interface paths {
          *     from your own tags. Missing tags are created, for which an API token also needs the scope `tags:write`.
          */
         post: operations["createTask"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tasks/changes": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List task changes
-         * @description Keeps a copy of your tasks in sync: your personal tasks, the tasks assigned to you, and the tasks of your projects.
-         *     With `all=true`, an administrator follows every task in the installation.
-         *
-         *     Omit `since` from the first request: it starts with all tasks, page by page. Then pass `next_cursor` as `since`,
-         *     immediately while `has_more` is true and periodically after that. Add or replace the tasks in `changed`, and remove
-         *     the ids in `deleted`, some of which may never have been in your copy.
-         *
-         *     Tasks that you can no longer see, or that no longer match the filters, are reported as deleted. The tasks of a
-         *     project are reported as changed when you join it, and as deleted when you leave it. Each task is reported in its
-         *     current state, and again if it changes while you read. A change appears once all changes that began before it have
-         *     completed, so no change is missed, even under concurrent writes.
-         *
-         *     Deletions are kept for 30 days; an older cursor returns 410, and the sync starts over without `since`. A cursor is
-         *     valid only for the same user, the same `all` and the same filters.
-         */
-        get: operations["listTaskChanges"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tasks/batch": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Process a batch of tasks
-         * @description Creates, updates and deletes up to 500 tasks, and adds and removes tags, in one request of up to 1 MiB. Each item
-         *     has the permissions, the conditions and the result of the equivalent single operation.
-         *
-         *     * **Result.** Without `atomic`, an item that fails does not affect the others: the response is 200, with a result
-         *       for each item. With `atomic`, either all items are processed or none: if any item fails, the response is the
-         *       problem of the first one, and its `errors` list up to 20 of them. With `dry_run`, nothing is changed, and the
-         *       response shows what the request would return.
-         *     * **Order.** The lists are processed in the order `create`, `update`, `tag`, `untag`, `delete`, and each list from
-         *       first to last, as if its items were sent one after the other. Several items can be for the same task: `if_match`
-         *       is compared with the ETag after the previous item for that task.
-         *     * **Subtasks.** Subtasks move or are deleted with their parents, and the items after that find them there. The counts
-         *       of parents change after the last item.
-         *     * **Text.** All titles and descriptions together can have at most 262,144 characters. Only the first 8,192
-         *       characters of each description count; characters from U+0E00 on (Chinese, Japanese, Korean, Thai, emoji) count as
-         *       four.
-         */
-        post: operations["batchTasks"];
         delete?: never;
         options?: never;
         head?: never;
@@ -798,159 +268,41 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/trash": {
+    "/tasks/batch": {
         parameters: {
             query?: never;
             header?: never;
             path?: never;
-            cookie?: never;
-        };
-        /**
-         * List deleted tasks
-         * @description Returns the deleted tasks that you can restore: your personal tasks, and the tasks of projects in which you are at least an editor. With `all=true`, an administrator lists the deleted tasks of all users. Each task is deleted permanently 30 days after it was moved to the trash, or after the retention period that the operator has configured.
-         */
-        get: operations["listTrash"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/trashed-projects": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List deleted projects
-         * @description Returns the deleted projects that you managed. With `all=true`, an administrator lists the deleted projects of all users. Each project is deleted permanently 30 days after it was moved to the trash, or after the retention period that the operator has configured.
-         */
-        get: operations["listTrashedProjects"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/trashed-projects/{project_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the project.
-                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
-                 */
-                project_id: components["parameters"]["ProjectId"];
-            };
-            cookie?: never;
-        };
-        /**
-         * Get a deleted project
-         * @description Returns a deleted project. `role` and `member_count` are the values that it will have when it is restored. Available to its managers and administrators.
-         */
-        get: operations["getTrashedProject"];
-        put?: never;
-        post?: never;
-        /**
-         * Delete a project permanently
-         * @description Permanently deletes a project in the trash with everything in it, including the files. This cannot be undone. Available to its managers and administrators.
-         */
-        delete: operations["deleteTrashedProject"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/trashed-projects/{project_id}/restore": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the project.
-                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
-                 */
-                project_id: components["parameters"]["ProjectId"];
-            };
             cookie?: never;
         };
         get?: never;
         put?: never;
         /**
-         * Restore a deleted project
-         * @description Moves a project out of the trash, with its tasks, tags, sections and members. The project keeps its id and gets a new ETag. Tasks that were deleted before the project return to the trash. An administrator who restores a project without a manager becomes its manager. Assignees who are not members see their tasks again at once; the change feed delivers more than 100 of them gradually. Available to its managers and administrators.
+         * Process a batch of tasks
+         * @description Creates, updates and deletes up to 500 tasks, and adds and removes tags, in one request of up to 1 MiB. Each item
+         *     has the permissions, the conditions and the result of the equivalent single operation.
+         *
+         *     * **Result.** Without `atomic`, an item that fails does not affect the others: the response is 200, with a result
+         *       for each item. With `atomic`, either all items are processed or none: if any item fails, the response is the
+         *       problem of the first one, and its `errors` list up to 20 of them. With `dry_run`, nothing is changed, and the
+         *       response shows what the request would return.
+         *     * **Order.** The lists are processed in the order `create`, `update`, `tag`, `untag`, `delete`, and each list from
+         *       first to last, as if its items were sent one after the other. Several items can be for the same task: `if_match`
+         *       is compared with the ETag after the previous item for that task.
+         *     * **Subtasks.** Subtasks move or are deleted with their parents, and the items after that find them there. The counts
+         *       of parents change after the last item.
+         *     * **Text.** All titles and descriptions together can have at most 262,144 characters. Only the first 8,192
+         *       characters of each description count; characters from U+0E00 on (Chinese, Japanese, Korean, Thai, emoji) count as
+         *       four.
          */
-        post: operations["restoreProject"];
+        post: operations["batchTasks"];
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/trash/{task_id}": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
-            cookie?: never;
-        };
-        /**
-         * Get a deleted task
-         * @description Returns a deleted task. Available to the owner of a personal task, editors of the task's project and administrators.
-         */
-        get: operations["getTrashedTask"];
-        put?: never;
-        post?: never;
-        /**
-         * Delete a task permanently
-         * @description Permanently deletes a task in the trash, the subtasks that were deleted with it, and their attachments, including the files. This cannot be undone. Available to the owner of a personal task, editors of the task's project and administrators.
-         */
-        delete: operations["deleteTrashedTask"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/trash/{task_id}/restore": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Restore a deleted task
-         * @description Moves a task out of the trash, with its tags, its attachments and the subtasks that were deleted with it. The task keeps its id and gets a new ETag. A subtask whose parent is in the trash, deleted or elsewhere is restored without a parent. Available to the owner of a personal task, editors of the task's project and administrators.
-         */
-        post: operations["restoreTask"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/events": {
+    "/tasks/changes": {
         parameters: {
             query?: never;
             header?: never;
@@ -958,102 +310,25 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * List events
-         * @description Returns the events of your projects, your personal tasks and the tasks assigned to you. You see the events of what you can see now: of a deleted task only the deletion, and nothing of a task that has left your projects. An event must match all filters. With `all=true`, an administrator lists the events of the whole installation. Events are kept for 90 days, or for the retention period that the operator has configured.
-         */
-        get: operations["listEvents"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tasks/{task_id}/events": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
-            cookie?: never;
-        };
-        /**
-         * List a task's history
-         * @description Returns every change of the task, its tags, comments, attachments and relations. Members of its project also see the changes of the project and its members since the task was added to the project. Events are kept for 90 days, or for the retention period that the operator has configured. Available to anyone who can see the task.
-         */
-        get: operations["listTaskEvents"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/events/stream": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Stream events
-         * @description Sends the events of the tasks and projects that you can see as server-sent events
-         *     (https://html.spec.whatwg.org/multipage/server-sent-events.html), usually within a second of the change. `event` is
-         *     the type of the event, `data` is an `Event` as JSON, and `id` is its position in the stream. Your access to an event
-         *     is checked when it is sent. The first event has the type `ready` and the data `{}`; every later change is sent.
-         *     Ignore types that you do not know. Every 15 seconds, a comment keeps the connection open and updates the `id`. With
-         *     `all=true`, an administrator follows everything in the installation.
+         * List task changes
+         * @description Keeps a copy of your tasks in sync: your personal tasks, the tasks assigned to you, and the tasks of your projects.
+         *     With `all=true`, an administrator follows every task in the installation.
          *
-         *     If the stream ends, open it again with the last `id` in `Last-Event-ID` (EventSource does this) or `after`. It
-         *     continues after that position: no event is missing or repeated, even on another instance or after a restart. Without
-         *     an `id`, the stream starts with the next event. 410 means that events after the position may have been removed:
-         *     fetch the current state, then open the stream without an `id`.
+         *     Omit `since` from the first request: it starts with all tasks, page by page. Then pass `next_cursor` as `since`,
+         *     immediately while `has_more` is true and periodically after that. Add or replace the tasks in `changed`, and remove
+         *     the ids in `deleted`, some of which may never have been in your copy.
          *
-         *     The stream ends when the access token expires, the session or API token is revoked, the account is deleted, the
-         *     service stops, or the client does not read. Each user can have 20 open streams per process of the service.
-         *     EventSource in browsers cannot send a token; use a client based on `fetch`.
+         *     Tasks that you can no longer see, or that no longer match the filters, are reported as deleted. The tasks of a
+         *     project are reported as changed when you join it, and as deleted when you leave it. Each task is reported in its
+         *     current state, and again if it changes while you read. A change appears once all changes that began before it have
+         *     completed, so no change is missed, even under concurrent writes.
+         *
+         *     Deletions are kept for 30 days; an older cursor returns 410, and the sync starts over without `since`. A cursor is
+         *     valid only for the same user, the same `all` and the same filters.
          */
-        get: operations["streamEvents"];
+        get: operations["listTaskChanges"];
         put?: never;
         post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tasks/{task_id}/attachments": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
-            cookie?: never;
-        };
-        /**
-         * List a task's attachments
-         * @description Returns the metadata of the task's attachments, newest first. Use `downloadAttachment` to read the files. Available to anyone who can see the task.
-         */
-        get: operations["listTaskAttachments"];
-        put?: never;
-        /**
-         * Attach a file
-         * @description Uploads one file as `multipart/form-data`, in a part named `file`. The response is sent once the file is stored durably. The file name is stored as metadata only; if the part has both `filename*` and `filename`, the first applies. The operator sets the size limit (default: 50 MiB) and the quota for all files attached by one user (default: 10 GiB). To verify the upload, send the SHA-256 of the file in the field `sha256`, before or after the file, or the digest of the whole form in the header `Content-Digest` (RFC 9530). With an `Idempotency-Key`, repeating the upload of the same file to the same task stores it once. Available to anyone who can change the task.
-         */
-        post: operations["addTaskAttachment"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1121,62 +396,6 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/tasks/{task_id}/followers": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
-            cookie?: never;
-        };
-        /**
-         * List a task's followers
-         * @description Returns the users who follow the task and can see it. Available to anyone who can see the task.
-         */
-        get: operations["listTaskFollowers"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/tasks/{task_id}/followers/me": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
-            cookie?: never;
-        };
-        get?: never;
-        /**
-         * Follow a task
-         * @description Makes you a follower of the task. Followers are notified of comments on the task and of its completion. The creator, the owner, the assignee and the authors of comments follow a task automatically, unless they have stopped following it. Following does not change the task and is also possible in an archived project. Available to anyone who can see the task.
-         */
-        put: operations["followTask"];
-        post?: never;
-        /**
-         * Unfollow a task
-         * @description Removes you from the followers of the task, also if you do not follow it. You are no longer notified of comments and of the completion, and no longer follow the task automatically. You are still notified of mentions and assignments.
-         */
-        delete: operations["unfollowTask"];
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
     "/tasks/{task_id}/relations": {
         parameters: {
             query?: never;
@@ -1217,7 +436,7 @@ export interface paths {
                  * @description How the task relates to the other one.
                  * @example blocks
                  */
-                kind: components["parameters"]["RelationKind"];
+                kind: components["parameters"]["RelationKindInPath"];
                 /**
                  * @description The id of the related task.
                  * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
@@ -1307,98 +526,34 @@ export interface paths {
         patch: operations["updateComment"];
         trace?: never;
     };
-    "/notifications": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * List notifications
-         * @description Returns your inbox. You are notified of mentions of you in comments, of tasks assigned to you, and of comments on and the completion of tasks that you follow, but never of your own actions. A notification appears about a second after the change, and is shown only while you can see its task. Notifications are kept as long as events: 90 days, unless the operator has configured another period. To count unread notifications, use `unread=true&include_total=true&limit=1`.
-         */
-        get: operations["listNotifications"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/notifications/mark-all-read": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        get?: never;
-        put?: never;
-        /**
-         * Mark notifications as read
-         * @description Marks all your unread notifications up to a given time as read, except those about tasks that you cannot see. Send the `created_at` of the newest notification that you have shown, so that later ones stay unread. A request marks at most 5,000 notifications, oldest first; repeat it while `has_more` is true.
-         */
-        post: operations["markNotificationsRead"];
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/notifications/settings": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        /**
-         * Get your notification settings
-         * @description Returns whether and how often you receive digests of notifications by email.
-         */
-        get: operations["getNotificationSettings"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        /**
-         * Update your notification settings
-         * @description Updates your notification settings with a JSON merge patch.
-         *
-         *     A digest is an email to the address of your account. It lists the unread notifications that arrived since the
-         *     previous digest, or since you enabled digests, and whose tasks you can still see. If there are none, no email is
-         *     sent. If the operator has not configured email, the setting is stored but has no effect.
-         */
-        patch: operations["updateNotificationSettings"];
-        trace?: never;
-    };
-    "/notifications/{notification_id}": {
+    "/tasks/{task_id}/attachments": {
         parameters: {
             query?: never;
             header?: never;
             path: {
                 /**
-                 * @description The id of the notification.
-                 * @example 0199c0f4-2a3b-7c4d-8e5f-60718293a4b5
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
-                notification_id: components["parameters"]["NotificationId"];
+                task_id: components["parameters"]["TaskId"];
             };
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List a task's attachments
+         * @description Returns the metadata of the task's attachments, newest first. Use `downloadAttachment` to read the files. Available to anyone who can see the task.
+         */
+        get: operations["listTaskAttachments"];
         put?: never;
-        post?: never;
+        /**
+         * Attach a file
+         * @description Uploads one file as `multipart/form-data`, in a part named `file`. The response is sent once the file is stored durably. The file name is stored as metadata only; if the part has both `filename*` and `filename`, the first applies. The operator sets the size limit (default: 50 MiB) and the quota for all files attached by one user (default: 10 GiB). To verify the upload, send the SHA-256 of the file in the field `sha256`, before or after the file, or the digest of the whole form in the header `Content-Digest` (RFC 9530). With an `Idempotency-Key`, repeating the upload of the same file to the same task stores it once. Available to anyone who can change the task.
+         */
+        post: operations["addTaskAttachment"];
         delete?: never;
         options?: never;
         head?: never;
-        /**
-         * Mark a notification as read or unread
-         * @description Marks one of your notifications as read or unread. Notifications have no version, because there is no other state that a request could overwrite.
-         */
-        patch: operations["updateNotification"];
+        patch?: never;
         trace?: never;
     };
     "/attachments/{attach_id}": {
@@ -1426,6 +581,32 @@ export interface paths {
          * @description Permanently deletes an attachment and its file. Available to the uploader, the owner of the task, managers of the task's project and administrators.
          */
         delete: operations["deleteAttachment"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/attachments/{attach_id}/thumbnail": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the attachment.
+                 * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
+                 */
+                attach_id: components["parameters"]["AttachmentId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a thumbnail
+         * @description Returns a small WebP version of a PNG, JPEG, GIF, WebP or AVIF attachment. The format is detected from the file, not from its declared media type. The thumbnail is rotated upright, in sRGB and without metadata, and shows the first frame of an animation. It is created on the first request and kept until the attachment is deleted. Images are rejected if they have more than 33,554,432 bytes, 50,000,000 pixels (AVIF: 8,000,000) or 32,768 pixels on a side, or if decoding them takes more than 4 seconds of CPU time or 256 MiB of memory. Each user can have 16 thumbnails queued; further requests return 429. Users take turns in the queue.
+         */
+        get: operations["getThumbnail"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1475,32 +656,6 @@ export interface paths {
          * @description Downloads a file with a link that `POST /attachments/{attach_id}/links` created. The token in the URL authenticates the request. The response is the same as that of `GET /attachments/{attach_id}` with the disposition of the link, except that pages of other origins can embed it and browsers may reuse it for a minute. Requests count against the user who created the link, in a rate limit of their own that is as high as the limit of the user's other requests. An expired link returns 410; a link that was revoked or never existed returns 404.
          */
         get: operations["downloadLinkedAttachment"];
-        put?: never;
-        post?: never;
-        delete?: never;
-        options?: never;
-        head?: never;
-        patch?: never;
-        trace?: never;
-    };
-    "/attachments/{attach_id}/thumbnail": {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the attachment.
-                 * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
-                 */
-                attach_id: components["parameters"]["AttachmentId"];
-            };
-            cookie?: never;
-        };
-        /**
-         * Get a thumbnail
-         * @description Returns a small WebP version of a PNG, JPEG, GIF, WebP or AVIF attachment. The format is detected from the file, not from its declared media type. The thumbnail is rotated upright, in sRGB and without metadata, and shows the first frame of an animation. It is created on the first request and kept until the attachment is deleted. Images are rejected if they have more than 33,554,432 bytes, 50,000,000 pixels (AVIF: 8,000,000) or 32,768 pixels on a side, or if decoding them takes more than 4 seconds of CPU time or 256 MiB of memory. Each user can have 16 thumbnails queued; further requests return 429. Users take turns in the queue.
-         */
-        get: operations["getThumbnail"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1765,6 +920,75 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/projects/{project_id}/sections": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List a project's sections
+         * @description Returns the sections in their order. Available to members of the project and administrators.
+         */
+        get: operations["listSections"];
+        put?: never;
+        /**
+         * Create a section
+         * @description Creates a section at the end of the project, or next to the section in `before` or `after`. Available to editors of the project and administrators.
+         */
+        post: operations["createSection"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/projects/{project_id}/sections/{section_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the section.
+                 * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
+                 */
+                section_id: components["parameters"]["SectionId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a section
+         * @description Returns a section. Available to members of the project and administrators.
+         */
+        get: operations["getSection"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a section
+         * @description Permanently deletes a section. Its tasks stay in the project, without a section and with a new version. If there are many, they leave the section in batches before it is deleted. Available to editors of the project and administrators.
+         */
+        delete: operations["deleteSection"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a section
+         * @description Renames a section, moves it and its tasks next to another section of the project, or both. Available to editors of the project and administrators.
+         */
+        patch: operations["updateSection"];
         trace?: never;
     };
     "/projects/{project_id}/members": {
@@ -2129,37 +1353,103 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
-    "/projects/{project_id}/sections": {
+    "/trash": {
         parameters: {
             query?: never;
             header?: never;
-            path: {
-                /**
-                 * @description The id of the project.
-                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
-                 */
-                project_id: components["parameters"]["ProjectId"];
-            };
+            path?: never;
             cookie?: never;
         };
         /**
-         * List a project's sections
-         * @description Returns the sections in their order. Available to members of the project and administrators.
+         * List deleted tasks
+         * @description Returns the deleted tasks that you can restore: your personal tasks, and the tasks of projects in which you are at least an editor. With `all=true`, an administrator lists the deleted tasks of all users. Each task is deleted permanently 30 days after it was moved to the trash, or after the retention period that the operator has configured.
          */
-        get: operations["listSections"];
+        get: operations["listTrash"];
         put?: never;
-        /**
-         * Create a section
-         * @description Creates a section at the end of the project, or next to the section in `before` or `after`. Available to editors of the project and administrators.
-         */
-        post: operations["createSection"];
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
         patch?: never;
         trace?: never;
     };
-    "/projects/{project_id}/sections/{section_id}": {
+    "/trash/{task_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a deleted task
+         * @description Returns a deleted task. Available to the owner of a personal task, editors of the task's project and administrators.
+         */
+        get: operations["getTrashedTask"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a task permanently
+         * @description Permanently deletes a task in the trash, the subtasks that were deleted with it, and their attachments, including the files. This cannot be undone. Available to the owner of a personal task, editors of the task's project and administrators.
+         */
+        delete: operations["deleteTrashedTask"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/trash/{task_id}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore a deleted task
+         * @description Moves a task out of the trash, with its tags, its attachments and the subtasks that were deleted with it. The task keeps its id and gets a new ETag. A subtask whose parent is in the trash, deleted or elsewhere is restored without a parent. Available to the owner of a personal task, editors of the task's project and administrators.
+         */
+        post: operations["restoreTask"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/trashed-projects": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List deleted projects
+         * @description Returns the deleted projects that you managed. With `all=true`, an administrator lists the deleted projects of all users. Each project is deleted permanently 30 days after it was moved to the trash, or after the retention period that the operator has configured.
+         */
+        get: operations["listTrashedProjects"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/trashed-projects/{project_id}": {
         parameters: {
             query?: never;
             header?: never;
@@ -2169,33 +1459,280 @@ export interface paths {
                  * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
                  */
                 project_id: components["parameters"]["ProjectId"];
-                /**
-                 * @description The id of the section.
-                 * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
-                 */
-                section_id: components["parameters"]["SectionId"];
             };
             cookie?: never;
         };
         /**
-         * Get a section
-         * @description Returns a section. Available to members of the project and administrators.
+         * Get a deleted project
+         * @description Returns a deleted project. `role` and `member_count` are the values that it will have when it is restored. Available to its managers and administrators.
          */
-        get: operations["getSection"];
+        get: operations["getTrashedProject"];
         put?: never;
         post?: never;
         /**
-         * Delete a section
-         * @description Permanently deletes a section. Its tasks stay in the project, without a section and with a new version. If there are many, they leave the section in batches before it is deleted. Available to editors of the project and administrators.
+         * Delete a project permanently
+         * @description Permanently deletes a project in the trash with everything in it, including the files. This cannot be undone. Available to its managers and administrators.
          */
-        delete: operations["deleteSection"];
+        delete: operations["deleteTrashedProject"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/trashed-projects/{project_id}/restore": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Restore a deleted project
+         * @description Moves a project out of the trash, with its tasks, tags, sections and members. The project keeps its id and gets a new ETag. Tasks that were deleted before the project return to the trash. An administrator who restores a project without a manager becomes its manager. Assignees who are not members see their tasks again at once; the change feed delivers more than 100 of them gradually. Available to its managers and administrators.
+         */
+        post: operations["restoreProject"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/notifications": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List notifications
+         * @description Returns your inbox. You are notified of mentions of you in comments, of tasks assigned to you, and of comments on and the completion of tasks that you follow, but never of your own actions. A notification appears about a second after the change, and is shown only while you can see its task. Notifications are kept as long as events: 90 days, unless the operator has configured another period. To count unread notifications, use `unread=true&include_total=true&limit=1`.
+         */
+        get: operations["listNotifications"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/notifications/{notification_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the notification.
+                 * @example 0199c0f4-2a3b-7c4d-8e5f-60718293a4b5
+                 */
+                notification_id: components["parameters"]["NotificationId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         /**
-         * Update a section
-         * @description Renames a section, moves it and its tasks next to another section of the project, or both. Available to editors of the project and administrators.
+         * Mark a notification as read or unread
+         * @description Marks one of your notifications as read or unread. Notifications have no version, because there is no other state that a request could overwrite.
          */
-        patch: operations["updateSection"];
+        patch: operations["updateNotification"];
+        trace?: never;
+    };
+    "/notifications/mark-all-read": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Mark notifications as read
+         * @description Marks all your unread notifications up to a given time as read, except those about tasks that you cannot see. Send the `created_at` of the newest notification that you have shown, so that later ones stay unread. A request marks at most 5,000 notifications, oldest first; repeat it while `has_more` is true.
+         */
+        post: operations["markNotificationsRead"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/notifications/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get your notification settings
+         * @description Returns whether and how often you receive digests of notifications by email.
+         */
+        get: operations["getNotificationSettings"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        /**
+         * Update your notification settings
+         * @description Updates your notification settings with a JSON merge patch.
+         *
+         *     A digest is an email to the address of your account. It lists the unread notifications that arrived since the
+         *     previous digest, or since you enabled digests, and whose tasks you can still see. If there are none, no email is
+         *     sent. If the operator has not configured email, the setting is stored but has no effect.
+         */
+        patch: operations["updateNotificationSettings"];
+        trace?: never;
+    };
+    "/tasks/{task_id}/followers": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List a task's followers
+         * @description Returns the users who follow the task and can see it. Available to anyone who can see the task.
+         */
+        get: operations["listTaskFollowers"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{task_id}/followers/me": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Follow a task
+         * @description Makes you a follower of the task. Followers are notified of comments on the task and of its completion. The creator, the owner, the assignee and the authors of comments follow a task automatically, unless they have stopped following it. Following does not change the task and is also possible in an archived project. Available to anyone who can see the task.
+         */
+        put: operations["followTask"];
+        post?: never;
+        /**
+         * Unfollow a task
+         * @description Removes you from the followers of the task, also if you do not follow it. You are no longer notified of comments and of the completion, and no longer follow the task automatically. You are still notified of mentions and assignments.
+         */
+        delete: operations["unfollowTask"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List events
+         * @description Returns the events of your projects, your personal tasks and the tasks assigned to you. You see the events of what you can see now: of a deleted task only the deletion, and nothing of a task that has left your projects. An event must match all filters. With `all=true`, an administrator lists the events of the whole installation. Events are kept for 90 days, or for the retention period that the operator has configured.
+         */
+        get: operations["listEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/events/stream": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Stream events
+         * @description Sends the events of the tasks and projects that you can see as server-sent events
+         *     (https://html.spec.whatwg.org/multipage/server-sent-events.html), usually within a second of the change. `event` is
+         *     the type of the event, `data` is an `Event` as JSON, and `id` is its position in the stream. Your access to an event
+         *     is checked when it is sent. The first event has the type `ready` and the data `{}`; every later change is sent.
+         *     Ignore types that you do not know. Every 15 seconds, a comment keeps the connection open and updates the `id`. With
+         *     `all=true`, an administrator follows everything in the installation.
+         *
+         *     If the stream ends, open it again with the last `id` in `Last-Event-ID` (EventSource does this) or `after`. It
+         *     continues after that position: no event is missing or repeated, even on another instance or after a restart. Without
+         *     an `id`, the stream starts with the next event. 410 means that events after the position may have been removed:
+         *     fetch the current state, then open the stream without an `id`.
+         *
+         *     The stream ends when the access token expires, the session or API token is revoked, the account is deleted, the
+         *     service stops, or the client does not read. Each user can have 20 open streams per process of the service.
+         *     EventSource in browsers cannot send a token; use a client based on `fetch`.
+         */
+        get: operations["streamEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{task_id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List a task's history
+         * @description Returns every change of the task, its tags, comments, attachments and relations. Members of its project also see the changes of the project and its members since the task was added to the project. Events are kept for 90 days, or for the retention period that the operator has configured. Available to anyone who can see the task.
+         */
+        get: operations["listTaskEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
         trace?: never;
     };
     "/webhooks": {
@@ -2409,6 +1946,469 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/users": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List users
+         * @description Returns all users of the installation. Available to any signed-in user, for example to assign a task.
+         */
+        get: operations["listUsers"];
+        put?: never;
+        /**
+         * Create a user
+         * @description Creates an account, even if registration is closed. The new user signs in with the given password. Available to administrators only.
+         */
+        post: operations["createUser"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/users/{user_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a user
+         * @description Returns a user. `email` and the quotas are null unless you are this user or an administrator. Available to any signed-in user.
+         */
+        get: operations["getUser"];
+        /**
+         * Replace a user
+         * @description Replaces every writable field, except `time_zone`, `is_disabled`, `attachment_quota_bytes` and `task_quota`, which
+         *     keep their values if omitted. Users can update their own account, and administrators any account. Only
+         *     administrators can change `role`, `is_disabled` and the quotas, and the last administrator cannot be demoted. A
+         *     lower quota applies within 5 seconds; existing resources are kept even if they exceed it.
+         *
+         *     A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`.
+         *     If the operator has configured email, an email to the previous address reports the change. When users change
+         *     their own address, this email has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and
+         *     at most 5 changes are allowed in 24 hours. When an administrator changes an address, the email has no link.
+         */
+        put: operations["replaceUser"];
+        post?: never;
+        /**
+         * Delete a user
+         * @description Deletes a user. Users can delete their own account, and administrators any account. Requires a session that has
+         *     authenticated within the last 15 minutes; an API token cannot delete its own user.
+         *
+         *     The last administrator cannot be deleted (409 `last_admin`). Neither can the only manager of a project that others
+         *     have access to, or of a team with other members (409 `last_manager`): make another member a manager, or delete the
+         *     project or team, first.
+         *
+         *     The user and their personal tasks, tags and sessions are removed immediately, and the username and email address
+         *     become available. Projects and teams without other members are deleted with the user. Within seconds, the user's
+         *     tasks and tags in other projects pass to a manager, and tasks of other users lose the deleted user as their assignee
+         *     and the deleted tags; these tasks get a new version.
+         */
+        delete: operations["deleteUser"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a user
+         * @description Updates a user with a JSON merge patch: omitted fields keep their values. Users can update their own account, and
+         *     administrators any account. Only administrators can change `role`, `is_disabled` and the quotas, and the last
+         *     administrator cannot be demoted. A lower quota applies within 5 seconds; existing resources are kept even if they
+         *     exceed it.
+         *
+         *     A new email address requires a session that has authenticated within the last 15 minutes, or `current_password`.
+         *     If the operator has configured email, an email to the previous address reports the change. When users change
+         *     their own address, this email has a link that undoes the change for 7 days (`POST /auth/email-change/undo`), and
+         *     at most 5 changes are allowed in 24 hours. When an administrator changes an address, the email has no link.
+         */
+        patch: operations["updateUser"];
+        trace?: never;
+    };
+    "/users/{user_id}/usage": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a user's usage
+         * @description Returns the user's current use of each resource that has a quota, and the applicable quotas: those of the user (`attachment_quota_bytes`, `task_quota`) or of the installation. Available to the user and administrators.
+         */
+        get: operations["getUserUsage"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/users/{user_id}/tasks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List a user's tasks
+         * @description Returns the tasks that the user owns or is assigned to, limited to those that you can see.
+         */
+        get: operations["listUserTasks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/sessions": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List your sessions
+         * @description Returns the sessions in which you are signed in, newest first.
+         */
+        get: operations["listSessions"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/sessions/{session_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the session.
+                 * @example 0199c0e5-2a3b-7c4d-9e5f-6a7b8c9d0e1f
+                 */
+                session_id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End a session
+         * @description Ends one of your sessions. Its access and refresh tokens stop working immediately, in other processes and instances within 5 seconds. Ending the current session signs you out.
+         */
+        delete: operations["revokeSession"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Change your password
+         * @description Replaces your password. Requires the current one. Your other sessions end, and pending password resets become invalid. The current session and your API tokens are kept.
+         */
+        post: operations["changePassword"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/password/forgot": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Request a password reset
+         * @description Sends a reset link to the address if it belongs to an account. The response is the same if it does not. The link works once, for 30 minutes. An account receives at most three such emails per hour.
+         */
+        post: operations["forgotPassword"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/password/reset": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Reset a forgotten password
+         * @description Sets a new password with the token from the email. All sessions of the account end. API tokens and a second factor are kept.
+         */
+        post: operations["resetPassword"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/users/{user_id}/password": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Set another user's password
+         * @description Sets the password of another user and ends all sessions of that user. `reset_second_factor` also disables the user's second factor. Requires a session that has authenticated within the last 15 minutes. To change your own password, use `POST /auth/password`. Available to administrators only.
+         */
+        put: operations["setUserPassword"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List your API tokens
+         * @description Returns the metadata of your API tokens. The tokens themselves are not stored and cannot be shown again.
+         */
+        get: operations["listApiTokens"];
+        put?: never;
+        /**
+         * Create an API token
+         * @description Creates a token for a program that acts on your behalf, limited to the given scopes. The token is shown in this response only; a repeat with the same `Idempotency-Key` returns it again. Send it like an access token. An API token cannot create tokens, change passwords or list sessions.
+         */
+        post: operations["createApiToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the API token.
+                 * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
+                 */
+                token_id: components["parameters"]["TokenId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke an API token
+         * @description Revokes one of your API tokens. The token stops working immediately, in other processes and instances within 5 seconds.
+         */
+        delete: operations["revokeApiToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/users/{user_id}/api-tokens": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List a user's API tokens
+         * @description Returns the metadata of a user's API tokens. The tokens themselves are not stored. Available to administrators only.
+         */
+        get: operations["listUserApiTokens"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/users/{user_id}/api-tokens/{token_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+                /**
+                 * @description The id of the API token.
+                 * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
+                 */
+                token_id: components["parameters"]["TokenId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Revoke a user's API token
+         * @description Revokes an API token of a user. The token stops working immediately, in other processes and instances within 5 seconds. Available to administrators only.
+         */
+        delete: operations["revokeUserApiToken"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/second-factor": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get your second factor
+         * @description Returns whether sign-in requires a code from an authenticator, and how many recovery codes are left.
+         */
+        get: operations["getSecondFactor"];
+        put?: never;
+        /**
+         * Enrol a second factor
+         * @description Returns a new secret for an authenticator (TOTP, RFC 6238), as text, as a URI and as a QR code. The second factor is enabled once you confirm the secret with a code. Until then you can repeat this request; only the latest secret can be confirmed.
+         */
+        post: operations["enrolSecondFactor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/second-factor/confirm": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Confirm a second factor
+         * @description Enables the second factor with a code from the authenticator: from then on, sign-in requires a code. Returns ten recovery codes, each of which works once in place of a code. They are not shown again.
+         */
+        post: operations["confirmSecondFactor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/second-factor/disable": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Disable the second factor
+         * @description Disables your second factor; from then on, sign-in requires only the password. Requires the password and a code from the authenticator or a recovery code.
+         */
+        post: operations["disableSecondFactor"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/audit-events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List audit events
+         * @description Returns audit events: sign-ins and failed sign-ins, changes to passwords, tokens, second factors, roles and sessions, and each response that shows an administrator a task, comments, a file or a project that only their role lets them see. Lists with `all=true` are not recorded. Only the first 20 failed password sign-ins per network and hour are recorded. An event must match all filters. Available to administrators only.
+         */
+        get: operations["listAuditEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/mcp": {
         parameters: {
             query?: never;
@@ -2524,13 +2524,13 @@ export interface components {
         };
         /** @description Lower-case letters, digits, dots, underscores and hyphens. Starts and ends with a letter or digit. */
         Username: string;
+        /** @description The name of a user as shown to others. */
+        DisplayName: string;
         /**
          * Format: email
          * @description An email address such as `ada@example.com`, without a display name, comments, quotes or a route. Addresses are stored, compared and returned in canonical form, which is ASCII. The domain can also be sent in letters, such as `münchen.example`.
          */
         EmailAddress: string;
-        /** @description The name of a user as shown to others. */
-        DisplayName: string;
         /**
          * Format: password
          * @description An existing password.
@@ -2545,148 +2545,97 @@ export interface components {
         SecondFactorCode: string;
         /** @description A token issued by the service. */
         OpaqueToken: string;
-        /** @description A title of one line. */
-        TaskTitle: string;
         /** @description The id of a user. In requests, `me` stands for your own; responses always have the id. */
         UserRef: string;
+        /** @description The id of a user, or null for no user. In requests, `me` stands for your own; responses always have the id. */
+        NullableUserRef: string | null;
+        /** @description The id of a project, or `none` for no project. */
+        ProjectOrNone: string;
         /** @description The id of a section, or `none` for no section. */
         SectionOrNone: string;
         /** @description The id of a task, or `none` for no parent. */
         ParentOrNone: string;
-        /** @description The id of a project, or `none` for no project. */
-        ProjectOrNone: string;
-        /** @description The id of a user, or null for no user. In requests, `me` stands for your own; responses always have the id. */
-        NullableUserRef: string | null;
         /**
-         * @description The role of a user: `member`, or `admin` for administrators.
-         * @enum {string}
+         * Format: time-or-date
+         * @description An RFC 3339 time, or a date (`YYYY-MM-DD`), which stands for that day in your time zone. The colon in the offset of a time is optional.
          */
-        UserRole: "member" | "admin";
+        TimeOrDate: string;
         /**
          * Format: time-zone
          * @description The name of a time zone in the IANA database, such as `Europe/Berlin`; case is ignored in requests. It determines when the days of all-day dates, and of dates in filters, begin and end.
          * @example Europe/Berlin
          */
         TimeZone: string;
-        /**
-         * Format: time-or-date
-         * @description An RFC 3339 time, or a date (`YYYY-MM-DD`), which stands for that day in your time zone. The colon in the offset of a time is optional.
-         */
-        TimeOrDate: string;
-        /** @description A user account. */
-        User: {
-            /**
-             * Format: uuid
-             * @description UUIDv7.
-             */
-            id: string;
-            /** @description Unique. */
-            username: string;
-            display_name: string;
-            /**
-             * Format: email
-             * @description In canonical form, which is ASCII. Null unless you are this user or an administrator.
-             */
-            email: string | null;
-            role: components["schemas"]["UserRole"];
-            time_zone: components["schemas"]["TimeZone"];
-            /** @description Whether an administrator has disabled the account. A disabled user cannot sign in. */
-            is_disabled: boolean;
-            attachment_quota_bytes: components["schemas"]["AttachmentQuota"];
-            task_quota: components["schemas"]["TaskQuota"];
-            /** Format: date-time */
-            created_at: string;
-            /** Format: date-time */
-            updated_at: string;
-            /** @description Increases with every change. */
-            version: number;
-        };
-        /** @description A page of users. */
-        UserList: components["schemas"]["Page"] & {
-            items: components["schemas"]["User"][];
-        };
-        /** @description The fields of a new user. */
-        UserCreate: {
+        /** @description A place in the manual order of the tasks or sections of a project, or of the personal tasks of a user. Compare positions by code points (not by the rules of a language), and by `id` if they are equal. Treat the value as opaque. The service computes it, and can change the positions of neighbouring items in a move. */
+        Position: string;
+        /** @description The fields of a new account. */
+        Registration: {
             username: components["schemas"]["Username"];
             email: components["schemas"]["EmailAddress"];
             password: components["schemas"]["NewPassword"];
             /** @description Defaults to the username. */
             display_name?: components["schemas"]["DisplayName"];
-            role?: components["schemas"]["UserRole"];
             /** @description Defaults to `UTC`. */
             time_zone?: components["schemas"]["TimeZone"];
+            /** @description The token of an invitation, which the new account accepts. */
+            invitation_token?: components["schemas"]["OpaqueToken"];
         };
-        /**
-         * Format: int64
-         * @description The maximum total size of the user's attachments in bytes. 0 means unlimited. Null means the quota of the installation; it is also null in responses to anyone but the user and administrators. `getUserUsage` returns the applicable quota.
-         */
-        AttachmentQuota: number | null;
-        /** @description The maximum number of tasks that the user can own, including those in the trash. 0 means unlimited. Null means the quota of the installation; it is also null in responses to anyone but the user and administrators. `getUserUsage` returns the applicable quota. */
-        TaskQuota: number | null;
-        /** @description A user's use of a resource, and its quota. */
-        ResourceUsage: {
-            /** Format: int64 */
-            used: number;
-            /**
-             * Format: int64
-             * @description The applicable quota; null for unlimited.
-             */
-            quota: number | null;
-        };
-        /** @description A user's use of each resource that has a quota. */
-        UserUsage: {
-            /** @description The total size of the user's attachments in bytes. */
-            attachment_bytes: components["schemas"]["ResourceUsage"];
-            /** @description The number of tasks that the user owns, including those in the trash. Counting stops at 20,001, and at one more than a smaller quota. */
-            tasks: components["schemas"]["ResourceUsage"];
-            /** @description The number of webhooks that the user owns. */
-            webhooks: components["schemas"]["ResourceUsage"];
-        };
-        /** @description Whether the account is disabled. `true` ends all sessions of the user, and the user can neither sign in nor use API tokens until it is `false` again. Nothing is deleted. Only administrators can change it, and not for themselves. */
-        IsDisabled: boolean;
-        /** @description All writable fields of a user. Read-only fields are accepted as `getUser` returns them, and ignored. */
-        UserReplace: {
-            username: components["schemas"]["Username"];
+        /** @description An email address and a password. */
+        Login: {
             email: components["schemas"]["EmailAddress"];
-            display_name: components["schemas"]["DisplayName"];
-            role: components["schemas"]["UserRole"];
-            /** @description Keeps its value if omitted. */
-            time_zone?: components["schemas"]["TimeZone"];
-            /** @description Keeps its value if omitted. Only administrators can change it, and not for themselves. */
-            is_disabled?: components["schemas"]["IsDisabled"];
-            /** @description Keeps its value if omitted. Only administrators can change it. */
-            attachment_quota_bytes?: components["schemas"]["AttachmentQuota"];
-            /** @description Keeps its value if omitted. Only administrators can change it. */
-            task_quota?: components["schemas"]["TaskQuota"];
-            /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
-            current_password?: components["schemas"]["Password"];
-            /** @description If present, it must be the current version; otherwise the response is 412. */
-            version?: number;
-            /** Format: uuid */
-            readonly id?: string;
-            /** Format: date-time */
-            readonly created_at?: string;
-            /** Format: date-time */
-            readonly updated_at?: string;
+            password: components["schemas"]["Password"];
         };
-        /** @description The fields of a user to change. */
-        UserPatch: {
-            username?: components["schemas"]["Username"];
-            email?: components["schemas"]["EmailAddress"];
-            display_name?: components["schemas"]["DisplayName"];
-            role?: components["schemas"]["UserRole"];
-            time_zone?: components["schemas"]["TimeZone"];
-            is_disabled?: components["schemas"]["IsDisabled"];
-            attachment_quota_bytes?: components["schemas"]["AttachmentQuota"];
-            task_quota?: components["schemas"]["TaskQuota"];
-            /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
-            current_password?: components["schemas"]["Password"];
+        /** @description The second step of a sign-in. */
+        LoginCompletion: {
+            challenge: components["schemas"]["OpaqueToken"];
+            code: components["schemas"]["SecondFactorCode"];
+        };
+        /** @description The refresh token to exchange. */
+        RefreshRequest: {
+            refresh_token: components["schemas"]["OpaqueToken"];
+        };
+        /** @description The tokens and the user of a session. */
+        AuthTokens: {
+            /** @description A JWT. */
+            access_token: string;
+            /** @enum {string} */
+            token_type: "Bearer";
+            /** @description Seconds until the access token expires. */
+            expires_in: number;
+            /** @description An opaque token, replaced on each refresh. */
+            refresh_token: string;
+            /** @description Seconds until the refresh token expires if it is not used. */
+            refresh_expires_in: number;
+            user: components["schemas"]["User"];
+        };
+        /** @description Proof of identity: either a password or a code. */
+        Reauthentication: {
+            password?: components["schemas"]["Password"];
+            code?: components["schemas"]["SecondFactorCode"];
+        };
+        /** @description The token from the email sent to the previous address. */
+        EmailChangeUndoRequest: {
+            token: components["schemas"]["OpaqueToken"];
+        };
+        /** @description An account whose email address was restored. */
+        RestoredAccount: {
+            /** @description The restored address. */
+            email: string;
+            /** @description Token for `POST /auth/password/reset`, to set a new password. */
+            reset_token: string;
+            /** @description Seconds until the reset token expires. */
+            reset_token_expires_in: number;
         };
         /**
          * @description The status of a task. Any status can follow any other.
          * @enum {string}
          */
         TaskStatus: "todo" | "in_progress" | "done" | "cancelled";
+        /**
+         * @description The priority of a task.
+         * @enum {string}
+         */
+        TaskPriority: "none" | "low" | "medium" | "high" | "urgent";
         /**
          * @description Whether any or all of several tags must match.
          * @enum {string}
@@ -2697,11 +2646,8 @@ export interface components {
          * @enum {string}
          */
         TaskExpansion: "owner" | "assignee" | "project" | "attachments" | "parent" | "subtasks";
-        /**
-         * @description The priority of a task.
-         * @enum {string}
-         */
-        TaskPriority: "none" | "low" | "medium" | "high" | "urgent";
+        /** @description A title of one line. */
+        TaskTitle: string;
         /** @description A task. `owner`, `assignee` (if there is one), `project` and `parent` (if there is one that you can see), `attachments` and `subtasks` are present only if requested with `expand`. */
         Task: {
             /**
@@ -2779,118 +2725,9 @@ export interface components {
             /** @description The first 20 direct subtasks that you can see, in the order of `position`, without their own expansions. To get all of them, list the tasks with this `parent_id`. */
             subtasks?: components["schemas"]["Task"][];
         };
-        /**
-         * @description The kind of a relation between two tasks. `blocks` and `blocked_by` are the two directions of one relation, as are `duplicates` and `duplicated_by`; `relates_to` has no direction.
-         * @enum {string}
-         */
-        RelationKind: "blocks" | "blocked_by" | "duplicates" | "duplicated_by" | "relates_to";
-        /**
-         * @description A related resource to include in a relation.
-         * @enum {string}
-         */
-        RelationExpansion: "task";
-        /** @description A relation, from the perspective of one of its tasks. `task` is the other task, present only if requested with `expand`. */
-        TaskRelation: {
-            kind: components["schemas"]["RelationKind"];
-            /** Format: uuid */
-            other_task_id: string;
-            /** Format: date-time */
-            created_at: string;
-            task?: components["schemas"]["Task"];
-        };
-        /** @description A page of relations. */
-        TaskRelationList: components["schemas"]["Page"] & {
-            items: components["schemas"]["TaskRelation"][];
-        };
         /** @description A page of tasks. */
         TaskList: components["schemas"]["Page"] & {
             items: components["schemas"]["Task"][];
-        };
-        /** @description A task in the trash. */
-        TrashedTask: components["schemas"]["Task"] & {
-            /** Format: date-time */
-            deleted_at: string;
-        };
-        /** @description A page of deleted tasks. */
-        TrashedTaskList: components["schemas"]["Page"] & {
-            items: components["schemas"]["TrashedTask"][];
-        };
-        /** @description Changes to the tasks that you can see. */
-        TaskChanges: {
-            /** @description Tasks that were created or changed. */
-            changed: components["schemas"]["Task"][];
-            /** @description Ids of tasks that were deleted, that you can no longer see, or that no longer match the filters. They can include tasks that you never received. */
-            deleted: string[];
-            /** @description The cursor for the next request. Never null. */
-            next_cursor: string;
-            /** @description Whether more changes are available now. */
-            has_more: boolean;
-        };
-        /** @description Items to process: at least one and at most 500 in total. */
-        TaskBatch: {
-            /** @description Whether to process either all items or none. By default, items are independent. */
-            atomic?: boolean;
-            /** @description Whether to return the expected results without changing anything. */
-            dry_run?: boolean;
-            create?: components["schemas"]["TaskCreate"][];
-            update?: components["schemas"]["TaskBatchUpdate"][];
-            delete?: components["schemas"]["TaskBatchDeletion"][];
-            /** @description Tags to add to tasks. */
-            tag?: components["schemas"]["TaskBatchTagging"][];
-            /** @description Tags to remove from tasks. */
-            untag?: components["schemas"]["TaskBatchUntagging"][];
-        };
-        /** @description A task to update. */
-        TaskBatchUpdate: {
-            /** Format: uuid */
-            task_id: string;
-            /** @description The expected ETag. */
-            if_match?: string;
-            patch: components["schemas"]["TaskPatch"];
-        };
-        /** @description A task to move to the trash. */
-        TaskBatchDeletion: {
-            /** Format: uuid */
-            task_id: string;
-            /** @description The expected ETag. */
-            if_match?: string;
-        };
-        /** @description A tag to add to a task. */
-        TaskBatchTagging: {
-            /** Format: uuid */
-            task_id: string;
-            /** Format: uuid */
-            tag_id: string;
-        };
-        /** @description A tag to remove from a task. */
-        TaskBatchUntagging: {
-            /** Format: uuid */
-            task_id: string;
-            /** Format: uuid */
-            tag_id: string;
-            /** @description The expected ETag of the task. */
-            if_match?: string;
-        };
-        /** @description The results of a batch, in the order of the request. */
-        TaskBatchResults: {
-            create: components["schemas"]["TaskBatchResult"][];
-            update: components["schemas"]["TaskBatchResult"][];
-            delete: components["schemas"]["TaskBatchResult"][];
-            tag: components["schemas"]["TaskBatchResult"][];
-            untag: components["schemas"]["TaskBatchResult"][];
-        };
-        /** @description The result of an item; with `dry_run`, the expected result. */
-        TaskBatchResult: {
-            /** @description The status of the equivalent single operation. */
-            status: number;
-            /**
-             * Format: uuid
-             * @description Null if no task was created.
-             */
-            task_id: string | null;
-            /** @description The ETag of the task after the item; null if the item deleted it, failed or was not processed. */
-            etag: string | null;
-            problem?: components["schemas"]["Problem"];
         };
         /** @description The fields of a new task. */
         TaskCreate: {
@@ -3010,8 +2847,12 @@ export interface components {
             readonly project?: components["schemas"]["Project"];
             readonly attachments?: components["schemas"]["Attachment"][];
             /** @description Use `parent_id` to change the parent. */
-            readonly parent?: Record<string, never>;
-            readonly subtasks?: Record<string, never>[];
+            readonly parent?: components["schemas"]["ExpandedTask"];
+            readonly subtasks?: components["schemas"]["ExpandedTask"][];
+        };
+        /** @description A parent or subtask as read with `expand`. It is ignored. */
+        ExpandedTask: {
+            [key: string]: unknown;
         };
         /** @description The fields of a task to change. */
         TaskPatch: {
@@ -3083,8 +2924,728 @@ export interface components {
              */
             project_id?: string | null;
         };
+        /** @description Items to process: at least one and at most 500 in total. */
+        TaskBatch: {
+            /** @description Whether to process either all items or none. By default, items are independent. */
+            atomic?: boolean;
+            /** @description Whether to return the expected results without changing anything. */
+            dry_run?: boolean;
+            create?: components["schemas"]["TaskCreate"][];
+            update?: components["schemas"]["TaskBatchUpdate"][];
+            delete?: components["schemas"]["TaskBatchDeletion"][];
+            /** @description Tags to add to tasks. */
+            tag?: components["schemas"]["TaskBatchTagging"][];
+            /** @description Tags to remove from tasks. */
+            untag?: components["schemas"]["TaskBatchUntagging"][];
+        };
+        /** @description A task to update. */
+        TaskBatchUpdate: {
+            /** Format: uuid */
+            task_id: string;
+            /** @description The expected ETag. */
+            if_match?: string;
+            patch: components["schemas"]["TaskPatch"];
+        };
+        /** @description A task to move to the trash. */
+        TaskBatchDeletion: {
+            /** Format: uuid */
+            task_id: string;
+            /** @description The expected ETag. */
+            if_match?: string;
+        };
+        /** @description A tag to add to a task. */
+        TaskBatchTagging: {
+            /** Format: uuid */
+            task_id: string;
+            /** Format: uuid */
+            tag_id: string;
+        };
+        /** @description A tag to remove from a task. */
+        TaskBatchUntagging: {
+            /** Format: uuid */
+            task_id: string;
+            /** Format: uuid */
+            tag_id: string;
+            /** @description The expected ETag of the task. */
+            if_match?: string;
+        };
+        /** @description The results of a batch, in the order of the request. */
+        TaskBatchResults: {
+            create: components["schemas"]["TaskBatchResult"][];
+            update: components["schemas"]["TaskBatchResult"][];
+            delete: components["schemas"]["TaskBatchResult"][];
+            tag: components["schemas"]["TaskBatchResult"][];
+            untag: components["schemas"]["TaskBatchResult"][];
+        };
+        /** @description The result of an item; with `dry_run`, the expected result. */
+        TaskBatchResult: {
+            /** @description The status of the equivalent single operation. */
+            status: number;
+            /**
+             * Format: uuid
+             * @description Null if no task was created.
+             */
+            task_id: string | null;
+            /** @description The ETag of the task after the item; null if the item deleted it, failed or was not processed. */
+            etag: string | null;
+            problem?: components["schemas"]["Problem"];
+        };
+        /** @description Changes to the tasks that you can see. */
+        TaskChanges: {
+            /** @description Tasks that were created or changed. */
+            changed: components["schemas"]["Task"][];
+            /** @description Ids of tasks that were deleted, that you can no longer see, or that no longer match the filters. They can include tasks that you never received. */
+            deleted: string[];
+            /** @description The cursor for the next request. Never null. */
+            next_cursor: string;
+            /** @description Whether more changes are available now. */
+            has_more: boolean;
+        };
         /**
-         * @description The kind of change.
+         * @description The kind of a relation between two tasks. `blocks` and `blocked_by` are the two directions of one relation, as are `duplicates` and `duplicated_by`; `relates_to` has no direction.
+         * @enum {string}
+         */
+        RelationKind: "blocks" | "blocked_by" | "duplicates" | "duplicated_by" | "relates_to";
+        /**
+         * @description A related resource to include in a relation.
+         * @enum {string}
+         */
+        RelationExpansion: "task";
+        /** @description A relation, from the perspective of one of its tasks. `task` is the other task, present only if requested with `expand`. */
+        TaskRelation: {
+            kind: components["schemas"]["RelationKind"];
+            /** Format: uuid */
+            other_task_id: string;
+            /** Format: date-time */
+            created_at: string;
+            task?: components["schemas"]["Task"];
+        };
+        /** @description A page of relations. */
+        TaskRelationList: components["schemas"]["Page"] & {
+            items: components["schemas"]["TaskRelation"][];
+        };
+        /**
+         * @description A related resource to include in a comment.
+         * @enum {string}
+         */
+        CommentExpansion: "author";
+        /** @description Markdown, stored as sent. At least one character must be visible. */
+        CommentBody: string;
+        /** @description A comment on a task. `author` is present only if requested with `expand`. */
+        Comment: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /** Format: uuid */
+            task_id: string;
+            /**
+             * Format: uuid
+             * @description Null if that user was deleted.
+             */
+            author_id: string | null;
+            /** @description Markdown, exactly as sent. Not sanitized: sanitize the HTML that you render from it. */
+            body: string;
+            /** @description Users mentioned as `@username` who could see the task when the text was written, in no particular order. Names in code spans and blocks, email addresses and `\@username` are not mentions. Only the first 100 different names count. */
+            mentions: string[];
+            /** @description Increases with every change. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description The time of the last edit; null if the text was never edited.
+             */
+            edited_at: string | null;
+            author?: components["schemas"]["User"];
+        };
+        /** @description A page of comments. */
+        CommentList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Comment"][];
+        };
+        /** @description A new comment. */
+        CommentCreate: {
+            body: components["schemas"]["CommentBody"];
+        };
+        /** @description A merge patch for a comment. */
+        CommentPatch: {
+            body?: components["schemas"]["CommentBody"];
+        };
+        /**
+         * Format: binary
+         * @description The content of a file.
+         */
+        FileContent: string;
+        /** @description A file attached to a task. */
+        Attachment: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /** Format: uuid */
+            task_id: string;
+            /** @description As declared by the client, without a path. */
+            file_name: string;
+            /** @description The media type declared by the client. If it declared none: the detected one, or `text/plain` if none is recognized and the first bytes are text, or `application/octet-stream`. */
+            content_type: string;
+            /** @description The media type detected from the first bytes, without parameters; null if none is recognized, as for plain text. */
+            detected_content_type: string | null;
+            /**
+             * Format: int64
+             * @description In bytes.
+             */
+            size: number;
+            sha256: string;
+            /**
+             * Format: uuid
+             * @description Null if that user was deleted.
+             */
+            uploaded_by: string | null;
+            /** Format: date-time */
+            created_at: string;
+        };
+        /** @description A page of attachments. */
+        AttachmentList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Attachment"][];
+        };
+        /** @description The form with the file. */
+        AttachmentUpload: {
+            /**
+             * Format: binary
+             * @description The file.
+             */
+            file: string;
+            /**
+             * @description The expected SHA-256 of the file in hexadecimal. If it does not match, nothing is stored. An empty value, as sent by an HTML form, is ignored.
+             * @example
+             */
+            sha256?: string;
+        };
+        /**
+         * @description Whether a browser should save or display a file (RFC 6266).
+         * @enum {string}
+         */
+        Disposition: "attachment" | "inline";
+        /** @description The options of a new link. */
+        AttachmentLinkCreate: {
+            /** @default attachment */
+            disposition: components["schemas"]["Disposition"];
+            /**
+             * @description The lifetime of the link in seconds.
+             * @default 300
+             */
+            expires_in: number;
+        };
+        /** @description A URL that downloads an attachment. */
+        AttachmentLink: {
+            /**
+             * Format: uri-reference
+             * @description Absolute if the operator has set `PUBLIC_URL`; otherwise a path on this server. Anyone with the URL can download the file.
+             * @example /attachments/0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f/content?token=AXkY0Cq1Yk5rTq0o2J9v3oVqk7n2gk1m8Q4bXx0t5m3Wc6uFzH9aJrLpEsDyBvGqUiKoNwTeRfMhSjXzClVbPa2d
+             */
+            url: string;
+            /** @description The requested disposition, or `attachment` if browsers cannot display files of this type safely. */
+            disposition: components["schemas"]["Disposition"];
+            /** Format: date-time */
+            expires_at: string;
+        };
+        /**
+         * @description A version of the tus protocol.
+         * @enum {string}
+         */
+        TusProtocolVersion: "1.0.0";
+        /** @description A label for tasks. */
+        Tag: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            name: string;
+            color: string | null;
+            /**
+             * Format: uuid
+             * @description The user who created it.
+             */
+            owner_id: string;
+            /**
+             * Format: uuid
+             * @description The project whose members share the tag; null for a tag that belongs only to its owner.
+             */
+            project_id: string | null;
+            /** Format: date-time */
+            created_at: string;
+        };
+        /** @description A page of tags. */
+        TagList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Tag"][];
+        };
+        /** @description A tag with the number of tasks that have it, limited to tasks that you can see. Only lists include the number, because a tag itself never changes. */
+        CountedTag: components["schemas"]["Tag"] & {
+            task_count: number;
+        };
+        /** @description A page of tags with their task counts. */
+        CountedTagList: components["schemas"]["Page"] & {
+            items: components["schemas"]["CountedTag"][];
+        };
+        /** @description The fields of a new tag. */
+        TagCreate: {
+            name: string;
+            /** @description Stored in lower case. Null if omitted. */
+            color?: string | null;
+            /**
+             * Format: uuid
+             * @description A project in which you are at least an editor. If null or omitted, the tag belongs only to you.
+             */
+            project_id?: string | null;
+        };
+        ProjectName: string;
+        /** @description A group of tasks, tags and sections that its members share. */
+        Project: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            name: string;
+            description: string;
+            color: string | null;
+            /**
+             * Format: date-time
+             * @description The time at which the project was archived; null if it is not. An archived project is read-only.
+             */
+            archived_at: string | null;
+            /**
+             * @description Your highest role, of your own and those of your teams. Null for an administrator who is not a member.
+             * @enum {string|null}
+             */
+            role: "viewer" | "commenter" | "editor" | "manager" | null;
+            /** @description The number of users with access. */
+            member_count: number;
+            /** @description The number of tasks that are `todo` or `in_progress`. */
+            open_task_count: number;
+            /** @description Incremented with every change. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description A page of projects. */
+        ProjectList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Project"][];
+        };
+        /** @description The fields of a new project. */
+        ProjectCreate: {
+            name: components["schemas"]["ProjectName"];
+            /** @default  */
+            description: string;
+            /** @description Stored in lower case. Null if omitted. */
+            color?: string | null;
+        };
+        /** @description All writable fields of a project. Read-only fields are accepted as `getProject` returns them, and ignored. */
+        ProjectReplace: {
+            name: components["schemas"]["ProjectName"];
+            /** @default  */
+            description: string;
+            /** @description Stored in lower case. Null if omitted. */
+            color?: string | null;
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: date-time */
+            readonly archived_at?: string | null;
+            readonly role?: string | null;
+            readonly member_count?: number;
+            readonly open_task_count?: number;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
+        };
+        /** @description The fields of a project to change. */
+        ProjectPatch: {
+            name?: components["schemas"]["ProjectName"];
+            description?: string;
+            /** @description Stored in lower case. */
+            color?: string | null;
+        };
+        SectionName: string;
+        /** @description A named group of tasks within a project. */
+        Section: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /** Format: uuid */
+            project_id: string;
+            name: string;
+            position: components["schemas"]["Position"];
+            /** @description Incremented with every change. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description A page of sections. */
+        SectionList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Section"][];
+        };
+        /** @description The fields of a new section, and its place in the project. */
+        SectionCreate: {
+            name: components["schemas"]["SectionName"];
+            /**
+             * Format: uuid
+             * @description Place the section directly before this section of the project. Cannot be combined with `after`.
+             */
+            before?: string;
+            /**
+             * Format: uuid
+             * @description Place the section directly after this section of the project. Cannot be combined with `before`.
+             */
+            after?: string;
+        };
+        /** @description The fields of a section to change, and its new place. */
+        SectionPatch: {
+            name?: components["schemas"]["SectionName"];
+            /**
+             * Format: uuid
+             * @description Place the section directly before this section of the project. Cannot be combined with `after`.
+             */
+            before?: string;
+            /**
+             * Format: uuid
+             * @description Place the section directly after this section of the project. Cannot be combined with `before`.
+             */
+            after?: string;
+        };
+        /**
+         * @description The role of a member of a project. Each role includes the ones before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and manage its members.
+         * @enum {string}
+         */
+        ProjectRole: "viewer" | "commenter" | "editor" | "manager";
+        /**
+         * @description A related resource to include in a member or follower.
+         * @enum {string}
+         */
+        MemberExpansion: "user";
+        /** @description A user's access to a project. `user` is present only if requested with `expand`. */
+        ProjectMember: {
+            /** Format: uuid */
+            user_id: string;
+            /** @description The highest of the user's own role and the roles of the user's teams. */
+            role: components["schemas"]["ProjectRole"];
+            /**
+             * @description The user's own role; null if the user has access only through a team.
+             * @enum {string|null}
+             */
+            direct_role: "viewer" | "commenter" | "editor" | "manager" | null;
+            /** @description Increases with every change of the user's own role; 0 if the user has none. */
+            version: number;
+            /**
+             * Format: date-time
+             * @description The time at which the access began.
+             */
+            created_at: string;
+            user?: components["schemas"]["User"];
+        };
+        /** @description A page of members of a project. */
+        ProjectMemberList: components["schemas"]["Page"] & {
+            items: components["schemas"]["ProjectMember"][];
+        };
+        /** @description The role of a member. Read-only fields are accepted as `getProjectMember` returns them, and ignored. */
+        ProjectMemberSet: {
+            /** @description The user's own role. */
+            role: components["schemas"]["ProjectRole"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly user_id?: string;
+            readonly direct_role?: string | null;
+            /** Format: date-time */
+            readonly created_at?: string;
+            readonly user?: components["schemas"]["User"];
+        };
+        /** @description A team that is a member of a project. */
+        ProjectTeam: {
+            /** Format: uuid */
+            team_id: string;
+            /** @description The name of the team. */
+            name: string;
+            /** @description The role of every member of the team, unless the member has a higher one. */
+            role: components["schemas"]["ProjectRole"];
+            /** @description Increases with every change of the role. */
+            version: number;
+            /**
+             * Format: date-time
+             * @description The time at which the team was added.
+             */
+            created_at: string;
+        };
+        /** @description A page of the teams of a project. */
+        ProjectTeamList: components["schemas"]["Page"] & {
+            items: components["schemas"]["ProjectTeam"][];
+        };
+        /** @description The role of a team. Read-only fields are accepted as `getProjectTeam` returns them, and ignored. */
+        ProjectTeamSet: {
+            role: components["schemas"]["ProjectRole"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly team_id?: string;
+            readonly name?: string;
+            /** Format: date-time */
+            readonly created_at?: string;
+        };
+        /**
+         * @description The role of a user in a team: `member`, or `manager` for users who manage the team and its members.
+         * @enum {string}
+         */
+        TeamRole: "member" | "manager";
+        TeamName: string;
+        /** @description A group of users that are members of projects together. */
+        Team: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            name: string;
+            /**
+             * @description Your own role; null if you are not a member.
+             * @enum {string|null}
+             */
+            role: "member" | "manager" | null;
+            /** @description Increases with every change of the name. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description A page of teams. */
+        TeamList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Team"][];
+        };
+        /** @description The fields of a new team. */
+        TeamCreate: {
+            name: components["schemas"]["TeamName"];
+        };
+        /** @description The fields of a team to change. */
+        TeamPatch: {
+            name?: components["schemas"]["TeamName"];
+        };
+        /** @description A member of a team. */
+        TeamMember: {
+            /** Format: uuid */
+            user_id: string;
+            role: components["schemas"]["TeamRole"];
+            /** @description Increases with every change of the role. */
+            version: number;
+            /**
+             * Format: date-time
+             * @description The time at which the user was added.
+             */
+            created_at: string;
+            user?: components["schemas"]["User"];
+        };
+        /** @description A page of members of a team. */
+        TeamMemberList: components["schemas"]["Page"] & {
+            items: components["schemas"]["TeamMember"][];
+        };
+        /** @description The role of a member. Read-only fields are accepted as `getTeamMember` returns them, and ignored. */
+        TeamMemberSet: {
+            role: components["schemas"]["TeamRole"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly user_id?: string;
+            /** Format: date-time */
+            readonly created_at?: string;
+            readonly user?: components["schemas"]["User"];
+        };
+        /** @description A pending invitation to a project. Its token is only in the email. */
+        Invitation: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /** Format: uuid */
+            project_id: string;
+            /**
+             * Format: email
+             * @description In canonical form, which is ASCII.
+             */
+            email: string;
+            role: components["schemas"]["ProjectRole"];
+            /**
+             * Format: uuid
+             * @description The user who sent it.
+             */
+            invited_by: string;
+            /** Format: date-time */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description The time at which the invitation expires, 7 days after it was sent.
+             */
+            expires_at: string;
+        };
+        /** @description A page of invitations. */
+        InvitationList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Invitation"][];
+        };
+        /** @description The address to invite, and the role of the new member. */
+        InvitationCreate: {
+            email: components["schemas"]["EmailAddress"];
+            role: components["schemas"]["ProjectRole"];
+        };
+        /** @description The token from the invitation email. */
+        InvitationToken: {
+            token: components["schemas"]["OpaqueToken"];
+        };
+        /** @description The project, role and sender of an invitation. */
+        InvitationPreview: {
+            project_name: string;
+            role: components["schemas"]["ProjectRole"];
+            /** @description The display name of its sender. */
+            invited_by_name: string;
+            /** @description Whether an account can be registered with this invitation. */
+            can_register: boolean;
+            /** Format: date-time */
+            expires_at: string;
+        };
+        /** @description A task in the trash. */
+        TrashedTask: components["schemas"]["Task"] & {
+            /** Format: date-time */
+            deleted_at: string;
+        };
+        /** @description A page of deleted tasks. */
+        TrashedTaskList: components["schemas"]["Page"] & {
+            items: components["schemas"]["TrashedTask"][];
+        };
+        /** @description A project in the trash. */
+        TrashedProject: components["schemas"]["Project"] & {
+            /**
+             * Format: date-time
+             * @description When it was moved to the trash.
+             */
+            deleted_at: string;
+        };
+        /** @description A page of projects in the trash. */
+        TrashedProjectList: components["schemas"]["Page"] & {
+            items: components["schemas"]["TrashedProject"][];
+        };
+        /**
+         * @description The reason for the notification: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). If several reasons apply, the first in this order.
+         * @enum {string}
+         */
+        NotificationReason: "mention" | "assignment" | "comment" | "completion";
+        /**
+         * @description A related resource to include in a notification.
+         * @enum {string}
+         */
+        NotificationExpansion: "task";
+        /** @description A notification in the inbox of a user. `task` is present only if requested with `expand`. */
+        Notification: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            reason: components["schemas"]["NotificationReason"];
+            /**
+             * Format: uuid
+             * @description The user who caused the notification; null if the service did.
+             */
+            actor_id: string | null;
+            /** Format: uuid */
+            task_id: string;
+            /**
+             * Format: uuid
+             * @description The comment that the notification is about, if any.
+             */
+            comment_id: string | null;
+            /**
+             * Format: date-time
+             * @description The time at which the notification arrived.
+             */
+            created_at: string;
+            /**
+             * Format: date-time
+             * @description The time at which you marked it as read; null if it is unread.
+             */
+            read_at: string | null;
+            task?: components["schemas"]["Task"];
+        };
+        /** @description A page of notifications. */
+        NotificationList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Notification"][];
+        };
+        /** @description A merge patch for a notification. */
+        NotificationPatch: {
+            /** @description Whether the notification is read. Sets or clears `read_at`. */
+            is_read?: boolean;
+        };
+        /** @description The range of notifications to mark as read. */
+        NotificationMark: {
+            /**
+             * Format: date-time
+             * @description Marks notifications with a `created_at` up to and including this time.
+             */
+            until: string;
+        };
+        /** @description The result of marking notifications as read. */
+        NotificationMarkResult: {
+            marked_count: number;
+            /** @description Whether unread notifications up to that time remain. */
+            has_more: boolean;
+        };
+        /**
+         * @description How often you receive your unread notifications by email: never (`off`), at most once an hour (`hourly`), or once a day at 08:00 in your `time_zone` (`daily`).
+         * @enum {string}
+         */
+        MailDigest: "off" | "hourly" | "daily";
+        /**
+         * @description How often you receive your unread notifications by email: never (`off`), at most once an hour (`hourly`), or once a day at 08:00 in your `time_zone` (`daily`).
+         * @enum {string}
+         */
+        MailDigestChoice: "off" | "hourly" | "daily";
+        /** @description How you receive notifications. `mail_digest` is `off` by default. */
+        NotificationSettings: {
+            mail_digest: components["schemas"]["MailDigest"];
+            /** @description Increases with every change. */
+            version: number;
+        };
+        /** @description The settings to change. */
+        NotificationSettingsPatch: {
+            mail_digest?: components["schemas"]["MailDigestChoice"];
+        };
+        /** @description A user who follows a task. */
+        TaskFollower: {
+            /** Format: uuid */
+            user_id: string;
+            /**
+             * Format: date-time
+             * @description The time at which the user started to follow the task.
+             */
+            created_at: string;
+            user?: components["schemas"]["User"];
+        };
+        /** @description A page of followers of a task. */
+        TaskFollowerList: components["schemas"]["Page"] & {
+            items: components["schemas"]["TaskFollower"][];
+        };
+        /** @description An event type (`task.created`), all types of one kind (`task.*`), or all types (`*`). */
+        EventTypePattern: string;
+        /**
+         * @description The kind of change: `task.` and `created`, `updated`, `deleted`, `restored`, `tagged`, `untagged`, `related` or `unrelated`; `comment.` and `created`, `updated` or `deleted`; `attachment.` and `created` or `deleted`; `project.` and `created`, `updated`, `archived`, `unarchived`, `deleted` or `restored`; `member.` and `added`, `changed` or `removed`.
          * @enum {string}
          */
         EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed";
@@ -3181,516 +3742,12 @@ export interface components {
         };
         /** @description Server-sent events. The data of each is an `Event` as JSON, except for the first one. */
         EventStream: string;
-        /**
-         * @description A related resource to include in a comment.
-         * @enum {string}
-         */
-        CommentExpansion: "author";
-        /** @description Markdown, stored as sent. At least one character must be visible. */
-        CommentBody: string;
-        /** @description A comment on a task. `author` is present only if requested with `expand`. */
-        Comment: {
-            /**
-             * Format: uuid
-             * @description UUIDv7.
-             */
-            id: string;
-            /** Format: uuid */
-            task_id: string;
-            /**
-             * Format: uuid
-             * @description Null if that user was deleted.
-             */
-            author_id: string | null;
-            /** @description Markdown, exactly as sent. Not sanitized: sanitize the HTML that you render from it. */
-            body: string;
-            /** @description Users mentioned as `@username` who could see the task when the text was written, in no particular order. Names in code spans and blocks, email addresses and `\@username` are not mentions. Only the first 100 different names count. */
-            mentions: string[];
-            /** @description Increases with every change. */
-            version: number;
-            /** Format: date-time */
-            created_at: string;
-            /**
-             * Format: date-time
-             * @description The time of the last edit; null if the text was never edited.
-             */
-            edited_at: string | null;
-            author?: components["schemas"]["User"];
-        };
-        /** @description A page of comments. */
-        CommentList: components["schemas"]["Page"] & {
-            items: components["schemas"]["Comment"][];
-        };
-        /** @description A new comment. */
-        CommentCreate: {
-            body: components["schemas"]["CommentBody"];
-        };
-        /** @description A merge patch for a comment. */
-        CommentPatch: {
-            body?: components["schemas"]["CommentBody"];
-        };
-        /** @description A file attached to a task. */
-        Attachment: {
-            /**
-             * Format: uuid
-             * @description UUIDv7.
-             */
-            id: string;
-            /** Format: uuid */
-            task_id: string;
-            /** @description As declared by the client, without a path. */
-            file_name: string;
-            /** @description The media type declared by the client. If it declared none: the detected one, or `text/plain` if none is recognized and the first bytes are text, or `application/octet-stream`. */
-            content_type: string;
-            /** @description The media type detected from the first bytes, without parameters; null if none is recognized, as for plain text. */
-            detected_content_type: string | null;
-            /**
-             * Format: int64
-             * @description In bytes.
-             */
-            size: number;
-            sha256: string;
-            /**
-             * Format: uuid
-             * @description Null if that user was deleted.
-             */
-            uploaded_by: string | null;
-            /** Format: date-time */
-            created_at: string;
-        };
-        /** @description A page of attachments. */
-        AttachmentList: components["schemas"]["Page"] & {
-            items: components["schemas"]["Attachment"][];
-        };
-        /** @description The form with the file. */
-        AttachmentUpload: {
-            /**
-             * Format: binary
-             * @description The file.
-             */
-            file: string;
-            /**
-             * @description The expected SHA-256 of the file in hexadecimal. If it does not match, nothing is stored. An empty value, as sent by an HTML form, is ignored.
-             * @example
-             */
-            sha256?: string;
-        };
-        /**
-         * @description Whether a browser should save or display a file (RFC 6266).
-         * @enum {string}
-         */
-        Disposition: "attachment" | "inline";
-        /** @description The options of a new link. */
-        AttachmentLinkCreate: {
-            /** @default attachment */
-            disposition: components["schemas"]["Disposition"];
-            /**
-             * @description The lifetime of the link in seconds.
-             * @default 300
-             */
-            expires_in: number;
-        };
-        /** @description A URL that downloads an attachment. */
-        AttachmentLink: {
-            /**
-             * Format: uri-reference
-             * @description Absolute if the operator has set `PUBLIC_URL`; otherwise a path on this server. Anyone with the URL can download the file.
-             * @example /attachments/0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f/content?token=AXkY0Cq1Yk5rTq0o2J9v3oVqk7n2gk1m8Q4bXx0t5m3Wc6uFzH9aJrLpEsDyBvGqUiKoNwTeRfMhSjXzClVbPa2d
-             */
-            url: string;
-            /** @description The requested disposition, or `attachment` if browsers cannot display files of this type safely. */
-            disposition: components["schemas"]["Disposition"];
-            /** Format: date-time */
-            expires_at: string;
-        };
-        /**
-         * Format: binary
-         * @description The content of a file.
-         */
-        FileContent: string;
-        /** @description A label for tasks. */
-        Tag: {
-            /**
-             * Format: uuid
-             * @description UUIDv7.
-             */
-            id: string;
-            name: string;
-            color: string | null;
-            /**
-             * Format: uuid
-             * @description The user who created it.
-             */
-            owner_id: string;
-            /**
-             * Format: uuid
-             * @description The project whose members share the tag; null for a tag that belongs only to its owner.
-             */
-            project_id: string | null;
-            /** Format: date-time */
-            created_at: string;
-        };
-        /** @description A page of tags. */
-        TagList: components["schemas"]["Page"] & {
-            items: components["schemas"]["Tag"][];
-        };
-        /** @description A tag with the number of tasks that have it, limited to tasks that you can see. Only lists include the number, because a tag itself never changes. */
-        CountedTag: components["schemas"]["Tag"] & {
-            task_count: number;
-        };
-        /** @description A page of tags with their task counts. */
-        CountedTagList: components["schemas"]["Page"] & {
-            items: components["schemas"]["CountedTag"][];
-        };
-        /** @description The fields of a new tag. */
-        TagCreate: {
-            name: string;
-            /** @description Stored in lower case. Null if omitted. */
-            color?: string | null;
-            /**
-             * Format: uuid
-             * @description A project in which you are at least an editor. If null or omitted, the tag belongs only to you.
-             */
-            project_id?: string | null;
-        };
-        /**
-         * @description The role of a member of a project. Each role includes the ones before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and manage its members.
-         * @enum {string|null}
-         */
-        NullableProjectRole: "viewer" | "commenter" | "editor" | "manager" | null;
-        ProjectName: string;
-        /** @description A group of tasks, tags and sections that its members share. */
-        Project: {
-            /**
-             * Format: uuid
-             * @description UUIDv7.
-             */
-            id: string;
-            name: string;
-            description: string;
-            color: string | null;
-            /**
-             * Format: date-time
-             * @description The time at which the project was archived; null if it is not. An archived project is read-only.
-             */
-            archived_at: string | null;
-            /** @description Your highest role, of your own and those of your teams. Null for an administrator who is not a member. */
-            role: components["schemas"]["NullableProjectRole"];
-            /** @description The number of users with access. */
-            member_count: number;
-            /** @description The number of tasks that are `todo` or `in_progress`. */
-            open_task_count: number;
-            /** @description Incremented with every change. */
-            version: number;
-            /** Format: date-time */
-            created_at: string;
-            /** Format: date-time */
-            updated_at: string;
-        };
-        /** @description A page of projects. */
-        ProjectList: components["schemas"]["Page"] & {
-            items: components["schemas"]["Project"][];
-        };
-        /** @description A project in the trash. */
-        TrashedProject: components["schemas"]["Project"] & {
-            /**
-             * Format: date-time
-             * @description When it was moved to the trash.
-             */
-            deleted_at: string;
-        };
-        /** @description A page of projects in the trash. */
-        TrashedProjectList: components["schemas"]["Page"] & {
-            items: components["schemas"]["TrashedProject"][];
-        };
-        /** @description The fields of a new project. */
-        ProjectCreate: {
-            name: components["schemas"]["ProjectName"];
-            /** @default  */
-            description: string;
-            /** @description Stored in lower case. Null if omitted. */
-            color?: string | null;
-        };
-        /** @description All writable fields of a project. Read-only fields are accepted as `getProject` returns them, and ignored. */
-        ProjectReplace: {
-            name: components["schemas"]["ProjectName"];
-            /** @default  */
-            description: string;
-            /** @description Stored in lower case. Null if omitted. */
-            color?: string | null;
-            /** @description If present, it must be the current version; otherwise the response is 412. */
-            version?: number;
-            /** Format: uuid */
-            readonly id?: string;
-            /** Format: date-time */
-            readonly archived_at?: string | null;
-            readonly role?: components["schemas"]["NullableProjectRole"];
-            readonly member_count?: number;
-            readonly open_task_count?: number;
-            /** Format: date-time */
-            readonly created_at?: string;
-            /** Format: date-time */
-            readonly updated_at?: string;
-        };
-        /** @description The fields of a project to change. */
-        ProjectPatch: {
-            name?: components["schemas"]["ProjectName"];
-            description?: string;
-            /** @description Stored in lower case. */
-            color?: string | null;
-        };
-        /**
-         * @description The role of a member of a project. Each role includes the ones before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and manage its members.
-         * @enum {string}
-         */
-        ProjectRole: "viewer" | "commenter" | "editor" | "manager";
-        /**
-         * @description The reason for the notification: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). If several reasons apply, the first in this order.
-         * @enum {string}
-         */
-        NotificationReason: "mention" | "assignment" | "comment" | "completion";
-        /**
-         * @description A related resource to include in a notification.
-         * @enum {string}
-         */
-        NotificationExpansion: "task";
-        /** @description A notification in the inbox of a user. `task` is present only if requested with `expand`. */
-        Notification: {
-            /**
-             * Format: uuid
-             * @description UUIDv7.
-             */
-            id: string;
-            reason: components["schemas"]["NotificationReason"];
-            /**
-             * Format: uuid
-             * @description The user who caused the notification; null if the service did.
-             */
-            actor_id: string | null;
-            /** Format: uuid */
-            task_id: string;
-            /**
-             * Format: uuid
-             * @description The comment that the notification is about, if any.
-             */
-            comment_id: string | null;
-            /**
-             * Format: date-time
-             * @description The time at which the notification arrived.
-             */
-            created_at: string;
-            /**
-             * Format: date-time
-             * @description The time at which you marked it as read; null if it is unread.
-             */
-            read_at: string | null;
-            task?: components["schemas"]["Task"];
-        };
-        /** @description A page of notifications. */
-        NotificationList: components["schemas"]["Page"] & {
-            items: components["schemas"]["Notification"][];
-        };
-        /** @description A merge patch for a notification. */
-        NotificationPatch: {
-            /** @description Whether the notification is read. Sets or clears `read_at`. */
-            is_read?: boolean;
-        };
-        /** @description The range of notifications to mark as read. */
-        NotificationMark: {
-            /**
-             * Format: date-time
-             * @description Marks notifications with a `created_at` up to and including this time.
-             */
-            until: string;
-        };
-        /** @description The result of marking notifications as read. */
-        NotificationMarkResult: {
-            marked_count: number;
-            /** @description Whether unread notifications up to that time remain. */
-            has_more: boolean;
-        };
-        /**
-         * @description How often you receive your unread notifications by email: never (`off`), at most once an hour (`hourly`), or once a day at 08:00 in your `time_zone` (`daily`).
-         * @enum {string}
-         */
-        MailDigest: "off" | "hourly" | "daily";
-        /** @description How you receive notifications. `mail_digest` is `off` by default. */
-        NotificationSettings: {
-            mail_digest: components["schemas"]["MailDigest"];
-            /** @description Increases with every change. */
-            version: number;
-        };
-        /** @description The settings to change. */
-        NotificationSettingsPatch: {
-            mail_digest?: components["schemas"]["MailDigest"];
-        };
-        /** @description A user who follows a task. */
-        TaskFollower: {
-            /** Format: uuid */
-            user_id: string;
-            /**
-             * Format: date-time
-             * @description The time at which the user started to follow the task.
-             */
-            created_at: string;
-            user?: components["schemas"]["User"];
-        };
-        /** @description A page of followers of a task. */
-        TaskFollowerList: components["schemas"]["Page"] & {
-            items: components["schemas"]["TaskFollower"][];
-        };
-        /**
-         * @description A related resource to include in a member or follower.
-         * @enum {string}
-         */
-        MemberExpansion: "user";
-        /** @description A user's access to a project. `user` is present only if requested with `expand`. */
-        ProjectMember: {
-            /** Format: uuid */
-            user_id: string;
-            /** @description The highest of the user's own role and the roles of the user's teams. */
-            role: components["schemas"]["ProjectRole"];
-            /** @description The user's own role; null if the user has access only through a team. */
-            direct_role: components["schemas"]["NullableProjectRole"];
-            /** @description Increases with every change of the user's own role; 0 if the user has none. */
-            version: number;
-            /**
-             * Format: date-time
-             * @description The time at which the access began.
-             */
-            created_at: string;
-            user?: components["schemas"]["User"];
-        };
-        /** @description A page of members of a project. */
-        ProjectMemberList: components["schemas"]["Page"] & {
-            items: components["schemas"]["ProjectMember"][];
-        };
-        /** @description The role of a member. Read-only fields are accepted as `getProjectMember` returns them, and ignored. */
-        ProjectMemberSet: {
-            /** @description The user's own role. */
-            role: components["schemas"]["ProjectRole"];
-            /** @description If present, it must be the current version; otherwise the response is 412. */
-            version?: number;
-            /** Format: uuid */
-            readonly user_id?: string;
-            readonly direct_role?: components["schemas"]["NullableProjectRole"];
-            /** Format: date-time */
-            readonly created_at?: string;
-            readonly user?: components["schemas"]["User"];
-        };
-        /** @description A team that is a member of a project. */
-        ProjectTeam: {
-            /** Format: uuid */
-            team_id: string;
-            /** @description The name of the team. */
-            name: string;
-            /** @description The role of every member of the team, unless the member has a higher one. */
-            role: components["schemas"]["ProjectRole"];
-            /** @description Increases with every change of the role. */
-            version: number;
-            /**
-             * Format: date-time
-             * @description The time at which the team was added.
-             */
-            created_at: string;
-        };
-        /** @description A page of the teams of a project. */
-        ProjectTeamList: components["schemas"]["Page"] & {
-            items: components["schemas"]["ProjectTeam"][];
-        };
-        /** @description The role of a team. Read-only fields are accepted as `getProjectTeam` returns them, and ignored. */
-        ProjectTeamSet: {
-            role: components["schemas"]["ProjectRole"];
-            /** @description If present, it must be the current version; otherwise the response is 412. */
-            version?: number;
-            /** Format: uuid */
-            readonly team_id?: string;
-            readonly name?: string;
-            /** Format: date-time */
-            readonly created_at?: string;
-        };
-        /**
-         * @description The role of a user in a team: `member`, or `manager` for users who manage the team and its members.
-         * @enum {string}
-         */
-        TeamRole: "member" | "manager";
-        /**
-         * @description The role of a user in a team: `member`, or `manager` for users who manage the team and its members.
-         * @enum {string|null}
-         */
-        NullableTeamRole: "member" | "manager" | null;
-        TeamName: string;
-        /** @description A group of users that are members of projects together. */
-        Team: {
-            /**
-             * Format: uuid
-             * @description UUIDv7.
-             */
-            id: string;
-            name: string;
-            /** @description Your own role; null if you are not a member. */
-            role: components["schemas"]["NullableTeamRole"];
-            /** @description Increases with every change of the name. */
-            version: number;
-            /** Format: date-time */
-            created_at: string;
-            /** Format: date-time */
-            updated_at: string;
-        };
-        /** @description A page of teams. */
-        TeamList: components["schemas"]["Page"] & {
-            items: components["schemas"]["Team"][];
-        };
-        /** @description The fields of a new team. */
-        TeamCreate: {
-            name: components["schemas"]["TeamName"];
-        };
-        /** @description The fields of a team to change. */
-        TeamPatch: {
-            name?: components["schemas"]["TeamName"];
-        };
-        /** @description A member of a team. */
-        TeamMember: {
-            /** Format: uuid */
-            user_id: string;
-            role: components["schemas"]["TeamRole"];
-            /** @description Increases with every change of the role. */
-            version: number;
-            /**
-             * Format: date-time
-             * @description The time at which the user was added.
-             */
-            created_at: string;
-            user?: components["schemas"]["User"];
-        };
-        /** @description A page of members of a team. */
-        TeamMemberList: components["schemas"]["Page"] & {
-            items: components["schemas"]["TeamMember"][];
-        };
-        /** @description The role of a member. Read-only fields are accepted as `getTeamMember` returns them, and ignored. */
-        TeamMemberSet: {
-            role: components["schemas"]["TeamRole"];
-            /** @description If present, it must be the current version; otherwise the response is 412. */
-            version?: number;
-            /** Format: uuid */
-            readonly user_id?: string;
-            /** Format: date-time */
-            readonly created_at?: string;
-            readonly user?: components["schemas"]["User"];
-        };
         /** @description An `http` or `https` URL without a user name, a password or a fragment. Responses have the URL in the normalized form of browsers. */
         WebhookUrl: string;
         /** @description The purpose of the webhook. */
         WebhookDescription: string;
-        /** @description An event type (`task.created`), all types of one kind (`task.*`), or all types (`*`). */
-        EventTypePattern: string;
         /** @description The event types to send. */
         WebhookEventTypes: components["schemas"]["EventTypePattern"][];
-        /**
-         * @description The reason why the service disabled the webhook: every delivery failed for three days (`failing`), or the receiver answered 410 (`gone`). Null if the service did not disable it.
-         * @enum {string|null}
-         */
-        WebhookDisabledReason: "failing" | "gone" | null;
         /** @description A subscription that sends events to a URL. */
         Webhook: {
             /**
@@ -3713,7 +3770,11 @@ export interface components {
             event_types: components["schemas"]["WebhookEventTypes"];
             /** @description Whether events are sent. */
             is_enabled: boolean;
-            disabled_reason: components["schemas"]["WebhookDisabledReason"];
+            /**
+             * @description The reason why the service disabled the webhook: every delivery failed for three days (`failing`), or the receiver answered 410 (`gone`). Null if the service did not disable it.
+             * @enum {string|null}
+             */
+            disabled_reason: "failing" | "gone" | null;
             /**
              * Format: date-time
              * @description The time since which every attempt has failed; null if the last attempt succeeded.
@@ -3732,7 +3793,7 @@ export interface components {
             updated_at: string;
         };
         /** @description A webhook, including its secret. */
-        CreatedWebhook: components["schemas"]["Webhook"] & {
+        WebhookWithSecret: components["schemas"]["Webhook"] & {
             /** @description The signing key, in the format that libraries of Standard Webhooks expect: 32 bytes in Base64 after `whsec_`. It is not shown again. */
             secret: string;
         };
@@ -3766,10 +3827,10 @@ export interface components {
          */
         WebhookDeliveryStatus: "pending" | "delivered" | "failed" | "withheld";
         /**
-         * @description The reason why there is no response: the host has no address that webhooks can be sent to (`address_refused`), no response within 10 seconds (`timeout`), no connection (`connection_failed`), a failed TLS handshake or an invalid certificate (`tls_failed`), or an invalid HTTP response (`response_invalid`). Null if there is a response, or no attempt yet.
-         * @enum {string|null}
+         * @description A status of deliveries to list.
+         * @enum {string}
          */
-        WebhookDeliveryError: "address_refused" | "timeout" | "connection_failed" | "tls_failed" | "response_invalid" | null;
+        WebhookDeliveryStatusChoice: "pending" | "delivered" | "failed" | "withheld";
         /** @description A message to a webhook, and the result of the last attempt to send it. */
         WebhookDelivery: {
             /**
@@ -3810,7 +3871,11 @@ export interface components {
             response_status: number | null;
             /** @description The first 8 KiB of the last response. */
             response_body: string | null;
-            error: components["schemas"]["WebhookDeliveryError"];
+            /**
+             * @description The reason why there is no response: the host has no address that webhooks can be sent to (`address_refused`), no response within 10 seconds (`timeout`), no connection (`connection_failed`), a failed TLS handshake or an invalid certificate (`tls_failed`), or an invalid HTTP response (`response_invalid`). Null if there is a response, or no attempt yet.
+             * @enum {string|null}
+             */
+            error: "address_refused" | "timeout" | "connection_failed" | "tls_failed" | "response_invalid" | null;
             /** Format: date-time */
             created_at: string;
             /**
@@ -3833,168 +3898,119 @@ export interface components {
             timestamp: string;
             data: components["schemas"]["Event"];
         };
-        /** @description A pending invitation to a project. Its token is only in the email. */
-        Invitation: {
+        /**
+         * @description The role of a user: `member`, or `admin` for administrators.
+         * @enum {string}
+         */
+        UserRole: "member" | "admin";
+        /** @description Whether the account is disabled. `true` ends all sessions of the user, and the user can neither sign in nor use API tokens until it is `false` again. Nothing is deleted. Only administrators can change it, and not for themselves. */
+        IsDisabled: boolean;
+        /**
+         * Format: int64
+         * @description The maximum total size of the user's attachments in bytes. 0 means unlimited. Null means the quota of the installation; it is also null in responses to anyone but the user and administrators. `getUserUsage` returns the applicable quota.
+         */
+        AttachmentQuota: number | null;
+        /** @description The maximum number of tasks that the user can own, including those in the trash. 0 means unlimited. Null means the quota of the installation; it is also null in responses to anyone but the user and administrators. `getUserUsage` returns the applicable quota. */
+        TaskQuota: number | null;
+        /** @description A user account. */
+        User: {
             /**
              * Format: uuid
              * @description UUIDv7.
              */
             id: string;
-            /** Format: uuid */
-            project_id: string;
+            /** @description Unique. */
+            username: string;
+            display_name: string;
             /**
              * Format: email
-             * @description In canonical form, which is ASCII.
+             * @description In canonical form, which is ASCII. Null unless you are this user or an administrator.
              */
-            email: string;
-            role: components["schemas"]["ProjectRole"];
-            /**
-             * Format: uuid
-             * @description The user who sent it.
-             */
-            invited_by: string;
-            /** Format: date-time */
-            created_at: string;
-            /**
-             * Format: date-time
-             * @description The time at which the invitation expires, 7 days after it was sent.
-             */
-            expires_at: string;
-        };
-        /** @description A page of invitations. */
-        InvitationList: components["schemas"]["Page"] & {
-            items: components["schemas"]["Invitation"][];
-        };
-        /** @description The address to invite, and the role of the new member. */
-        InvitationCreate: {
-            email: components["schemas"]["EmailAddress"];
-            role: components["schemas"]["ProjectRole"];
-        };
-        /** @description The token from the invitation email. */
-        InvitationToken: {
-            token: components["schemas"]["OpaqueToken"];
-        };
-        /** @description The project, role and sender of an invitation. */
-        InvitationPreview: {
-            project_name: string;
-            role: components["schemas"]["ProjectRole"];
-            /** @description The display name of its sender. */
-            invited_by_name: string;
-            /** @description Whether an account can be registered with this invitation. */
-            can_register: boolean;
-            /** Format: date-time */
-            expires_at: string;
-        };
-        /** @description A place in the manual order of the tasks or sections of a project, or of the personal tasks of a user. Compare positions by code points (not by the rules of a language), and by `id` if they are equal. Treat the value as opaque. The service computes it, and can change the positions of neighbouring items in a move. */
-        Position: string;
-        SectionName: string;
-        /** @description A named group of tasks within a project. */
-        Section: {
-            /**
-             * Format: uuid
-             * @description UUIDv7.
-             */
-            id: string;
-            /** Format: uuid */
-            project_id: string;
-            name: string;
-            position: components["schemas"]["Position"];
-            /** @description Incremented with every change. */
-            version: number;
+            email: string | null;
+            role: components["schemas"]["UserRole"];
+            time_zone: components["schemas"]["TimeZone"];
+            /** @description Whether an administrator has disabled the account. A disabled user cannot sign in. */
+            is_disabled: boolean;
+            attachment_quota_bytes: components["schemas"]["AttachmentQuota"];
+            task_quota: components["schemas"]["TaskQuota"];
             /** Format: date-time */
             created_at: string;
             /** Format: date-time */
             updated_at: string;
+            /** @description Increases with every change. */
+            version: number;
         };
-        /** @description A page of sections. */
-        SectionList: components["schemas"]["Page"] & {
-            items: components["schemas"]["Section"][];
+        /** @description A page of users. */
+        UserList: components["schemas"]["Page"] & {
+            items: components["schemas"]["User"][];
         };
-        /** @description The fields of a new section, and its place in the project. */
-        SectionCreate: {
-            name: components["schemas"]["SectionName"];
-            /**
-             * Format: uuid
-             * @description Place the section directly before this section of the project. Cannot be combined with `after`.
-             */
-            before?: string;
-            /**
-             * Format: uuid
-             * @description Place the section directly after this section of the project. Cannot be combined with `before`.
-             */
-            after?: string;
-        };
-        /** @description The fields of a section to change, and its new place. */
-        SectionPatch: {
-            name?: components["schemas"]["SectionName"];
-            /**
-             * Format: uuid
-             * @description Place the section directly before this section of the project. Cannot be combined with `after`.
-             */
-            before?: string;
-            /**
-             * Format: uuid
-             * @description Place the section directly after this section of the project. Cannot be combined with `before`.
-             */
-            after?: string;
-        };
-        /** @description The fields of a new account. */
-        Registration: {
+        /** @description The fields of a new user. */
+        UserCreate: {
             username: components["schemas"]["Username"];
             email: components["schemas"]["EmailAddress"];
             password: components["schemas"]["NewPassword"];
             /** @description Defaults to the username. */
             display_name?: components["schemas"]["DisplayName"];
+            role?: components["schemas"]["UserRole"];
             /** @description Defaults to `UTC`. */
             time_zone?: components["schemas"]["TimeZone"];
-            /** @description The token of an invitation, which the new account accepts. */
-            invitation_token?: components["schemas"]["OpaqueToken"];
         };
-        /** @description An email address and a password. */
-        Login: {
+        /** @description All writable fields of a user. Read-only fields are accepted as `getUser` returns them, and ignored. */
+        UserReplace: {
+            username: components["schemas"]["Username"];
             email: components["schemas"]["EmailAddress"];
-            password: components["schemas"]["Password"];
+            display_name: components["schemas"]["DisplayName"];
+            role: components["schemas"]["UserRole"];
+            /** @description Keeps its value if omitted. */
+            time_zone?: components["schemas"]["TimeZone"];
+            /** @description Keeps its value if omitted. Only administrators can change it, and not for themselves. */
+            is_disabled?: components["schemas"]["IsDisabled"];
+            /** @description Keeps its value if omitted. Only administrators can change it. */
+            attachment_quota_bytes?: components["schemas"]["AttachmentQuota"];
+            /** @description Keeps its value if omitted. Only administrators can change it. */
+            task_quota?: components["schemas"]["TaskQuota"];
+            /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
+            current_password?: components["schemas"]["Password"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
         };
-        /** @description The refresh token to exchange. */
-        RefreshRequest: {
-            refresh_token: components["schemas"]["OpaqueToken"];
+        /** @description The fields of a user to change. */
+        UserPatch: {
+            username?: components["schemas"]["Username"];
+            email?: components["schemas"]["EmailAddress"];
+            display_name?: components["schemas"]["DisplayName"];
+            role?: components["schemas"]["UserRole"];
+            time_zone?: components["schemas"]["TimeZone"];
+            is_disabled?: components["schemas"]["IsDisabled"];
+            attachment_quota_bytes?: components["schemas"]["AttachmentQuota"];
+            task_quota?: components["schemas"]["TaskQuota"];
+            /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
+            current_password?: components["schemas"]["Password"];
         };
-        /** @description The tokens and the user of a session. */
-        AuthTokens: {
-            /** @description A JWT. */
-            access_token: string;
-            /** @enum {string} */
-            token_type: "Bearer";
-            /** @description Seconds until the access token expires. */
-            expires_in: number;
-            /** @description An opaque token, replaced on each refresh. */
-            refresh_token: string;
-            /** @description Seconds until the refresh token expires if it is not used. */
-            refresh_expires_in: number;
-            user: components["schemas"]["User"];
+        /** @description A user's use of a resource, and its quota. */
+        ResourceUsage: {
+            /** Format: int64 */
+            used: number;
+            /**
+             * Format: int64
+             * @description The applicable quota; null for unlimited.
+             */
+            quota: number | null;
         };
-        /** @description The second step of a sign-in. */
-        LoginCompletion: {
-            challenge: components["schemas"]["OpaqueToken"];
-            code: components["schemas"]["SecondFactorCode"];
-        };
-        /** @description Proof of identity: either a password or a code. */
-        Reauthentication: {
-            password?: components["schemas"]["Password"];
-            code?: components["schemas"]["SecondFactorCode"];
-        };
-        /** @description The token from the email sent to the previous address. */
-        EmailChangeUndo: {
-            token: components["schemas"]["OpaqueToken"];
-        };
-        /** @description An account whose email address was restored. */
-        EmailChangeUndone: {
-            /** @description The restored address. */
-            email: string;
-            /** @description Token for `POST /auth/password/reset`, to set a new password. */
-            reset_token: string;
-            /** @description Seconds until the reset token expires. */
-            reset_token_expires_in: number;
+        /** @description A user's use of each resource that has a quota. */
+        UserUsage: {
+            /** @description The total size of the user's attachments in bytes. */
+            attachment_bytes: components["schemas"]["ResourceUsage"];
+            /** @description The number of tasks that the user owns, including those in the trash. Counting stops at 20,001, and at one more than a smaller quota. */
+            tasks: components["schemas"]["ResourceUsage"];
+            /** @description The number of webhooks that the user owns. */
+            webhooks: components["schemas"]["ResourceUsage"];
         };
         /** @description A signed-in session. */
         Session: {
@@ -4053,10 +4069,15 @@ export interface components {
             reset_second_factor: boolean;
         };
         /**
-         * @description The operations that an API token can use, within the permissions of its user. A write scope includes the read scope of the same name, because the response to a change contains the changed resource. `webhooks:write` allows sending everything that the user can see to any URL.
+         * @description A scope of an API token, as in `ScopeChoice`.
          * @enum {string}
          */
         Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write";
+        /**
+         * @description An operation that an API token can use, within the permissions of its user. A write scope includes the read scope of the same name, because the response to a change contains the changed resource. `webhooks:write` allows sending everything that the user can see to any URL.
+         * @enum {string}
+         */
+        ScopeChoice: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write";
         /** @description An API token for a program. */
         ApiToken: {
             /**
@@ -4080,7 +4101,7 @@ export interface components {
             last_used_at: string | null;
         };
         /** @description An API token, including the token itself. */
-        CreatedApiToken: components["schemas"]["ApiToken"] & {
+        ApiTokenWithSecret: components["schemas"]["ApiToken"] & {
             /** @description The token. It is not shown again. */
             token: string;
         };
@@ -4092,7 +4113,7 @@ export interface components {
         ApiTokenCreate: {
             /** @description The purpose of the token. */
             name: string;
-            scopes: components["schemas"]["Scope"][];
+            scopes: components["schemas"]["ScopeChoice"][];
             /**
              * Format: date-time
              * @description Must be in the future. If omitted, the token does not expire.
@@ -4136,10 +4157,15 @@ export interface components {
             recovery_codes: string[];
         };
         /**
-         * @description The kind of audit event.
+         * @description The kind of audit event, as in `AuditActionChoice`.
          * @enum {string}
          */
         AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
+        /**
+         * @description A kind of audit event to list.
+         * @enum {string}
+         */
+        AuditActionChoice: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
         /** @description An event that concerns access to an account, or a task, comments, a file or a project that an administrator has read only by their role. */
         AuditEvent: {
             /**
@@ -4181,6 +4207,13 @@ export interface components {
         AuditEventList: components["schemas"]["Page"] & {
             items: components["schemas"]["AuditEvent"][];
         };
+        /** @description A JSON-RPC 2.0 message of the Model Context Protocol. */
+        McpMessage: {
+            /** @enum {string} */
+            jsonrpc: "2.0";
+        } & {
+            [key: string]: unknown;
+        };
         /** @description The state of the service. */
         Health: {
             /** @enum {string} */
@@ -4210,13 +4243,6 @@ export interface components {
          * @description An OpenAPI 3.0.3 document in YAML.
          */
         ContractText: string;
-        /** @description A JSON-RPC 2.0 message of the Model Context Protocol. */
-        McpMessage: {
-            /** @enum {string} */
-            jsonrpc: "2.0";
-        } & {
-            [key: string]: unknown;
-        };
         /** @description A problem document (RFC 9457). */
         Problem: {
             /**
@@ -4286,6 +4312,15 @@ export interface components {
             };
             content?: never;
         };
+        /** @description The cached representation is still current. No body. */
+        NotModified: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                [name: string]: unknown;
+            };
+            content?: never;
+        };
         /** @description The account was created and signed in. */
         Registered: {
             headers: {
@@ -4307,6 +4342,54 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["AuthTokens"];
+            };
+        };
+        /** @description The task. */
+        TaskRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Task"];
+            };
+        };
+        /** @description A page of tasks. */
+        TaskPage: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                Link: components["headers"]["Link"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["TaskList"];
+            };
+        };
+        /** @description A page of tags, newest first. */
+        TagPage: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                Link: components["headers"]["Link"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["TagList"];
+            };
+        };
+        /** @description The comment. */
+        CommentRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Comment"];
             };
         };
         /** @description The whole file. */
@@ -4398,54 +4481,6 @@ export interface components {
                 "image/webp": components["schemas"]["FileContent"];
             };
         };
-        /** @description The user. */
-        UserRead: {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                ETag: components["headers"]["ETag"];
-                "Cache-Control": components["headers"]["PrivateNoCache"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/json": components["schemas"]["User"];
-            };
-        };
-        /** @description The task. */
-        TaskRead: {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                ETag: components["headers"]["ETag"];
-                "Cache-Control": components["headers"]["PrivateNoCache"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/json": components["schemas"]["Task"];
-            };
-        };
-        /** @description A page of tasks. */
-        TaskPage: {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                Link: components["headers"]["Link"];
-                "Cache-Control": components["headers"]["PrivateNoCache"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/json": components["schemas"]["TaskList"];
-            };
-        };
-        /** @description A page of tags, newest first. */
-        TagPage: {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                Link: components["headers"]["Link"];
-                "Cache-Control": components["headers"]["PrivateNoCache"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/json": components["schemas"]["TagList"];
-            };
-        };
         /** @description The project. */
         ProjectRead: {
             headers: {
@@ -4456,6 +4491,18 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Project"];
+            };
+        };
+        /** @description The section. */
+        SectionRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Section"];
             };
         };
         /** @description The member. */
@@ -4492,6 +4539,18 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Team"];
+            };
+        };
+        /** @description The member. */
+        TeamMemberRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["TeamMember"];
             };
         };
         /** @description Your notification settings. */
@@ -4531,8 +4590,8 @@ export interface components {
                 "application/json": components["schemas"]["WebhookDelivery"];
             };
         };
-        /** @description The member. */
-        TeamMemberRead: {
+        /** @description The user. */
+        UserRead: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 ETag: components["headers"]["ETag"];
@@ -4540,41 +4599,8 @@ export interface components {
                 [name: string]: unknown;
             };
             content: {
-                "application/json": components["schemas"]["TeamMember"];
+                "application/json": components["schemas"]["User"];
             };
-        };
-        /** @description The comment. */
-        CommentRead: {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                ETag: components["headers"]["ETag"];
-                "Cache-Control": components["headers"]["PrivateNoCache"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/json": components["schemas"]["Comment"];
-            };
-        };
-        /** @description The section. */
-        SectionRead: {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                ETag: components["headers"]["ETag"];
-                "Cache-Control": components["headers"]["PrivateNoCache"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/json": components["schemas"]["Section"];
-            };
-        };
-        /** @description The cached representation is still current. No body. */
-        NotModified: {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                ETag: components["headers"]["ETag"];
-                [name: string]: unknown;
-            };
-            content?: never;
         };
         /** @description The request does not match this contract: a malformed body, id, header or query, an unknown field or parameter, or a value out of range. `errors` points to each of them. */
         BadRequest: {
@@ -4671,17 +4697,6 @@ export interface components {
         };
         /** @description Invitations are disabled. */
         InvitationsDisabled: {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                "Cache-Control": components["headers"]["NoStore"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["Problem"];
-            };
-        };
-        /** @description The token in the body does not belong to a valid invitation. The response does not say whether the invitation is unknown, expired, revoked or already used. */
-        InvitationInvalid: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
@@ -4801,6 +4816,28 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description The `Upload-Offset` is not the current offset of the upload, or the task belongs to an archived project. Nothing was stored. */
+        UploadConflict: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The second factor is already enabled, or none is enrolled. */
+        SecondFactorConflict: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description The file is missing from the storage. */
         Gone: {
             headers: {
@@ -4845,17 +4882,6 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The `Upload-Offset` is not the current offset of the upload, or the task belongs to an archived project. Nothing was stored. */
-        UploadConflict: {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                "Cache-Control": components["headers"]["NoStore"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["Problem"];
-            };
-        };
         /** @description The upload has expired, or its data is lost. Start a new upload. */
         UploadGone: {
             headers: {
@@ -4889,40 +4915,6 @@ export interface components {
                  * @example 1.0.0
                  */
                 "Tus-Version"?: string;
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["Problem"];
-            };
-        };
-        /** @description Another request is writing to the upload. Nothing was stored. */
-        UploadLocked: {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                "Cache-Control": components["headers"]["NoStore"];
-                "Retry-After": components["headers"]["RetryAfter"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["Problem"];
-            };
-        };
-        /** @description The chunk does not match `Upload-Checksum`. None of it was stored. (The tus protocol defines this status.) */
-        ChecksumMismatch: {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                "Cache-Control": components["headers"]["NoStore"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["Problem"];
-            };
-        };
-        /** @description The content does not match the digest that was sent with it. Nothing was stored. */
-        DigestMismatch: {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
             content: {
@@ -4985,17 +4977,6 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The image has too many bytes or pixels, or decoding it takes too much time or memory. */
-        ImageTooLarge: {
-            headers: {
-                "X-Request-Id": components["headers"]["RequestId"];
-                "Cache-Control": components["headers"]["NoStore"];
-                [name: string]: unknown;
-            };
-            content: {
-                "application/problem+json": components["schemas"]["Problem"];
-            };
-        };
         /** @description The Content-Type is missing or not supported for a patch, or the body has a Content-Encoding. */
         UnsupportedPatchType: {
             headers: {
@@ -5015,6 +4996,39 @@ export interface components {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
                 "Content-Range": components["headers"]["ContentRange"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The token in the body does not belong to a valid invitation. The response does not say whether the invitation is unknown, expired, revoked or already used. */
+        InvitationInvalid: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The content does not match the digest that was sent with it. Nothing was stored. */
+        DigestMismatch: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The image has too many bytes or pixels, or decoding it takes too much time or memory. */
+        ImageTooLarge: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
             content: {
@@ -5054,8 +5068,8 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The second factor is already enabled, or none is enrolled. */
-        SecondFactorConflict: {
+        /** @description The password or code in the body is wrong. */
+        WrongProof: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
@@ -5065,11 +5079,12 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The password or code in the body is wrong. */
-        WrongProof: {
+        /** @description Another request is writing to the upload. Nothing was stored. */
+        UploadLocked: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
+                "Retry-After": components["headers"]["RetryAfter"];
                 [name: string]: unknown;
             };
             content: {
@@ -5084,6 +5099,17 @@ export interface components {
                 "Retry-After": components["headers"]["RetryAfter"];
                 RateLimit: components["headers"]["RateLimit"];
                 "RateLimit-Policy": components["headers"]["RateLimitPolicy"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The chunk does not match `Upload-Checksum`. None of it was stored. (The tus protocol defines this status.) */
+        ChecksumMismatch: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
                 [name: string]: unknown;
             };
             content: {
@@ -5126,136 +5152,39 @@ export interface components {
         };
     };
     parameters: {
-        /**
-         * @description The id of the user. `me` is your own.
-         * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-         */
-        UserId: components["schemas"]["UserRef"];
-        /**
-         * @description The id of the task.
-         * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-         */
-        TaskId: string;
-        /**
-         * @description The id of the tag.
-         * @example 0199c0e0-4c5d-7b6a-8e9f-0a1b2c3d4e5f
-         */
-        TagId: string;
-        /**
-         * @description The id of the project.
-         * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
-         */
-        ProjectId: string;
-        /**
-         * @description The id of the invitation.
-         * @example 0199c0eb-8091-7b3c-9d4e-5f60718293a4
-         */
-        InvitationId: string;
-        /**
-         * @description The id of the team.
-         * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
-         */
-        TeamId: string;
-        /**
-         * @description The id of the section.
-         * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
-         */
-        SectionId: string;
-        /**
-         * @description The id of the comment.
-         * @example 0199c0ec-3d4e-7f50-8a6b-7c8d9e0f1a2b
-         */
-        CommentId: string;
-        /**
-         * @description The id of the webhook.
-         * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
-         */
-        WebhookId: string;
-        /**
-         * @description The id of the delivery.
-         * @example 0199c0ed-a213-7d5e-9f60-718293a4b5c6
-         */
-        WebhookDeliveryId: string;
-        /**
-         * @description The id of the attachment.
-         * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
-         */
-        AttachmentId: string;
-        /** @description The token of the link, as in the URL that `POST /attachments/{attach_id}/links` returned. */
-        LinkToken: string;
-        /** @description The width in pixels, rounded up to 16, 32, 64, 128, 256, 512 or 1,024. A narrower image keeps its width. The height is limited to four times the width. */
-        ThumbnailWidth: number;
-        /**
-         * @description The id of the upload.
-         * @example 0199c0e7-4c5d-7e6f-8a70-8b9c0d1e2f30
-         */
-        UploadId: string;
-        /**
-         * @description The tus version of the client. Any other version returns 412.
-         * @example 1.0.0
-         */
-        TusClientVersion: "1.0.0";
-        /**
-         * @description The size of the file in bytes.
-         * @example 14
-         */
-        FileLength: string;
-        /**
-         * @description The position of the chunk in the file, in bytes.
-         * @example 6
-         */
-        ChunkOffset: string;
-        /**
-         * @description Comma-separated pairs of a key and a Base64 value. `filename` is required. `filetype` is the media type of the file, which is detected if it is absent, and `sha256` its expected digest in hexadecimal. Other keys are stored unchanged.
-         * @example filename cmVsZWFzZS1ub3Rlcy50eHQ=,filetype dGV4dC9wbGFpbg==
-         */
-        FileMetadata: string;
-        /** @description The digest of the chunk: `sha1` or `sha256`, a space and the Base64 value. A chunk that does not match is rejected with 460, and none of it is stored. */
-        UploadChecksum: string;
-        /**
-         * @description The id of the session.
-         * @example 0199c0e5-2a3b-7c4d-9e5f-6a7b8c9d0e1f
-         */
-        SessionId: string;
-        /**
-         * @description The id of the API token.
-         * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
-         */
-        TokenId: string;
-        /** @description Only events caused by one of these users. Repeat the parameter for several users. */
-        ActorFilter: components["schemas"]["UserRef"][];
-        /** @description Only events about the account of one of these users. Repeat the parameter for several users. */
-        AuditUserFilter: components["schemas"]["UserRef"][];
-        /** @description Only events with one of these actions. Repeat the parameter for several actions. */
-        ActionFilter: components["schemas"]["AuditAction"][];
-        /** @description Only events of one of these types. Repeat the parameter for several types. */
-        EventTypeFilter: components["schemas"]["EventTypePattern"][];
-        /** @description Only events in one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
-        EventProjectFilter: components["schemas"]["ProjectOrNone"][];
-        /** @description Only items created at or after this time; with a date, on that day or later. */
-        CreatedAfter: components["schemas"]["TimeOrDate"];
-        /** @description Only items created before this time; with a date, before that day. */
-        CreatedBefore: components["schemas"]["TimeOrDate"];
         /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
         Limit: number;
         /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
         Offset: number;
         /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
         Cursor: string;
-        /** @description The `next_cursor` of the previous response, unchanged. Omit it to start. */
-        Since: string;
-        /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
-        All: boolean;
-        /** @description The last `id` received, unchanged. It takes precedence over `after`. */
-        LastEventId: string;
-        /** @description The last `id` received, unchanged. For clients that cannot send `Last-Event-ID`. */
-        LastEventIdQuery: string;
         /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
         IncludeTotal: boolean;
+        /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
+        All: boolean;
+        /** @description Only items created at or after this time; with a date, on that day or later. */
+        CreatedAfter: components["schemas"]["TimeOrDate"];
+        /** @description Only items created before this time; with a date, before that day. */
+        CreatedBefore: components["schemas"]["TimeOrDate"];
+        /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+        IfMatch: string;
+        /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+        IfNoneMatch: string;
+        /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+        IfNoneMatchWrite: string;
+        /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+        IdempotencyKey: string;
+        /**
+         * @description The id of the task.
+         * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+         */
+        TaskId: string;
         /** @description Only tasks with one of these statuses. Repeat the parameter for several statuses. */
         StatusFilter: components["schemas"]["TaskStatus"][];
         /** @description Only tasks with one of these priorities. Repeat the parameter for several priorities. */
         PriorityFilter: components["schemas"]["TaskPriority"][];
+        /** @description Only tasks owned by one of these users. Repeat the parameter for several users. */
+        OwnerFilter: components["schemas"]["UserRef"][];
         /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
         AssigneeFilter: components["schemas"]["UserRef"][];
         /** @description Only tasks of one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
@@ -5266,8 +5195,6 @@ export interface components {
         ParentFilter: components["schemas"]["ParentOrNone"][];
         /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
         TagFilter: string[];
-        /** @description Only tasks owned by one of these users. Repeat the parameter for several users. */
-        OwnerFilter: components["schemas"]["UserRef"][];
         /** @description Whether a task must have any or all of the tags in `tag_id`. */
         TagMatchFilter: components["schemas"]["TagMatch"];
         /** @description If true, only tasks without tags. If false, only tasks with tags. */
@@ -5288,6 +5215,8 @@ export interface components {
         CompletedBefore: components["schemas"]["TimeOrDate"];
         /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
         HasAttachments: boolean;
+        /** @description If true, only tasks that are blocked by an open task. If false, all other tasks. */
+        IsBlocked: boolean;
         /**
          * @description Only tasks with these words in the title or description, ignoring case and accents. A word matches the beginning of a
          *     word: `rel` finds "Release". `"release notes"` matches the words as a phrase, `or` matches either of two words, and
@@ -5301,65 +5230,6 @@ export interface components {
         TaskSearch: string;
         /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort times and all-day dates together; an all-day date counts as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are aliases.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks returns 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the manual order within a project or your personal tasks, which `moveTask` changes. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
         TaskSort: string;
-        /** @description Only users with one of these roles. Repeat the parameter for several roles. */
-        RoleFilter: components["schemas"]["UserRole"][];
-        /**
-         * @description How the task relates to the other one.
-         * @example blocks
-         */
-        RelationKind: components["schemas"]["RelationKind"];
-        /** @description Only relations of one of these kinds. Repeat the parameter for several kinds. */
-        RelationKindFilter: components["schemas"]["RelationKind"][];
-        /** @description Related resources to include in each relation. Repeat the parameter for several resources. */
-        ExpandRelation: components["schemas"]["RelationExpansion"][];
-        /**
-         * @description The id of the related task.
-         * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
-         */
-        OtherTaskId: string;
-        /** @description If true, only tasks that are blocked by an open task. If false, all other tasks. */
-        IsBlocked: boolean;
-        /** @description Only members with one of these roles. Repeat the parameter for several roles. */
-        ProjectRoleFilter: components["schemas"]["ProjectRole"][];
-        /** @description Only users whose username or display name contains this text, ignoring case and accents. */
-        UserSearch: string;
-        /** @description Only tags of one of these projects; `none` stands for tags of no project. Repeat the parameter for several projects. */
-        TagProjectFilter: components["schemas"]["ProjectOrNone"][];
-        /** @description Only tags whose name contains this text, ignoring case and accents. */
-        TagSearch: string;
-        /** @description Whether to include archived projects. */
-        IncludeArchived: boolean;
-        /** @description Only projects whose name contains this text, ignoring case and accents. */
-        ProjectSearch: string;
-        /** @description The sort order: `created_at`, `updated_at` or `name`; prefix with `-` for descending. Names are compared ignoring case and accents. Ties are broken by id. Unless the key is `created_at`, a list of more than 50,000 projects returns 400. The default is `-created_at`. */
-        ProjectSort: string;
-        /** @description Only webhooks of one of these projects; `none` stands for webhooks of no project. Repeat the parameter for several projects. */
-        WebhookProjectFilter: components["schemas"]["ProjectOrNone"][];
-        /** @description Only deliveries with one of these statuses. Repeat the parameter for several statuses. With this filter, a page can hold fewer deliveries than `limit`, or none, because a request examines at most 2,500 deliveries. Continue until `next_cursor` is null. */
-        WebhookDeliveryStatusFilter: components["schemas"]["WebhookDeliveryStatus"][];
-        /** @description Only teams whose name contains this text, ignoring case and accents. */
-        TeamSearch: string;
-        /** @description Only comments whose text contains this text, ignoring case and accents. */
-        CommentSearch: string;
-        /** @description The sort order: `created_at` for the oldest first, or `-created_at` for the newest first. Ties are broken by id. The default is `created_at`. */
-        CommentSort: string;
-        /** @description Related resources to include in each comment, comma-separated. Each adds a property to the comment; the ids stay. An API token also needs the scope to read them (`users:read`). */
-        CommentExpand: components["schemas"]["CommentExpansion"][];
-        /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `projects:read`, `attachments:read`). */
-        TaskExpand: components["schemas"]["TaskExpansion"][];
-        /** @description Related resources to include in each member, comma-separated. Each adds a property to the member; the ids stay. An API token also needs the scope to read them (`users:read`). */
-        MemberExpand: components["schemas"]["MemberExpansion"][];
-        /**
-         * @description The id of the notification.
-         * @example 0199c0f4-2a3b-7c4d-8e5f-60718293a4b5
-         */
-        NotificationId: string;
-        /** @description Whether to list only unread notifications. */
-        Unread: boolean;
-        /** @description Related resources to include in each notification, comma-separated. Each adds a property to the notification; the ids stay. An API token also needs the scope to read them (`tasks:read`). */
-        NotificationExpand: components["schemas"]["NotificationExpansion"][];
-        /** @description Related resources to include in each follower, comma-separated. Each adds a property to the follower; the ids stay. An API token also needs the scope to read them (`users:read`). */
-        FollowerExpand: components["schemas"]["MemberExpansion"][];
         /**
          * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due < now+7d`. A task must match the expression and all other filters.
          *
@@ -5385,22 +5255,46 @@ export interface components {
          *     A comparison with a missing value is false, so `NOT due < now` is true for a task without a due date. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
          */
         TaskFilter: string;
-        /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
-        IdempotencyKey: string;
+        /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `projects:read`, `attachments:read`). */
+        TaskExpand: components["schemas"]["TaskExpansion"][];
+        /** @description The `next_cursor` of the previous response, unchanged. Omit it to start. */
+        Since: string;
+        /**
+         * @description How the task relates to the other one.
+         * @example blocks
+         */
+        RelationKindInPath: components["schemas"]["RelationKind"];
+        /** @description Only relations of one of these kinds. Repeat the parameter for several kinds. */
+        RelationKindFilter: components["schemas"]["RelationKind"][];
+        /** @description Related resources to include in each relation. Repeat the parameter for several resources. */
+        RelationExpand: components["schemas"]["RelationExpansion"][];
+        /**
+         * @description The id of the related task.
+         * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
+         */
+        OtherTaskId: string;
+        /**
+         * @description The id of the comment.
+         * @example 0199c0ec-3d4e-7f50-8a6b-7c8d9e0f1a2b
+         */
+        CommentId: string;
+        /** @description Only comments whose text contains this text, ignoring case and accents. */
+        CommentSearch: string;
+        /** @description The sort order: `created_at` for the oldest first, or `-created_at` for the newest first. Ties are broken by id. The default is `created_at`. */
+        CommentSort: string;
+        /** @description Related resources to include in each comment, comma-separated. Each adds a property to the comment; the ids stay. An API token also needs the scope to read them (`users:read`). */
+        CommentExpand: components["schemas"]["CommentExpansion"][];
+        /**
+         * @description The id of the attachment.
+         * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
+         */
+        AttachmentId: string;
+        /** @description The token of the link, as in the URL that `POST /attachments/{attach_id}/links` returned. */
+        LinkToken: string;
+        /** @description The width in pixels, rounded up to 16, 32, 64, 128, 256, 512 or 1,024. A narrower image keeps its width. The height is limited to four times the width. */
+        ThumbnailWidth: number;
         /** @description The expected digest of the request content (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`. `sha-256`, `sha-512` or both; digests by other algorithms are ignored if one of these is present. */
         ContentDigest: string;
-        /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
-        IfMatch: string;
-        /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
-        IfNoneMatch: string;
-        /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
-        IfNoneMatchWrite: string;
-        /** @description The version of the Model Context Protocol. */
-        McpProtocolVersion: string;
-        /** @description The `method` of the message. Required from version 2026-07-28 on. */
-        McpMethod: string;
-        /** @description The name of the tool. Required from version 2026-07-28 on for `tools/call`. */
-        McpName: string;
         /** @description Return 412 if the resource was modified after this date. Ignored with `If-Match`, which is more precise, and if it is not a valid date. */
         IfUnmodifiedSince: string;
         /** @description Whether a browser should save the file (the default) or display it. */
@@ -5411,6 +5305,138 @@ export interface components {
         Range: string;
         /** @description Apply `Range` only if the file still has this ETag or `Last-Modified`; otherwise return the whole file. */
         IfRange: string;
+        /**
+         * @description The id of the upload.
+         * @example 0199c0e7-4c5d-7e6f-8a70-8b9c0d1e2f30
+         */
+        UploadId: string;
+        /**
+         * @description The tus version of the client. Any other version returns 412.
+         * @example 1.0.0
+         */
+        TusClientVersion: components["schemas"]["TusProtocolVersion"];
+        /**
+         * @description The size of the file in bytes.
+         * @example 14
+         */
+        FileLength: string;
+        /**
+         * @description The position of the chunk in the file, in bytes.
+         * @example 6
+         */
+        ChunkOffset: string;
+        /**
+         * @description Comma-separated pairs of a key and a Base64 value. `filename` is required. `filetype` is the media type of the file, which is detected if it is absent, and `sha256` its expected digest in hexadecimal. Other keys are stored unchanged.
+         * @example filename cmVsZWFzZS1ub3Rlcy50eHQ=,filetype dGV4dC9wbGFpbg==
+         */
+        FileMetadata: string;
+        /** @description The digest of the chunk: `sha1` or `sha256`, a space and the Base64 value. A chunk that does not match is rejected with 460, and none of it is stored. */
+        UploadChecksum: string;
+        /**
+         * @description The id of the tag.
+         * @example 0199c0e0-4c5d-7b6a-8e9f-0a1b2c3d4e5f
+         */
+        TagId: string;
+        /** @description Only tags of one of these projects; `none` stands for tags of no project. Repeat the parameter for several projects. */
+        TagProjectFilter: components["schemas"]["ProjectOrNone"][];
+        /** @description Only tags whose name contains this text, ignoring case and accents. */
+        TagSearch: string;
+        /**
+         * @description The id of the project.
+         * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+         */
+        ProjectId: string;
+        /** @description Whether to include archived projects. */
+        IncludeArchived: boolean;
+        /** @description Only projects whose name contains this text, ignoring case and accents. */
+        ProjectSearch: string;
+        /** @description The sort order: `created_at`, `updated_at` or `name`; prefix with `-` for descending. Names are compared ignoring case and accents. Ties are broken by id. Unless the key is `created_at`, a list of more than 50,000 projects returns 400. The default is `-created_at`. */
+        ProjectSort: string;
+        /**
+         * @description The id of the section.
+         * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
+         */
+        SectionId: string;
+        /** @description Only members with one of these roles. Repeat the parameter for several roles. */
+        ProjectRoleFilter: components["schemas"]["ProjectRole"][];
+        /** @description Related resources to include in each member, comma-separated. Each adds a property to the member; the ids stay. An API token also needs the scope to read them (`users:read`). */
+        MemberExpand: components["schemas"]["MemberExpansion"][];
+        /**
+         * @description The id of the team.
+         * @example 0199c0ea-6e7f-7091-8b2c-3d4e5f607182
+         */
+        TeamId: string;
+        /** @description Only teams whose name contains this text, ignoring case and accents. */
+        TeamSearch: string;
+        /**
+         * @description The id of the invitation.
+         * @example 0199c0eb-8091-7b3c-9d4e-5f60718293a4
+         */
+        InvitationId: string;
+        /**
+         * @description The id of the notification.
+         * @example 0199c0f4-2a3b-7c4d-8e5f-60718293a4b5
+         */
+        NotificationId: string;
+        /** @description Whether to list only unread notifications. */
+        Unread: boolean;
+        /** @description Related resources to include in each notification, comma-separated. Each adds a property to the notification; the ids stay. An API token also needs the scope to read them (`tasks:read`). */
+        NotificationExpand: components["schemas"]["NotificationExpansion"][];
+        /** @description Related resources to include in each follower, comma-separated. Each adds a property to the follower; the ids stay. An API token also needs the scope to read them (`users:read`). */
+        FollowerExpand: components["schemas"]["MemberExpansion"][];
+        /** @description Only events caused by one of these users. Repeat the parameter for several users. */
+        ActorFilter: components["schemas"]["UserRef"][];
+        /** @description Only events of one of these types. Repeat the parameter for several types. */
+        EventTypeFilter: components["schemas"]["EventTypePattern"][];
+        /** @description Only events in one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
+        EventProjectFilter: components["schemas"]["ProjectOrNone"][];
+        /** @description The last `id` received, unchanged. It takes precedence over `after`. */
+        LastEventId: string;
+        /** @description The last `id` received, unchanged. For clients that cannot send `Last-Event-ID`. */
+        LastEventIdQuery: string;
+        /**
+         * @description The id of the webhook.
+         * @example 0199c0ec-9102-7c4d-8e5f-60718293a4b5
+         */
+        WebhookId: string;
+        /**
+         * @description The id of the delivery.
+         * @example 0199c0ed-a213-7d5e-9f60-718293a4b5c6
+         */
+        WebhookDeliveryId: string;
+        /** @description Only webhooks of one of these projects; `none` stands for webhooks of no project. Repeat the parameter for several projects. */
+        WebhookProjectFilter: components["schemas"]["ProjectOrNone"][];
+        /** @description Only deliveries with one of these statuses. Repeat the parameter for several statuses. With this filter, a page can hold fewer deliveries than `limit`, or none, because a request examines at most 2,500 deliveries. Continue until `next_cursor` is null. */
+        WebhookDeliveryStatusFilter: components["schemas"]["WebhookDeliveryStatusChoice"][];
+        /**
+         * @description The id of the user. `me` is your own.
+         * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+         */
+        UserId: components["schemas"]["UserRef"];
+        /** @description Only users with one of these roles. Repeat the parameter for several roles. */
+        RoleFilter: components["schemas"]["UserRole"][];
+        /** @description Only users whose username or display name contains this text, ignoring case and accents. */
+        UserSearch: string;
+        /**
+         * @description The id of the session.
+         * @example 0199c0e5-2a3b-7c4d-9e5f-6a7b8c9d0e1f
+         */
+        SessionId: string;
+        /**
+         * @description The id of the API token.
+         * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
+         */
+        TokenId: string;
+        /** @description Only events about the account of one of these users. Repeat the parameter for several users. */
+        AuditUserFilter: components["schemas"]["UserRef"][];
+        /** @description Only events with one of these actions. Repeat the parameter for several actions. */
+        ActionFilter: components["schemas"]["AuditActionChoice"][];
+        /** @description The version of the Model Context Protocol. */
+        McpProtocolVersion: string;
+        /** @description The `method` of the message. Required from version 2026-07-28 on. */
+        McpMethod: string;
+        /** @description The name of the tool. Required from version 2026-07-28 on for `tools/call`. */
+        McpName: string;
     };
     requestBodies: never;
     headers: {
@@ -5424,21 +5450,6 @@ export interface components {
          * @example "7"
          */
         ETag: string;
-        /**
-         * @description The current ETag of the task, which changes when tags are added or removed.
-         * @example "8"
-         */
-        ETagOfTask: string;
-        /**
-         * @description The ETag of the task after this change of its attachments or comments, for `If-Match` of the next request. A replayed response repeats the original value.
-         * @example "8"
-         */
-        TaskETag: string;
-        /**
-         * @description The ETag of the task after the file became an attachment, for `If-Match` of the next request. Absent until the upload is complete.
-         * @example "8"
-         */
-        TaskETagOfUpload: string;
         /**
          * @description The URL of the new resource.
          * @example /tasks/0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
@@ -5455,16 +5466,6 @@ export interface components {
          */
         PrivateNoCache: string;
         /**
-         * @description Private; reuse for a minute.
-         * @example private, max-age=60
-         */
-        PrivateForAMinute: string;
-        /**
-         * @description Pages of other origins can embed the file.
-         * @example cross-origin
-         */
-        CrossOrigin: string;
-        /**
          * @description Public; revalidate before reuse.
          * @example no-cache
          */
@@ -5475,50 +5476,30 @@ export interface components {
          */
         NoStore: string;
         /**
-         * @description Disables buffering in nginx and compatible proxies.
-         * @example no
-         */
-        NoBuffering: string;
-        /**
          * @description Present if this is the response to an earlier request with the same key.
          * @example true
          */
         IdempotencyReplayed: string;
         /**
-         * @description The number of seconds to wait before retrying.
-         * @example 2
+         * @description The ETag of the task after this change of its attachments or comments, for `If-Match` of the next request. A replayed response repeats the original value.
+         * @example "8"
          */
-        RetryAfter: number;
+        TaskETag: string;
         /**
-         * @description The remaining quota of each applicable limit: `r` requests in the next `t` seconds (Internet-Draft "RateLimit header fields for HTTP"). Absent if limits are disabled.
-         * @example "api";r=0;t=42
+         * @description The current ETag of the task, which changes when tags are added or removed.
+         * @example "8"
          */
-        RateLimit: string;
+        ETagOfTask: string;
         /**
-         * @description Each applicable limit: `q` requests per `w` seconds. Absent if limits are disabled.
-         * @example "api";q=600;w=60
+         * @description Private; reuse for a minute.
+         * @example private, max-age=60
          */
-        RateLimitPolicy: string;
+        PrivateForAMinute: string;
         /**
-         * @description The scope that the API token lacks (RFC 6750). Present only if a scope is missing.
-         * @example Bearer realm="taskwright", error="insufficient_scope", scope="tasks:write"
+         * @description Pages of other origins can embed the file.
+         * @example cross-origin
          */
-        ScopeChallenge: string;
-        /**
-         * @description The authentication scheme (RFC 9110, RFC 6750).
-         * @example Bearer realm="taskwright"
-         */
-        WWWAuthenticate: string;
-        /**
-         * @description Present only if the Content-Encoding of the request is not supported. Bodies must be sent uncompressed (RFC 9110).
-         * @example identity
-         */
-        AcceptEncoding: string;
-        /**
-         * @description The media types accepted for a patch (RFC 5789).
-         * @example application/merge-patch+json, application/json
-         */
-        AcceptPatch: string;
+        CrossOrigin: string;
         /**
          * @description The file name (RFC 6266), and whether to save or display the file.
          * @example attachment; filename="release-notes.txt"
@@ -5546,6 +5527,11 @@ export interface components {
          * @example sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:
          */
         ReprDigest: string;
+        /**
+         * @description The ETag of the task after the file became an attachment, for `If-Match` of the next request. Absent until the upload is complete.
+         * @example "8"
+         */
+        TaskETagOfUpload: string;
         /**
          * @description The version of the tus protocol.
          * @example 1.0.0
@@ -5596,6 +5582,46 @@ export interface components {
          * @example /attachments/0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
          */
         AttachmentLocation: string;
+        /**
+         * @description Disables buffering in nginx and compatible proxies.
+         * @example no
+         */
+        NoBuffering: string;
+        /**
+         * @description The number of seconds to wait before retrying.
+         * @example 2
+         */
+        RetryAfter: number;
+        /**
+         * @description The remaining quota of each applicable limit: `r` requests in the next `t` seconds (Internet-Draft "RateLimit header fields for HTTP"). Absent if limits are disabled.
+         * @example "api";r=0;t=42
+         */
+        RateLimit: string;
+        /**
+         * @description Each applicable limit: `q` requests per `w` seconds. Absent if limits are disabled.
+         * @example "api";q=600;w=60
+         */
+        RateLimitPolicy: string;
+        /**
+         * @description The scope that the API token lacks (RFC 6750). Present only if a scope is missing.
+         * @example Bearer realm="taskwright", error="insufficient_scope", scope="tasks:write"
+         */
+        ScopeChallenge: string;
+        /**
+         * @description The authentication scheme (RFC 9110, RFC 6750).
+         * @example Bearer realm="taskwright"
+         */
+        WWWAuthenticate: string;
+        /**
+         * @description Present only if the Content-Encoding of the request is not supported. Bodies must be sent uncompressed (RFC 9110).
+         * @example identity
+         */
+        AcceptEncoding: string;
+        /**
+         * @description The media types accepted for a patch (RFC 5789).
+         * @example application/merge-patch+json, application/json
+         */
+        AcceptPatch: string;
     };
     pathItems: never;
 }
@@ -5743,39 +5769,6 @@ export interface operations {
             504: components["responses"]["OutcomeUnknown"];
         };
     };
-    undoEmailChange: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["EmailChangeUndo"];
-            };
-        };
-        responses: {
-            /** @description The address was restored. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "Cache-Control": components["headers"]["NoStore"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EmailChangeUndone"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["InvalidCredentials"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
     getCurrentUser: {
         parameters: {
             query?: never;
@@ -5800,136 +5793,30 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
-    listSessions: {
+    undoEmailChange: {
         parameters: {
-            query?: {
-                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
-                limit?: components["parameters"]["Limit"];
-                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
-                offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
-                cursor?: components["parameters"]["Cursor"];
-                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
-                include_total?: components["parameters"]["IncludeTotal"];
-            };
+            query?: never;
             header?: never;
             path?: never;
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["EmailChangeUndoRequest"];
+            };
+        };
         responses: {
-            /** @description A page of your sessions, newest first. */
+            /** @description The address was restored. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
-                    Link: components["headers"]["Link"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Cache-Control": components["headers"]["NoStore"];
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SessionList"];
+                    "application/json": components["schemas"]["RestoredAccount"];
                 };
             };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    revokeSession: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the session.
-                 * @example 0199c0e5-2a3b-7c4d-9e5f-6a7b8c9d0e1f
-                 */
-                session_id: components["parameters"]["SessionId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            204: components["responses"]["NoContent"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    changePassword: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["PasswordChange"];
-            };
-        };
-        responses: {
-            204: components["responses"]["NoContent"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["WrongProof"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    forgotPassword: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["PasswordResetRequest"];
-            };
-        };
-        responses: {
-            /** @description The request was accepted. If the address belongs to an account, an email is sent. */
-            202: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    [name: string]: unknown;
-                };
-                content?: never;
-            };
-            400: components["responses"]["BadRequest"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    resetPassword: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["PasswordReset"];
-            };
-        };
-        responses: {
-            204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["InvalidCredentials"];
             413: components["responses"]["ContentTooLarge"];
@@ -5937,780 +5824,6 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    listApiTokens: {
-        parameters: {
-            query?: {
-                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
-                limit?: components["parameters"]["Limit"];
-                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
-                offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
-                cursor?: components["parameters"]["Cursor"];
-                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
-                include_total?: components["parameters"]["IncludeTotal"];
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A page of your API tokens, newest first. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Link: components["headers"]["Link"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ApiTokenList"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    createApiToken: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["ApiTokenCreate"];
-            };
-        };
-        responses: {
-            /** @description The token was created. Store it: only a repeat of this request shows it again. */
-            201: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Location: components["headers"]["Location"];
-                    "Cache-Control": components["headers"]["NoStore"];
-                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["CreatedApiToken"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["UnprocessableContent"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    revokeApiToken: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the API token.
-                 * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
-                 */
-                token_id: components["parameters"]["TokenId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            204: components["responses"]["NoContent"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    getSecondFactor: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The status of your second factor. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["SecondFactor"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    enrolSecondFactor: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["SecondFactorEnrolment"];
-            };
-        };
-        responses: {
-            /** @description A secret to confirm with a code. */
-            201: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Location: components["headers"]["Location"];
-                    "Cache-Control": components["headers"]["NoStore"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["SecondFactorSecret"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            409: components["responses"]["SecondFactorConflict"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["WrongProof"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    confirmSecondFactor: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["SecondFactorConfirmation"];
-            };
-        };
-        responses: {
-            /** @description The second factor was enabled. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "Cache-Control": components["headers"]["NoStore"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["RecoveryCodeSet"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            409: components["responses"]["SecondFactorConflict"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["WrongProof"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    disableSecondFactor: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["SecondFactorDisablement"];
-            };
-        };
-        responses: {
-            204: components["responses"]["NoContent"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            409: components["responses"]["SecondFactorConflict"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["WrongProof"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    listAuditEvents: {
-        parameters: {
-            query?: {
-                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
-                limit?: components["parameters"]["Limit"];
-                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
-                offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
-                cursor?: components["parameters"]["Cursor"];
-                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
-                include_total?: components["parameters"]["IncludeTotal"];
-                /** @description Only events caused by one of these users. Repeat the parameter for several users. */
-                actor_id?: components["parameters"]["ActorFilter"];
-                /** @description Only events about the account of one of these users. Repeat the parameter for several users. */
-                user_id?: components["parameters"]["AuditUserFilter"];
-                /** @description Only events with one of these actions. Repeat the parameter for several actions. */
-                action?: components["parameters"]["ActionFilter"];
-                /** @description Only items created at or after this time; with a date, on that day or later. */
-                created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only items created before this time; with a date, before that day. */
-                created_before?: components["parameters"]["CreatedBefore"];
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A page of audit events, newest first. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Link: components["headers"]["Link"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AuditEventList"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    listUsers: {
-        parameters: {
-            query?: {
-                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
-                limit?: components["parameters"]["Limit"];
-                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
-                offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
-                cursor?: components["parameters"]["Cursor"];
-                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
-                include_total?: components["parameters"]["IncludeTotal"];
-                /** @description Only users with one of these roles. Repeat the parameter for several roles. */
-                role?: components["parameters"]["RoleFilter"];
-                /** @description Only users whose username or display name contains this text, ignoring case and accents. */
-                q?: components["parameters"]["UserSearch"];
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A page of users, newest first. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Link: components["headers"]["Link"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["UserList"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    createUser: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["UserCreate"];
-            };
-        };
-        responses: {
-            /** @description The user was created. */
-            201: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Location: components["headers"]["Location"];
-                    ETag: components["headers"]["ETag"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["User"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            409: components["responses"]["UserConflict"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["UnprocessableContent"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    getUser: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
-                "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
-                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
-            };
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: components["responses"]["UserRead"];
-            304: components["responses"]["NotModified"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            412: components["responses"]["PreconditionFailed"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    replaceUser: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
-                "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
-                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
-            };
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["UserReplace"];
-            };
-        };
-        responses: {
-            200: components["responses"]["UserRead"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["ForbiddenOrUnproven"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["UserConflict"];
-            412: components["responses"]["PreconditionFailed"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["WrongProof"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    deleteUser: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
-                "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
-                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
-            };
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            204: components["responses"]["NoContent"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["ForbiddenOrUnproven"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["LastAdminOrManager"];
-            412: components["responses"]["PreconditionFailed"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    updateUser: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
-                "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
-                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
-            };
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/merge-patch+json": components["schemas"]["UserPatch"];
-                "application/json": components["schemas"]["UserPatch"];
-            };
-        };
-        responses: {
-            200: components["responses"]["UserRead"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["ForbiddenOrUnproven"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["UserConflict"];
-            412: components["responses"]["PreconditionFailed"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedPatchType"];
-            422: components["responses"]["WrongProof"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    getUserUsage: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The usage of the user. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    /**
-                     * @example {
-                     *       "attachment_bytes": {
-                     *         "used": 98000000,
-                     *         "quota": 10737418240
-                     *       },
-                     *       "tasks": {
-                     *         "used": 1250,
-                     *         "quota": null
-                     *       },
-                     *       "webhooks": {
-                     *         "used": 2,
-                     *         "quota": 100
-                     *       }
-                     *     }
-                     */
-                    "application/json": components["schemas"]["UserUsage"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    setUserPassword: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
-                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
-            };
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["UserPassword"];
-            };
-        };
-        responses: {
-            204: components["responses"]["NoContent"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["ForbiddenOrUnproven"];
-            404: components["responses"]["NotFound"];
-            412: components["responses"]["PreconditionFailed"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    listUserApiTokens: {
-        parameters: {
-            query?: {
-                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
-                limit?: components["parameters"]["Limit"];
-                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
-                offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
-                cursor?: components["parameters"]["Cursor"];
-                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
-                include_total?: components["parameters"]["IncludeTotal"];
-            };
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A page of the user's API tokens, newest first. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Link: components["headers"]["Link"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["ApiTokenList"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    revokeUserApiToken: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-                /**
-                 * @description The id of the API token.
-                 * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
-                 */
-                token_id: components["parameters"]["TokenId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            204: components["responses"]["NoContent"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    listUserTasks: {
-        parameters: {
-            query?: {
-                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
-                limit?: components["parameters"]["Limit"];
-                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
-                offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
-                cursor?: components["parameters"]["Cursor"];
-                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
-                include_total?: components["parameters"]["IncludeTotal"];
-                /** @description Only tasks with one of these statuses. Repeat the parameter for several statuses. */
-                status?: components["parameters"]["StatusFilter"];
-                /** @description Only tasks with one of these priorities. Repeat the parameter for several priorities. */
-                priority?: components["parameters"]["PriorityFilter"];
-                /** @description Only tasks owned by one of these users. Repeat the parameter for several users. */
-                owner_id?: components["parameters"]["OwnerFilter"];
-                /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
-                assignee_id?: components["parameters"]["AssigneeFilter"];
-                /** @description Only tasks of one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
-                project_id?: components["parameters"]["ProjectFilter"];
-                /** @description Only tasks in one of these sections; `none` stands for tasks without a section. Repeat the parameter for several sections. */
-                section_id?: components["parameters"]["SectionFilter"];
-                /** @description Only direct subtasks of one of these tasks; `none` stands for tasks without a parent. Repeat the parameter for several tasks. */
-                parent_id?: components["parameters"]["ParentFilter"];
-                /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
-                tag_id?: components["parameters"]["TagFilter"];
-                /** @description Whether a task must have any or all of the tags in `tag_id`. */
-                tag_match?: components["parameters"]["TagMatchFilter"];
-                /** @description If true, only tasks without tags. If false, only tasks with tags. */
-                untagged?: components["parameters"]["Untagged"];
-                /** @description Only tasks due at or after this time; with a date, on that day or later. `due_after=2026-05-14` and `due_before=2026-05-15` together list the tasks of one day, `due_at` and `due_on` alike. */
-                due_after?: components["parameters"]["DueAfter"];
-                /** @description Only tasks due before this time; with a date, before that day. */
-                due_before?: components["parameters"]["DueBefore"];
-                /** @description If true, only open tasks (`todo` or `in_progress`) that are past due: `due_at` has passed, or the day `due_on` has ended in your time zone. If false, all other tasks. */
-                overdue?: components["parameters"]["Overdue"];
-                /** @description Only items created at or after this time; with a date, on that day or later. */
-                created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only items created before this time; with a date, before that day. */
-                created_before?: components["parameters"]["CreatedBefore"];
-                /** @description Only tasks last changed at or after this time; with a date, on that day or later. To keep a copy of tasks up to date, use `GET /tasks/changes`, which misses nothing. A list cannot promise that: a change can become visible after a later one, so polling has to start some minutes before the latest `updated_at` it has seen, and deleted tasks are not listed. */
-                updated_after?: components["parameters"]["UpdatedAfter"];
-                /** @description Only tasks last changed before this time; with a date, before that day. */
-                updated_before?: components["parameters"]["UpdatedBefore"];
-                /** @description Only tasks completed at or after this time; with a date, on that day or later. */
-                completed_after?: components["parameters"]["CompletedAfter"];
-                /** @description Only tasks completed before this time; with a date, before that day. */
-                completed_before?: components["parameters"]["CompletedBefore"];
-                /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
-                has_attachments?: components["parameters"]["HasAttachments"];
-                /** @description If true, only tasks that are blocked by an open task. If false, all other tasks. */
-                is_blocked?: components["parameters"]["IsBlocked"];
-                /**
-                 * @description Only tasks with these words in the title or description, ignoring case and accents. A word matches the beginning of a
-                 *     word: `rel` finds "Release". `"release notes"` matches the words as a phrase, `or` matches either of two words, and
-                 *     `-draft` excludes tasks with that word. A task also matches if its title contains the whole search text: `lease n`
-                 *     finds "Release notes". In scripts without spaces between words, any part of the text matches. Only the first 8,192
-                 *     characters of a description are searched.
-                 *
-                 *     Without `sort`, tasks with matching titles come first, then the others, each newest first. If more than 1,000 tasks
-                 *     match in a list of more than 2,500, all of them are returned newest first.
-                 */
-                q?: components["parameters"]["TaskSearch"];
-                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort times and all-day dates together; an all-day date counts as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are aliases.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks returns 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the manual order within a project or your personal tasks, which `moveTask` changes. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
-                sort?: components["parameters"]["TaskSort"];
-                /**
-                 * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due < now+7d`. A task must match the expression and all other filters.
-                 *
-                 *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
-                 *
-                 *     Unlike in AIP-160, a word without quotes is not searched for. It returns 400, and so do operators of other languages, such as `&&`, `==`, `eq` and `contains`: the error has their position and the right operator. Put a text in quotes if it contains a space or one of `& | ~ ^ , ; ? % [ ] { }`.
-                 *
-                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
-                 *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
-                 *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-                 *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
-                 *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
-                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
-                 *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
-                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
-                 *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
-                 *     * `field:*` is true if the field has a value; for a text, if it is not empty.
-                 *     * A text in quotes that is compared with nothing, such as `"release notes"`, is searched for in the title and description, as a phrase. `q` searches for words.
-                 *     * On a field that is not a text, `:` means the same as `=`.
-                 *
-                 *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
-                 *
-                 *     A comparison with a missing value is false, so `NOT due < now` is true for a task without a due date. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
-                 */
-                filter?: components["parameters"]["TaskFilter"];
-                /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `projects:read`, `attachments:read`). */
-                expand?: components["parameters"]["TaskExpand"];
-            };
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the user. `me` is your own.
-                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
-                 */
-                user_id: components["parameters"]["UserId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: components["responses"]["TaskPage"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
         };
     };
     listTasks: {
@@ -6857,87 +5970,6 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             409: components["responses"]["ProjectArchived"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["UnprocessableContent"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    listTaskChanges: {
-        parameters: {
-            query?: {
-                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
-                limit?: components["parameters"]["Limit"];
-                /** @description The `next_cursor` of the previous response, unchanged. Omit it to start. */
-                since?: components["parameters"]["Since"];
-                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
-                all?: components["parameters"]["All"];
-                /** @description Only tasks of one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
-                project_id?: components["parameters"]["ProjectFilter"];
-                /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
-                assignee_id?: components["parameters"]["AssigneeFilter"];
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The changes, oldest first. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TaskChanges"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            410: components["responses"]["ChangesForgotten"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    batchTasks: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["TaskBatch"];
-            };
-        };
-        responses: {
-            /** @description The result of each item, in the order of the request. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TaskBatchResults"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["TaskConflict"];
-            412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["UnprocessableContent"];
@@ -7130,519 +6162,85 @@ export interface operations {
             504: components["responses"]["OutcomeUnknown"];
         };
     };
-    listTrash: {
-        parameters: {
-            query?: {
-                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
-                limit?: components["parameters"]["Limit"];
-                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
-                offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
-                cursor?: components["parameters"]["Cursor"];
-                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
-                include_total?: components["parameters"]["IncludeTotal"];
-                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
-                all?: components["parameters"]["All"];
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A page of deleted tasks, most recently deleted first. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Link: components["headers"]["Link"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TrashedTaskList"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    listTrashedProjects: {
-        parameters: {
-            query?: {
-                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
-                limit?: components["parameters"]["Limit"];
-                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
-                offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
-                cursor?: components["parameters"]["Cursor"];
-                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
-                include_total?: components["parameters"]["IncludeTotal"];
-                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
-                all?: components["parameters"]["All"];
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A page of deleted projects, most recently deleted first. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Link: components["headers"]["Link"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TrashedProjectList"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    getTrashedProject: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
-                "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
-                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
-            };
-            path: {
-                /**
-                 * @description The id of the project.
-                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
-                 */
-                project_id: components["parameters"]["ProjectId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The deleted project. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TrashedProject"];
-                };
-            };
-            304: components["responses"]["NotModified"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            412: components["responses"]["PreconditionFailed"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    deleteTrashedProject: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
-                "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
-                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
-            };
-            path: {
-                /**
-                 * @description The id of the project.
-                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
-                 */
-                project_id: components["parameters"]["ProjectId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            204: components["responses"]["NoContent"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            412: components["responses"]["PreconditionFailed"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    restoreProject: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
-                "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
-                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
-            };
-            path: {
-                /**
-                 * @description The id of the project.
-                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
-                 */
-                project_id: components["parameters"]["ProjectId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: components["responses"]["ProjectRead"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            412: components["responses"]["PreconditionFailed"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    getTrashedTask: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
-                "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
-                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
-            };
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The deleted task. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    ETag: components["headers"]["ETag"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TrashedTask"];
-                };
-            };
-            304: components["responses"]["NotModified"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            412: components["responses"]["PreconditionFailed"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    deleteTrashedTask: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
-                "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
-                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
-            };
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            204: components["responses"]["NoContent"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["ProjectArchived"];
-            412: components["responses"]["PreconditionFailed"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    restoreTask: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
-                "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
-                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
-            };
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: components["responses"]["TaskRead"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["ProjectArchived"];
-            412: components["responses"]["PreconditionFailed"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    listEvents: {
-        parameters: {
-            query?: {
-                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
-                limit?: components["parameters"]["Limit"];
-                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
-                offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
-                cursor?: components["parameters"]["Cursor"];
-                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
-                include_total?: components["parameters"]["IncludeTotal"];
-                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
-                all?: components["parameters"]["All"];
-                /** @description Only events of one of these types. Repeat the parameter for several types. */
-                type?: components["parameters"]["EventTypeFilter"];
-                /** @description Only events in one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
-                project_id?: components["parameters"]["EventProjectFilter"];
-                /** @description Only events caused by one of these users. Repeat the parameter for several users. */
-                actor_id?: components["parameters"]["ActorFilter"];
-                /** @description Only items created at or after this time; with a date, on that day or later. */
-                created_after?: components["parameters"]["CreatedAfter"];
-                /** @description Only items created before this time; with a date, before that day. */
-                created_before?: components["parameters"]["CreatedBefore"];
-            };
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A page of events, newest first. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Link: components["headers"]["Link"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EventList"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    listTaskEvents: {
-        parameters: {
-            query?: {
-                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
-                limit?: components["parameters"]["Limit"];
-                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
-                offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
-                cursor?: components["parameters"]["Cursor"];
-                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
-                include_total?: components["parameters"]["IncludeTotal"];
-            };
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A page of events, newest first. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Link: components["headers"]["Link"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["EventList"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    streamEvents: {
-        parameters: {
-            query?: {
-                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
-                all?: components["parameters"]["All"];
-                /** @description The last `id` received, unchanged. For clients that cannot send `Last-Event-ID`. */
-                after?: components["parameters"]["LastEventIdQuery"];
-            };
-            header?: {
-                /** @description The last `id` received, unchanged. It takes precedence over `after`. */
-                "Last-Event-ID"?: components["parameters"]["LastEventId"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description The events, until the stream ends. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "Cache-Control": components["headers"]["NoStore"];
-                    "X-Accel-Buffering": components["headers"]["NoBuffering"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "text/event-stream": components["schemas"]["EventStream"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            410: components["responses"]["EventsForgotten"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    listTaskAttachments: {
-        parameters: {
-            query?: {
-                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
-                limit?: components["parameters"]["Limit"];
-                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
-                offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
-                cursor?: components["parameters"]["Cursor"];
-                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
-                include_total?: components["parameters"]["IncludeTotal"];
-            };
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A page of attachments, newest first. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Link: components["headers"]["Link"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["AttachmentList"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    addTaskAttachment: {
+    batchTasks: {
         parameters: {
             query?: never;
             header?: {
                 /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
                 "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-                /** @description The expected digest of the request content (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`. `sha-256`, `sha-512` or both; digests by other algorithms are ignored if one of these is present. */
-                "Content-Digest"?: components["parameters"]["ContentDigest"];
             };
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
+            path?: never;
             cookie?: never;
         };
         requestBody: {
             content: {
-                "multipart/form-data": components["schemas"]["AttachmentUpload"];
+                "application/json": components["schemas"]["TaskBatch"];
             };
         };
         responses: {
-            /** @description The file was attached. */
-            201: {
+            /** @description The result of each item, in the order of the request. */
+            200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
-                    "Task-ETag": components["headers"]["TaskETag"];
-                    Location: components["headers"]["Location"];
-                    ETag: components["headers"]["ETag"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["Attachment"];
+                    "application/json": components["schemas"]["TaskBatchResults"];
                 };
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["ProjectArchived"];
-            413: components["responses"]["UploadTooLarge"];
+            409: components["responses"]["TaskConflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["UnprocessableUpload"];
+            422: components["responses"]["UnprocessableContent"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
-            507: components["responses"]["InsufficientStorage"];
+        };
+    };
+    listTaskChanges: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The `next_cursor` of the previous response, unchanged. Omit it to start. */
+                since?: components["parameters"]["Since"];
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
+                all?: components["parameters"]["All"];
+                /** @description Only tasks of one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
+                project_id?: components["parameters"]["ProjectFilter"];
+                /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
+                assignee_id?: components["parameters"]["AssigneeFilter"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The changes, oldest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskChanges"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            410: components["responses"]["ChangesForgotten"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     listTaskTags: {
@@ -7766,106 +6364,6 @@ export interface operations {
             504: components["responses"]["OutcomeUnknown"];
         };
     };
-    listTaskFollowers: {
-        parameters: {
-            query?: {
-                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
-                limit?: components["parameters"]["Limit"];
-                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
-                offset?: components["parameters"]["Offset"];
-                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
-                cursor?: components["parameters"]["Cursor"];
-                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
-                include_total?: components["parameters"]["IncludeTotal"];
-                /** @description Related resources to include in each follower, comma-separated. Each adds a property to the follower; the ids stay. An API token also needs the scope to read them (`users:read`). */
-                expand?: components["parameters"]["FollowerExpand"];
-            };
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            /** @description A page of followers, newest first. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Link: components["headers"]["Link"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["TaskFollowerList"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    followTask: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
-                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
-            };
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            204: components["responses"]["NoContent"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            412: components["responses"]["PreconditionFailed"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    unfollowTask: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path: {
-                /**
-                 * @description The id of the task.
-                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
-                 */
-                task_id: components["parameters"]["TaskId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            204: components["responses"]["NoContent"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
     listTaskRelations: {
         parameters: {
             query?: {
@@ -7880,7 +6378,7 @@ export interface operations {
                 /** @description Only relations of one of these kinds. Repeat the parameter for several kinds. */
                 kind?: components["parameters"]["RelationKindFilter"];
                 /** @description Related resources to include in each relation. Repeat the parameter for several resources. */
-                expand?: components["parameters"]["ExpandRelation"];
+                expand?: components["parameters"]["RelationExpand"];
             };
             header?: never;
             path: {
@@ -7931,7 +6429,7 @@ export interface operations {
                  * @description How the task relates to the other one.
                  * @example blocks
                  */
-                kind: components["parameters"]["RelationKind"];
+                kind: components["parameters"]["RelationKindInPath"];
                 /**
                  * @description The id of the related task.
                  * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
@@ -7975,7 +6473,7 @@ export interface operations {
                  * @description How the task relates to the other one.
                  * @example blocks
                  */
-                kind: components["parameters"]["RelationKind"];
+                kind: components["parameters"]["RelationKindInPath"];
                 /**
                  * @description The id of the related task.
                  * @example 0199c0df-2a3b-7c4d-8e5f-0a1b2c3d4e5f
@@ -8214,7 +6712,7 @@ export interface operations {
             504: components["responses"]["OutcomeUnknown"];
         };
     };
-    listNotifications: {
+    listTaskAttachments: {
         parameters: {
             query?: {
                 /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
@@ -8225,18 +6723,20 @@ export interface operations {
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
-                /** @description Whether to list only unread notifications. */
-                unread?: components["parameters"]["Unread"];
-                /** @description Related resources to include in each notification, comma-separated. Each adds a property to the notification; the ids stay. An API token also needs the scope to read them (`tasks:read`). */
-                expand?: components["parameters"]["NotificationExpand"];
             };
             header?: never;
-            path?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description A page of notifications, newest first. */
+            /** @description A page of attachments, newest first. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -8245,148 +6745,68 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["NotificationList"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    markNotificationsRead: {
-        parameters: {
-            query?: never;
-            header?: never;
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["NotificationMark"];
-            };
-        };
-        responses: {
-            /** @description The notifications were marked. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["NotificationMarkResult"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    getNotificationSettings: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
-                "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
-                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: components["responses"]["NotificationSettingsRead"];
-            304: components["responses"]["NotModified"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            412: components["responses"]["PreconditionFailed"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    updateNotificationSettings: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
-                "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
-                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
-            };
-            path?: never;
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/merge-patch+json": components["schemas"]["NotificationSettingsPatch"];
-                "application/json": components["schemas"]["NotificationSettingsPatch"];
-            };
-        };
-        responses: {
-            200: components["responses"]["NotificationSettingsRead"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            412: components["responses"]["PreconditionFailed"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedPatchType"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    updateNotification: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
-                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
-            };
-            path: {
-                /**
-                 * @description The id of the notification.
-                 * @example 0199c0f4-2a3b-7c4d-8e5f-60718293a4b5
-                 */
-                notification_id: components["parameters"]["NotificationId"];
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["NotificationPatch"];
-            };
-        };
-        responses: {
-            /** @description The notification. */
-            200: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Notification"];
+                    "application/json": components["schemas"]["AttachmentList"];
                 };
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            412: components["responses"]["PreconditionFailed"];
-            413: components["responses"]["ContentTooLarge"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    addTaskAttachment: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /** @description The expected digest of the request content (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`. `sha-256`, `sha-512` or both; digests by other algorithms are ignored if one of these is present. */
+                "Content-Digest"?: components["parameters"]["ContentDigest"];
+            };
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "multipart/form-data": components["schemas"]["AttachmentUpload"];
+            };
+        };
+        responses: {
+            /** @description The file was attached. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Task-ETag": components["headers"]["TaskETag"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Attachment"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
+            413: components["responses"]["UploadTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableUpload"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
+            507: components["responses"]["InsufficientStorage"];
         };
     };
     downloadAttachment: {
@@ -8474,6 +6894,44 @@ export interface operations {
             504: components["responses"]["OutcomeUnknown"];
         };
     };
+    getThumbnail: {
+        parameters: {
+            query?: {
+                /** @description The width in pixels, rounded up to 16, 32, 64, 128, 256, 512 or 1,024. A narrower image keeps its width. The height is limited to four times the width. */
+                width?: components["parameters"]["ThumbnailWidth"];
+            };
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the attachment.
+                 * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
+                 */
+                attach_id: components["parameters"]["AttachmentId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Thumbnail"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["Gone"];
+            412: components["responses"]["PreconditionFailed"];
+            415: components["responses"]["UnsupportedImage"];
+            422: components["responses"]["ImageTooLarge"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            507: components["responses"]["InsufficientStorage"];
+        };
+    };
     createAttachmentLink: {
         parameters: {
             query?: never;
@@ -8556,44 +7014,6 @@ export interface operations {
             416: components["responses"]["RangeNotSatisfiable"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
-        };
-    };
-    getThumbnail: {
-        parameters: {
-            query?: {
-                /** @description The width in pixels, rounded up to 16, 32, 64, 128, 256, 512 or 1,024. A narrower image keeps its width. The height is limited to four times the width. */
-                width?: components["parameters"]["ThumbnailWidth"];
-            };
-            header?: {
-                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
-                "If-Match"?: components["parameters"]["IfMatch"];
-                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
-                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
-            };
-            path: {
-                /**
-                 * @description The id of the attachment.
-                 * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
-                 */
-                attach_id: components["parameters"]["AttachmentId"];
-            };
-            cookie?: never;
-        };
-        requestBody?: never;
-        responses: {
-            200: components["responses"]["Thumbnail"];
-            304: components["responses"]["NotModified"];
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            410: components["responses"]["Gone"];
-            412: components["responses"]["PreconditionFailed"];
-            415: components["responses"]["UnsupportedImage"];
-            422: components["responses"]["ImageTooLarge"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            507: components["responses"]["InsufficientStorage"];
         };
     };
     createUpload: {
@@ -9406,6 +7826,217 @@ export interface operations {
             404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listSections: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of sections, in the order of the project. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SectionList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createSection: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SectionCreate"];
+            };
+        };
+        responses: {
+            /** @description The section was created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Section"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getSection: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the section.
+                 * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
+                 */
+                section_id: components["parameters"]["SectionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["SectionRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteSection: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the section.
+                 * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
+                 */
+                section_id: components["parameters"]["SectionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    updateSection: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+                /**
+                 * @description The id of the section.
+                 * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
+                 */
+                section_id: components["parameters"]["SectionId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/merge-patch+json": components["schemas"]["SectionPatch"];
+                "application/json": components["schemas"]["SectionPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["SectionRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedPatchType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
         };
     };
     listProjectMembers: {
@@ -10299,7 +8930,7 @@ export interface operations {
             504: components["responses"]["OutcomeUnknown"];
         };
     };
-    listSections: {
+    listTrash: {
         parameters: {
             query?: {
                 /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
@@ -10310,20 +8941,16 @@ export interface operations {
                 cursor?: components["parameters"]["Cursor"];
                 /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
                 include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
+                all?: components["parameters"]["All"];
             };
             header?: never;
-            path: {
-                /**
-                 * @description The id of the project.
-                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
-                 */
-                project_id: components["parameters"]["ProjectId"];
-            };
+            path?: never;
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description A page of sections, in the order of the project. */
+            /** @description A page of deleted tasks, most recently deleted first. */
             200: {
                 headers: {
                     "X-Request-Id": components["headers"]["RequestId"];
@@ -10332,67 +8959,17 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["SectionList"];
+                    "application/json": components["schemas"]["TrashedTaskList"];
                 };
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };
     };
-    createSection: {
-        parameters: {
-            query?: never;
-            header?: {
-                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
-                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
-            };
-            path: {
-                /**
-                 * @description The id of the project.
-                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
-                 */
-                project_id: components["parameters"]["ProjectId"];
-            };
-            cookie?: never;
-        };
-        requestBody: {
-            content: {
-                "application/json": components["schemas"]["SectionCreate"];
-            };
-        };
-        responses: {
-            /** @description The section was created. */
-            201: {
-                headers: {
-                    "X-Request-Id": components["headers"]["RequestId"];
-                    Location: components["headers"]["Location"];
-                    ETag: components["headers"]["ETag"];
-                    "Cache-Control": components["headers"]["PrivateNoCache"];
-                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
-                    [name: string]: unknown;
-                };
-                content: {
-                    "application/json": components["schemas"]["Section"];
-                };
-            };
-            400: components["responses"]["BadRequest"];
-            401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
-            404: components["responses"]["NotFound"];
-            409: components["responses"]["ProjectArchived"];
-            413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedMediaType"];
-            422: components["responses"]["UnprocessableContent"];
-            429: components["responses"]["TooManyRequests"];
-            503: components["responses"]["ServiceUnavailable"];
-            504: components["responses"]["OutcomeUnknown"];
-        };
-    };
-    getSection: {
+    getTrashedTask: {
         parameters: {
             query?: never;
             header?: {
@@ -10403,21 +8980,27 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The id of the project.
-                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
-                project_id: components["parameters"]["ProjectId"];
-                /**
-                 * @description The id of the section.
-                 * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
-                 */
-                section_id: components["parameters"]["SectionId"];
+                task_id: components["parameters"]["TaskId"];
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            200: components["responses"]["SectionRead"];
+            /** @description The deleted task. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrashedTask"];
+                };
+            };
             304: components["responses"]["NotModified"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
@@ -10428,7 +9011,7 @@ export interface operations {
             503: components["responses"]["ServiceUnavailable"];
         };
     };
-    deleteSection: {
+    deleteTrashedTask: {
         parameters: {
             query?: never;
             header?: {
@@ -10439,15 +9022,10 @@ export interface operations {
             };
             path: {
                 /**
-                 * @description The id of the project.
-                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
                  */
-                project_id: components["parameters"]["ProjectId"];
-                /**
-                 * @description The id of the section.
-                 * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
-                 */
-                section_id: components["parameters"]["SectionId"];
+                task_id: components["parameters"]["TaskId"];
             };
             cookie?: never;
         };
@@ -10465,7 +9043,120 @@ export interface operations {
             504: components["responses"]["OutcomeUnknown"];
         };
     };
-    updateSection: {
+    restoreTask: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TaskRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ProjectArchived"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listTrashedProjects: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
+                all?: components["parameters"]["All"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of deleted projects, most recently deleted first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrashedProjectList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    getTrashedProject: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The deleted project. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TrashedProject"];
+                };
+            };
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteTrashedProject: {
         parameters: {
             query?: never;
             header?: {
@@ -10480,34 +9171,456 @@ export interface operations {
                  * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
                  */
                 project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    restoreProject: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
                 /**
-                 * @description The id of the section.
-                 * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
+                 * @description The id of the project.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
                  */
-                section_id: components["parameters"]["SectionId"];
+                project_id: components["parameters"]["ProjectId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["ProjectRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listNotifications: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Whether to list only unread notifications. */
+                unread?: components["parameters"]["Unread"];
+                /** @description Related resources to include in each notification, comma-separated. Each adds a property to the notification; the ids stay. An API token also needs the scope to read them (`tasks:read`). */
+                expand?: components["parameters"]["NotificationExpand"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of notifications, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateNotification: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the notification.
+                 * @example 0199c0f4-2a3b-7c4d-8e5f-60718293a4b5
+                 */
+                notification_id: components["parameters"]["NotificationId"];
             };
             cookie?: never;
         };
         requestBody: {
             content: {
-                "application/merge-patch+json": components["schemas"]["SectionPatch"];
-                "application/json": components["schemas"]["SectionPatch"];
+                "application/json": components["schemas"]["NotificationPatch"];
             };
         };
         responses: {
-            200: components["responses"]["SectionRead"];
+            /** @description The notification. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Notification"];
+                };
+            };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
-            409: components["responses"]["ProjectArchived"];
             412: components["responses"]["PreconditionFailed"];
             413: components["responses"]["ContentTooLarge"];
-            415: components["responses"]["UnsupportedPatchType"];
-            422: components["responses"]["UnprocessableContent"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    markNotificationsRead: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NotificationMark"];
+            };
+        };
+        responses: {
+            /** @description The notifications were marked. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NotificationMarkResult"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getNotificationSettings: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["NotificationSettingsRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    updateNotificationSettings: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/merge-patch+json": components["schemas"]["NotificationSettingsPatch"];
+                "application/json": components["schemas"]["NotificationSettingsPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["NotificationSettingsRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedPatchType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listTaskFollowers: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Related resources to include in each follower, comma-separated. Each adds a property to the follower; the ids stay. An API token also needs the scope to read them (`users:read`). */
+                expand?: components["parameters"]["FollowerExpand"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of followers, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TaskFollowerList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    followTask: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    unfollowTask: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listEvents: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
+                all?: components["parameters"]["All"];
+                /** @description Only events of one of these types. Repeat the parameter for several types. */
+                type?: components["parameters"]["EventTypeFilter"];
+                /** @description Only events in one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
+                project_id?: components["parameters"]["EventProjectFilter"];
+                /** @description Only events caused by one of these users. Repeat the parameter for several users. */
+                actor_id?: components["parameters"]["ActorFilter"];
+                /** @description Only items created at or after this time; with a date, on that day or later. */
+                created_after?: components["parameters"]["CreatedAfter"];
+                /** @description Only items created before this time; with a date, before that day. */
+                created_before?: components["parameters"]["CreatedBefore"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of events, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    streamEvents: {
+        parameters: {
+            query?: {
+                /** @description Whether to list everything in the installation instead of only what is yours. Requires an administrator: for other users, true returns 403. */
+                all?: components["parameters"]["All"];
+                /** @description The last `id` received, unchanged. For clients that cannot send `Last-Event-ID`. */
+                after?: components["parameters"]["LastEventIdQuery"];
+            };
+            header?: {
+                /** @description The last `id` received, unchanged. It takes precedence over `after`. */
+                "Last-Event-ID"?: components["parameters"]["LastEventId"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The events, until the stream ends. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    "X-Accel-Buffering": components["headers"]["NoBuffering"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": components["schemas"]["EventStream"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            410: components["responses"]["EventsForgotten"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listTaskEvents: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of events, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EventList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     listWebhooks: {
@@ -10578,7 +9691,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CreatedWebhook"];
+                    "application/json": components["schemas"]["WebhookWithSecret"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -10725,7 +9838,7 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content: {
-                    "application/json": components["schemas"]["CreatedWebhook"];
+                    "application/json": components["schemas"]["WebhookWithSecret"];
                 };
             };
             400: components["responses"]["BadRequest"];
@@ -10887,6 +10000,919 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listUsers: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Only users with one of these roles. Repeat the parameter for several roles. */
+                role?: components["parameters"]["RoleFilter"];
+                /** @description Only users whose username or display name contains this text, ignoring case and accents. */
+                q?: components["parameters"]["UserSearch"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of users, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["UserList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createUser: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserCreate"];
+            };
+        };
+        responses: {
+            /** @description The user was created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["User"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["UserConflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getUser: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["UserRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    replaceUser: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserReplace"];
+            };
+        };
+        responses: {
+            200: components["responses"]["UserRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["ForbiddenOrUnproven"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["UserConflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["WrongProof"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    deleteUser: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["ForbiddenOrUnproven"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["LastAdminOrManager"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    updateUser: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/merge-patch+json": components["schemas"]["UserPatch"];
+                "application/json": components["schemas"]["UserPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["UserRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["ForbiddenOrUnproven"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["UserConflict"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedPatchType"];
+            422: components["responses"]["WrongProof"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getUserUsage: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The usage of the user. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    /**
+                     * @example {
+                     *       "attachment_bytes": {
+                     *         "used": 98000000,
+                     *         "quota": 10737418240
+                     *       },
+                     *       "tasks": {
+                     *         "used": 1250,
+                     *         "quota": null
+                     *       },
+                     *       "webhooks": {
+                     *         "used": 2,
+                     *         "quota": 100
+                     *       }
+                     *     }
+                     */
+                    "application/json": components["schemas"]["UserUsage"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listUserTasks: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Only tasks with one of these statuses. Repeat the parameter for several statuses. */
+                status?: components["parameters"]["StatusFilter"];
+                /** @description Only tasks with one of these priorities. Repeat the parameter for several priorities. */
+                priority?: components["parameters"]["PriorityFilter"];
+                /** @description Only tasks owned by one of these users. Repeat the parameter for several users. */
+                owner_id?: components["parameters"]["OwnerFilter"];
+                /** @description Only tasks assigned to one of these users. Repeat the parameter for several users. */
+                assignee_id?: components["parameters"]["AssigneeFilter"];
+                /** @description Only tasks of one of these projects; `none` stands for personal tasks. Repeat the parameter for several projects. */
+                project_id?: components["parameters"]["ProjectFilter"];
+                /** @description Only tasks in one of these sections; `none` stands for tasks without a section. Repeat the parameter for several sections. */
+                section_id?: components["parameters"]["SectionFilter"];
+                /** @description Only direct subtasks of one of these tasks; `none` stands for tasks without a parent. Repeat the parameter for several tasks. */
+                parent_id?: components["parameters"]["ParentFilter"];
+                /** @description Only tasks with one of these tags. Repeat the parameter for several tags. */
+                tag_id?: components["parameters"]["TagFilter"];
+                /** @description Whether a task must have any or all of the tags in `tag_id`. */
+                tag_match?: components["parameters"]["TagMatchFilter"];
+                /** @description If true, only tasks without tags. If false, only tasks with tags. */
+                untagged?: components["parameters"]["Untagged"];
+                /** @description Only tasks due at or after this time; with a date, on that day or later. `due_after=2026-05-14` and `due_before=2026-05-15` together list the tasks of one day, `due_at` and `due_on` alike. */
+                due_after?: components["parameters"]["DueAfter"];
+                /** @description Only tasks due before this time; with a date, before that day. */
+                due_before?: components["parameters"]["DueBefore"];
+                /** @description If true, only open tasks (`todo` or `in_progress`) that are past due: `due_at` has passed, or the day `due_on` has ended in your time zone. If false, all other tasks. */
+                overdue?: components["parameters"]["Overdue"];
+                /** @description Only items created at or after this time; with a date, on that day or later. */
+                created_after?: components["parameters"]["CreatedAfter"];
+                /** @description Only items created before this time; with a date, before that day. */
+                created_before?: components["parameters"]["CreatedBefore"];
+                /** @description Only tasks last changed at or after this time; with a date, on that day or later. To keep a copy of tasks up to date, use `GET /tasks/changes`, which misses nothing. A list cannot promise that: a change can become visible after a later one, so polling has to start some minutes before the latest `updated_at` it has seen, and deleted tasks are not listed. */
+                updated_after?: components["parameters"]["UpdatedAfter"];
+                /** @description Only tasks last changed before this time; with a date, before that day. */
+                updated_before?: components["parameters"]["UpdatedBefore"];
+                /** @description Only tasks completed at or after this time; with a date, on that day or later. */
+                completed_after?: components["parameters"]["CompletedAfter"];
+                /** @description Only tasks completed before this time; with a date, before that day. */
+                completed_before?: components["parameters"]["CompletedBefore"];
+                /** @description If true, only tasks with attachments. If false, only tasks without attachments. */
+                has_attachments?: components["parameters"]["HasAttachments"];
+                /** @description If true, only tasks that are blocked by an open task. If false, all other tasks. */
+                is_blocked?: components["parameters"]["IsBlocked"];
+                /**
+                 * @description Only tasks with these words in the title or description, ignoring case and accents. A word matches the beginning of a
+                 *     word: `rel` finds "Release". `"release notes"` matches the words as a phrase, `or` matches either of two words, and
+                 *     `-draft` excludes tasks with that word. A task also matches if its title contains the whole search text: `lease n`
+                 *     finds "Release notes". In scripts without spaces between words, any part of the text matches. Only the first 8,192
+                 *     characters of a description are searched.
+                 *
+                 *     Without `sort`, tasks with matching titles come first, then the others, each newest first. If more than 1,000 tasks
+                 *     match in a list of more than 2,500, all of them are returned newest first.
+                 */
+                q?: components["parameters"]["TaskSearch"];
+                /** @description The sort order: up to three of `created_at`, `updated_at`, `due`, `start`, `completed_at`, `priority`, `status`, `title` and `position`, comma-separated; prefix with `-` for descending, such as `-priority,due`. `due` and `start` sort times and all-day dates together; an all-day date counts as the end of `due_on` or the start of `start_on` in UTC. (`due_at` and `start_at` are aliases.) Tasks without a value come last in both directions. Unless the first key is `created_at`, `updated_at` or `due`, a list of more than 50,000 tasks returns 400. Priorities sort from `none` to `urgent`, statuses from `todo` to `cancelled`. Titles are compared by their first 100 characters, ignoring case and accents. `position` is the manual order within a project or your personal tasks, which `moveTask` changes. Ties are broken by id. The default is `-created_at`; with `q`, tasks with matching titles come first. */
+                sort?: components["parameters"]["TaskSort"];
+                /**
+                 * @description A filter expression in the syntax of [AIP-160](https://google.aip.dev/160), such as `status = in_progress AND (priority >= high OR tags:"bug") AND NOT assignee_id:* AND due < now+7d`. A task must match the expression and all other filters.
+                 *
+                 *     Combine comparisons with `AND` (or a space), `OR` and `NOT` (or `-`), in upper case. `OR` binds more tightly than `AND`. An expression has at most 50 comparisons and 20 levels of parentheses. Percent-encode it: an unencoded `+` is read as a space.
+                 *
+                 *     Unlike in AIP-160, a word without quotes is not searched for. It returns 400, and so do operators of other languages, such as `&&`, `==`, `eq` and `contains`: the error has their position and the right operator. Put a text in quotes if it contains a space or one of `& | ~ ^ , ; ? % [ ] { }`.
+                 *
+                 *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
+                 *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
+                 *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
+                 *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+                 *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
+                 *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
+                 *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
+                 *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
+                 *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
+                 *     * `field:*` is true if the field has a value; for a text, if it is not empty.
+                 *     * A text in quotes that is compared with nothing, such as `"release notes"`, is searched for in the title and description, as a phrase. `q` searches for words.
+                 *     * On a field that is not a text, `:` means the same as `=`.
+                 *
+                 *     If a filter searches text or the names of tags, a page can hold fewer tasks than `limit`, or none, because a request examines at most 2,500 tasks, and fewer if their texts are long. Continue until `next_cursor` is null.
+                 *
+                 *     A comparison with a missing value is false, so `NOT due < now` is true for a task without a due date. In quotes (`"` or `'`), escape characters as `\"`, `\'`, `\\` and `\*`.
+                 */
+                filter?: components["parameters"]["TaskFilter"];
+                /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `projects:read`, `attachments:read`). */
+                expand?: components["parameters"]["TaskExpand"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["TaskPage"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listSessions: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of your sessions, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    revokeSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the session.
+                 * @example 0199c0e5-2a3b-7c4d-9e5f-6a7b8c9d0e1f
+                 */
+                session_id: components["parameters"]["SessionId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    changePassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordChange"];
+            };
+        };
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["WrongProof"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    forgotPassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordResetRequest"];
+            };
+        };
+        responses: {
+            /** @description The request was accepted. If the address belongs to an account, an email is sent. */
+            202: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    resetPassword: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["PasswordReset"];
+            };
+        };
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["InvalidCredentials"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    setUserPassword: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["UserPassword"];
+            };
+        };
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["ForbiddenOrUnproven"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listApiTokens: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of your API tokens, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiTokenList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createApiToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ApiTokenCreate"];
+            };
+        };
+        responses: {
+            /** @description The token was created. Store it: only a repeat of this request shows it again. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiTokenWithSecret"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    revokeApiToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the API token.
+                 * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
+                 */
+                token_id: components["parameters"]["TokenId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listUserApiTokens: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the user's API tokens, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ApiTokenList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    revokeUserApiToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the user. `me` is your own.
+                 * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
+                 */
+                user_id: components["parameters"]["UserId"];
+                /**
+                 * @description The id of the API token.
+                 * @example 0199c0e6-3b4c-7d5e-8f60-7a8b9c0d1e2f
+                 */
+                token_id: components["parameters"]["TokenId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getSecondFactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The status of your second factor. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecondFactor"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    enrolSecondFactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SecondFactorEnrolment"];
+            };
+        };
+        responses: {
+            /** @description A secret to confirm with a code. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SecondFactorSecret"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["SecondFactorConflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["WrongProof"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    confirmSecondFactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SecondFactorConfirmation"];
+            };
+        };
+        responses: {
+            /** @description The second factor was enabled. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RecoveryCodeSet"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["SecondFactorConflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["WrongProof"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    disableSecondFactor: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["SecondFactorDisablement"];
+            };
+        };
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            409: components["responses"]["SecondFactorConflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["WrongProof"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listAuditEvents: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Only events caused by one of these users. Repeat the parameter for several users. */
+                actor_id?: components["parameters"]["ActorFilter"];
+                /** @description Only events about the account of one of these users. Repeat the parameter for several users. */
+                user_id?: components["parameters"]["AuditUserFilter"];
+                /** @description Only events with one of these actions. Repeat the parameter for several actions. */
+                action?: components["parameters"]["ActionFilter"];
+                /** @description Only items created at or after this time; with a date, on that day or later. */
+                created_after?: components["parameters"]["CreatedAfter"];
+                /** @description Only items created before this time; with a date, before that day. */
+                created_before?: components["parameters"]["CreatedBefore"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of audit events, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditEventList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     sendMcpMessage: {

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { validateVersion, stablePart } from '../scripts/check/breaking-changes.ts'
+import { findMovedParameters, validateVersion, stablePart } from '../scripts/check/breaking-changes.ts'
 
 /** The rules of scripts/check/compatibility.ts. Each of its runs verifies the tool that finds breaking changes. */
 
@@ -53,13 +53,37 @@ t.test('nothing is removed before its announced date', async (t) => {
 })
 
 t.test('values can be added to an enum if the released contract marks it as extensible', async (t) => {
-  const enumOf = (mayGrow: boolean, ...values: readonly string[]) => ({
-    kind: { type: 'string', ...(mayGrow && { 'x-extensible-enum': true }), enum: values },
+  const closed = (...values: readonly string[]) => ({ kind: { type: 'string', enum: values } })
+  const growing = (...values: readonly string[]) => ({
+    kind: { type: 'string', 'x-extensible-enum': values },
   })
-  t.strictSame(stablePart(enumOf(true, 'a', 'b', 'c'), enumOf(true, 'a', 'b')), enumOf(true, 'a', 'b'))
-  t.strictSame(stablePart(enumOf(true, 'b', 'c'), enumOf(true, 'a', 'b')), enumOf(true, 'b'))
-  for (const mayGrow of [false, true])
-    t.strictSame(stablePart(enumOf(mayGrow, 'a', 'b'), enumOf(false, 'a')), enumOf(mayGrow, 'a', 'b'))
+  t.strictSame(stablePart(growing('a', 'b', 'c'), growing('a', 'b')), closed('a', 'b'))
+  t.strictSame(stablePart(growing('b', 'c'), growing('a', 'b')), closed('b'))
+  t.strictSame(stablePart(closed('a', 'b'), closed('a')), closed('a', 'b'))
+  t.strictSame(stablePart(growing('a'), closed('a')), closed('a', 'any other value'))
+})
+
+t.test('new parameters come last, because clients can pass them by position', async (t) => {
+  const listOf = (...names: readonly string[]) => ({
+    paths: {
+      '/tasks': { get: { parameters: names.map((name) => ({ $ref: `#/components/parameters/${name}` })) } },
+    },
+    components: { parameters: Object.fromEntries(names.map((name) => [name, { in: 'query', name }])) },
+  })
+  for (const names of [['a', 'b'], ['a', 'b', 'c'], ['a'], ['b', 'c']])
+    t.strictSame(findMovedParameters(listOf('a', 'b'), listOf(...names)), [], names.join(' '))
+  for (const names of [
+    ['c', 'a', 'b'],
+    ['a', 'c', 'b'],
+    ['b', 'a'],
+  ])
+    t.match(
+      findMovedParameters(listOf('a', 'b'), listOf(...names)),
+      [
+        `GET /tasks: the query parameter ${names.find((name, index) => name !== 'ab'[index])} is not at the end`,
+      ],
+      names.join(' '),
+    )
 })
 
 t.test('without a release there are no breaking changes', async (t) => {

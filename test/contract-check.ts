@@ -27,6 +27,13 @@ t.test('an undocumented status, header value or field fails', async (t) => {
   t.throws(check(live({ body: { status: 'ok', extra: 1 } })), /must NOT have unevaluated properties/)
 })
 
+t.test('a value that is not listed in an enumeration that may grow fails', async (t) => {
+  const ready = (degraded: readonly string[]) => () =>
+    checkResponse('getReadiness', 'GET', live({ body: { status: 'ok', version: '0.1.0', degraded } }))
+  t.doesNotThrow(ready(['attachments']))
+  t.throws(ready(['proof']), /degraded\/0 must be one of the values in x-extensible-enum/)
+})
+
 t.test('an undocumented field fails at any depth', async (t) => {
   const problem = (changes: object) => ({
     type: '/problems/invalid_request',

@@ -180,6 +180,9 @@ const queries: Partial<Record<OperationId, (known: KnownValues) => Required<Pick
   downloadLinkedAttachment: ({ url = '' }) => ({ query: new URL(url, service.url).search.slice(1) }),
 }
 
+/** Operations that run first, because others need what they create. */
+const first: readonly OperationId[] = ['register', 'login', 'createUser']
+
 /** Operations that run last, because they remove what others need, or need what the contract creates later. */
 const last: readonly OperationId[] = [
   'setProjectTeam',
@@ -346,10 +349,13 @@ const parametersOf = (operation: Operation, ids: ReadonlyMap<string, string>): C
   return { params: Object.fromEntries(params), query: at('query'), headers: at('header') }
 }
 
-/** The operations in the order of the contract, with those of `last` at the end. */
+const byId = (ids: readonly OperationId[]) => ids.flatMap((one) => operations.filter(({ id }) => id === one))
+
+/** The operations in the order of the contract, with those of `first` and `last` at its ends. */
 const inOrder = [
-  ...operations.filter(({ id }) => !last.includes(id)),
-  ...last.flatMap((one) => operations.filter(({ id }) => id === one)),
+  ...byId(first),
+  ...operations.filter(({ id }) => !first.includes(id) && !last.includes(id)),
+  ...byId(last),
 ]
 
 t.test('every example request succeeds', async (t) => {

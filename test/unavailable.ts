@@ -126,7 +126,7 @@ t.test('credentials are forgotten if the outcome of a change is unknown', async 
   /** Changes that end the access of a token: their request for an account, and the token if it is not that of its session. */
   const changes: readonly {
     readonly operation: OperationId
-    readonly request: (user: Account, apiToken: Schemas['CreatedApiToken']) => Call
+    readonly request: (user: Account, apiToken: Schemas['ApiTokenWithSecret']) => Call
     readonly endsApiToken?: boolean
   }[] = [
     { operation: 'logout', request: ({ token }) => ({ token }) },

@@ -97,8 +97,8 @@ const isObject = (value: unknown): value is Json =>
   typeof value === 'object' && value !== null && !Array.isArray(value)
 
 /**
- * The part of a contract that clients of the released one rely on: without new values of enums that the released contract marks with
- * `x-extensible-enum`, and without deprecations, because oasdiff would then allow removals.
+ * The part of a contract that clients of the released one rely on: without new values of enumerations that may grow
+ * (`x-extensible-enum`, here as an `enum`, which oasdiff compares), and without deprecations, because oasdiff would then allow removals.
  */
 export const stablePart = (current: unknown, released: unknown): unknown => {
   if (Array.isArray(current)) {
@@ -111,9 +111,63 @@ export const stablePart = (current: unknown, released: unknown): unknown => {
     .filter(([name, value]) => !(name === 'deprecated' && value === true))
     .map(([name, value]) => [name, stablePart(value, before[name])] as const)
   const copy = Object.fromEntries<unknown>(entries)
-  const { enum: known, 'x-extensible-enum': mayGrow } = before
-  if (mayGrow !== true || !Array.isArray(known) || !Array.isArray(copy.enum)) return copy
-  return { ...copy, enum: copy.enum.filter((value) => known.includes(value)) }
+  const { 'x-extensible-enum': listed, ...rest } = copy
+  if (!Array.isArray(listed)) return copy
+  const values: readonly unknown[] = listed
+  const known = before['x-extensible-enum']
+  // It did not grow before: clients may refuse an unknown value.
+  if (!Array.isArray(known)) return { ...rest, enum: [...values, 'any other value'] }
+  return { ...rest, enum: values.filter((value) => known.includes(value)) }
+}
+
+/** Values that enumerations which may grow have lost. oasdiff allows this in responses. */
+const findRemovedValues = (released: unknown, current: unknown, place = '#'): string[] => {
+  if (Array.isArray(released))
+    return released.flatMap((item: unknown, index) =>
+      findRemovedValues(item, Array.isArray(current) ? current[index] : undefined, `${place}/${index}`),
+    )
+  if (!isObject(released) || !isObject(current)) return []
+  const { 'x-extensible-enum': before } = released
+  const { 'x-extensible-enum': after } = current
+  const lost =
+    Array.isArray(before) && Array.isArray(after) ? before.filter((value) => !after.includes(value)) : []
+  return [
+    ...lost.map((value) => `${place}: the value ${String(value)} was removed`),
+    ...Object.entries(released).flatMap(([name, value]) =>
+      findRemovedValues(value, current[name], `${place}/${name}`),
+    ),
+  ]
+}
+
+const methods = ['get', 'put', 'post', 'patch', 'delete', 'head', 'options'] as const
+
+const parametersOf = (document: Json, operation: Json): readonly string[] =>
+  (Array.isArray(operation.parameters) ? operation.parameters : []).map((parameter: unknown) => {
+    const { $ref, in: place, name } = isObject(parameter) ? parameter : {}
+    if (typeof $ref !== 'string') return `${String(place)} parameter ${String(name)}`
+    const target = $ref
+      .split('/')
+      .slice(1)
+      .reduce<unknown>((node, key) => isObject(node) && node[key], document)
+    return isObject(target) ? `${String(target.in)} parameter ${String(target.name)}` : $ref
+  })
+
+/** Parameters that were inserted or moved: many generated clients pass them by position. */
+export const findMovedParameters = (released: unknown, current: unknown): string[] => {
+  if (!isObject(released) || !isObject(current) || !isObject(released.paths)) return []
+  return Object.entries(released.paths).flatMap(([path, before]) => {
+    const after = isObject(current.paths) ? current.paths[path] : undefined
+    if (!isObject(before) || !isObject(after)) return []
+    return methods.flatMap((method) => {
+      const [operation, changed] = [before[method], after[method]]
+      if (!isObject(operation) || !isObject(changed)) return []
+      const now = parametersOf(current, changed)
+      const kept = parametersOf(released, operation).filter((name) => now.includes(name))
+      const moved = now.find((name, index) => index < kept.length && name !== kept[index])
+      if (moved === undefined) return []
+      return [`${method.toUpperCase()} ${path}: the ${moved} is not at the end of the list, or has moved`]
+    })
+  })
 }
 
 interface Change {
@@ -162,6 +216,7 @@ export const findBreaking = (oasdiff: string, released: unknown, current: unknow
   findChanges(oasdiff, stablePart(released, released), stablePart(current, released))
     .filter(({ level }) => level === 3)
     .map(describe)
+    .concat(findMovedParameters(released, current), findRemovedValues(released, current))
 
 /** Removals before the sunset date of the released contract. No version may have any. */
 export const findEarlyRemovals = (oasdiff: string, released: unknown, current: unknown): string[] =>

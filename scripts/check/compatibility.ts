@@ -21,6 +21,8 @@ interface Schema {
 
 type Enum = { enum: string[] }
 
+type GrowingEnum = { 'x-extensible-enum': string[] }
+
 interface Operation {
   readonly responses: Record<string, unknown>
   readonly parameters: unknown[]
@@ -40,8 +42,8 @@ interface Document {
       readonly TaskTitle: { maxLength: number }
       readonly TaskStatus: Enum
       readonly TaskPriority: Enum
-      readonly AuditAction: Enum
-      readonly ProblemCode: Enum
+      readonly AuditAction: GrowingEnum
+      readonly ProblemCode: GrowingEnum
     }
   }
 }
@@ -55,6 +57,8 @@ const operationOf = ({ paths }: Document, path: string, method: string): Operati
   if (operation === undefined) throw new Error(`openapi.yaml has no ${method} ${path}`)
   return operation
 }
+
+const growing = ({ enum: values, ...schema }: Enum) => ({ ...schema, 'x-extensible-enum': values })
 
 const inSchemas =
   (change: (schemas: Schemas) => void) =>
@@ -121,8 +125,8 @@ const harmless: readonly KnownChange[] = [
   {
     name: 'new values of enums that may grow',
     change: inSchemas(({ AuditAction, ProblemCode }) => {
-      AuditAction.enum.push('proof')
-      ProblemCode.enum.push('proof')
+      AuditAction['x-extensible-enum'].push('proof')
+      ProblemCode['x-extensible-enum'].push('proof')
     }),
   },
   {
@@ -169,7 +173,18 @@ const breaking: readonly KnownChange[] = [
   },
   {
     name: 'a removed value of an enum that may grow',
-    change: inSchemas(({ AuditAction }) => void AuditAction.enum.pop()),
+    change: inSchemas(({ AuditAction }) => void AuditAction['x-extensible-enum'].pop()),
+  },
+  {
+    name: 'an enum that may grow from now on',
+    change: inSchemas((schemas) => Object.assign(schemas, { TaskStatus: growing(schemas.TaskStatus) })),
+  },
+  {
+    name: 'a new parameter in the middle of the others',
+    change(document) {
+      const schema = { type: 'string' }
+      operationOf(document, '/tasks', 'get').parameters.splice(3, 0, { name: 'proof', in: 'query', schema })
+    },
   },
   {
     name: 'a removed response header',

@@ -8,6 +8,7 @@ import {
 } from 'node:http'
 import { buffer } from 'node:stream/consumers'
 import { pipeline } from 'node:stream/promises'
+import { asArray, asObject, type Json as Node, loadContract, resolve } from '../../src/contract/contract.ts'
 import { listen } from '../../test/fixture/ports.ts'
 import type { Teardown } from '../run/run-to-end.ts'
 
@@ -16,9 +17,56 @@ type Json = string | number | boolean | null | readonly Json[] | { readonly [nam
 /** A field that a later version of the service could add to any object. */
 const addition = { field_of_a_later_version: { names: ['unknown'], value: null } }
 
+/** A value that a later version of the service could send in an enumeration that may grow. */
+export const unknownValue = 'value_of_a_later_version'
+
+const contract = loadContract()
+
+/** The operations, those with the fewest parameters in the path first. */
+const routes = [...contract.operations.values()]
+  .toSorted((one, other) => one.path.split('{').length - other.path.split('{').length)
+  .map(({ method, path }) => ({
+    method,
+    path,
+    pattern: new RegExp(`^${path.replaceAll(/\{\w+\}/g, '[^/]+')}$`),
+  }))
+
+/** The schema of a response. Empty if the contract documents none. */
+const schemaOf = (method: string, url: string, status: number, type: string): Node => {
+  const [pathname = ''] = url.split('?')
+  const route = routes.find((one) => one.method === method && one.pattern.test(pathname))
+  if (route === undefined) return {}
+  const { paths } = contract.document
+  const operation = asObject(asObject(asObject(paths)[route.path])[method.toLowerCase()])
+  const response = resolve(contract.document, asObject(operation.responses)[status] ?? {})
+  const { [type.split(';')[0] ?? '']: media } = asObject(response.content ?? {})
+  return media === undefined ? {} : resolve(contract.document, asObject(media).schema)
+}
+
+/** Replaces the values of enumerations that may grow. */
+const growValues = (value: Json, schema: Node): Json => {
+  const parts = asArray(schema.allOf ?? []).map((part) => resolve(contract.document, part))
+  const grown = parts.reduce<Json>((inner, part) => growValues(inner, part), value)
+  if (typeof grown === 'string') return 'x-extensible-enum' in schema ? unknownValue : grown
+  if (isList(grown)) {
+    const items = resolve(contract.document, schema.items ?? {})
+    return grown.map((item) => growValues(item, items))
+  }
+  if (typeof grown !== 'object' || grown === null) return grown
+  const properties = asObject(schema.properties ?? {})
+  return Object.fromEntries(
+    Object.entries(grown).map(([name, inner]) => [
+      name,
+      growValues(inner, resolve(contract.document, properties[name] ?? {})),
+    ]),
+  )
+}
+
+const isList = (value: Json): value is readonly Json[] => Array.isArray(value)
+
 /** Adds an unknown field to every object in a value. */
 const grow = (value: Json): Json => {
-  if (Array.isArray(value)) return value.map(grow)
+  if (isList(value)) return value.map(grow)
   if (typeof value !== 'object' || value === null) return value
   return {
     ...Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, grow(inner)])),
@@ -52,12 +100,13 @@ const relay = async (target: string, incoming: IncomingMessage, outgoing: Server
   }
   const kept = Object.entries(response.headers).filter(([name]) => !bodyHeaders.has(name))
   outgoing.writeHead(response.statusCode ?? 502, Object.fromEntries(kept))
-  outgoing.end(JSON.stringify(grow(JSON.parse(body.toString()) as Json)))
+  const schema = schemaOf(method, url, response.statusCode ?? 502, response.headers['content-type'] ?? '')
+  outgoing.end(JSON.stringify(grow(growValues(JSON.parse(body.toString()) as Json, schema))))
 }
 
 /**
- * Starts a proxy in front of the service at `target` that adds an unknown field to every JSON object in responses. The contract allows
- * the service to add fields, so clients must ignore them. Resolves to the URL of the proxy.
+ * Starts a proxy in front of the service at `target` that answers as a later version could: with an unknown field in every JSON object,
+ * and `unknownValue` in every enumeration that may grow. The contract allows both. Resolves to the URL of the proxy.
  */
 export const startGrowthProxy = async (t: Teardown, target: string): Promise<string> => {
   const server = createServer((incoming, outgoing) => {

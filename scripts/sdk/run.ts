@@ -9,16 +9,17 @@ import { startReceiver } from '../../test/fixture/webhooks.ts'
 import { CommandFailure, isInstalled, runCommand } from '../run/commands.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 import { type Generator, generators, type Paths, type Step } from './generators.ts'
-import { startGrowthProxy } from './growth-proxy.ts'
+import { startGrowthProxy, unknownValue } from './growth-proxy.ts'
 
 /**
  * Generates a client from openapi.yaml with each generator, compiles it, and runs the scenario with it against a new service: directly,
- * and through a proxy that adds a field to every object in responses.
+ * and through a proxy that answers as a later version could, with unknown fields and unknown values of enumerations that may grow.
  *
  *     node scripts/sdk/run.ts [--all | language...]
  *
  * The variables of the programs: TASKWRIGHT_URL, the URL of a service that has an administrator; TASKWRIGHT_RECEIVER, the URL of a
- * receiver of webhooks that accepts everything; TASKWRIGHT_RECEIVERS, the folder of the receivers that docs/guides/webhooks.md shows.
+ * receiver of webhooks that accepts everything; TASKWRIGHT_RECEIVERS, the folder of the receivers that docs/guides/webhooks.md shows;
+ * TASKWRIGHT_UNKNOWN_VALUE, set if the service sends this instead of every value of an enumeration that may grow.
  */
 
 /** The steps of every program, which prints `ok <step>` after each. They use the generated client only. */
@@ -80,7 +81,7 @@ const runStep = async (
     throw new CommandFailure(`${step.title}: ${error instanceof Error ? error.message : String(error)}`)
   } finally {
     console.log(
-      `  ${step.title.padEnd(26)}${((performance.now() - started) / 1_000).toFixed(1).padStart(6)} s`,
+      `  ${step.title.padEnd(30)}${((performance.now() - started) / 1_000).toFixed(1).padStart(6)} s`,
     )
   }
 }
@@ -102,14 +103,15 @@ const runGenerator = async (
   const expected = Object.keys(scenario)
     .filter((step) => !unsupported.includes(step))
     .map((step) => `ok ${step}`)
-  for (const [title, url] of [
-    [program.title, urls.direct],
-    [`${program.title} with added fields`, urls.proxy],
+  for (const [title, url, growth] of [
+    [program.title, urls.direct, {}],
+    [`${program.title} against a later version`, urls.proxy, { TASKWRIGHT_UNKNOWN_VALUE: unknownValue }],
   ] as const) {
     const output = await runStep(t, { ...program, title }, paths.output, {
       TASKWRIGHT_URL: url,
       TASKWRIGHT_RECEIVER: urls.receiver,
       TASKWRIGHT_RECEIVERS: join(root, 'scripts/sdk/receivers'),
+      ...growth,
     })
     if (!isDeepStrictEqual(output.trim().split('\n'), expected))
       throw new CommandFailure(`${title}: printed\n${output}\ninstead of\n${expected.join('\n')}`)

@@ -23,7 +23,7 @@ export const apiTokenHandlers = ({ paging, apiTokens }: Deps) =>
       return {
         status: 201,
         headers: { location: `/auth/tokens/${id}` },
-        body: jsonText<components['schemas']['CreatedApiToken']>(json),
+        body: jsonText<components['schemas']['ApiTokenWithSecret']>(json),
         replayed,
       }
     },

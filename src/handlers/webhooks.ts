@@ -33,7 +33,7 @@ export const webhookHandlers = ({ paging, webhooks }: Deps) =>
       const fields = { url, description, eventTypes, projectId: project_id, isEnabled: is_enabled }
       const webhook = await webhooks.create(ctx, fields)
       const etag = quoteETag(webhook.version)
-      return created<Schemas['CreatedWebhook']>(`/webhooks/${webhook.id}`, etag, webhook)
+      return created<Schemas['WebhookWithSecret']>(`/webhooks/${webhook.id}`, etag, webhook)
     },
 
     async getWebhook(ctx, { params }) {
@@ -51,7 +51,7 @@ export const webhookHandlers = ({ paging, webhooks }: Deps) =>
 
     async rotateWebhookSecret(ctx, { params }) {
       const webhook = await webhooks.rotateSecret(ctx, params.webhook_id)
-      return { ...ok<Schemas['CreatedWebhook']>(webhook), replayed: webhook.replayed }
+      return { ...ok<Schemas['WebhookWithSecret']>(webhook), replayed: webhook.replayed }
     },
 
     async testWebhook(ctx, { params }) {

@@ -235,8 +235,8 @@ const causes: Readonly<Record<AuditAction, () => Promise<Identities>>> = {
   },
 }
 
-const { enum: actions } = (
-  loadContract().document.components as { schemas: { AuditAction: { enum: AuditAction[] } } }
+const { 'x-extensible-enum': actions } = (
+  loadContract().document.components as { schemas: { AuditAction: { 'x-extensible-enum': AuditAction[] } } }
 ).schemas.AuditAction
 
 t.test('listAuditEvents', async (t) => {

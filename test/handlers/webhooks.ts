@@ -10,7 +10,7 @@ import { type Account, startService } from '../fixture/service.ts'
 import { pointersOf, unknownId, withoutRequest } from '../fixture/tasks.ts'
 
 type Webhook = components['schemas']['Webhook']
-type CreatedWebhook = components['schemas']['CreatedWebhook']
+type WebhookWithSecret = components['schemas']['WebhookWithSecret']
 
 const { db } = await openTestDatabase(t)
 const webhookAllow = ['builds.internal', '10.1.0.0/16', '127.0.0.2']
@@ -26,7 +26,7 @@ const url = 'https://hooks.example.com/taskwright'
 /** For webhooks that send requests. Nothing listens there. */
 const deadUrl = 'http://127.0.0.2:9/'
 
-const createWebhook = async ({ token }: Account, fields: object = {}): Promise<CreatedWebhook> =>
+const createWebhook = async ({ token }: Account, fields: object = {}): Promise<WebhookWithSecret> =>
   (
     await service.expect('createWebhook', 201, {
       token,
@@ -46,7 +46,7 @@ const newProject = async (): Promise<string> => {
   return project.id
 }
 
-const withoutSecret = ({ secret: _secret, ...webhook }: CreatedWebhook): Webhook => webhook
+const withoutSecret = ({ secret: _secret, ...webhook }: WebhookWithSecret): Webhook => webhook
 
 /** The stored secrets of a webhook, decrypted. */
 const storedSecrets = async ({ id }: Pick<Webhook, 'id'>): Promise<readonly (string | null)[]> => {

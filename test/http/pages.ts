@@ -146,7 +146,7 @@ t.test('/problems lists the problem codes of the contract', async (t) => {
   t.equal(forPrograms.headers.get('vary'), 'Accept')
   const { items } = JSON.parse(forPrograms.text) as { readonly items: readonly { readonly code: string }[] }
   t.strictSame(Object.fromEntries(items.map(({ code, ...type }) => [code, type])), problemTypes)
-  const { enum: codes } = lookUp(['components', 'schemas', 'ProblemCode'])?.node ?? {}
+  const { 'x-extensible-enum': codes } = lookUp(['components', 'schemas', 'ProblemCode'])?.node ?? {}
   t.strictSame(codes, Object.keys(problemTypes))
 
   const forPeople = await follow(service.url, '/problems', { headers: { accept: 'text/html' } })

@@ -17,7 +17,7 @@ import {
   startReceiver,
 } from '../fixture/webhooks.ts'
 
-type CreatedWebhook = components['schemas']['CreatedWebhook']
+type WebhookWithSecret = components['schemas']['WebhookWithSecret']
 type Delivery = components['schemas']['WebhookDelivery']
 
 const { db } = await openTestDatabase(t)
@@ -47,7 +47,7 @@ const readerHasStarted = (database: Database): Promise<void> =>
   })
 await readerHasStarted(db)
 
-const create = async ({ token }: Account, url: string, fields: object = {}): Promise<CreatedWebhook> =>
+const create = async ({ token }: Account, url: string, fields: object = {}): Promise<WebhookWithSecret> =>
   (await service.expect('createWebhook', 201, { token, body: { url, event_types: ['*'], ...fields } })).body
 
 const change = ({ token }: Account, task: { readonly id: string }, body: object) =>

@@ -179,7 +179,7 @@ func main() {
 	}
 	eventually("notification", func() bool { return len(unread()) > 0 })
 	notification := unread()[0]
-	equal("reason", notification.Reason, taskwright.NotificationReasonMention)
+	equal("reason", notification.Reason, grown("mention"))
 	equal("comment", must(notification.CommentID.Get()), comment.ID)
 	mark := taskwright.NotificationPatch{IsRead: new(true)}
 	seen := success(client.UpdateNotificationWithResponse(ctx, notification.ID, nil, mark, asColleague)).JSON200
@@ -195,9 +195,9 @@ func main() {
 	delivery := success(client.TestWebhookWithResponse(ctx, webhook.ID, nil)).JSON201
 	eventually("delivery", func() bool {
 		delivery = success(client.GetWebhookDeliveryWithResponse(ctx, webhook.ID, delivery.ID)).JSON200
-		return delivery.Status != taskwright.WebhookDeliveryStatusPending
+		return !delivery.EndedAt.IsNull()
 	})
-	equal("delivery", delivery.Status, taskwright.WebhookDeliveryStatusDelivered)
+	equal("delivery", delivery.Status, grown("delivered"))
 	equal("response status", must(delivery.ResponseStatus.Get()), http.StatusNoContent)
 	deliveries := success(client.ListWebhookDeliveriesWithResponse(ctx, webhook.ID, nil)).JSON200.Items
 	equal("deliveries", len(deliveries), 1)
@@ -205,13 +205,13 @@ func main() {
 	ok("webhook")
 
 	history := success(client.ListTaskEventsWithResponse(ctx, plan.ID, nil)).JSON200.Items
-	equal("history", history[len(history)-1].Type, taskwright.EventTypeTaskCreated)
+	equal("history", history[len(history)-1].Type, grown("task.created"))
 	search := taskwright.ListEventsParams{ProjectID: &[]string{project.ID.String()}, Type: &[]string{"comment.*"}}
 	events := success(client.ListEventsWithResponse(ctx, &search)).JSON200.Items
 	equal("events", len(events), 3)
-	equal("newest", events[0].Type, taskwright.EventTypeCommentCreated)
+	equal("newest", events[0].Type, grown("comment.created"))
 	equal("its comment", must(events[0].ResourceID.Get()), answer.ID)
-	equal("before it", events[1].Type, taskwright.EventTypeCommentUpdated)
+	equal("before it", events[1].Type, grown("comment.updated"))
 	ok("events")
 
 	position, _ := nextEvent(ctx, client, "ready", nil)
@@ -232,7 +232,7 @@ func main() {
 	success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, ifUnchanged, rename))
 	conflict := must(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, ifUnchanged, rename))
 	equal("status", conflict.StatusCode(), http.StatusPreconditionFailed)
-	equal("code", conflict.ApplicationProblemJSON412.Code, "precondition_failed")
+	equal("code", conflict.ApplicationProblemJSON412.Code, grown("precondition_failed"))
 	ok("conflict")
 
 	invalid := must(client.CreateTaskWithResponse(ctx, nil, taskwright.TaskCreate{Title: strings.Repeat("x", 501)}))
@@ -249,8 +249,16 @@ func main() {
 	success(client.LogoutWithResponse(ctx, nil))
 	rejected := must(client.GetCurrentUserWithResponse(ctx, nil))
 	equal("status", rejected.StatusCode(), http.StatusUnauthorized)
-	equal("code", rejected.ApplicationProblemJSON401.Code, "unauthorized")
+	equal("code", rejected.ApplicationProblemJSON401.Code, grown("unauthorized"))
 	ok("logout")
+}
+
+// A value of an enumeration that may grow, or the unknown one that a later service sends instead.
+func grown(value string) string {
+	if unknown, isSet := os.LookupEnv("TASKWRIGHT_UNKNOWN_VALUE"); isSet {
+		return unknown
+	}
+	return value
 }
 
 // A form with a file and its SHA-256, because the generated client expects an encoded multipart body.

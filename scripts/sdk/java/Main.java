@@ -40,9 +40,7 @@ import taskwright.model.AuthTokens;
 import taskwright.model.CommentCreate;
 import taskwright.model.CommentPatch;
 import taskwright.model.Event;
-import taskwright.model.EventType;
 import taskwright.model.NotificationPatch;
-import taskwright.model.NotificationReason;
 import taskwright.model.Problem;
 import taskwright.model.ProjectCreate;
 import taskwright.model.ProjectMemberSet;
@@ -57,7 +55,6 @@ import taskwright.model.TaskPatch;
 import taskwright.model.TaskPriority;
 import taskwright.model.TaskStatus;
 import taskwright.model.WebhookCreate;
-import taskwright.model.WebhookDeliveryStatus;
 
 /** The scenario for generated clients. Each step uses the generated client; the first mismatch ends the program. */
 public final class Main {
@@ -206,7 +203,7 @@ public final class Main {
     var unread = APIListNotificationsRequest.newBuilder().unread(true).build();
     var notification =
         eventually("notification", () -> notifications.listNotifications(unread).getItems().stream().findFirst());
-    equal("reason", notification.getReason(), NotificationReason.MENTION);
+    equal("reason", notification.getReason(), grown("mention"));
     equal("comment", notification.getCommentId(), comment.getId());
     var seen = notifications.updateNotification(notification.getId(), new NotificationPatch().isRead(true), null);
     equal("is read", seen.getReadAt() != null, true);
@@ -224,8 +221,8 @@ public final class Main {
             "delivery",
             () ->
                 Optional.of(webhooks.getWebhookDelivery(webhook.getId(), testing.getId()))
-                    .filter(sending -> sending.getStatus() != WebhookDeliveryStatus.PENDING));
-    equal("delivery", delivery.getStatus(), WebhookDeliveryStatus.DELIVERED);
+                    .filter(sending -> sending.getEndedAt() != null));
+    equal("delivery", delivery.getStatus(), grown("delivered"));
     equal("response status", delivery.getResponseStatus(), 204);
     var deliveries = webhooks.listWebhookDeliveries(webhook.getId(), null, null, null, null, null).getItems();
     equal("deliveries", deliveries, List.of(delivery));
@@ -233,11 +230,11 @@ public final class Main {
 
     var events = new EventsApi(client);
     var history = events.listTaskEvents(plan.getId(), null, null, null, null).getItems();
-    equal("history", history.get(history.size() - 1).getType(), EventType.TASK_CREATED);
+    equal("history", history.get(history.size() - 1).getType(), grown("task.created"));
     var search = APIListEventsRequest.newBuilder();
     search.projectId(List.of(project.getId().toString())).type(List.of("comment.*"));
     var found = events.listEvents(search.build()).getItems();
-    var types = List.of(EventType.COMMENT_CREATED, EventType.COMMENT_UPDATED, EventType.COMMENT_CREATED);
+    var types = List.of(grown("comment.created"), grown("comment.updated"), grown("comment.created"));
     equal("events", found.stream().map(Event::getType).toList(), types);
     equal("newest", found.get(0).getResourceId(), answer.getId());
     ok("events");
@@ -250,7 +247,7 @@ public final class Main {
     var rename = new TaskPatch().title("Publish the release notes");
     tasks.updateTask(task.getId(), rename, etag, null);
     var conflict = problem(412, () -> tasks.updateTask(task.getId(), rename, etag, null));
-    equal("code", conflict.getCode().getValue(), "precondition_failed");
+    equal("code", conflict.getCode(), grown("precondition_failed"));
     ok("conflict");
 
     var invalid = problem(400, () -> tasks.createTask(new TaskCreate().title("x".repeat(501)), null));
@@ -265,8 +262,13 @@ public final class Main {
 
     auth.logout(false);
     var rejected = problem(401, () -> auth.getCurrentUser((String) null, null));
-    equal("code", rejected.getCode().getValue(), "unauthorized");
+    equal("code", rejected.getCode(), grown("unauthorized"));
     ok("logout");
+  }
+
+  /** A value of an enumeration that may grow, or the unknown one that a later service sends instead. */
+  private static String grown(String value) {
+    return Optional.ofNullable(System.getenv("TASKWRIGHT_UNKNOWN_VALUE")).orElse(value);
   }
 
   private interface Call {

@@ -29,7 +29,6 @@ import taskwright.model.CommentCreate
 import taskwright.model.CommentPatch
 import taskwright.model.Notification
 import taskwright.model.NotificationPatch
-import taskwright.model.NotificationReason
 import taskwright.model.Problem
 import taskwright.model.ProjectCreate
 import taskwright.model.ProjectMemberSet
@@ -44,7 +43,6 @@ import taskwright.model.TaskPriority
 import taskwright.model.TaskReplace
 import taskwright.model.TaskStatus
 import taskwright.model.WebhookCreate
-import taskwright.model.WebhookDeliveryStatus
 
 fun main() {
     val url = System.getenv("TASKWRIGHT_URL")
@@ -168,7 +166,7 @@ fun main() {
     equal("followers", followers.toSet(), setOf(tokens.user.id, colleague.user.id))
     val unread = { notifications.listNotifications(unread = true).items }
     val notification = eventually("notification") { unread().firstOrNull() }
-    equal("reason", notification.reason, NotificationReason.MENTION)
+    equal("reason", notification.reason, grown("mention"))
     equal("comment", notification.commentId, comment.id)
     val seen = notifications.updateNotification(notification.id, NotificationPatch(isRead = true))
     equal("is read", seen.readAt != null, true)
@@ -183,19 +181,23 @@ fun main() {
     val testing = webhooks.testWebhook(webhook.id)
     val delivery =
         eventually("delivery") {
-            webhooks.getWebhookDelivery(webhook.id, testing.id).takeIf { it.status != WebhookDeliveryStatus.PENDING }
+            webhooks.getWebhookDelivery(webhook.id, testing.id).takeIf { it.endedAt != null }
         }
-    equal("delivery", delivery.status, WebhookDeliveryStatus.DELIVERED)
+    equal("delivery", delivery.status, grown("delivered"))
     equal("response status", delivery.responseStatus, 204)
     equal("deliveries", webhooks.listWebhookDeliveries(webhook.id).items, listOf(delivery))
     ok("webhook")
 
     val events = EventsApi(url)
-    equal("history", events.listTaskEvents(plan.id).items.last().type.value, "task.created")
+    equal("history", events.listTaskEvents(plan.id).items.last().type, grown("task.created"))
     val found = events.listEvents(projectId = listOf(project.id.toString()), type = listOf("comment.*")).items
     val expected =
-        listOf("comment.created" to answer.id, "comment.updated" to comment.id, "comment.created" to comment.id)
-    equal("events", found.map { it.type.value to it.resourceId }, expected)
+        listOf(
+            grown("comment.created") to answer.id,
+            grown("comment.updated") to comment.id,
+            grown("comment.created") to comment.id,
+        )
+    equal("events", found.map { it.type to it.resourceId }, expected)
     ok("events")
 
     projects.deleteProject(project.id)
@@ -206,7 +208,7 @@ fun main() {
     val rename = TaskPatch(title = "Publish the release notes")
     tasks.updateTask(task.id, rename, etag)
     val conflict = problem(412) { tasks.updateTask(task.id, rename, etag) }
-    equal("code", conflict.code.value, "precondition_failed")
+    equal("code", conflict.code, grown("precondition_failed"))
     ok("conflict")
 
     val invalid = problem(400) { tasks.createTask(TaskCreate(title = "x".repeat(501))) }
@@ -222,11 +224,14 @@ fun main() {
 
     auth.logout()
     val rejected = problem(401) { auth.getCurrentUser() }
-    equal("code", rejected.code.value, "unauthorized")
+    equal("code", rejected.code, grown("unauthorized"))
     ok("logout")
     // Idle connections would keep the process running for a minute.
     exitProcess(0)
 }
+
+/** A value of an enumeration that may grow, or the unknown one that a later service sends instead. */
+private fun grown(value: String): String = System.getenv("TASKWRIGHT_UNKNOWN_VALUE") ?: value
 
 /** Polls until there is a result, because the service works in the background. */
 private fun <Found : Any> eventually(label: String, find: () -> Found?): Found {

@@ -21,9 +21,7 @@ use Taskwright\ApiException;
 use Taskwright\Configuration;
 use Taskwright\Model\CommentCreate;
 use Taskwright\Model\CommentPatch;
-use Taskwright\Model\EventType;
 use Taskwright\Model\NotificationPatch;
-use Taskwright\Model\NotificationReason;
 use Taskwright\Model\Problem;
 use Taskwright\Model\ProjectCreate;
 use Taskwright\Model\ProjectMemberSet;
@@ -37,7 +35,6 @@ use Taskwright\Model\TaskPatch;
 use Taskwright\Model\TaskPriority;
 use Taskwright\Model\TaskStatus;
 use Taskwright\Model\WebhookCreate;
-use Taskwright\Model\WebhookDeliveryStatus;
 use Taskwright\ObjectSerializer;
 
 function equal(string $label, mixed $got, mixed $want): void
@@ -50,6 +47,12 @@ function equal(string $label, mixed $got, mixed $want): void
 function ok(string $step): void
 {
     echo "ok $step\n";
+}
+
+// A value of an enumeration that may grow, or the unknown one that a later service sends instead.
+function grown(string $value): string
+{
+    return getenv('TASKWRIGHT_UNKNOWN_VALUE') ?: $value;
 }
 
 // Polls until there is a result, because the service works in the background.
@@ -221,7 +224,7 @@ sort($expected);
 equal('followers', $followers, $expected);
 $unread = static fn() => $notifications->listNotifications(unread: true)->getItems();
 [$notification] = eventually('notification', $unread);
-equal('reason', $notification->getReason(), NotificationReason::MENTION);
+equal('reason', $notification->getReason(), grown('mention'));
 equal('comment', $notification->getCommentId(), $comment->getId());
 $seen = $notifications->updateNotification($notification->getId(), new NotificationPatch(['is_read' => true]));
 equal('is read', $seen->getReadAt() !== null, true);
@@ -237,9 +240,9 @@ equal('secret', str_starts_with($webhook->getSecret(), 'whsec_'), true);
 $testing = $webhooks->testWebhook($webhook->getId());
 $delivery = eventually('delivery', static function () use ($webhooks, $webhook, $testing) {
     $sending = $webhooks->getWebhookDelivery($webhook->getId(), $testing->getId());
-    return $sending->getStatus() === WebhookDeliveryStatus::PENDING ? null : $sending;
+    return $sending->getEndedAt() === null ? null : $sending;
 });
-equal('delivery', $delivery->getStatus(), WebhookDeliveryStatus::DELIVERED);
+equal('delivery', $delivery->getStatus(), grown('delivered'));
 equal('response status', $delivery->getResponseStatus(), 204);
 $deliveries = $webhooks->listWebhookDeliveries($webhook->getId())->getItems();
 equal('deliveries', array_map(static fn($item) => $item->getId(), $deliveries), [$testing->getId()]);
@@ -247,12 +250,12 @@ ok('webhook');
 
 $events = new EventsApi($http, $config);
 $history = $events->listTaskEvents($plan->getId())->getItems();
-equal('history', end($history)->getType(), EventType::TASK_CREATED);
+equal('history', end($history)->getType(), grown('task.created'));
 $found = $events->listEvents(project_id: [$project->getId()], type: ['comment.*'])->getItems();
 equal('events', array_map(static fn($event) => [$event->getType(), $event->getResourceId()], $found), [
-    [EventType::COMMENT_CREATED, $answer->getId()],
-    [EventType::COMMENT_UPDATED, $comment->getId()],
-    [EventType::COMMENT_CREATED, $comment->getId()],
+    [grown('comment.created'), $answer->getId()],
+    [grown('comment.updated'), $comment->getId()],
+    [grown('comment.created'), $comment->getId()],
 ]);
 ok('events');
 
@@ -265,7 +268,7 @@ ok('delete');
 $rename = new TaskPatch(['title' => 'Publish the release notes']);
 $tasks->updateTask($task->getId(), $rename, $etag);
 $conflict = problem(412, static fn() => $tasks->updateTask($task->getId(), $rename, $etag));
-equal('code', $conflict->getCode(), 'precondition_failed');
+equal('code', $conflict->getCode(), grown('precondition_failed'));
 ok('conflict');
 
 // The client rejects titles that are too long itself, but does not limit combining marks.
@@ -284,5 +287,5 @@ ok('refresh');
 
 $auth->logout();
 $rejected = problem(401, static fn() => $auth->getCurrentUser());
-equal('code', $rejected->getCode(), 'unauthorized');
+equal('code', $rejected->getCode(), grown('unauthorized'));
 ok('logout');

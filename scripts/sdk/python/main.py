@@ -43,14 +43,12 @@ from taskwright.models import (
     CommentCreate,
     CommentList,
     CommentPatch,
-    CreatedWebhook,
+    WebhookWithSecret,
     Event,
     EventList,
-    EventType,
     Notification,
     NotificationList,
     NotificationPatch,
-    NotificationReason,
     Problem,
     Project,
     ProjectCreate,
@@ -75,7 +73,6 @@ from taskwright.models import (
     WebhookCreate,
     WebhookDelivery,
     WebhookDeliveryList,
-    WebhookDeliveryStatus,
     WebhookPatch,
 )
 from taskwright.types import UNSET, File, Response, Unset
@@ -218,7 +215,7 @@ def main() -> None:
                 return success(NotificationList, response).items
 
             [notification] = eventually("notification", unread)
-            equal("reason", notification.reason, NotificationReason.MENTION)
+            equal("reason", notification.reason, grown("mention"))
             equal("comment", notification.comment_id, comment.id)
             mark = NotificationPatch(is_read=True)
             marked = update_notification.sync_detailed(notification.id, client=colleague_client, body=mark)
@@ -229,7 +226,7 @@ def main() -> None:
 
             receiver_url = os.environ["TASKWRIGHT_RECEIVER"]
             new_webhook = WebhookCreate(url=receiver_url, event_types=["project.*"], project_id=project.id)
-            webhook = success(CreatedWebhook, create_webhook.sync_detailed(client=client, body=new_webhook))
+            webhook = success(WebhookWithSecret, create_webhook.sync_detailed(client=client, body=new_webhook))
             # The receiver in the guide rejects messages that are not signed with the secret.
             with subprocess.Popen(
                 [sys.executable, f"{os.environ['TASKWRIGHT_RECEIVERS']}/python/main.py"],
@@ -246,24 +243,24 @@ def main() -> None:
                     def ended() -> WebhookDelivery | None:
                         sending = get_webhook_delivery.sync_detailed(webhook.id, testing.id, client=client)
                         current = success(WebhookDelivery, sending)
-                        return None if current.status == WebhookDeliveryStatus.PENDING else current
+                        return None if current.ended_at is None else current
 
                     delivery = eventually("delivery", ended)
                 finally:
                     receiver.kill()
-            equal("delivery", (delivery.status, delivery.response_status), (WebhookDeliveryStatus.DELIVERED, 204))
+            equal("delivery", (delivery.status, delivery.response_status), (grown("delivered"), 204))
             deliveries = success(WebhookDeliveryList, list_webhook_deliveries.sync_detailed(webhook.id, client=client))
             equal("deliveries", deliveries.items, [delivery])
             ok("webhook")
 
             history = success(EventList, list_task_events.sync_detailed(plan.id, client=client)).items
-            equal("history", history[-1].type_, EventType.TASK_CREATED)
+            equal("history", history[-1].type_, grown("task.created"))
             search = list_events.sync_detailed(client=client, project_id=[str(project.id)], type_=["comment.*"])
             events = [(event.type_, event.resource_id) for event in success(EventList, search).items]
             expected = [
-                (EventType.COMMENT_CREATED, answer.id),
-                (EventType.COMMENT_UPDATED, comment.id),
-                (EventType.COMMENT_CREATED, comment.id),
+                (grown("comment.created"), answer.id),
+                (grown("comment.updated"), comment.id),
+                (grown("comment.created"), comment.id),
             ]
             equal("events", events, expected)
             ok("events")
@@ -284,7 +281,7 @@ def main() -> None:
         rename = TaskPatch(title="Publish the release notes")
         success(Task, update_task.sync_detailed(task.id, client=client, body=rename, if_match=etag))
         conflict = problem(412, update_task.sync_detailed(task.id, client=client, body=rename, if_match=etag))
-        equal("code", conflict.code, "precondition_failed")
+        equal("code", conflict.code, grown("precondition_failed"))
         ok("conflict")
 
         invalid = problem(400, create_task.sync_detailed(client=client, body=TaskCreate(title="x" * 501)))
@@ -302,8 +299,13 @@ def main() -> None:
 
         equal("status", logout.sync_detailed(client=client).status_code, HTTPStatus.NO_CONTENT)
         rejected = problem(401, get_current_user.sync_detailed(client=client))
-        equal("code", rejected.code, "unauthorized")
+        equal("code", rejected.code, grown("unauthorized"))
         ok("logout")
+
+
+def grown(value: str) -> str:
+    """A value of an enumeration that may grow, or the unknown one that a later service sends instead."""
+    return os.environ.get("TASKWRIGHT_UNKNOWN_VALUE", value)
 
 
 def success(kind: type[T], response: Response[T | Problem]) -> T:

@@ -14,6 +14,11 @@ def ok(step)
   puts "ok #{step}"
 end
 
+# A value of an enumeration that may grow, or the unknown one that a later service sends instead.
+def grown(value)
+  ENV.fetch('TASKWRIGHT_UNKNOWN_VALUE', value)
+end
+
 # Polls until there is a result, because the service works in the background.
 def eventually(label)
   600.times do
@@ -164,7 +169,7 @@ followers = notifications.list_task_followers(subtask.id).items.map(&:user_id)
 equal('followers', followers.sort, [tokens.user.id, colleague.user.id].sort)
 unread = -> { notifications.list_notifications(unread: true).items }
 notification = eventually('notification') { unread.call.first }
-equal('reason', notification.reason, Taskwright::NotificationReason::MENTION)
+equal('reason', notification.reason, grown('mention'))
 equal('comment', notification.comment_id, comment.id)
 seen = notifications.update_notification(notification.id, Taskwright::NotificationPatch.new(is_read: true))
 equal('is read', seen.read_at.nil?, false)
@@ -181,22 +186,22 @@ equal('secret', webhook.secret.start_with?('whsec_'), true)
 testing = webhooks.test_webhook(webhook.id)
 delivery = eventually('delivery') do
   sending = webhooks.get_webhook_delivery(webhook.id, testing.id)
-  sending unless sending.status == Taskwright::WebhookDeliveryStatus::PENDING
+  sending if sending.ended_at
 end
-equal('delivery', [delivery.status, delivery.response_status], [Taskwright::WebhookDeliveryStatus::DELIVERED, 204])
+equal('delivery', [delivery.status, delivery.response_status], [grown('delivered'), 204])
 equal('deliveries', webhooks.list_webhook_deliveries(webhook.id).items, [delivery])
 ok('webhook')
 
 events = Taskwright::EventsApi.new(client)
-equal('history', events.list_task_events(plan.id).items.last.type, Taskwright::EventType::TASK_CREATED)
+equal('history', events.list_task_events(plan.id).items.last.type, grown('task.created'))
 found = events.list_events(project_id: [project.id], type: ['comment.*']).items
 equal(
   'events',
   found.map { |event| [event.type, event.resource_id] },
   [
-    [Taskwright::EventType::COMMENT_CREATED, answer.id],
-    [Taskwright::EventType::COMMENT_UPDATED, comment.id],
-    [Taskwright::EventType::COMMENT_CREATED, comment.id]
+    [grown('comment.created'), answer.id],
+    [grown('comment.updated'), comment.id],
+    [grown('comment.created'), comment.id]
   ]
 )
 ok('events')
@@ -209,7 +214,7 @@ _, _, headers = tasks.get_task_with_http_info(task.id)
 rename = Taskwright::TaskPatch.new(title: 'Publish the release notes')
 tasks.update_task(task.id, rename, if_match: headers['ETag'])
 conflict = problem(412) { tasks.update_task(task.id, rename, if_match: headers['ETag']) }
-equal('code', conflict.code, 'precondition_failed')
+equal('code', conflict.code, grown('precondition_failed'))
 ok('conflict')
 
 # The client rejects titles that are too long itself, but does not limit combining marks.
@@ -226,5 +231,5 @@ ok('refresh')
 
 auth.logout
 rejected = problem(401) { auth.get_current_user }
-equal('code', rejected.code, 'unauthorized')
+equal('code', rejected.code, grown('unauthorized'))
 ok('logout')

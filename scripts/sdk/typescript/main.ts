@@ -76,6 +76,9 @@ const equal = (label: string, got: unknown, want: unknown): void => {
   }
 }
 
+/** A value of an enumeration that may grow, or the unknown one that a later service sends instead. */
+const grown = (value: string): string => process.env.TASKWRIGHT_UNKNOWN_VALUE ?? value
+
 /** Polls until `find` returns a result, because the service works in the background. */
 const eventually = async <Found>(label: string, find: () => Promise<Found | undefined>): Promise<Found> => {
   for (let attempt = 0; attempt < 600; attempt += 1) {
@@ -219,7 +222,7 @@ const notification = await eventually(
   'notification',
   async () => success(await listNotifications(unread)).items[0],
 )
-equal('reason', notification.reason, 'mention')
+equal('reason', notification.reason, grown('mention'))
 equal('comment', notification.comment_id, comment.id)
 const marking = { path: { notification_id: notification.id }, body: { is_read: true }, auth }
 equal('is read', success(await updateNotification(marking)).read_at !== null, true)
@@ -241,24 +244,24 @@ success(await updateWebhook({ path: ofWebhook, body: { url: receiverUrl } }))
 const { id: delivery_id } = success(await testWebhook({ path: ofWebhook }))
 const delivery = await eventually('delivery', async () => {
   const sending = success(await getWebhookDelivery({ path: { ...ofWebhook, delivery_id } }))
-  return sending.status === 'pending' ? undefined : sending
+  return sending.ended_at === null ? undefined : sending
 })
 receiver.kill()
-equal('delivery', [delivery.status, delivery.response_status], ['delivered', 204])
+equal('delivery', [delivery.status, delivery.response_status], [grown('delivered'), 204])
 equal('deliveries', success(await listWebhookDeliveries({ path: ofWebhook })).items, [delivery])
 ok('webhook')
 
 const history = success(await listTaskEvents({ path: ofPlan })).items
-equal('history', history.at(-1)?.type, 'task.created')
+equal('history', history.at(-1)?.type, grown('task.created'))
 const search = { project_id: [project.id], type: ['comment.*'] }
 const events = success(await listEvents({ query: search })).items
 equal(
   'events',
   events.map(({ type, resource_id }) => [type, resource_id]),
   [
-    ['comment.created', answer.id],
-    ['comment.updated', comment.id],
-    ['comment.created', comment.id],
+    [grown('comment.created'), answer.id],
+    [grown('comment.updated'), comment.id],
+    [grown('comment.created'), comment.id],
   ],
 )
 ok('events')
@@ -292,7 +295,7 @@ const etag = (await getTask({ path })).response?.headers.get('ETag') ?? ''
 const rename = { path, headers: { 'If-Match': etag }, body: { title: 'Publish the release notes' } }
 success(await updateTask(rename))
 const conflict = problem(412, await updateTask(rename))
-equal('code', conflict.code, 'precondition_failed')
+equal('code', conflict.code, grown('precondition_failed'))
 ok('conflict')
 
 const invalid = problem(400, await createTask({ body: { title: 'x'.repeat(501) } }))
@@ -307,5 +310,5 @@ ok('refresh')
 
 equal('status', (await logout()).response?.status, 204)
 const rejected = problem(401, await getCurrentUser())
-equal('code', rejected.code, 'unauthorized')
+equal('code', rejected.code, grown('unauthorized'))
 ok('logout')

@@ -12,9 +12,9 @@ use taskwright::apis::{
     relations_api, tags_api, task_tags_api, tasks_api, webhooks_api,
 };
 use taskwright::models::{
-    CommentCreate, CommentList, CommentPatch, EventType, NotificationList, NotificationPatch, NotificationReason,
-    Problem, ProjectCreate, ProjectMemberSet, ProjectRole, RefreshRequest, Registration, RelationKind, TagCreate,
-    TaskCreate, TaskPatch, TaskPriority, TaskStatus, WebhookCreate, WebhookDeliveryStatus,
+    CommentCreate, CommentList, CommentPatch, NotificationList, NotificationPatch, Problem, ProjectCreate,
+    ProjectMemberSet, ProjectRole, RefreshRequest, Registration, RelationKind, TagCreate, TaskCreate, TaskPatch,
+    TaskPriority, TaskStatus, WebhookCreate,
 };
 
 /// Maximum number of polls for a result, because the service works in the background.
@@ -177,7 +177,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         tokio::time::sleep(PAUSE).await;
         inbox = list_unread(&colleague_client).await?;
     }
-    equal("reason", inbox.items[0].reason, NotificationReason::Mention);
+    equal("reason", &inbox.items[0].reason, &grown("mention"));
     equal("comment", inbox.items[0].comment_id, Some(comment.id));
     let mark = NotificationPatch { is_read: Some(true) };
     let notification_id = inbox.items[0].id.to_string();
@@ -197,13 +197,13 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let mut delivery = webhooks_api::test_webhook(&client, &webhook_id, None).await?;
     let delivery_id = delivery.id.to_string();
     for _ in 0..ATTEMPTS {
-        if delivery.status != WebhookDeliveryStatus::Pending {
+        if delivery.ended_at.is_some() {
             break;
         }
         tokio::time::sleep(PAUSE).await;
         delivery = webhooks_api::get_webhook_delivery(&client, &webhook_id, &delivery_id).await?;
     }
-    equal("delivery", delivery.status, WebhookDeliveryStatus::Delivered);
+    equal("delivery", &delivery.status, &grown("delivered"));
     equal("response status", delivery.response_status, Some(204));
     let deliveries =
         webhooks_api::list_webhook_deliveries(&client, &webhook_id, None, None, None, None, None).await?;
@@ -211,15 +211,15 @@ async fn main() -> Result<(), Box<dyn Error>> {
     ok("webhook");
 
     let history = events_api::list_task_events(&client, &plan_id, None, None, None, None).await?;
-    equal("history", history.items.last().map(|event| event.r#type), Some(EventType::TaskCreated));
+    equal("history", history.items.last().map(|event| &event.r#type), Some(&grown("task.created")));
     let (types, projects) = (Some(vec!["comment.*".to_owned()]), Some(vec![in_project.clone()]));
     let found =
         events_api::list_events(&client, None, None, None, None, None, types, projects, None, None, None).await?;
-    let events: Vec<_> = found.items.iter().map(|event| (event.r#type, event.resource_id)).collect();
+    let events: Vec<_> = found.items.iter().map(|event| (event.r#type.clone(), event.resource_id)).collect();
     let expected = vec![
-        (EventType::CommentCreated, Some(answer.id)),
-        (EventType::CommentUpdated, Some(comment.id)),
-        (EventType::CommentCreated, Some(comment.id)),
+        (grown("comment.created"), Some(answer.id)),
+        (grown("comment.updated"), Some(comment.id)),
+        (grown("comment.created"), Some(comment.id)),
     ];
     equal("events", events, expected);
     ok("events");
@@ -232,7 +232,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let rename = TaskPatch { title: Some("Publish the release notes".to_owned()), ..TaskPatch::new() };
     tasks_api::update_task(&client, &id, rename.clone(), Some(&version), None).await?;
     let conflict = problem(412, tasks_api::update_task(&client, &id, rename, Some(&version), None).await)?;
-    equal("code", conflict.code.to_string().as_str(), "precondition_failed");
+    equal("code", conflict.code, grown("precondition_failed"));
     ok("conflict");
 
     let too_long = TaskCreate::new("x".repeat(501));
@@ -250,7 +250,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
 
     auth_api::logout(&client, None).await?;
     let rejected = problem(401, auth_api::get_current_user(&client, None, None).await)?;
-    equal("code", rejected.code.to_string().as_str(), "unauthorized");
+    equal("code", rejected.code, grown("unauthorized"));
     ok("logout");
     Ok(())
 }
@@ -294,6 +294,11 @@ fn problem<Body, Failure>(
         }
         _ => Err(format!("expected a problem with status {status}").into()),
     }
+}
+
+/// A value of an enumeration that may grow, or the unknown one that a later service sends instead.
+fn grown(value: &str) -> String {
+    std::env::var("TASKWRIGHT_UNKNOWN_VALUE").unwrap_or_else(|_| value.to_owned())
 }
 
 fn random_text() -> String {
