@@ -17,6 +17,7 @@ COPY openapi.yaml LICENSE ./
 COPY scripts/operate scripts/operate
 COPY scripts/run/run-to-end.ts scripts/run/
 COPY src src
+COPY docs/guides docs/guides
 RUN mkdir /data
 
 FROM ${BASE}

@@ -75,6 +75,7 @@ import { corsHeaders, enableCors } from './http/cors.ts'
 import { createDispatcher } from './http/dispatch.ts'
 import { overrideMethod } from './http/method-override.ts'
 import { registerDocumentationPages } from './http/documentation-pages.ts'
+import { registerGuides } from './http/guides.ts'
 import { registerPages } from './http/pages.ts'
 import { createPaging } from './http/paging.ts'
 import { registerEmailChangeUndoPage } from './http/email-change-undo-page.ts'
@@ -459,6 +460,7 @@ export const buildApp = async ({
     finish: awaitOnClose(app),
   })
   await app.register(registerPages, { base, publicUrl, contract })
+  await app.register(registerGuides, { base })
   await registerDocumentationPages(app, { base, contract })
   await registerPasswordResetPage(app, { base })
   await registerEmailChangeUndoPage(app, { base })

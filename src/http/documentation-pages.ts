@@ -95,6 +95,7 @@ const bar = (base: string, current: 'docs' | 'reference'): string => {
 ${link('', 'Taskwright')}
 ${link('docs', 'Swagger UI')}
 ${link('reference', 'Reference')}
+${link('guides', 'Guides')}
 ${link('openapi.yaml', 'openapi.yaml')}
 </nav>${status}
 </header>`

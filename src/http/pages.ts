@@ -2,6 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { createHash } from 'node:crypto'
 import type { Contract } from '../contract/contract.ts'
 import { retryRules } from '../contract/retries.ts'
+import { version } from '../domain/version.ts'
 import { isProblemCode, type ProblemCode, problemCodes, problemTypes } from '../problems/catalogue.ts'
 import { problems } from '../problems/problems.ts'
 import { addVary } from './cors.ts'
@@ -86,6 +87,7 @@ const linkSet = (publicUrl: string): string =>
 const pageStyle = `
   body { font: 1rem/1.5 system-ui, sans-serif; max-width: 42rem; margin: 3rem auto; padding: 0 1rem; }
   code { font-size: 0.95em; }
+  pre { overflow-x: auto; padding: 0.75rem; background: light-dark(#f3f5f8, #23272f); }
   li { margin: 0.5rem 0; }
   dd { margin: 0.25rem 0 1rem 1rem; }
   table { display: block; overflow-x: auto; }
@@ -124,11 +126,13 @@ const rootPage = (base: string): string =>
     'Taskwright',
     `<main>
 <h1>Taskwright</h1>
-<p>This is the HTTP API of a Taskwright service, which manages tasks, attachments and tags. It has no user interface of
-its own: use it from programs, or work with it in Swagger UI.</p>
+<p>This is the HTTP API of a Taskwright service (version ${version}), which manages tasks that people share in projects, with
+comments, attachments, history, notifications and webhooks. It has no user interface of its own: use it from programs, or
+work with it in Swagger UI.</p>
 <ul>
   <li><a href="${escapeHtml(base)}/docs">Work with the API in Swagger UI</a>: sign in and send requests</li>
   <li><a href="${escapeHtml(base)}/reference">Read the API reference</a>, with samples in many languages</li>
+  <li><a href="${escapeHtml(base)}/guides">Read the guides</a>: sign-in, errors, lists, retries, events, uploads and more</li>
   <li>Download the OpenAPI description <a href="${escapeHtml(base)}/openapi.yaml">as YAML</a> or <a href="${escapeHtml(base)}/openapi.json">as JSON</a></li>
   <li><a href="${escapeHtml(base)}/problems">Look up a problem code</a></li>
   <li><a href="${escapeHtml(base)}/health/ready">Check whether the service is ready</a></li>
@@ -149,7 +153,7 @@ ${problemCodes.map((code) => problemEntry(base, code)).join('\n')}
 <h2 id="retries">Retries</h2>
 <p>A 4xx, 503 or 507 means that nothing was done. After 500, 504 or a lost connection, that is unknown.</p>
 ${retryTable(contract)}
-<p><a href="${escapeHtml(base)}/">Taskwright</a></p>
+<p><a href="${escapeHtml(base)}/guides/errors">The guide on errors</a> · <a href="${escapeHtml(base)}/">Taskwright</a></p>
 </main>`,
   )
 
@@ -183,7 +187,7 @@ const problemPage = (base: string, code: ProblemCode): string => {
 <p>${escapeHtml(cause)}</p>
 <h2>What to do</h2>
 <p>${escapeHtml(remedy)}</p>
-<p><a href="${escapeHtml(base)}/problems#${code}">All problems</a></p>
+<p><a href="${escapeHtml(base)}/problems#${code}">All problems</a> · <a href="${escapeHtml(base)}/guides/errors">The guide on errors</a></p>
 </main>`,
   )
 }

@@ -43,6 +43,7 @@ t.test('the root page', async (t) => {
     t.strictSame(addresses, [
       '/docs',
       '/reference',
+      '/guides',
       '/openapi.yaml',
       '/openapi.json',
       '/problems',
@@ -138,6 +139,29 @@ t.test('causes and remedies of problems are sentences, titles are phrases', asyn
   for (const [code, { title, cause, remedy }] of Object.entries(problemTypes)) {
     t.match(title, /^[A-Z][^.]*[^.]$/, code)
     for (const text of [cause, remedy]) t.match(text, /^[A-Z][^]*\.$/, code)
+  }
+})
+
+t.test('the guides', async (t) => {
+  for (const { url, base } of [
+    { url: service.url, base: '' },
+    { url: prefixed.url, base: '/api' },
+  ]) {
+    const { text: list } = await follow(url, `${base}/guides`)
+    const pages = addressesIn(list).filter((address) => address.startsWith(`${base}/guides/`))
+    t.ok(pages.length > 10)
+    const texts = new Map<string, string>()
+    for (const page of pages) texts.set(page, (await follow(url, page)).text)
+    t.match(texts.get(`${base}/guides/errors`), /<h1 id="errors">Errors<\/h1>/)
+    for (const [page, text] of texts) {
+      const links = [...text.matchAll(/<a href="([^"]+)"/g)].map(([, href = '']) => href)
+      for (const link of links.filter((one) => !one.startsWith('https:'))) {
+        const target = new URL(link, `${url}${page}`)
+        const found = texts.get(target.pathname) ?? (await follow(url, target.pathname)).text
+        if (target.hash !== '') t.match(found, `id="${target.hash.slice(1)}"`, `${page}: ${link}`)
+        else t.match(found, '<h1', `${page}: ${link}`)
+      }
+    }
   }
 })
 
