@@ -184,10 +184,13 @@ const digestMail = ({ to, lines, count }: DigestMessage, publicUrl: string): Sen
 
 ${listed.join('\n')}
 ${others}
-You get this email because "mail_digest" is on in your notification settings. To stop these emails, set it to "off":
+You get these emails because of your notification settings. To stop them, sign in at
 
-PATCH ${publicUrl}/notifications/settings
-{"mail_digest":"off"}
+${publicUrl}/docs#/auth/login
+
+and set "mail_digest" to "off" at
+
+${publicUrl}/docs#/notifications/updateNotificationSettings
 `,
   }
 }

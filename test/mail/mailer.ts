@@ -195,7 +195,8 @@ t.test('the notification mail lists notifications, and counts the rest', async (
 and 12 more.
 `,
   )
-  t.match(mail?.text, 'PATCH https://tasks.example.com/api/notifications/settings\n{"mail_digest":"off"}')
+  const settings = 'https://tasks.example.com/api/docs#/notifications/updateNotificationSettings'
+  t.match(mail?.text, `set "mail_digest" to "off" at\n\n${settings}\n`)
   t.ok(single?.header.includes('Subject: Taskwright: 1 unread notification'))
   t.notMatch(single?.text, 'more.\n')
   await mailer.close()

@@ -73,7 +73,10 @@ const accept = async (token) => {
   const joined =
     isRegistration || (await expectAnswer(await post('invitations/accept', { token }, session.access_token)))
   await signOut(session)
-  if (joined !== null) finish('You are a member of the project now.')
+  if (joined !== null)
+    finish(
+      `You are a member of the project now. It is in the program that you use for Taskwright, and at ${new URL('docs', location)}.`,
+    )
 }
 
 /** Shows the project, the role and the sender of the invitation. */
