@@ -23,3 +23,14 @@ addEventListener('DOMContentLoaded', () => {
     withDefaultFonts: false,
   })
 })
+
+/** Enter opens the first result of the search if none is selected; Scalar opens only a selected one. */
+addEventListener(
+  'keydown',
+  ({ key, target }) => {
+    if (key !== 'Enter' || target.role !== 'combobox') return
+    const results = [...document.querySelectorAll(`#${target.getAttribute('aria-controls')} [role=option]`)]
+    if (!results.some((result) => result.ariaSelected === 'true')) results[0]?.click()
+  },
+  { capture: true },
+)
