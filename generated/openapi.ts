@@ -2923,7 +2923,7 @@ export interface components {
              * @description Move the task to this project, in which you must be at least an editor; null makes it a personal task of its owner. Defaults to the current project.
              */
             project_id?: string | null;
-        };
+        } & (unknown & unknown & unknown);
         /** @description Items to process: at least one and at most 500 in total. */
         TaskBatch: {
             /** @description Whether to process either all items or none. By default, items are independent. */
@@ -3309,7 +3309,7 @@ export interface components {
              * @description Place the section directly after this section of the project. Cannot be combined with `before`.
              */
             after?: string;
-        };
+        } & unknown;
         /** @description The fields of a section to change, and its new place. */
         SectionPatch: {
             name?: components["schemas"]["SectionName"];
@@ -3323,7 +3323,7 @@ export interface components {
              * @description Place the section directly after this section of the project. Cannot be combined with `before`.
              */
             after?: string;
-        };
+        } & unknown;
         /**
          * @description The role of a member of a project. Each role includes the ones before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and manage its members.
          * @enum {string}

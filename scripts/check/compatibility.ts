@@ -86,7 +86,7 @@ const removedOperation = (name: string, sunset: string): KnownChange => ({
   },
 })
 
-/** Allowed in any version by the section "Compatibility". */
+/** Allowed in any version by docs/guides/compatibility.md. */
 const harmless: readonly KnownChange[] = [
   { name: 'no change', change() {} },
   {

@@ -6,7 +6,7 @@ export interface Deprecation {
   readonly sunset: string
 }
 
-/** Months between a deprecation and the removal, as promised in `info.description`. */
+/** Months between a deprecation and the removal, as promised in docs/guides/compatibility.md. */
 const minMonths = 12
 
 /**

@@ -285,6 +285,14 @@ const describe = (part: Part, error: ErrorObject): ProblemError => {
       }
     case 'enum':
       return { pointer: error.instancePath, detail: `must be one of ${asList(params.allowedValues)}` }
+    // Fields that exclude each other are not `required` together.
+    case 'not': {
+      const { required } = error.schema as { readonly required: readonly [string, string] }
+      return {
+        pointer: inside(required[1]),
+        detail: `cannot be combined with ${required[0]}; send one of them`,
+      }
+    }
     case 'format':
       return {
         pointer: error.instancePath,

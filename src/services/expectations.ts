@@ -69,28 +69,6 @@ export const expectMayListAll = (
 }
 
 /**
- * Requires that a request names at most one place in the manual order.
- *
- * @throws Problem 400
- */
-export const expectOnePlace = (body: {
-  readonly before?: string
-  readonly after?: string
-  readonly section_id?: string | null
-}): void => {
-  const [first, ...others] = (['before', 'after', 'section_id'] as const).filter(
-    (name) => body[name] !== undefined,
-  )
-  if (first !== undefined && others.length > 0)
-    throw problems.invalidFields(
-      others.map((name) => ({
-        pointer: `/${name}`,
-        detail: `cannot be combined with ${first}; send one of them`,
-      })),
-    )
-}
-
-/**
  * The resource, if the caller can see it.
  *
  * @throws Problem 404

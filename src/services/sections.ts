@@ -27,14 +27,7 @@ import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import { type OpContext, transaction, withoutConditions, type OpTransaction } from './context.ts'
-import {
-  expectActive,
-  expectFound,
-  expectMatch,
-  expectMay,
-  expectOnePlace,
-  expectSeen,
-} from './expectations.ts'
+import { expectActive, expectFound, expectMatch, expectMay, expectSeen } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
 
 /** The place of a section in a request. At most one field is set. */
@@ -84,7 +77,6 @@ export const createSection = (
   projectId: string,
   { name, ...place }: NewSection,
 ): Promise<Created> => {
-  expectOnePlace(place)
   return idempotent(ctx, async (tx, id) => {
     const project = expectSeen('project.see', await lockProject(tx, projectId, 'change'))
     const editable = expectMay('project.edit', project)
@@ -118,7 +110,6 @@ export const updateSection = (
   path: SectionPath,
   { name, ...place }: SectionPatch,
 ): Promise<SectionRow> => {
-  expectOnePlace(place)
   return transaction(ctx, async (tx) => {
     const section = expectEditable(tx, await lockSection(tx, path, 'change'))
     const destination = destinationOf(place)

@@ -13,7 +13,7 @@ import { scopesOfNewTask } from '../domain/scopes.ts'
 import type { NewTask, TaskPatch } from '../domain/task-fields.ts'
 import { problems } from '../problems/problems.ts'
 import { type OpContext, transaction } from './context.ts'
-import { expectFound, expectMayExpand, expectOnePlace, expectScopes } from './expectations.ts'
+import { expectFound, expectMayExpand, expectScopes } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
 import { changeTask, openPlan, writePlan } from './task-plan.ts'
 import { countOwnedTasks } from './task-quota.ts'
@@ -102,7 +102,6 @@ export const moveTask = async (
   to: TaskMove,
   taskQuota: TaskQuota,
 ): Promise<TaskRow> => {
-  expectOnePlace(to)
   const destination = destinationOf(to)
   const move = () =>
     transaction(ctx, async (tx) => {

@@ -117,8 +117,8 @@ const keepDialogToken = () => ({
   },
 })
 
-/** Replaces the long introduction of the contract by a short one. The reference page has the full text. */
-const shorten = () => ({
+/** Adds to the introduction of the contract how this page signs in. */
+const introduce = () => ({
   // The bar links to the contract; this would link to the page's own copy.
   components: { InfoUrl: () => null },
   statePlugins: {
@@ -126,8 +126,7 @@ const shorten = () => ({
       wrapActions: {
         updateJsonSpec: (original) => (contract) => {
           const { info } = contract
-          const [summary] = info.description.split('\n\n')
-          original({ ...contract, info: { ...info, description: `${summary}\n\n${introduction}` } })
+          original({ ...contract, info: { ...info, description: `${info.description}\n${introduction}` } })
         },
       },
     },
@@ -209,9 +208,7 @@ const explainStreams = ({ React }) => ({
 })
 
 const introduction = `**Sign in:** execute \`register\` or \`login\` (tag auth). This tab then sends the access token with every request, and
-refreshes it, until you execute \`logout\` or close the tab. To use an API token, choose _Authorize_.
-
-The [reference](reference) explains pagination, errors, idempotency and everything else that operations have in common.`
+refreshes it, until you execute \`logout\` or close the tab. To use an API token, choose _Authorize_.`
 
 const dark = matchMedia('(prefers-color-scheme: dark)')
 const applyColorScheme = () => document.documentElement.classList.toggle('dark-mode', dark.matches)
@@ -221,7 +218,7 @@ applyColorScheme()
 const ui = globalThis.SwaggerUIBundle({
   url: addressOf(page.dataset.contract),
   domNode: page,
-  plugins: [keepDialogToken, shorten, findOperations, renderChanged, explainStreams],
+  plugins: [keepDialogToken, introduce, findOperations, renderChanged, explainStreams],
   requestInterceptor,
   responseInterceptor,
   onComplete() {
