@@ -35,7 +35,7 @@ export interface paths {
         put?: never;
         /**
          * Sign in
-         * @description Starts a session. A wrong password and an unknown email address return the same response after the same time. A disabled account is reported (403 `account_disabled`) only if the password is correct. If the account has a second factor, the response is 401 `second_factor_required`, with a `challenge` for `POST /auth/login/second-factor`.
+         * @description Starts a session. Send either `email` or `username`. A wrong password and an unknown email address or username return the same response after the same time, and failed attempts at an account count together. A disabled account is reported (403 `account_disabled`) only if the password is correct. If the account has a second factor, the response is 401 `second_factor_required`, with a `challenge` for `POST /auth/login/second-factor`.
          */
         post: operations["login"];
         delete?: never;
@@ -2580,10 +2580,11 @@ export interface components {
             /** @description The token of an invitation, which the new account accepts. */
             invitation_token?: components["schemas"]["OpaqueToken"];
         };
-        /** @description An email address and a password. */
+        /** @description Either an email address or a username, and a password. */
         Login: {
-            email: components["schemas"]["EmailAddress"];
+            email?: components["schemas"]["EmailAddress"];
             password: components["schemas"]["Password"];
+            username?: string;
         };
         /** @description The second step of a sign-in. */
         LoginCompletion: {
@@ -2854,7 +2855,7 @@ export interface components {
         ExpandedTask: {
             [key: string]: unknown;
         };
-        /** @description The fields of a task to change. */
+        /** @description The fields of a task to change. Read-only fields are accepted with their present values. */
         TaskPatch: {
             title?: components["schemas"]["TaskTitle"];
             description?: string;
@@ -2900,6 +2901,31 @@ export interface components {
             parent_id?: string | null;
             /** @description All tags of the task. Replaces the current tags. */
             tag_ids?: string[];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            readonly position?: components["schemas"]["Position"];
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: date-time */
+            readonly completed_at?: string | null;
+            /** @description Use `tag_ids` to replace the tags. */
+            readonly tags?: components["schemas"]["Tag"][];
+            readonly attachment_count?: number;
+            readonly is_blocked?: boolean;
+            readonly comment_count?: number;
+            readonly subtask_count?: number;
+            readonly open_subtask_count?: number;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
+            readonly owner?: components["schemas"]["User"];
+            readonly assignee?: components["schemas"]["User"];
+            readonly project?: components["schemas"]["Project"];
+            readonly attachments?: components["schemas"]["Attachment"][];
+            /** @description Use `parent_id` to change the parent. */
+            readonly parent?: Record<string, never>;
+            readonly subtasks?: Record<string, never>[];
         };
         /** @description The new place of a task: next to another task, or the end of a section, project or the personal tasks. `before` and `after` cannot be combined with each other or with `section_id`. */
         TaskMove: {
@@ -2944,7 +2970,31 @@ export interface components {
             task_id: string;
             /** @description The expected ETag. */
             if_match?: string;
-            patch: components["schemas"]["TaskPatch"];
+            patch: components["schemas"]["TaskBatchPatch"];
+        };
+        /** @description The fields of a task to change, as in `TaskPatch`. */
+        TaskBatchPatch: {
+            title?: components["schemas"]["TaskTitle"];
+            description?: string;
+            status?: components["schemas"]["TaskStatus"];
+            priority?: components["schemas"]["TaskPriority"];
+            /** Format: date-time */
+            start_at?: string | null;
+            /** Format: date */
+            start_on?: string | null;
+            /** Format: date-time */
+            due_at?: string | null;
+            /** Format: date */
+            due_on?: string | null;
+            owner_id?: components["schemas"]["UserRef"];
+            assignee_id?: components["schemas"]["NullableUserRef"];
+            /** Format: uuid */
+            project_id?: string | null;
+            /** Format: uuid */
+            section_id?: string | null;
+            /** Format: uuid */
+            parent_id?: string | null;
+            tag_ids?: string[];
         };
         /** @description A task to move to the trash. */
         TaskBatchDeletion: {
@@ -3068,9 +3118,23 @@ export interface components {
         CommentCreate: {
             body: components["schemas"]["CommentBody"];
         };
-        /** @description A merge patch for a comment. */
+        /** @description A merge patch for a comment. Read-only fields are accepted with their present values. */
         CommentPatch: {
             body?: components["schemas"]["CommentBody"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: uuid */
+            readonly task_id?: string;
+            /** Format: uuid */
+            readonly author_id?: string | null;
+            readonly mentions?: string[];
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly edited_at?: string | null;
+            readonly author?: components["schemas"]["User"];
         };
         /**
          * Format: binary
@@ -3266,12 +3330,25 @@ export interface components {
             /** Format: date-time */
             readonly updated_at?: string;
         };
-        /** @description The fields of a project to change. */
+        /** @description The fields of a project to change. Read-only fields are accepted with their present values. */
         ProjectPatch: {
             name?: components["schemas"]["ProjectName"];
             description?: string;
             /** @description Stored in lower case. */
             color?: string | null;
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: date-time */
+            readonly archived_at?: string | null;
+            readonly role?: string | null;
+            readonly member_count?: number;
+            readonly open_task_count?: number;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
         };
         SectionName: string;
         /** @description A named group of tasks within a project. */
@@ -3310,7 +3387,7 @@ export interface components {
              */
             after?: string;
         } & unknown;
-        /** @description The fields of a section to change, and its new place. */
+        /** @description The fields of a section to change, and its new place. Read-only fields are accepted with their present values. */
         SectionPatch: {
             name?: components["schemas"]["SectionName"];
             /**
@@ -3323,6 +3400,17 @@ export interface components {
              * @description Place the section directly after this section of the project. Cannot be combined with `before`.
              */
             after?: string;
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: uuid */
+            readonly project_id?: string;
+            readonly position?: components["schemas"]["Position"];
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
         } & unknown;
         /**
          * @description The role of a member of a project. Each role includes the ones before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and manage its members.
@@ -3436,9 +3524,18 @@ export interface components {
         TeamCreate: {
             name: components["schemas"]["TeamName"];
         };
-        /** @description The fields of a team to change. */
+        /** @description The fields of a team to change. Read-only fields are accepted with their present values. */
         TeamPatch: {
             name?: components["schemas"]["TeamName"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            readonly role?: string | null;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
         };
         /** @description A member of a team. */
         TeamMember: {
@@ -3588,10 +3685,24 @@ export interface components {
         NotificationList: components["schemas"]["Page"] & {
             items: components["schemas"]["Notification"][];
         };
-        /** @description A merge patch for a notification. */
+        /** @description A merge patch for a notification. Read-only fields are accepted with their present values. */
         NotificationPatch: {
             /** @description Whether the notification is read. Sets or clears `read_at`. */
             is_read?: boolean;
+            /** Format: uuid */
+            readonly id?: string;
+            readonly reason?: components["schemas"]["NotificationReason"];
+            /** Format: uuid */
+            readonly actor_id?: string | null;
+            /** Format: uuid */
+            readonly task_id?: string;
+            /** Format: uuid */
+            readonly comment_id?: string | null;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly read_at?: string | null;
+            readonly task?: Record<string, never>;
         };
         /** @description The range of notifications to mark as read. */
         NotificationMark: {
@@ -3626,6 +3737,8 @@ export interface components {
         /** @description The settings to change. */
         NotificationSettingsPatch: {
             mail_digest?: components["schemas"]["MailDigestChoice"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
         };
         /** @description A user who follows a task. */
         TaskFollower: {
@@ -3742,7 +3855,7 @@ export interface components {
         };
         /** @description Server-sent events. The data of each is an `Event` as JSON, except for the first one. */
         EventStream: string;
-        /** @description An `http` or `https` URL without a user name, a password or a fragment. Responses have the URL in the normalized form of browsers. */
+        /** @description An `http` or `https` URL without a user name, a password or a fragment. Responses have the URL in the normalized form of browsers (the URL Standard of the WHATWG): the scheme and the domain in lower case, an international domain in ASCII, and other characters percent-encoded. */
         WebhookUrl: string;
         /** @description The purpose of the webhook. */
         WebhookDescription: string;
@@ -3814,12 +3927,29 @@ export interface components {
             /** @default true */
             is_enabled: boolean;
         };
-        /** @description The fields of a webhook to change. */
+        /** @description The fields of a webhook to change. Read-only fields are accepted with their present values. */
         WebhookPatch: {
             url?: components["schemas"]["WebhookUrl"];
             description?: components["schemas"]["WebhookDescription"];
             event_types?: components["schemas"]["WebhookEventTypes"];
             is_enabled?: boolean;
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: uuid */
+            readonly owner_id?: string;
+            /** Format: uuid */
+            readonly project_id?: string | null;
+            readonly disabled_reason?: string | null;
+            /** Format: date-time */
+            readonly failing_since?: string | null;
+            /** Format: date-time */
+            readonly previous_secret_until?: string | null;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
         };
         /**
          * @description `pending`: waiting for its first or next attempt. `delivered`: the receiver answered with a status from 200 to 299. `failed`: abandoned after three days, or because the receiver answered 410. `withheld`: not sent, because the owner of the webhook cannot see the event.
@@ -3980,7 +4110,7 @@ export interface components {
             /** Format: date-time */
             readonly updated_at?: string;
         };
-        /** @description The fields of a user to change. */
+        /** @description The fields of a user to change. Read-only fields are accepted with their present values. */
         UserPatch: {
             username?: components["schemas"]["Username"];
             email?: components["schemas"]["EmailAddress"];
@@ -3992,6 +4122,14 @@ export interface components {
             task_quota?: components["schemas"]["TaskQuota"];
             /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
             current_password?: components["schemas"]["Password"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
         };
         /** @description A user's use of a resource, and its quota. */
         ResourceUsage: {

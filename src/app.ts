@@ -120,6 +120,7 @@ export interface AppDeps {
     | 'publicUrl'
     | 'trustProxy'
     | 'corsOrigins'
+    | 'corsHeaders'
     | 'logLevel'
     | 'attachmentMaxBytes'
     | 'attachmentQuotaBytes'
@@ -258,6 +259,7 @@ export const buildApp = async ({
   // Faster than weak maps keyed by request, especially in garbage collection.
   app.decorateRequest('principal', null)
   app.decorateRequest('linkRefusal', null)
+  app.decorateRequest('readOnly', null)
   app.decorateRequest('problem', undefined)
 
   serializePipelining(app)
@@ -265,7 +267,11 @@ export const buildApp = async ({
   logRequests(app)
   const paths = collectPaths(app)
   setSecurityHeaders(app, publicUrl)
-  enableCors(app, config.corsOrigins, paths.methodsOf)
+  enableCors(app, {
+    origins: config.corsOrigins,
+    headers: config.corsHeaders,
+    methodsOf: paths.methodsOf,
+  })
   requireHost(app)
   refuseExpectations(app)
   delayContinue(app)

@@ -12,7 +12,7 @@ import { problems } from '../problems/problems.ts'
 import { type AdapterDeps, adaptOperation, type AnyHandler } from './adapter.ts'
 import { chunkMediaType } from './body.ts'
 import { parseJson } from './json-body.ts'
-import { pathOf } from './url.ts'
+import { pathOf, shownPathOf } from './url.ts'
 import { checkQueryText, compileValidation, type ObjectSchema } from './validation.ts'
 
 declare module 'fastify' {
@@ -94,6 +94,7 @@ const validateRequests = (route: RouteOptions): void => {
   const validate = compileValidation({
     params,
     body: body?.content?.['application/json']?.schema,
+    isPatch: route.method === 'PATCH',
     querystring: { type: 'object', properties: {}, ...querystring, additionalProperties: false },
     // Header validation reads every header of a request, so it runs only where needed.
     headers: Object.keys(checked?.properties ?? {}).length > 0 ? checked : undefined,
@@ -101,7 +102,7 @@ const validateRequests = (route: RouteOptions): void => {
   delete route.schema
   const mayOmitJson = isJsonOptional(route.config?.operation)
   route.preValidation = (request, _reply, done) => {
-    if (mayOmitJson && request.body === undefined) request.body = {}
+    if (mayOmitJson) request.body ??= {}
     validate(request)
     done()
   }
@@ -123,9 +124,12 @@ const headersOf = ({ properties = {}, required = [], ...rest }: ObjectSchema): O
   ),
 })
 
+/** What clients send that always send JSON, even when there is nothing to say. */
+const emptyJson = /^[ \t\r\n]*(?:\{[ \t\r\n]*\}|null)[ \t\r\n]*$/
+
 /**
- * Installs the body parser: JSON if the operation accepts it; otherwise any body is refused. File chunks are left to the
- * handler.
+ * Installs the body parser: JSON if the operation accepts it; otherwise any body but an empty one is refused. File chunks are
+ * left to the handler.
  */
 export const installBodyParser = (app: FastifyInstance): void => {
   app.removeAllContentTypeParsers()
@@ -133,8 +137,8 @@ export const installBodyParser = (app: FastifyInstance): void => {
     const { operation } = request.routeOptions.config
     if (bytes.length === 0 && isJsonOptional(operation)) return undefined
     if ((operation?.mediaTypes.length ?? 0) > 0) return parseJson(bytes)
-    if (bytes.length > 0) throw problems.invalidRequest('This operation does not accept a body.')
-    return undefined
+    if (bytes.length === 0 || emptyJson.test(bytes.toString('latin1'))) return undefined
+    throw problems.invalidRequest('This operation does not accept a body.')
   }
   // Redundant with the catch-all, but openapi-glue warns about media types without a parser of their own.
   app.addContentTypeParser(chunkMediaType, async () => undefined)
@@ -181,6 +185,13 @@ export const collectPaths = (app: FastifyInstance): KnownPaths => {
 /** The router matches `/tasks/` to `/tasks/{task_id}` with an empty id. */
 const hasEmptyParameter = (params: unknown): boolean => Object.values(params ?? {}).includes('')
 
+/** A path without the slashes at its end. */
+const withoutSlashes = (path: string): string => {
+  let end = path.length
+  while (path[end - 1] === '/') end -= 1
+  return path.slice(0, end)
+}
+
 /** Characters. Every valid path is shorter. */
 const maxPath = 8_192
 
@@ -188,6 +199,8 @@ const maxPath = 8_192
 export const handleUnknownRoutes = (app: FastifyInstance, { methodsOf, patternOf }: KnownPaths): void => {
   const refuse = ({ method, url }: FastifyRequest): never => {
     const methods = methodsOf(url)
+    const path = withoutSlashes(pathOf(url))
+    if (methods === null && methodsOf(path) !== null) throw problems.trailingSlash(shownPathOf(path))
     if (methods === null || methods.includes(method)) throw problems.notFound()
     throw problems.methodNotAllowed(method, methods.join(', '))
   }

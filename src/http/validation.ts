@@ -6,6 +6,7 @@ import { isVisible, toNfc } from '../domain/text.ts'
 import { canonicalTimeZone } from '../domain/time-zones.ts'
 import { type Problem, type ProblemError, problems } from '../problems/problems.ts'
 import { escapePointer, validateText } from './json-body.ts'
+import type { Fields } from './sent-back.ts'
 
 /**
  * Validates requests against the schemas of the contract. Bodies are never coerced, since that would replace the nulls of a
@@ -111,16 +112,25 @@ const compilers = (useDefaults: boolean) => ({
 const bodies = compilers(true)
 const parameters = compilers(false)
 
-interface PropertySchema {
+/** What `dropNulls` reads of a schema. */
+interface BodySchema {
+  readonly nullable?: boolean
+  readonly allOf?: readonly BodySchema[]
+  readonly items?: BodySchema
+  readonly required?: readonly string[]
+  readonly properties?: Readonly<Record<string, BodySchema>>
+  /** In a merge patch, null is a value. */
+  readonly 'x-merge-patch'?: boolean
+}
+
+interface PropertySchema extends BodySchema {
   readonly type?: string
   readonly readOnly?: boolean
   readonly 'x-name'?: string
-  /** Separates the items of a list that is sent as one string. */
-  readonly 'x-separator'?: string
 }
 
 /** The schema of a part of a request, with references resolved. */
-export interface ObjectSchema {
+export interface ObjectSchema extends BodySchema {
   readonly [keyword: string]: unknown
   readonly required?: readonly string[]
   readonly properties?: Readonly<Record<string, PropertySchema>>
@@ -131,7 +141,10 @@ const parts = ['params', 'body', 'querystring', 'headers'] as const
 type Part = (typeof parts)[number]
 
 /** The schemas of an operation's request, by part. */
-export type RequestSchemas = { readonly [part in Part]?: ObjectSchema | undefined }
+export type RequestSchemas = { readonly [part in Part]?: ObjectSchema | undefined } & {
+  /** Whether the body is a merge patch, in which null is not the same as a missing field. */
+  readonly isPatch?: boolean
+}
 
 /** The parts of a request. Valid ones are replaced by their converted and normalized values. */
 export interface RequestParts {
@@ -139,6 +152,8 @@ export interface RequestParts {
   body: unknown
   query: unknown
   readonly headers: unknown
+  /** Receives the read-only fields of the body, which are not passed to the handler; null if it has none. */
+  readOnly?: Fields | null
   /** Null if the operation requires no token. */
   readonly principal: Principal | null
 }
@@ -150,7 +165,9 @@ export interface RequestParts {
 export const compileValidation = (schemas: RequestSchemas): ((request: RequestParts) => void) => {
   const compiled = parts.flatMap((part) => {
     const schema = schemas[part]
-    return schema === undefined ? [] : [{ part, validate: compilePart(part, schema) }]
+    return schema === undefined
+      ? []
+      : [{ part, validate: compilePart(part, schema, schemas.isPatch === true) }]
   })
   /** @throws Problem */
   return (request) => {
@@ -160,6 +177,7 @@ export const compileValidation = (schemas: RequestSchemas): ((request: RequestPa
       const result = validate(request[name], callerId)
       // Headers stay text: Fastify and the hooks expect strings.
       if (result.errors === null && name !== 'headers') request[name] = result.value
+      if (result.errors === null && name === 'body') request.readOnly = result.readOnly
       return result.errors ?? []
     })
     if (errors.length > 0) throw problemOf(errors)
@@ -175,15 +193,17 @@ const problemOf = (errors: readonly ProblemError[]): Problem => {
 
 interface Validated {
   readonly value: unknown
+  readonly readOnly: Fields | null
   readonly errors: readonly ProblemError[] | null
 }
 
 const compilePart = (
   part: Part,
   schema: ObjectSchema,
+  isPatch: boolean,
 ): ((input: unknown, callerId: CallerId) => Validated) => {
   const { first, all } = part === 'body' ? bodies : parameters
-  const read = part === 'querystring' || part === 'headers' ? textReader(schema) : (value: unknown) => value
+  const read = readerOf(part, schema, isPatch)
   const toCompile = withLowerCaseIds(schema) as ObjectSchema
   const readOnly = Object.entries(schema.properties ?? {}).flatMap(([name, property]) =>
     property.readOnly === true ? [name] : [],
@@ -197,21 +217,59 @@ const compilePart = (
     findFirst ??= first(toCompile)
     const value = read(input ?? null)
     const textErrors = part === 'querystring' ? validateTexts(value) : []
-    if (textErrors.length > 0) return { value, errors: textErrors }
-    if (findFirst.call(context, value)) return { value: withoutFields(value, readOnly), errors: null }
+    if (textErrors.length > 0) return { value, readOnly: null, errors: textErrors }
+    if (findFirst.call(context, value)) return { ...splitReadOnly(value, readOnly), errors: null }
     let { errors } = findFirst
     if (isSmall(value)) {
       findAll ??= all(toCompile)
       if (!findAll.call(context, value)) ({ errors } = findAll)
     }
-    return { value, errors: describeAll(part, schema, errors ?? []) }
+    return { value, readOnly: null, errors: describeAll(part, schema, errors ?? []) }
   }
 }
 
-/** PUT accepts the body of GET: read-only fields are valid, but not passed to the handler. */
-const withoutFields = (value: unknown, names: readonly string[]): unknown => {
-  if (names.length === 0 || typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(Object.entries(value).filter(([name]) => !names.includes(name)))
+/** Converts the input of a part to what its schema describes. */
+const readerOf = (part: Part, schema: ObjectSchema, isPatch: boolean): ((input: unknown) => unknown) => {
+  if (part === 'querystring' || part === 'headers') return textReader(schema)
+  if (part === 'params' || isPatch) return (value) => value
+  return (value) => {
+    dropNulls(schema, value)
+    return value
+  }
+}
+
+/**
+ * Removes the fields of a body that are null, but neither required nor nullable: generated clients send null for a field that
+ * is not set. The contract would otherwise need a nullable type for each of them. Unknown fields stay, and are refused.
+ */
+const dropNulls = (schema: BodySchema, value: unknown): void => {
+  if (typeof value !== 'object' || value === null || schema['x-merge-patch'] === true) return
+  if (Array.isArray(value)) {
+    if (schema.items !== undefined) for (const item of value as unknown[]) dropNulls(schema.items, item)
+    return
+  }
+  const fields = value as Record<string, unknown>
+  const { properties = {}, required = [] } = schema
+  for (const [name, property] of Object.entries(properties)) {
+    if (fields[name] !== null) dropNulls(property, fields[name])
+    else if (!required.includes(name) && !isNullable(property)) delete fields[name]
+  }
+}
+
+/** In the contract, an allOf with one schema adds a description or a default to a reference. */
+const isNullable = ({ nullable = false, allOf = [] }: BodySchema): boolean =>
+  nullable || allOf.some(isNullable)
+
+/** Separates the read-only fields of a body, with these names, from the others. */
+const splitReadOnly = (value: unknown, names: readonly string[]): Pick<Validated, 'value' | 'readOnly'> => {
+  if (names.length === 0 || typeof value !== 'object' || value === null) return { value, readOnly: null }
+  const { readOnly = [], writable = [] } = Object.groupBy(Object.entries(value), ([name]) =>
+    names.includes(name) ? 'readOnly' : 'writable',
+  )
+  return {
+    value: Object.fromEntries(writable),
+    readOnly: readOnly.length === 0 ? null : Object.fromEntries(readOnly),
+  }
 }
 
 /** UUIDs are case-insensitive (RFC 9562, section 4); the service stores and compares them in lower case. */
@@ -388,14 +446,13 @@ const asList = (values: unknown): string =>
   Array.isArray(values) ? values.map(String).join(', ') : String(values)
 
 /**
- * Converts a query or headers to the types of their schema: integers, booleans, and lists from one value, several values or
- * a separated string. Other text is left as it is, and fails the type check.
+ * Converts a query or headers to the types of their schema: integers, booleans, and lists from several values, each of which can be
+ * comma-separated. Other text is left as it is, and fails the type check.
  */
 const textReader = ({ properties = {} }: ObjectSchema): ((texts: unknown) => unknown) => {
-  const read = ({ type, 'x-separator': separator }: PropertySchema, value: unknown): unknown => {
-    if (type === 'array' && separator !== undefined && typeof value === 'string')
-      return value.split(separator)
-    if (type === 'array') return Array.isArray(value) ? value : [value]
+  const read = ({ type }: PropertySchema, value: unknown): unknown => {
+    if (type === 'array')
+      return [value].flat().flatMap((item) => (typeof item === 'string' ? item.split(',') : [item]))
     if (type === 'integer' && typeof value === 'string' && /^\d+$/.test(value)) return Number(value)
     if (type === 'boolean' && (value === 'true' || value === 'false')) return value === 'true'
     return value

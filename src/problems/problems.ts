@@ -162,13 +162,16 @@ export const problems = {
       challenge('invalid_token'),
     ),
   wrongPassword: () =>
-    new Problem('invalid_credentials', 'The email address or the password is wrong.', challenge()),
+    new Problem('invalid_credentials', 'The email address, username or password is wrong.', challenge()),
   invalidRefreshToken: () =>
     new Problem(
       'invalid_credentials',
       'The refresh token is unknown, expired or already used. Sign in again.',
       challenge('invalid_token'),
     ),
+  noAccountName: () => problems.invalidField('/email', 'is required, unless you send username'),
+  twoAccountNames: () =>
+    problems.invalidField('/username', 'cannot be combined with email; send one of them'),
   invalidResetToken: () =>
     new Problem(
       'invalid_credentials',
@@ -279,6 +282,8 @@ export const problems = {
   accountDisabled: () =>
     new Problem('account_disabled', 'This account is disabled. Ask an administrator to enable it.'),
   notFound: () => new Problem('not_found', 'The resource does not exist, or you are not allowed to see it.'),
+  trailingSlash: (path: string) =>
+    new Problem('not_found', `No path ends with a slash. Send the request to ${path}.`),
   methodNotAllowed: (method: string, allow: string) =>
     new Problem('method_not_allowed', `${method} is not allowed. Allowed: ${allow}.`, { headers: { allow } }),
   requestTimeout: () => new Problem('request_timeout', 'The request did not arrive in time. Send it again.'),
