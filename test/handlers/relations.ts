@@ -76,12 +76,11 @@ t.test('addTaskRelation', async (t) => {
     await relate(seen, 'relates_to', other, admin)
   })
 
-  t.test('400 for a relation to the task itself, an unknown kind, and a malformed id', async (t) => {
+  t.test('400 for a relation to the task itself, and for an unknown kind', async (t) => {
     const [task, other] = await createPair()
     for (const [params, pointer] of [
       [{ task_id: task, kind: 'blocks', other_task_id: task }, '/other_task_id'],
       [{ task_id: task, kind: 'likes', other_task_id: other }, '/kind'],
-      [{ task_id: task, kind: 'blocks', other_task_id: 'x' }, '/other_task_id'],
     ] as const) {
       const { body } = await service.expect('addTaskRelation', 400, { token: ada.token, params })
       t.strictSame(pointersOf(body), [pointer])

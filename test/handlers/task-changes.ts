@@ -180,12 +180,7 @@ t.test('200: after a user is deleted, their tasks are reported as deleted', asyn
   t.strictSame(copy.tasks(), await truthOf(copy))
 })
 
-t.test('200 for HEAD, without a body', async (t) => {
-  const request = { token: admin.token, method: 'HEAD' } as const
-  t.equal((await service.expect('listTaskChanges', 200, request)).body, null)
-})
-
-t.test('400 for invalid cursors and limits, and unknown parameters', async (t) => {
+t.test('400 for invalid cursors and limits', async (t) => {
   const { owner, stranger } = await peopleOf('refused')
   const { next_cursor: cursor } = await ask(owner)
   const tampered = `${cursor.slice(0, -2)}${cursor.endsWith('AA') ? 'BB' : 'AA'}`
@@ -207,10 +202,6 @@ t.test('400 for invalid cursors and limits, and unknown parameters', async (t) =
   }
   const other = await service.call('listTasks', { token: owner.token, query: { cursor } })
   t.equal(other.status, 400, 'a list does not accept the cursor')
-})
-
-t.test('401 without a token', async () => {
-  await service.expect('listTaskChanges', 401)
 })
 
 t.test('all=true is a separate feed: 403 for members, 400 for cursors of the other feed', async (t) => {

@@ -1,8 +1,7 @@
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { passwordHasher } from '../../src/auth/passwords.ts'
-import type { OperationId } from '../../src/contract/contract.ts'
 import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
-import { isInvalid, refusesBodies } from '../fixture/refusals.ts'
+import { isInvalid } from '../fixture/refusals.ts'
 import {
   type Account,
   type Call,
@@ -51,98 +50,6 @@ const readUser = async ({ id }: Pick<Account, 'id'>) =>
 const countUsers = async (): Promise<number | null> => {
   const query = { include_total: true, limit: 1 }
   return (await service.expect('listUsers', 200, byAdmin({ query }))).body.total
-}
-
-/** Tests that 401 comes before every other error of a request. */
-const testUnauthorized = (t: Test, operation: OperationId, request: Call): void => {
-  t.test('401 without a valid token', async (t) => {
-    for (const token of [undefined, 'not.a.token']) {
-      const refused = { status: 401, body: { code: 'unauthorized' } }
-      t.match(await service.call(operation, { ...request, token }), refused)
-      const worse = { params: { user_id: 'x' }, query: { extra: '1' }, body: request.body && '{', token }
-      t.match(await service.call(operation, worse), refused, 'before other errors')
-    }
-  })
-}
-
-/** Tests an operation on a user with malformed and unknown ids. */
-const testIds = (t: Test, operation: OperationId, body?: object): void => {
-  t.test('400 for a malformed id', async (t) => {
-    for (const user_id of [
-      'x',
-      'Me',
-      '1',
-      unknownId.slice(1),
-      `${unknownId}0`,
-      `{${unknownId}}`,
-      '%00',
-      "' or 1=1",
-    ]) {
-      t.match(
-        await service.call(operation, byAdmin({ params: { user_id }, body })),
-        isInvalid('/user_id'),
-        user_id,
-      )
-    }
-  })
-
-  t.test('404 for an unknown id', async (t) => {
-    for (const token of [admin.token, ada.token]) {
-      t.match(await service.call(operation, { params: { user_id: unknownId }, body, token }), {
-        status: 404,
-        body: { code: 'not_found' },
-      })
-    }
-  })
-}
-
-/** Tests If-Match of a write. The request that `request` returns succeeds without the header. */
-const testIfMatch = (
-  t: Test,
-  operation: 'replaceUser' | 'updateUser' | 'deleteUser',
-  success: 200 | 204,
-  request: (account: Account) => Call,
-): void => {
-  t.test('412 for an ETag that is not the current one: nothing changes', async (t) => {
-    const account = await service.register(`${operation.toLowerCase()}-stale`)
-    for (const etag of ['"0"', '"2"', 'W/"1"', '"2", W/"1"', '"1-public"', '', '"01"']) {
-      t.match(
-        await service.call(operation, { ...request(account), headers: { 'if-match': etag } }),
-        { status: 412, body: { code: 'precondition_failed' } },
-        etag,
-      )
-    }
-    t.strictSame(await readUser(account), account.user)
-  })
-
-  t.test(`${success} for the current ETag, also in a list, and for *`, async (t) => {
-    for (const [index, etag] of ['"1"', '"7", "1"', ',"1" ,', 'W/"1","1"', '*'].entries()) {
-      const account = await service.register(`${operation.toLowerCase()}-match-${index}`)
-      t.match(
-        await service.call(operation, { ...request(account), headers: { 'if-match': etag } }),
-        { status: success },
-        etag,
-      )
-    }
-  })
-
-  t.test('400 for a malformed If-Match', async (t) => {
-    for (const etag of ['1', '"1', '" 1"', '*, "1"', '"1" "2"', 'w/"1"']) {
-      t.match(
-        await service.call(operation, { ...request(ada), headers: { 'if-match': etag } }),
-        isInvalid('/If-Match'),
-        etag,
-      )
-    }
-    t.match(await service.call(operation, { ...request(ada), query: { force: '1' } }), isInvalid('/force'))
-  })
-
-  t.test('404 and 403 before 412', async (t) => {
-    const headers = { 'if-match': '"0"' }
-    const missing = { ...request(ada), params: { user_id: unknownId }, headers }
-    t.match(await service.call(operation, missing), { status: 404 })
-    t.match(await service.call(operation, { ...request(admin), token: ada.token, headers }), { status: 403 })
-  })
 }
 
 t.test('listUsers', async (t) => {
@@ -218,21 +125,11 @@ t.test('listUsers', async (t) => {
     const { next_cursor: cursor } = (await list(ada.token, { limit: 1 })).body
     t.type(cursor, 'string')
     for (const [pointer, query] of [
-      ...['0', '-1', '201', '1e1', '0x10', '+5', '1.5', ' 1', '', 'x', '9'.repeat(30)].map((limit) => [
-        'limit',
-        { limit },
-      ]),
-      ['limit', 'limit=1&limit=2'],
-      ...['-1', '100001', '2147483648', '9223372036854775808', 'NaN'].map((offset) => ['offset', { offset }]),
-      ['include_total', { include_total: 'yes' }],
-      ['include_total', { include_total: '1' }],
-      ['cursor', { cursor: 'x' }],
-      ['cursor', { cursor: '' }],
+      ['limit', { limit: 201 }],
       ['cursor', { cursor: `${cursor}A` }],
       ['offset', { cursor: String(cursor), offset: 0 }],
       ['role/0', { role: 'owner' }],
-      ['Limit', { Limit: 1 }],
-    ] as [string, NonNullable<Call['query']>][]) {
+    ] as const) {
       t.match(
         await service.call('listUsers', { token: ada.token, query }),
         isInvalid(`/${pointer}`),
@@ -243,10 +140,7 @@ t.test('listUsers', async (t) => {
       await service.call('listUsers', byAdmin({ query: { cursor: String(cursor) } })),
       isInvalid('/cursor'),
     )
-    t.match(await service.call('listUsers', byAdmin({ query: 'limit=%' })), { status: 400 })
   })
-
-  testUnauthorized(t, 'listUsers', {})
 })
 
 t.test('createUser', async (t) => {
@@ -293,29 +187,6 @@ t.test('createUser', async (t) => {
     t.equal(await countUsers(), before)
   })
 
-  t.test('400 for a malformed Idempotency-Key', async (t) => {
-    for (const key of ['', 'a b', 'ä', 'k'.repeat(256)]) {
-      t.match(
-        await service.call(
-          'createUser',
-          byAdmin({ body: userNamed('never'), headers: { 'idempotency-key': key } }),
-        ),
-        { status: 400 },
-        key,
-      )
-    }
-  })
-
-  t.test('403 for a member, after 400', async (t) => {
-    const before = await countUsers()
-    t.match(await service.call('createUser', { token: ada.token, body: userNamed('never') }), {
-      status: 403,
-      body: { code: 'forbidden' },
-    })
-    t.match(await service.call('createUser', { token: ada.token, body: {} }), { status: 400 })
-    t.equal(await countUsers(), before)
-  })
-
   t.test('409 for a username or email address that is taken', async (t) => {
     t.match(await service.call('createUser', byAdmin({ body: { ...userNamed('ada'), email: 'x@x.io' } })), {
       status: 409,
@@ -348,9 +219,6 @@ t.test('createUser', async (t) => {
     })
     await narrow.expect('createUser', 201, { token, body: userNamed('late') })
   })
-
-  testUnauthorized(t, 'createUser', { body: userNamed('never') })
-  refusesBodies(t, service, 'createUser', byAdmin({}))
 })
 
 t.test('createUser with an Idempotency-Key', async (t) => {
@@ -434,18 +302,6 @@ t.test('createUser with an Idempotency-Key', async (t) => {
     t.equal(done.headers.get('idempotency-replayed'), null)
   })
 
-  t.test('a key belongs to one user and one operation', async (t) => {
-    const other = await createAdmin(service, admin, 'second-admin')
-    const mine = await create('shared', userNamed('mine'))
-    const theirs = await create('shared', userNamed('theirs'), other.token)
-    t.match([mine, theirs], [{ status: 201 }, { status: 201 }])
-    t.notSame(mine.body, theirs.body)
-    const task = { body: { title: 'x' }, headers: { 'idempotency-key': 'shared' } }
-    const { headers } = await service.expect('createTask', 201, byAdmin(task))
-    t.equal(headers.get('idempotency-replayed'), null)
-    await service.expect('deleteUser', 204, byAdmin({ params: paramsOf(other) }))
-  })
-
   t.test('a key can have 255 characters, and every visible ASCII character', async (t) => {
     const visible = Array.from({ length: 94 }, (_, index) => String.fromCharCode(0x21 + index)).join('')
     for (const [index, key] of ['k'.repeat(255), visible].entries()) {
@@ -479,15 +335,6 @@ t.test('getUser', async (t) => {
     t.equal(byOther?.headers.get('cache-control'), 'private, no-cache')
   })
 
-  t.test('200 for an id in upper case, and for HEAD', async (t) => {
-    const params = { user_id: ada.id.toUpperCase() }
-    t.equal((await service.expect('getUser', 200, { token: ada.token, params })).body.id, ada.id)
-    const head = await service.call('getUser', { token: ada.token, params, method: 'HEAD' })
-    t.match(head, { status: 200, body: null })
-    t.equal(head.headers.get('etag'), '"1"')
-    t.equal(head.headers.get('content-length'), String(Buffer.byteLength(JSON.stringify(ada.user))))
-  })
-
   t.test('304 for the ETag of the body that the caller would get', async (t) => {
     const other = await service.register('looker-2')
     const seen = (await get(other.token, ada)).headers.get('etag') ?? ''
@@ -509,16 +356,6 @@ t.test('getUser', async (t) => {
       }
     }
   })
-
-  t.test('400 for a malformed If-None-Match or an unknown parameter', async (t) => {
-    const request = { token: ada.token, params: paramsOf(ada) }
-    const headers = { 'if-none-match': '1' }
-    t.match(await service.call('getUser', { ...request, headers }), isInvalid('/If-None-Match'))
-    t.match(await service.call('getUser', { ...request, query: { fields: 'email' } }), isInvalid('/fields'))
-  })
-
-  testIds(t, 'getUser')
-  testUnauthorized(t, 'getUser', { params: paramsOf(ada) })
 })
 
 const replacement = (username: string, role = 'member') => ({
@@ -589,15 +426,6 @@ t.test('replaceUser', async (t) => {
     t.strictSame(await readUser(ada), ada.user)
   })
 
-  t.test('403 for another user, and for a change of role by a member: nothing changes', async (t) => {
-    const other = await service.register('put-other')
-    const forbidden = { status: 403, body: { code: 'forbidden' } }
-    t.match(await put(ada.token, other, replacement('put-never')), forbidden)
-    t.match(await put(ada.token, ada, replacement('put-never', 'admin')), forbidden)
-    t.strictSame(await readUser(other), other.user)
-    t.strictSame(await readUser(ada), ada.user)
-  })
-
   t.test('409 for a username or email address that is taken: nothing changes', async (t) => {
     const other = await service.register('put-taker')
     t.match(await put(ada.token, ada, { ...replacement('put-taker'), email: ada.email }), {
@@ -630,22 +458,6 @@ t.test('replaceUser', async (t) => {
     t.match(await service.call('replaceUser', conditional), { status: 412 })
     t.match(await readUser(account), { display_name: 'Edited', version: 2 })
   })
-
-  t.test('404 for an unknown id: nothing is created', async (t) => {
-    const before = await countUsers()
-    const request = byAdmin({ params: { user_id: unknownId }, body: replacement('put-never') })
-    t.match(await service.call('replaceUser', request), { status: 404 })
-    t.equal(await countUsers(), before)
-  })
-
-  testIfMatch(t, 'replaceUser', 200, (account) => ({
-    token: account.token,
-    params: paramsOf(account),
-    body: replacement(account.user.username),
-  }))
-  testIds(t, 'replaceUser', replacement('put-never'))
-  testUnauthorized(t, 'replaceUser', { params: paramsOf(ada), body: replacement('put-never') })
-  refusesBodies(t, service, 'replaceUser', byAdmin({ params: paramsOf(ada) }))
 })
 
 t.test('updateUser', async (t) => {
@@ -731,18 +543,6 @@ t.test('updateUser', async (t) => {
     t.strictSame(await readUser(ada), ada.user)
   })
 
-  t.test('403 for another user, and for a change of role by a member: nothing changes', async (t) => {
-    const other = await service.register('patch-other')
-    const forbidden = { status: 403, body: { code: 'forbidden' } }
-    t.match(await patch(ada.token, other, { display_name: 'Never' }), forbidden)
-    t.match(await patch(ada.token, ada, { role: 'admin' }), forbidden)
-    t.match(await patch(ada.token, ada, { role: 'admin', display_name: 'Never' }), forbidden)
-    t.match(await patch(ada.token, admin, { role: 'member' }), forbidden)
-    t.strictSame(await readUser(other), other.user)
-    t.strictSame(await readUser(ada), ada.user)
-    t.strictSame(await readUser(admin), admin.user)
-  })
-
   t.test('409 for a username or email address that is taken: nothing changes', async (t) => {
     t.match(await patch(ada.token, ada, { username: 'admin', display_name: 'Never' }), {
       status: 409,
@@ -754,15 +554,6 @@ t.test('updateUser', async (t) => {
     })
     t.strictSame(await readUser(ada), ada.user)
   })
-
-  testIfMatch(t, 'updateUser', 200, (account) => ({
-    token: account.token,
-    params: paramsOf(account),
-    body: { display_name: 'Matched' },
-  }))
-  testIds(t, 'updateUser', { display_name: 'Never' })
-  testUnauthorized(t, 'updateUser', { params: paramsOf(ada), body: { display_name: 'Never' } })
-  refusesBodies(t, service, 'updateUser', byAdmin({ params: paramsOf(ada) }))
 })
 
 t.test('deleteUser', async (t) => {
@@ -781,38 +572,6 @@ t.test('deleteUser', async (t) => {
       await service.register(name)
     }
   })
-
-  t.test('403 for another user: nothing is deleted', async (t) => {
-    t.match(await service.call('deleteUser', { token: ada.token, params: paramsOf(admin) }), {
-      status: 403,
-      body: { code: 'forbidden' },
-    })
-    t.strictSame(await readUser(admin), admin.user)
-  })
-
-  t.test("403 for the user's own account with an API token", async (t) => {
-    const account = await service.register('del-by-token')
-    const body = { name: 'a program', scopes: ['users:write'] }
-    const { body: apiToken } = await service.expect('createApiToken', 201, { token: account.token, body })
-    t.match(await service.call('deleteUser', { token: apiToken.token, params: paramsOf(account) }), {
-      status: 403,
-      body: { code: 'forbidden' },
-    })
-    t.strictSame(await readUser(account), account.user)
-  })
-
-  t.test('400 for a body', async (t) => {
-    for (const body of [{ confirm: true }, 'yes', fileForm('yes')]) {
-      t.match(await service.call('deleteUser', { token: ada.token, params: paramsOf(ada), body }), {
-        status: 400,
-      })
-    }
-    t.strictSame(await readUser(ada), ada.user)
-  })
-
-  testIfMatch(t, 'deleteUser', 204, (account) => ({ token: account.token, params: paramsOf(account) }))
-  testIds(t, 'deleteUser')
-  testUnauthorized(t, 'deleteUser', { params: paramsOf(ada) })
 })
 
 t.test('the effects of deleting a user', async (t) => {
@@ -947,13 +706,6 @@ t.test('the last administrator', async (t) => {
     const { body: user } = await guarded.expect('getCurrentUser', 200, { token: first.token })
     t.strictSame(user, first.user)
     t.match(await setRole(first, first, 'admin'), { status: 200 }, 'the same role is no change')
-  })
-
-  t.test('412 before 409', async (t) => {
-    const headers = { 'if-match': '"0"' }
-    t.match(await guarded.call('deleteUser', { token: first.token, params: paramsOf(first), headers }), {
-      status: 412,
-    })
   })
 
   t.test('can be demoted once there is another administrator', async (t) => {
@@ -1103,40 +855,19 @@ t.test('listUserTasks', async (t) => {
     t.match(headers.get('link'), `</users/${owner.id}/tasks?q=own&limit=2>; rel="first"`)
   })
 
-  t.test('200 for HEAD, without a body', async (t) => {
-    const request = { token: owner.token, params: paramsOf(owner), method: 'HEAD' } as const
-    t.equal((await service.expect('listUserTasks', 200, request)).body, null)
-  })
-
   t.test('400 for invalid parameters, and the cursor of another list', async (t) => {
     const { next_cursor: cursor } = await list(owner, owner, { limit: 1 })
     t.type(cursor, 'string')
     const foreign = await list(helper, helper, { limit: 1 })
     for (const [pointer, query] of [
-      ['limit', { limit: 201 }],
-      ['offset', { offset: -1 }],
       ['cursor', { cursor: String(foreign.next_cursor) }],
       ['cursor', { cursor: String(cursor), status: 'todo' }],
       ['owner_id/0', { owner_id: 'Me' }],
       ['sort', { sort: 'id";--' }],
-      ['order', { order: 'asc' }],
     ] as const) {
       t.match(
         await service.call('listUserTasks', { token: owner.token, params: paramsOf(owner), query }),
         isInvalid(`/${pointer}`),
-        JSON.stringify(query),
-      )
-    }
-    for (const query of [
-      { status: 'open' },
-      { priority: ['high', ''] },
-      { assignee_id: 'x' },
-      { tag_id: '' },
-      { q: '' },
-    ]) {
-      t.match(
-        await service.call('listUserTasks', { token: owner.token, params: paramsOf(owner), query }),
-        { status: 400 },
         JSON.stringify(query),
       )
     }
@@ -1150,7 +881,4 @@ t.test('listUserTasks', async (t) => {
       isInvalid('/cursor'),
     )
   })
-
-  testIds(t, 'listUserTasks')
-  testUnauthorized(t, 'listUserTasks', { params: paramsOf(owner) })
 })
