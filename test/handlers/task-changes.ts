@@ -361,9 +361,11 @@ t.test('copies that are updated during writes are complete in the end', async (t
       }
     }
   }
+  // The embedded database has one connection, so requests hardly race.
+  const rounds = options.kind === 'server' ? 40 : 12
   const writing = new AbortController()
   const writer = async (): Promise<void> => {
-    for (let n = 0; n < 40; n += 1) await write()
+    for (let n = 0; n < rounds; n += 1) await write()
   }
   const copies = everybody.map((account, index) =>
     newCopy(account, { limit: 2 + 3 * index, query: { all: account === admin } }),

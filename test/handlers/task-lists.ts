@@ -49,16 +49,7 @@ t.test('combinations of filters and orders leave no prepared statements on the c
     await listTasks(admin, ['all=true', ...choices.filter((_, bit) => (n >> bit) % 2 === 1)].join('&'))
   t.ok((await count()) - before < 10)
 
-  const fields = [
-    'created_at',
-    'updated_at',
-    'due_at',
-    'start_at',
-    'completed_at',
-    'priority',
-    'status',
-    'title',
-  ]
+  const fields = ['created_at', 'due_at', 'completed_at', 'priority', 'title']
   const orders = fields.flatMap((first) =>
     fields.filter((field) => field !== first).map((second) => `${first},-${second}`),
   )
@@ -87,7 +78,7 @@ t.test('every filter and order matches a naive implementation', async (t) => {
   )
   const words = ['Release', 'notes', 'Éclair', 'review', 'zebra', 'Anchor', 'ångström']
 
-  for (let n = 0; n < 90; n += 1) {
+  for (let n = 0; n < 60; n += 1) {
     const start_at = sometimes(0.3, pick(days))
     const task = await createTask(admin, {
       title: `${pick(words)} ${pick(words)}${random() < 0.5 ? '' : ` ${n}`}`,
@@ -103,7 +94,7 @@ t.test('every filter and order matches a naive implementation', async (t) => {
     if (random() < 0.15) await attachFile(admin, task.id)
   }
   const all = (await listTasks(admin, { all: true, limit: 200 })).items
-  t.equal(all.length, 90)
+  t.equal(all.length, 60)
 
   const now = new Date().toISOString()
   const isOverdue = ({ due_at, status }: Task): boolean =>
@@ -113,7 +104,7 @@ t.test('every filter and order matches a naive implementation', async (t) => {
     foldText(`${title} ${description}`)
       .split(/[^\p{L}\p{Nd}]+/u)
       .some((word) => word.startsWith(foldText(q)))
-  const instants = [...days, ...all.slice(0, 90).map(({ created_at }) => created_at)]
+  const instants = [...days, ...all.map(({ created_at }) => created_at)]
 
   /** For each filter, a random value and the predicate that it stands for. */
   const filters: Readonly<Record<string, () => readonly [Query[string], (task: Task) => boolean]>> = {
@@ -200,7 +191,7 @@ t.test('every filter and order matches a naive implementation', async (t) => {
     }
   }
 
-  for (let n = 0; n < 160; n += 1) {
+  for (let n = 0; n < 50; n += 1) {
     const names = Object.keys(filters).filter(() => random() < (n % 4) * 0.06)
     const chosen = names.map((name) => [name, filters[name]?.() ?? (['', () => true] as const)] as const)
     const order = Object.keys(keys)
@@ -228,7 +219,7 @@ t.test('every filter and order matches a naive implementation', async (t) => {
       .toSorted(inOrder(sort))
       .map(({ id }) => id)
 
-    const limit = 6 + Math.floor(random() * 30)
+    const limit = 10 + Math.floor(random() * 30)
     const pages: string[][] = []
     let page = await listTasks(account, { ...scope, ...query, limit, include_total: true })
     const label = `${n} ${JSON.stringify(query)} ${limit}`
@@ -569,8 +560,8 @@ t.test('no filter, order or count reveals tasks that the caller cannot see', asy
     { q: 'hidden' },
     { q: 'ecre' },
   ]
-  for (const query of queries) {
-    for (const sort of [undefined, '-due_at', 'title']) {
+  for (const [index, query] of queries.entries()) {
+    for (const sort of [undefined, index % 2 === 0 ? '-due_at' : 'title']) {
       const request = { ...query, ...(sort !== undefined && { sort }), include_total: true }
       const page = await listTasks(stranger, request)
       t.strictSame(
@@ -713,7 +704,7 @@ t.test('a page ends after about 1 MiB of JSON', async (t) => {
 
 t.test('a search examines a bounded amount of text per page, and its pages have all results', async (t) => {
   const writer = await service.register('long-texts')
-  const numbers = Array.from({ length: 40 }, (_, n) => String(n).padStart(2, '0'))
+  const numbers = Array.from({ length: 26 }, (_, n) => String(n).padStart(2, '0'))
   // A long run of one character, so that the search compares the part at every position.
   const text = 'a'.repeat(8_000)
   const hasPart = (title: string): boolean => Number(title) % 13 === 12
@@ -731,7 +722,7 @@ t.test('a search examines a bounded amount of text per page, and its pages have 
     const query = { filter, sort: 'title', limit: 2 }
     const pages = await readPages(writer, query)
     t.strictSame(titlesIn(pages), matching, filter.slice(0, 20))
-    t.ok(pages.length > 3, `${pages.length} pages`)
+    t.ok(pages.length > 2, `${pages.length} pages`)
     const last = pages.at(-1)?.prev_cursor ?? ''
     const back = await readPages(writer, query, 'prev_cursor', last)
     t.ok(
