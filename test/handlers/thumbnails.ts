@@ -169,7 +169,8 @@ const areRemoved = (gone: readonly string[]) => async () => {
 t.test('getThumbnail', async (t) => {
   t.test('200 for each image format, whatever the declared type', async (t) => {
     for (const format of ['png', 'jpeg', 'gif', 'webp', 'avif'] as const) {
-      const attachment = await attach(await canvas(600, 300).toFormat(format).toBuffer())
+      const options = format === 'avif' ? { effort: 0 } : {}
+      const attachment = await attach(await canvas(600, 300).toFormat(format, options).toBuffer())
       const { status, headers, body } = await thumbnailOf(attachment)
       t.equal(status, 200, format)
       t.equal(headers.get('content-type'), 'image/webp')
@@ -353,7 +354,7 @@ t.test('getThumbnail', async (t) => {
     const frame = moving.subarray(moving.lastIndexOf('ANMF'))
     const image = await photo()
     const segments = Buffer.alloc(8_000_000, Buffer.from([0xff, 0xe1, 0, 2]))
-    const comments = Array.from({ length: 64 }, () => longComment(7_500_000))
+    const comments = Array<Buffer>(64).fill(longComment(7_500_000))
     const avif = await canvas(3_000, 2_700).avif({ effort: 0 }).toBuffer()
 
     const pixels = /^The image has more than \d+ pixels/
