@@ -10,9 +10,7 @@ import { type Call, startService } from '../fixture/service.ts'
  */
 
 const service = await startService(t)
-const { newWorld, requestTo } = await prepareOperations(service, await service.register('admin'))
-/** Shared by all requests, since nearly all are refused. */
-const world = await newWorld()
+const { requestTo } = await prepareOperations(service, await service.register('admin'))
 
 const json = { 'content-type': 'application/json' }
 
@@ -27,7 +25,7 @@ for (const operation of operations) {
   t.test(operation.id, async (t) => {
     const { id, method, isOpen, mediaTypes } = operation
     const isRead = method === 'GET' || method === 'HEAD'
-    const request = await requestTo(operation, { world })
+    const request = await requestTo(operation)
     const send = ({ headers, ...more }: Call) =>
       service.call(id, { ...request, ...more, headers: { ...request.headers, ...headers } })
     /** Matches a problem, which is without a body if the method is HEAD. */
