@@ -12,7 +12,7 @@ import {
   type Rule as RuleFor,
   type Scenario as ScenarioOf,
 } from './fixture/matrix.ts'
-import { type Operation, operations, prepareOperations, rows } from './fixture/operations.ts'
+import { type Operation, operations, pathParameters, prepareOperations, rows } from './fixture/operations.ts'
 import { type Account, type Call, fileForm, startService } from './fixture/service.ts'
 import type { World } from './fixture/world.ts'
 
@@ -116,6 +116,7 @@ const membersSee: Rule = { see: ['other', ...whoManage], may: ['other', ...whoMa
 const service = await startService(t)
 const admin = await service.register('admin')
 const { newWorld } = await prepareOperations(service, admin)
+const world = await newWorld()
 
 /** An account outside of all worlds. */
 const outsider = await service.register('outsider')
@@ -185,6 +186,8 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       }),
     },
   ],
+  // The owner is not among the newest users.
+  listUsers: [{ request: () => ({ query: { limit: 200 } }) }],
   getUser: [
     {
       check: (t, { body }, persona) => {
@@ -398,6 +401,7 @@ const holders = ['other', 'owner', 'admin'] as const
 const { scenariosOf, tryScenario, snapshot, apiTokenWith } = createMatrix<Persona, World>({
   service,
   admin,
+  world,
   newWorld,
   personas,
   accountOf: (world, persona) => (persona === 'anonymous' ? null : world[persona]),
@@ -417,7 +421,6 @@ const malformed = (operation: Operation, { params = {} }: Call): Call => ({
 /** Sends the request of a permitted caller with an API token that has every scope but the operation's. */
 const tryWithoutScope = async (t: Test, operation: Operation) => {
   const { id, scope } = operation
-  const world = await newWorld()
   const caller = rows[id].caller === 'admin' ? admin : world.owner
   const scopes = allScopes.filter((one) => one !== scope && one.replace(':write', ':read') !== scope)
   const token = await apiTokenWith(caller, scopes)
@@ -442,6 +445,18 @@ const tryWithoutScope = async (t: Test, operation: Operation) => {
   t.strictSame(await snapshot(), before, 'nothing was changed')
 }
 
+/** Sends the request of a permitted caller with unknown ids. */
+const tryNothing = async (t: Test, operation: Operation) => {
+  const { id } = operation
+  const caller = rows[id].caller === 'admin' ? admin : world.owner
+  const { params = {}, ...request } = await rows[id].request(world, caller)
+  const path = Object.fromEntries(pathParameters(operation).map((name) => [name, params[name] ?? '']))
+  for (const forNothing of requestsForNothing({ ...request, params: path })) {
+    const { status } = await service.call(id, { token: caller.token, ...forNothing })
+    t.equal(status, 404, JSON.stringify(forNothing.params))
+  }
+}
+
 for (const operation of operations) {
   t.test(operation.id, async (t) => {
     const { id, scope, permission } = operation
@@ -450,6 +465,7 @@ for (const operation of operations) {
       await t.test(scenario.what ?? 'request of the registry', (t) => tryScenario(t, operation, scenario))
     }
     if (scope === 'none' || scope === 'any' || scope === 'link') return
+    await t.test('404 for ids of nothing', (t) => tryNothing(t, operation))
     await t.test('403 for an API token without the scope', (t) => tryWithoutScope(t, operation))
   })
 }
