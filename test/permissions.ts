@@ -134,7 +134,6 @@ const ofLooseTag = async ({ newTag, owner }: World) => ({ params: { tag_id: (awa
 const newAddress = ({ newName }: World) => ({ email: `${newName()}@example.com` })
 
 const taskOwner: Rule = { see: ['owner', 'admin'], may: ['owner', 'admin'] }
-const inTrash = { what: 'in the trash', rule: hidden, request: ofTrashedTask }
 
 /** A PUT body for the owner's account. */
 const replacementOf = (world: World) => ({
@@ -306,7 +305,6 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       request: () => ({ body: { atomic: true, create: [{ title: 'Owned', owner_id: outsider.id }] } }),
     },
   ],
-  getTask: [inTrash],
   replaceTask: [
     {
       what: 'the same owner',
@@ -339,7 +337,6 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       request: async (world) => ({ ...(await ofTask(world)), body: { owner_id: world.assignee.id } }),
     },
   ],
-  deleteTask: [inTrash],
   getTrashedTask: [{ what: 'not in the trash', rule: hidden, request: ofTask }],
 
   deleteAttachment: [
@@ -445,13 +442,24 @@ const tryWithoutScope = async (t: Test, operation: Operation) => {
   t.strictSame(await snapshot(), before, 'nothing was changed')
 }
 
-/** Sends the request of a permitted caller with unknown ids. */
+/** What only the operations of the trash find. */
+const trashed: Readonly<Record<string, string>> = {
+  task_id: (await world.newTrashedTask()).id,
+  project_id: (await world.newTrashedProject()).id,
+}
+
+/** Sends the request of a permitted caller with unknown ids, and with those of a task and a project in the trash. */
 const tryNothing = async (t: Test, operation: Operation) => {
   const { id } = operation
   const caller = rows[id].caller === 'admin' ? admin : world.owner
   const { params = {}, ...request } = await rows[id].request(world, caller)
   const path = Object.fromEntries(pathParameters(operation).map((name) => [name, params[name] ?? '']))
-  for (const forNothing of requestsForNothing({ ...request, params: path })) {
+  const isOfTrash = /^(project_)?trash/.test(operation.permission)
+  const inTrash = Object.entries(path).flatMap(([name]) => {
+    const id = isOfTrash ? undefined : trashed[name]
+    return id === undefined ? [] : [{ ...request, params: { ...path, [name]: id } }]
+  })
+  for (const forNothing of [...requestsForNothing({ ...request, params: path }), ...inTrash]) {
     const { status } = await service.call(id, { token: caller.token, ...forNothing })
     t.equal(status, 404, JSON.stringify(forNothing.params))
   }
@@ -465,7 +473,7 @@ for (const operation of operations) {
       await t.test(scenario.what ?? 'request of the registry', (t) => tryScenario(t, operation, scenario))
     }
     if (scope === 'none' || scope === 'any' || scope === 'link') return
-    await t.test('404 for ids of nothing', (t) => tryNothing(t, operation))
+    await t.test('404 for ids of nothing and of what is in the trash', (t) => tryNothing(t, operation))
     await t.test('403 for an API token without the scope', (t) => tryWithoutScope(t, operation))
   })
 }

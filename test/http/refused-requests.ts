@@ -34,7 +34,7 @@ const malformed: Readonly<Record<string, readonly string[]>> = {
 }
 
 /** Every pattern of a parameter or field refuses one of them, unless it refuses only control characters. */
-const odd = ['none of these', '?']
+const odd = ['none of these', '?', '  ']
 
 const textsRefusedBy = (schema: Located): readonly string[] => {
   const { enum: allowed, format, pattern, 'x-normalize': normalize } = schema.node
