@@ -1,18 +1,12 @@
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { accountActions } from '../fixture/accounts.ts'
-import { changesToBeKnown } from '../fixture/changes.ts'
+import { readChanges } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
-import {
-  countStatuses,
-  pointersOf,
-  type Task,
-  taskActions,
-  unknownId,
-} from '../fixture/tasks.ts'
+import { countStatuses, pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 
 type Comment = components['schemas']['Comment']
 
@@ -208,14 +202,10 @@ t.test('createComment', async (t) => {
   })
 
   t.test('201: the task appears in the change feed', async (t) => {
-    const { token } = viewer
     const other = await newTask()
-    await changesToBeKnown(db)
-    const { body } = await service.expect('listTaskChanges', 200, { token, query: { limit: 200 } })
+    const { next_cursor } = await readChanges(service, viewer, { limit: 200 })
     await add(other)
-    await changesToBeKnown(db)
-    const query = { since: body.next_cursor }
-    const { changed } = (await service.expect('listTaskChanges', 200, { token, query })).body
+    const { changed } = await readChanges(service, viewer, { since: next_cursor })
     t.match(changed, [{ id: other.id, comment_count: 1, version: 2 }])
   })
 

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { ProjectRole } from '../../src/domain/project-roles.ts'
-import { changesToBeKnown } from '../fixture/changes.ts'
+import { readChanges } from '../fixture/changes.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { countStatuses, taskActions } from '../fixture/tasks.ts'
@@ -204,8 +204,7 @@ t.test('removeProjectMember', async (t) => {
     })
     const { token } = program
     const { body: page } = await service.expect('listTasks', 200, { token, query: { limit: 1 } })
-    await changesToBeKnown(service.deps.db)
-    const { body: before } = await service.expect('listTaskChanges', 200, { token })
+    const before = await readChanges(service, program)
     t.equal(before.changed.length, 2)
 
     await service.expect('removeProjectMember', 204, { token: ada.token, params: paramsOf(project, member) })
@@ -213,11 +212,7 @@ t.test('removeProjectMember', async (t) => {
     for (const { id } of tasks) await service.expect('getTask', 404, { token, params: { task_id: id } })
     const next = { token, query: { limit: 1, cursor: page.next_cursor ?? '' } }
     t.strictSame((await service.expect('listTasks', 200, next)).body.items, [])
-    await changesToBeKnown(service.deps.db)
-    const { body: after } = await service.expect('listTaskChanges', 200, {
-      token,
-      query: { since: before.next_cursor },
-    })
+    const after = await readChanges(service, program, { since: before.next_cursor })
     t.strictSame(after.changed, [])
     t.strictSame(after.deleted.toSorted(), tasks.map(({ id }) => id).toSorted())
   })
