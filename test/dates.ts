@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { components } from '../generated/openapi.ts'
-import { changesToBeKnown } from './fixture/changes.ts'
+import { readChanges } from './fixture/changes.ts'
 import { wrapRuns } from '../src/db/engine/wrap-runs.ts'
 import { type Account, type Call, startService } from './fixture/service.ts'
 import { pointersOf, type Task, taskActions, withoutRequest } from './fixture/tasks.ts'
@@ -277,9 +277,8 @@ t.test('all-day dates of a task', async (t) => {
       body: { create: [{ title: 'Batched', start_on: '2026-03-28', due_on: '2026-03-29' }] },
     })
     const task_id = body.create[0]?.task_id ?? ''
-    await changesToBeKnown(service.deps.db)
-    const feed = await service.expect('listTaskChanges', 200, { token, query: { limit: 200 } })
-    const changed = feed.body.changed.find(({ id }) => id === task_id)
+    const feed = await readChanges(service, { token }, { limit: 200 })
+    const changed = feed.changed.find(({ id }) => id === task_id)
     t.strictSame(changed && datesOf(changed), dates)
     const expanded = await service.expect('getTask', 200, {
       token,

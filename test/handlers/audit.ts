@@ -487,11 +487,6 @@ t.test('listAuditEvents', async (t) => {
     )
   })
 
-  t.test('200: no events', async (t) => {
-    const query = { created_after: '2999-01-01T00:00:00Z', include_total: true }
-    t.strictSame(await list(query), { items: [], next_cursor: null, prev_cursor: null, total: 0 })
-  })
-
   t.test('400: invalid parameters', async (t) => {
     const { next_cursor: cursor } = await list({ limit: 1, action: 'sign_in.failed' })
     for (const [name, query] of [
@@ -508,18 +503,6 @@ t.test('listAuditEvents', async (t) => {
       const { body } = await service.expect('listAuditEvents', 400, { token: admin.token, query })
       t.match(pointersOf(body)[0], new RegExp(`^/${name}`), query)
     }
-  })
-
-  t.test('401: no token', async () => {
-    await service.expect('listAuditEvents', 401)
-  })
-
-  t.test('403: a member, even for their own events, and an API token of an administrator', async () => {
-    const { token, id } = member
-    await service.expect('listAuditEvents', 403, { token })
-    await service.expect('listAuditEvents', 403, { token, query: { user_id: id, actor_id: id } })
-    const program = await createApiToken(admin, { scopes: ['users:read', 'users:write'] })
-    await service.expect('listAuditEvents', 403, { token: program.token })
   })
 
   t.test('events are deleted after the configured number of days', async (t) => {

@@ -300,11 +300,6 @@ t.test('streamEvents', async (t) => {
     }
   })
 
-  t.test('403: all=true by a member', async () => {
-    const { token } = await service.register('curious')
-    await service.expect('streamEvents', 403, { token, query: { all: true } })
-  })
-
   t.test('410: a deleted event, or an event of a restored database', async (t) => {
     const owner = await service.register('late')
     const stream = await open(t, owner)

@@ -1,6 +1,6 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import { changesToBeKnown } from '../fixture/changes.ts'
+import { readChanges } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
@@ -319,12 +319,8 @@ t.test('is_blocked', async (t) => {
   t.test('the change feed delivers a task again when it is unblocked', async (t) => {
     const [blocker, task] = await createPair()
     await relate(blocker, 'blocks', task)
-    const read = async (cursor?: string) => {
-      await changesToBeKnown(db)
-      const query = cursor === undefined ? { limit: '200' } : { since: cursor, limit: '200' }
-      return (await service.expect('listTaskChanges', 200, { token: ada.token, query })).body
-    }
-    let page = await read()
+    const read = (since: string) => readChanges(service, ada, { since, limit: 200 })
+    let page = await readChanges(service, ada, { limit: 200 })
     while (page.has_more) page = await read(page.next_cursor)
     const change = { token: ada.token, params: { task_id: blocker } }
     await service.expect('updateTask', 200, { ...change, body: { status: 'cancelled' } })

@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import { changesToBeKnown } from '../fixture/changes.ts'
+import { readChanges } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
@@ -292,12 +292,8 @@ t.test('counts', async (t) => {
   t.test('change the ETag of the parent, and report it in the change feed', async (t) => {
     const parent = await createTask(owner)
     const subtask = await createSubtask(parent)
-    const feed = async (since?: string) => {
-      await changesToBeKnown(service.deps.db)
-      const query = since === undefined ? {} : { since }
-      return (await service.expect('listTaskChanges', 200, { token, query })).body
-    }
-    let { next_cursor: since, has_more: more } = await feed()
+    const feed = (since: string) => readChanges(service, owner, { since })
+    let { next_cursor: since, has_more: more } = await readChanges(service, owner)
     while (more) ({ next_cursor: since, has_more: more } = await feed(since))
     const { etag } = await readTask(owner, parent.id)
     await patch(subtask, { title: 'Changed' })

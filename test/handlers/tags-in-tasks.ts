@@ -1,5 +1,5 @@
 import t from 'tap'
-import { changesToBeKnown } from '../fixture/changes.ts'
+import { readChanges } from '../fixture/changes.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { type Account, type Call, type Reply, startService } from '../fixture/service.ts'
 import { countStatuses, pointersOf, type Tag, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
@@ -92,17 +92,11 @@ for (const [operation, change] of Object.entries(changes)) {
       const { owner } = await peopleOf(`feed-${operation.toLowerCase()}`)
       const [x, y] = [await createTag(owner, 'x'), await createTag(owner, 'y')]
       const task = await createTask(owner, { tag_ids: [x.id] })
-      const feed = async (since?: string) =>
-        (
-          await service.expect('listTaskChanges', 200, {
-            token: owner.token,
-            query: since === undefined ? {} : { since },
-          })
-        ).body
-      const { next_cursor } = await feed()
+      const { next_cursor } = await readChanges(service, owner)
       await change(owner, task, { tag_ids: [y.id] })
-      await changesToBeKnown(service.deps.db)
-      t.strictSame((await feed(next_cursor)).changed, [(await readTask(owner, task.id)).task])
+      t.strictSame((await readChanges(service, owner, { since: next_cursor })).changed, [
+        (await readTask(owner, task.id)).task,
+      ])
       const counts = (await tagsOf(owner)).map(({ name, task_count }) => [name, task_count])
       t.strictSame(counts, [
         ['y', 1],

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { changesToBeKnown } from '../fixture/changes.ts'
+import { readChanges } from '../fixture/changes.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
 import { pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 
@@ -674,11 +674,7 @@ t.test('a page ends after about 1 MiB of JSON', async (t) => {
   t.strictSame(titlesIn(back.toReversed()), numbers.slice(0, 9))
   t.ok(back.every((page) => size(page) < 1_600_000))
 
-  await changesToBeKnown(service.deps.db)
-  const { body: changes } = await service.expect('listTaskChanges', 200, {
-    token: writer.token,
-    query: { limit: 200 },
-  })
+  const changes = await readChanges(service, writer, { limit: 200 })
   t.equal(changes.changed.length, 3)
   t.ok(changes.has_more)
   const seen = changes.changed.map(({ title }) => title)

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { maxPositionLength } from '../../src/domain/positions.ts'
-import { changesToBeKnown } from '../fixture/changes.ts'
+import { readChanges } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectRows } from '../fixture/project-rows.ts'
 import { projectActions } from '../fixture/projects.ts'
@@ -236,14 +236,11 @@ t.test('moveTask', async (t) => {
     const [a, , , d] = tasks
     // Nothing fits between equal positions.
     await db.run('update tasks set position = $2 where owner_id = $1', [owner.id, a.position])
-    await changesToBeKnown(db)
-    const { body: seen } = await service.expect('listTaskChanges', 200, { token: owner.token })
+    const seen = await readChanges(service, owner)
     await move(d, { after: a.id }, owner)
     t.equal(await titlesOf(null, owner), 'adbc')
-    await changesToBeKnown(db)
-    const query = { since: seen.next_cursor }
-    const { body } = await service.expect('listTaskChanges', 200, { token: owner.token, query })
-    t.strictSame(new Set(body.changed.map(({ id }) => id)), new Set(tasks.map(({ id }) => id)))
+    const { changed } = await readChanges(service, owner, { since: seen.next_cursor })
+    t.strictSame(new Set(changed.map(({ id }) => id)), new Set(tasks.map(({ id }) => id)))
   })
 
   t.test('400 for two places, or none', async (t) => {

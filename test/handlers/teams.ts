@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
-import { changesToBeKnown } from '../fixture/changes.ts'
+import { readChanges } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { projectActions } from '../fixture/projects.ts'
@@ -202,16 +202,12 @@ t.test('setTeamMember', async (t) => {
     const { project, team } = await sharedByTeam()
     const task = await createTask(ada, { project_id: project.id })
     t.equal(await readStatus(project, edsger), 404)
-    await changesToBeKnown(service.deps.db)
-    const { token } = edsger
-    const { body: before } = await service.expect('listTaskChanges', 200, { token })
+    const before = await readChanges(service, edsger)
     await setTeamMember(ada, team, edsger, 'member')
     t.equal(await roleIn(project, edsger), 'editor')
-    await changesToBeKnown(service.deps.db)
-    const query = { since: before.next_cursor }
-    const { body: after } = await service.expect('listTaskChanges', 200, { token, query })
+    const { changed } = await readChanges(service, edsger, { since: before.next_cursor })
     t.strictSame(
-      after.changed.map(({ id }) => id),
+      changed.map(({ id }) => id),
       [task.id],
     )
   })
@@ -237,8 +233,7 @@ t.test('removeTeamMember', async (t) => {
     const { body: page } = await service.expect('listTasks', 200, list)
     const ofMembers = { token, params: { project_id: project.id }, query: { limit: 1 } }
     const { body: members } = await service.expect('listProjectMembers', 200, ofMembers)
-    await changesToBeKnown(service.deps.db)
-    const { body: before } = await service.expect('listTaskChanges', 200, { token })
+    const before = await readChanges(service, katherine)
 
     await service.expect('removeTeamMember', 204, { token: ada.token, params: inTeam(team, katherine) })
     t.equal(await readStatus(project, katherine), 404)
@@ -248,9 +243,7 @@ t.test('removeTeamMember', async (t) => {
     t.strictSame((await service.expect('listTasks', 200, next)).body.items, [])
     const rest = { ...ofMembers, query: { limit: 1, cursor: members.next_cursor ?? '' } }
     await service.expect('listProjectMembers', 404, rest)
-    await changesToBeKnown(service.deps.db)
-    const query = { since: before.next_cursor }
-    const { body: after } = await service.expect('listTaskChanges', 200, { token, query })
+    const after = await readChanges(service, katherine, { since: before.next_cursor })
     t.strictSame(after.changed, [])
     t.strictSame(after.deleted.toSorted(), tasks.map(({ id }) => id).toSorted())
   })
