@@ -617,7 +617,7 @@ t.test('times and dates in query parameters', async (t) => {
     t.equal(await found(`${name}_after=${today}`), 2, 'from the start of the day')
     t.equal(await found(`${name}_before=${today}`), 0)
   }
-  for (const name of ['created_before', 'created_after', 'updated_after', 'completed_before', 'due_after']) {
+  for (const name of ['created_before', 'due_after']) {
     for (const value of [
       '2026-02-30',
       '2026-3-1',

@@ -3,6 +3,7 @@ import type { components } from '../../generated/openapi.ts'
 import { readChanges } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
+import { roundsOfRace } from '../fixture/races.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { countStatuses, pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 
@@ -680,8 +681,7 @@ t.test('batchTasks', async (t) => {
 })
 
 t.test('requests at the same time', async (t) => {
-  // The embedded database has one connection, so requests hardly race.
-  const rounds = Array.from({ length: process.env.DATABASE_URL === undefined ? 3 : 10 }, (_, round) => round)
+  const rounds = Array.from({ length: roundsOfRace(10) }, (_, round) => round)
 
   t.test('two tasks never become subtasks of each other', async (t) => {
     for (const _ of rounds) {

@@ -180,7 +180,7 @@ t.test('200: after a user is deleted, their tasks are reported as deleted', asyn
   t.strictSame(copy.tasks(), await truthOf(copy))
 })
 
-t.test('400 for invalid cursors and limits', async (t) => {
+t.test('400 for invalid cursors', async (t) => {
   const { owner, stranger } = await peopleOf('refused')
   const { next_cursor: cursor } = await ask(owner)
   const tampered = `${cursor.slice(0, -2)}${cursor.endsWith('AA') ? 'BB' : 'AA'}`
@@ -192,9 +192,6 @@ t.test('400 for invalid cursors and limits', async (t) => {
     [owner, { since: [cursor, cursor] }, '/since'],
     [stranger, { since: cursor }, '/since'],
     [admin, { since: list.next_cursor ?? '' }, '/since'],
-    [owner, { limit: 201 }, '/limit'],
-    [owner, { limit: 0 }, '/limit'],
-    [owner, { offset: 1 }, '/offset'],
   ] as const
   for (const [{ token }, query, pointer] of refused) {
     const { body } = await service.expect('listTaskChanges', 400, { token, query })

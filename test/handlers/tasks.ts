@@ -1,5 +1,6 @@
 import t from 'tap'
 import { accountActions } from '../fixture/accounts.ts'
+import { roundsOfRace } from '../fixture/races.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
 import {
   clockToMove,
@@ -58,43 +59,11 @@ const invalidInstants: readonly unknown[] = [
   [],
 ]
 
-/** Fields that every write of a task rejects, and the pointers of the problems. */
+/** Fields with unlikely names, and the pointers of the problems. */
 const invalidFields: readonly (readonly [object, string])[] = [
-  [{ title: '' }, '/title'],
-  [{ title: ' \t\n\u00a0' }, '/title'],
-  [{ title: 'x'.repeat(501) }, '/title'],
-  [{ title: null }, '/title'],
-  [{ title: 7 }, '/title'],
-  [{ description: 'x'.repeat(65_537) }, '/description'],
-  [{ description: null }, '/description'],
-  [{ status: 'open' }, '/status'],
-  [{ status: 'DONE' }, '/status'],
-  [{ status: null }, '/status'],
-  [{ priority: 'highest' }, '/priority'],
-  [{ priority: null }, '/priority'],
-  [{ owner_id: null }, '/owner_id'],
-  [{ owner_id: 'Me' }, '/owner_id'],
-  [{ assignee_id: 'Me' }, '/assignee_id'],
-  [{ assignee_id: `{${unknownId}}` }, '/assignee_id'],
   [{ constructor: 1 }, '/constructor'],
   [{ toString: 1 }, '/toString'],
   [{ 'a/b~c': 1 }, '/a~1b~0c'],
-  [{ start_at: 'tomorrow' }, '/start_at'],
-  [{ due_at: 'tomorrow' }, '/due_at'],
-]
-
-/** Read-only fields, which only PUT accepts. */
-const readOnlyFields: typeof invalidFields = [
-  [{ id: unknownId }, '/id'],
-  [{ version: 7 }, '/version'],
-  [{ created_at: '2026-11-02T09:00:00.000Z' }, '/created_at'],
-  [{ updated_at: '2026-11-02T09:00:00.000Z' }, '/updated_at'],
-  [{ completed_at: '2026-11-02T09:00:00.000Z' }, '/completed_at'],
-  [{ attachment_count: 0 }, '/attachment_count'],
-  [{ comment_count: 0 }, '/comment_count'],
-  [{ subtask_count: 0 }, '/subtask_count'],
-  [{ open_subtask_count: 0 }, '/open_subtask_count'],
-  [{ tags: [] }, '/tags'],
 ]
 
 const defaults = {
@@ -221,12 +190,8 @@ t.test('createTask', async (t) => {
     const before = await countTasks(owner)
     const cases = [
       ...invalidFields,
-      ...readOnlyFields,
       ...invalidInstants.map((instant) => [{ due_at: instant }, '/due_at'] as const),
-      [{ tag_ids: null }, '/tag_ids'],
-      [{ tag_ids: 'x' }, '/tag_ids'],
       [{ tag_ids: [unknownId, 'x'] }, '/tag_ids/1'],
-      [{ tag_ids: [null] }, '/tag_ids/0'],
       [{ tag_ids: [unknownId, unknownId] }, '/tag_ids'],
       [
         { tag_ids: Array.from({ length: 101 }, (_, n) => unknownId.slice(0, -3) + String(n + 100)) },
@@ -242,8 +207,6 @@ t.test('createTask', async (t) => {
       })
       t.strictSame(pointersOf(body), [pointer], JSON.stringify(fields).slice(0, 60))
     }
-    const { body } = await service.expect('createTask', 400, { token, body: {} })
-    t.strictSame(body.errors, [{ pointer: '/title', detail: 'is required' }])
     t.equal(await countTasks(owner), before)
   })
 
@@ -304,15 +267,6 @@ t.test('createTask', async (t) => {
     t.strictSame(reordered.body, first.body)
   })
 
-  t.test('Idempotency-Key: 422 for another body', async (t) => {
-    const headers = { 'idempotency-key': 'reused' }
-    await service.expect('createTask', 201, { token, body: { title: 'First' }, headers })
-    const before = await countTasks(owner)
-    const { body } = await service.expect('createTask', 422, { token, body: { title: 'Second' }, headers })
-    t.equal(body.code, 'idempotency_key_reused')
-    t.equal(await countTasks(owner), before)
-  })
-
   t.test('Idempotency-Key: belongs to one caller and one operation', async (t) => {
     const request = { body: { title: 'Mine' }, headers: { 'idempotency-key': 'k' } }
     const mine = await service.expect('createTask', 201, { ...request, token })
@@ -330,17 +284,6 @@ t.test('createTask', async (t) => {
     const response = await service.expect('createTask', 201, { token, body: { title: 'At last' }, headers })
     t.equal(response.headers.get('idempotency-replayed'), null)
     t.equal(response.body.title, 'At last')
-  })
-
-  t.test('Idempotency-Key: 20 requests at the same time create one task', async (t) => {
-    const request: Call = { token, body: { title: 'Raced' }, headers: { 'idempotency-key': 'race' } }
-    const responses = await Promise.all(
-      Array.from({ length: 20 }, () => service.expect('createTask', 201, request)),
-    )
-    t.equal(new Set(responses.map(({ body }) => JSON.stringify(body))).size, 1)
-    t.equal(responses.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
-    const { body } = await service.expect('listTasks', 200, { token, query: { q: 'Raced' } })
-    t.equal(body.items.length, 1)
   })
 })
 
@@ -495,7 +438,6 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       const task = await createTask(owner, { assignee_id: assignee.id })
       const cases = [
         ...invalidFields,
-        ...(operation === 'replaceTask' ? [] : readOnlyFields),
         [{ tag_names: [] }, '/tag_names'],
         [{ start_at: '2026-11-02T09:00:00Z', due_at: '2026-11-02T08:59:59.999Z' }, '/due_at'],
       ] as const
@@ -633,13 +575,6 @@ t.test('replaceTask, specific to PUT', async (t) => {
     const replies = await Promise.all(Array.from({ length: 8 }, () => put(4)))
     t.strictSame(countStatuses(replies), { 200: 1, 412: 7 }, 'requests at the same time')
   })
-
-  t.test('400 without a title', async (t) => {
-    const task = await createTask(owner)
-    const params = { task_id: task.id }
-    const { body } = await service.expect('replaceTask', 400, { token, params, body: { status: 'done' } })
-    t.strictSame(body.errors, [{ pointer: '/title', detail: 'is required' }])
-  })
 })
 
 t.test('updateTask, specific to PATCH', async (t) => {
@@ -671,6 +606,15 @@ t.test('updateTask, specific to PATCH', async (t) => {
       body: {},
     })
     t.strictSame(body, task)
+  })
+
+  t.test('400 for null in a field that cannot be null', async (t) => {
+    const task = await createTask(owner)
+    for (const name of ['title', 'description', 'status', 'priority', 'owner_id']) {
+      const request = { token, params: { task_id: task.id }, body: { [name]: null } }
+      t.strictSame(pointersOf((await service.expect('updateTask', 400, request)).body), [`/${name}`])
+    }
+    t.strictSame((await readTask(owner, task.id)).task, task)
   })
 
   t.test('200: null clears a field', async (t) => {
@@ -749,9 +693,7 @@ t.test('updateTask, specific to PATCH', async (t) => {
   t.test('one ETag never has two bodies, even while tags change', async (t) => {
     const names = ['a', 'b', 'c', 'd', 'e', 'f']
     const tagIds = await Promise.all(names.map(async (name) => (await createTag(owner, name)).id))
-    // The embedded database has one connection, so requests hardly race.
-    const rounds = process.env.DATABASE_URL === undefined ? 5 : 50
-    for (let round = 0; round < rounds; round += 1) {
+    for (let round = 0; round < roundsOfRace(50); round += 1) {
       const { id } = await createTask(owner, { tag_ids: tagIds.slice(3) })
       const bodies = await raceWithTags(owner, id, tagIds)
       for (const [etag, seen] of bodies)
@@ -1002,22 +944,12 @@ t.test('listTasks', async (t) => {
 
   t.test('400 for invalid filters', async (t) => {
     const cases = [
-      ['status=open', '/status/0'],
       ['status=todo&status=open', '/status/1'],
       ['status=todo,done', '/status/0'],
-      ['status=', '/status/0'],
       [Array(11).fill('status=todo').join('&'), '/status'],
-      ['priority=HIGH', '/priority/0'],
-      ['assignee_id=Me', '/assignee_id/0'],
-      ['assignee_id=null', '/assignee_id/0'],
-      ['tag_id=', '/tag_id/0'],
       [Array(101).fill(`tag_id=${red.id}`).join('&'), '/tag_id'],
-      ['q=', '/q'],
       ['q=a&q=b', '/q'],
-      [`q=${'x'.repeat(201)}`, '/q'],
       ['status[]=todo', '/status[]'],
-      ['owner_id=x', '/owner_id/0'],
-      ['sort=id";--', '/sort'],
       ['Status=todo', '/Status'],
       ['__proto__=1', '/__proto__'],
       ['constructor=1', '/constructor'],

@@ -4,8 +4,9 @@ import { readChanges } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { projectActions } from '../fixture/projects.ts'
+import { roundsOfRace } from '../fixture/races.ts'
 import { type Account, type Call, type Reply, startService } from '../fixture/service.ts'
-import { countStatuses, pointersOf, taskActions } from '../fixture/tasks.ts'
+import { countStatuses, taskActions } from '../fixture/tasks.ts'
 
 const { db, options } = await openTestDatabase(t)
 const service = await startService(t, { db })
@@ -70,13 +71,6 @@ t.test('createTeam', async (t) => {
       params: { team_id: id },
     })
     t.match(members.items, [{ user_id: ada.id, role: 'manager', version: 1 }])
-  })
-
-  t.test('400 for invalid names', async (t) => {
-    for (const body of [{}, { name: '' }, { name: ' ' }, { name: 'x'.repeat(101) }, { name: null }]) {
-      const reply = await service.expect('createTeam', 400, { token: ada.token, body })
-      t.strictSame(pointersOf(reply.body), ['/name'])
-    }
   })
 })
 
@@ -179,15 +173,14 @@ t.test('setTeamMember', async (t) => {
     await service.expect('setTeamMember', 200, { ...request, body: read.body })
   })
 
-  t.test('400 for an unknown role, 412 for a new member with If-Match: *', async () => {
+  t.test('412 for a new member with If-Match: *', async () => {
     const request = { token: ada.token, params: inTeam(await createTeam(ada), grace) }
-    await service.expect('setTeamMember', 400, { ...request, body: { role: 'editor' } })
     const existing = { ...request, body: { role: 'member' }, headers: { 'if-match': '*' } }
     await service.expect('setTeamMember', 412, existing)
   })
 
   t.test('409 or 403 for one of two managers who demote each other', async (t) => {
-    for (let round = 0; round < 3; round += 1) {
+    for (let round = 0; round < roundsOfRace(3); round += 1) {
       const team = await createTeam(ada)
       await setTeamMember(ada, team, grace, 'manager')
       const demote = ({ token }: Account, other: Account) =>
@@ -394,18 +387,14 @@ t.test('setProjectTeam', async (t) => {
     t.equal((await put({})).status, 201)
   })
 
-  t.test(
-    '400 for an unknown role, 404 for an invisible team, 412 for a new one with If-Match: *',
-    async () => {
-      const { project, team } = await sharedByTeam()
-      const hidden = await createTeam(stranger)
-      const request = { token: ada.token, params: inProject(project, team), body: { role: 'viewer' } }
-      await service.expect('setProjectTeam', 400, { ...request, body: { role: 'member' } })
-      await service.expect('setProjectTeam', 404, { ...request, params: inProject(project, hidden) })
-      const another = { ...request, params: inProject(project, await createTeam(ada)) }
-      await service.expect('setProjectTeam', 412, { ...another, headers: { 'if-match': '*' } })
-    },
-  )
+  t.test('404 for an invisible team, 412 for a new one with If-Match: *', async () => {
+    const { project, team } = await sharedByTeam()
+    const hidden = await createTeam(stranger)
+    const request = { token: ada.token, params: inProject(project, team), body: { role: 'viewer' } }
+    await service.expect('setProjectTeam', 404, { ...request, params: inProject(project, hidden) })
+    const another = { ...request, params: inProject(project, await createTeam(ada)) }
+    await service.expect('setProjectTeam', 412, { ...another, headers: { 'if-match': '*' } })
+  })
 
   t.test('409 for a team with the last manager, whose role stays', async (t) => {
     const { project, team } = await managedByTeam()
