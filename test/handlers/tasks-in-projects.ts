@@ -358,9 +358,9 @@ t.test('lists', async (t) => {
     )
   })
 
-  t.test('every order, in pages in both directions', async (t) => {
+  t.test('orders, in pages in both directions', async (t) => {
     const sorts = ['created_at', 'updated_at', 'due', 'start', 'completed_at', 'priority', 'status', 'title']
-    for (const sort of sorts.flatMap((name) => [name, `-${name}`])) {
+    for (const sort of sorts.map((name, index) => (index % 2 === 0 ? name : `-${name}`))) {
       const whole = titlesOf(await list(reader, { sort }))
       t.strictSame(whole.toSorted(), titles(all).toSorted(), sort)
       const pages: string[][] = []

@@ -771,7 +771,7 @@ t.test('listUserTasks', async (t) => {
     t.equal(headers.get('link'), `<${path}?limit=50&include_total=true>; rel="first"`)
   })
 
-  t.test('200 with filters, limit, offset and cursor', async (t) => {
+  t.test('200 with filters', async (t) => {
     t.strictSame((await list(owner, owner, { status: ['done', 'in_progress'] })).items, [ownHelped])
     t.strictSame((await list(owner, owner, { priority: 'high' })).items, [own])
     t.strictSame((await list(owner, owner, { assignee_id: [owner.id, helper.id] })).items, [
@@ -792,43 +792,17 @@ t.test('listUserTasks', async (t) => {
       [helped, both],
       'the start of a word ranks first',
     )
-    t.strictSame((await list(owner, owner, { limit: 1, offset: 1 })).items, [helped])
-    t.strictSame((await list(owner, owner, { limit: 2, offset: 1 })).items, [helped, ownHelped])
-    const page = await list(owner, owner, { limit: 3, include_total: true })
-    t.equal(page.total, 4)
-    t.strictSame((await list(owner, owner, { limit: 3, cursor: String(page.next_cursor) })).items, [own])
-    const { headers } = await service.expect('listUserTasks', 200, {
-      token: owner.token,
-      params: paramsOf(owner),
-      query: { limit: 2, q: 'own' },
-    })
-    t.match(headers.get('link'), `</users/${owner.id}/tasks?q=own&limit=2>; rel="first"`)
   })
 
-  t.test('400 for invalid parameters, and the cursor of another list', async (t) => {
+  t.test("400 for the cursor of another user's list, with other filters, or of another caller", async (t) => {
     const { next_cursor: cursor } = await list(owner, owner, { limit: 1 })
-    t.type(cursor, 'string')
-    const foreign = await list(helper, helper, { limit: 1 })
-    for (const [pointer, query] of [
-      ['cursor', { cursor: String(foreign.next_cursor) }],
-      ['cursor', { cursor: String(cursor), status: 'todo' }],
-      ['owner_id/0', { owner_id: 'Me' }],
-      ['sort', { sort: 'id";--' }],
-    ] as const) {
-      t.match(
-        await service.call('listUserTasks', { token: owner.token, params: paramsOf(owner), query }),
-        isInvalid(`/${pointer}`),
-        JSON.stringify(query),
-      )
-    }
     const query = { cursor: String(cursor) }
-    t.match(
-      await service.call('listUserTasks', { token: owner.token, params: paramsOf(helper), query }),
-      isInvalid('/cursor'),
-    )
-    t.match(
-      await service.call('listUserTasks', byAdmin({ params: paramsOf(owner), query })),
-      isInvalid('/cursor'),
-    )
+    const requests: readonly Call[] = [
+      { token: owner.token, params: paramsOf(helper), query },
+      { token: owner.token, params: paramsOf(owner), query: { ...query, status: 'todo' } },
+      byAdmin({ params: paramsOf(owner), query }),
+    ]
+    for (const request of requests)
+      t.match(await service.call('listUserTasks', request), isInvalid('/cursor'))
   })
 })
