@@ -15,7 +15,7 @@ const service = await startService(t, { db })
 const admin = await service.register('admin')
 const { createApiToken } = accountActions(service, admin)
 const { createTask, readTask } = taskActions(service)
-const { createProject, setMember } = projectActions(service)
+const { createProject, setMember, removeMember } = projectActions(service)
 const ada = await service.register('ada')
 const viewer = await service.register('viewer')
 const commenter = await service.register('commenter')
@@ -369,8 +369,7 @@ t.test('updateComment', async (t) => {
     await setMember(ada, project, author, 'viewer')
     const request = { token: author.token, params: pathOf(comment), body: { body: 'Still mine' } }
     await service.expect('updateComment', 200, request)
-    const params = { project_id: project.id, user_id: author.id }
-    await service.expect('removeProjectMember', 204, { token: ada.token, params })
+    await removeMember(ada, project, author)
     await service.expect('updateComment', 404, request)
     await service.expect('deleteComment', 404, { token: author.token, params: pathOf(comment) })
   })

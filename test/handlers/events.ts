@@ -9,7 +9,7 @@ type Event = components['schemas']['Event']
 const service = await startService(t)
 const admin = await service.register('admin')
 const { attachFile, createTag, createTask, peopleOf } = taskActions(service)
-const { createProject, setMember } = projectActions(service)
+const { createProject, setMember, removeMember } = projectActions(service)
 
 /** The history of a task that an account sees, oldest first. */
 const historyOf = async ({ token }: Account, task_id: string): Promise<readonly Event[]> => {
@@ -239,10 +239,7 @@ t.test('listEvents', async (t) => {
     await setMember(owner, ended, member, 'editor')
     await setMember(owner, ended, assignee, 'editor')
     await createTask(owner, params)
-    await service.expect('removeProjectMember', 204, {
-      token: owner.token,
-      params: { ...params, user_id: assignee.id },
-    })
+    await removeMember(owner, ended, assignee)
     const ofProject = { project_id: [ended.id] }
     t.strictSame(await seenBy(assignee, ofProject), [])
     t.equal((await seenBy(member, ofProject)).length, 6)

@@ -17,7 +17,7 @@ const service = await startService(t, {
   jobTimes: { ...jobTimes, cleanupAtStart: false, events: 2 ** 30 },
 })
 const { createTask, peopleOf } = taskActions(service)
-const { createProject, setMember } = projectActions(service)
+const { createProject, setMember, removeMember } = projectActions(service)
 const admin = await service.register('admin')
 const { createApiToken } = accountActions(service, admin)
 
@@ -103,8 +103,7 @@ t.test('listTaskFollowers', async (t) => {
     const { id } = await createTask(ada, { project_id: project.id })
     await follow(bob, id)
     t.equal(await followersOf(id), 'ada bob')
-    const membership = { project_id: project.id, user_id: bob.id }
-    await service.expect('removeProjectMember', 204, { token: ada.token, params: membership })
+    await removeMember(ada, project, bob)
     t.equal(await followersOf(id), 'ada')
     await setMember(ada, project, bob, 'viewer')
     t.equal(await followersOf(id), 'ada bob', 'a member who joins again still follows the task')
@@ -320,9 +319,7 @@ t.test('listNotifications', async (t) => {
   t.test('200: nothing about tasks that the user cannot see', async (t) => {
     const { project, task } = await newSharedTask()
     await follow(eve, task.id)
-    const membership = { project_id: project.id, user_id: eve.id }
-    const remove = () => service.expect('removeProjectMember', 204, { token: ada.token, params: membership })
-    await remove()
+    await removeMember(ada, project, eve)
     await change(task.id, { status: 'done' })
     await notificationsFor(eve, task.id)
     await setMember(ada, project, eve, 'viewer')
@@ -330,7 +327,7 @@ t.test('listNotifications', async (t) => {
     await change(task.id, { status: 'todo' })
     await change(task.id, { status: 'done' })
     t.same(await reasonsOf(eve, task.id), ['completion'])
-    await remove()
+    await removeMember(ada, project, eve)
     t.same(await reasonsOf(eve, task.id), [], 'earlier notifications are hidden with the task')
     await setMember(ada, project, eve, 'viewer')
     t.same(await reasonsOf(eve, task.id), ['completion'])
@@ -456,8 +453,7 @@ t.test('notifications about tasks in the trash', async (t) => {
     await service.expect('restoreTask', 200, hidden)
     const update = { ...hidden, body: { assignee_id: null } }
     await service.expect('updateTask', 200, update)
-    const params = { ...project.params, user_id: member.id }
-    await service.expect('removeProjectMember', 204, { token: ada.token, params })
+    await removeMember(ada, { id: project.params.project_id }, member)
     await readEvents()
     await service.expect('restoreTask', 200, shown)
     await readEvents()
@@ -512,8 +508,7 @@ t.test('updateNotification', async (t) => {
     await change(task.id, { assignee_id: eve.id })
     const { id } = await newestFor(eve, task.id)
     await change(task.id, { assignee_id: null })
-    const membership = { project_id: project.id, user_id: eve.id }
-    await service.expect('removeProjectMember', 204, { token: ada.token, params: membership })
+    await removeMember(ada, project, eve)
     const lost = { token: eve.token, params: { notification_id: id }, body }
     await service.expect('updateNotification', 404, lost)
   })
@@ -551,8 +546,7 @@ t.test('markNotificationsRead', async (t) => {
       const { id } = await createTask(ada, { assignee_id: account.id })
       const { created_at: until } = await newestFor(account, id)
       await change(left.id, { assignee_id: null })
-      const params = { project_id: project.id, user_id: account.id }
-      await service.expect('removeProjectMember', 204, { token: ada.token, params })
+      await removeMember(ada, project, account)
       const deleted = { token: ada.token, params: { task_id: trashed.id } }
       await service.expect('deleteTask', 204, deleted)
       const unread = async () => {
