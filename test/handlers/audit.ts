@@ -6,7 +6,7 @@ import { authenticator, secondFactorActions, wrongCodeOf } from '../fixture/seco
 import { type Account, type Call, startService } from '../fixture/service.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
-import { pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
+import { taskActions, unknownId } from '../fixture/tasks.ts'
 
 type AuditEvent = components['schemas']['AuditEvent']
 type AuditAction = components['schemas']['AuditAction']
@@ -386,23 +386,6 @@ t.test('listAuditEvents', async (t) => {
     t.equal((await list({ limit: 1 })).items[0]?.user_agent, 'x'.repeat(512))
   })
 
-  t.test('200: pages, newest first, without duplicates or gaps while events are added', async (t) => {
-    const all = await idsOf({ limit: 200 })
-    t.ok(all.length > 30)
-    const seen: string[] = []
-    let cursor: string | null = null
-    do {
-      const page: Awaited<ReturnType<typeof list>> = await list({ limit: 7, ...(cursor && { cursor }) })
-      seen.push(...page.items.map(({ id }) => id))
-      cursor = page.next_cursor
-      await service.call('login', { body: { email: `nobody${seen.length}@example.com`, password: 'wrong' } })
-    } while (cursor !== null)
-    t.strictSame(seen, all)
-    t.equal((await list({ limit: 1, include_total: true })).total, (await idsOf({ limit: 200 })).length)
-    const offset = await idsOf({ limit: 3, offset: 2 })
-    t.strictSame(offset, (await idsOf({ limit: 5 })).slice(2))
-  })
-
   t.test('200: filters, with several values and combined', async (t) => {
     const { items } = await list({ limit: 200 })
     const expected = (keep: (event: AuditEvent) => boolean): string[] =>
@@ -451,24 +434,6 @@ t.test('listAuditEvents', async (t) => {
       [...page.items, ...rest.items].map(({ id }) => id),
       expected(({ action }) => action === first),
     )
-  })
-
-  t.test('400: invalid parameters', async (t) => {
-    const { next_cursor: cursor } = await list({ limit: 1, action: 'sign_in.failed' })
-    for (const [name, query] of [
-      ['limit', 'limit=201'],
-      ['actor_id', 'actor_id=Me'],
-      ['user_id', 'user_id='],
-      ['action', 'action=sign_in'],
-      ['created_after', 'created_after=yesterday'],
-      ['created_before', 'created_before=2026-02-30T00:00:00Z'],
-      ['address', 'address=203.0.113.7'],
-      ['cursor', `cursor=${cursor}`],
-      ['offset', `cursor=${cursor}&action=sign_in.failed&offset=1`],
-    ] as const) {
-      const { body } = await service.expect('listAuditEvents', 400, { token: admin.token, query })
-      t.match(pointersOf(body)[0], new RegExp(`^/${name}`), query)
-    }
   })
 
   t.test('events are deleted after the configured number of days', async (t) => {

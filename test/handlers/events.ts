@@ -123,28 +123,6 @@ t.test('listTaskEvents', async (t) => {
     t.strictSame(await typesFor(member), [...ofTask, ...ofProject])
     t.strictSame(await typesFor(assignee), ofTask, 'only for users who can see the project')
   })
-
-  t.test('200: pages, in the order of changes', async (t) => {
-    const { owner } = await peopleOf('pages')
-    const { token } = owner
-    const { id: task_id } = await createTask(owner, { title: '0' })
-    for (let title = 1; title <= 6; title++)
-      await service.expect('updateTask', 200, { token, params: { task_id }, body: { title: String(title) } })
-    const titles: (string | undefined)[] = []
-    for (let cursor: string | null | undefined; cursor !== null;) {
-      const query = { limit: 3, ...(cursor !== undefined && { cursor }) }
-      const { body } = await service.expect('listTaskEvents', 200, { token, params: { task_id }, query })
-      titles.push(...body.items.map(({ after }) => after.title))
-      cursor = body.next_cursor
-    }
-    t.strictSame(titles, ['6', '5', '4', '3', '2', '1', '0'])
-    const total = await service.expect('listTaskEvents', 200, {
-      token,
-      params: { task_id },
-      query: { include_total: true },
-    })
-    t.equal(total.body.total, 7)
-  })
 })
 
 t.test('listEvents', async (t) => {

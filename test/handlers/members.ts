@@ -267,20 +267,8 @@ t.test('listProjectMembers', async (t) => {
   const idsOf = async (query: Parameters<typeof list>[0]) =>
     (await list(query)).items.map((one) => one.user_id)
 
-  t.test('200: pages, newest first, in both directions', async (t) => {
-    const first = await list({ limit: 2, include_total: true })
-    t.strictSame(
-      first.items.map(({ user_id }) => user_id),
-      [edsger.id, grace.id],
-    )
-    t.equal(first.total, 3)
-    const rest = await list({ limit: 2, cursor: first.next_cursor ?? '' })
-    t.strictSame(
-      rest.items.map(({ user_id }) => user_id),
-      [ada.id],
-    )
-    t.equal(rest.next_cursor, null)
-    t.strictSame((await list({ limit: 2, cursor: rest.prev_cursor ?? '' })).items, first.items)
+  t.test('200: newest first', async (t) => {
+    t.strictSame(await idsOf({}), [edsger.id, grace.id, ada.id])
   })
 
   t.test('200: filters by role and name', async (t) => {
