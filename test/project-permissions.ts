@@ -133,19 +133,18 @@ const people: Members = {
 }
 
 const { addComment, createTask } = taskActions(service)
-const { createProject, setMember, createTeam, setTeamMember, setProjectTeam } = projectActions(service)
+const { createProject, setMember, removeMember, createTeam, setTeamMember, setProjectTeam } =
+  projectActions(service)
 
 /** A project with all members, which `former` has left. `inTeam` is in the team. */
 const newSharedProject = async (manager: Account, former: Account, team: Schemas['Team']) => {
-  const { token } = manager
   const project = await createProject(manager)
-  const ofProject = { project_id: project.id }
   const { viewer, commenter, editor } = people
   await setMember(manager, project, viewer, 'viewer')
   await setMember(manager, project, commenter, 'commenter')
   await setMember(manager, project, editor, 'editor')
   await setMember(manager, project, former, 'editor')
-  await service.expect('removeProjectMember', 204, { token, params: { ...ofProject, user_id: former.id } })
+  await removeMember(manager, project, former)
   await setProjectTeam(manager, project, team, 'editor')
   return project
 }

@@ -15,7 +15,7 @@ const service = await startService(t, { db })
 const admin = await service.register('admin')
 const { createApiToken } = accountActions(service, admin)
 const { createTask, readTask } = taskActions(service)
-const { createProject, setMember } = projectActions(service)
+const { createProject, setMember, removeMember } = projectActions(service)
 const ada = await service.register('ada')
 const viewer = await service.register('viewer')
 const commenter = await service.register('commenter')
@@ -84,23 +84,9 @@ t.test('listTaskComments', async (t) => {
   for (const body of ['a', 'b', 'c', 'd', 'e']) await add(task, body)
   const params = { task_id: task.id }
 
-  t.test('200: pages, oldest or newest first, in both directions', async (t) => {
-    for (const [sort, expected] of [
-      [{}, 'a b c d e'],
-      [{ sort: 'created_at' }, 'a b c d e'],
-      [{ sort: '-created_at' }, 'e d c b a'],
-    ] as const) {
-      const first = await list(task, { ...sort, limit: 2, include_total: true })
-      t.equal(first.total, 5)
-      const second = await list(task, { ...sort, limit: 2, cursor: first.next_cursor ?? '' })
-      const third = await list(task, { ...sort, limit: 2, cursor: second.next_cursor ?? '' })
-      t.equal([first, second, third].map(textsOf).join(' '), expected)
-      t.equal(third.next_cursor, null)
-      t.strictSame(
-        (await list(task, { ...sort, limit: 2, cursor: second.prev_cursor ?? '' })).items,
-        first.items,
-      )
-    }
+  t.test('200: oldest or newest first', async (t) => {
+    t.equal(textsOf(await list(task)), 'a b c d e')
+    t.equal(textsOf(await list(task, { sort: '-created_at' })), 'e d c b a')
   })
 
   t.test('200: a comment added while paging comes last', async (t) => {
@@ -369,8 +355,7 @@ t.test('updateComment', async (t) => {
     await setMember(ada, project, author, 'viewer')
     const request = { token: author.token, params: pathOf(comment), body: { body: 'Still mine' } }
     await service.expect('updateComment', 200, request)
-    const params = { project_id: project.id, user_id: author.id }
-    await service.expect('removeProjectMember', 204, { token: ada.token, params })
+    await removeMember(ada, project, author)
     await service.expect('updateComment', 404, request)
     await service.expect('deleteComment', 404, { token: author.token, params: pathOf(comment) })
   })

@@ -20,7 +20,7 @@ const service = await startService(t, { config: { invitationsPerDay: 1_000 } })
 const { db } = service.deps
 const admin = await service.register('admin')
 const { createApiToken, setRole } = accountActions(service, admin)
-const { createProject, setMember } = projectActions(service)
+const { createProject, setMember, removeMember } = projectActions(service)
 const manager = await service.register('manager')
 const guest = await service.register('guest')
 
@@ -246,13 +246,6 @@ t.test('listInvitations', async (t) => {
     const expected = [second.invitation, first.invitation]
     t.strictSame(await list(project.id), expected)
     t.strictSame(await list(project.id, admin), expected)
-    const query = { limit: 1, include_total: true }
-    const params = { project_id: project.id }
-    const page = await service.expect('listInvitations', 200, { token: manager.token, params, query })
-    t.match(page.body, { items: [second.invitation], total: 2, prev_cursor: null })
-    const rest = { limit: 1, cursor: page.body.next_cursor ?? '' }
-    const next = await service.expect('listInvitations', 200, { token: manager.token, params, query: rest })
-    t.match(next.body, { items: [first.invitation], next_cursor: null })
   })
 
   t.test('200: only invitations that can be accepted', async (t) => {
@@ -444,10 +437,7 @@ t.test('acceptInvitation', async (t) => {
     t.equal((await lookUp(demoted.token)).status, 200, 'valid again while the sender is a manager')
 
     const removed = await newSender('removed')
-    await service.expect('removeProjectMember', 204, {
-      token: manager.token,
-      params: { project_id: removed.project.id, user_id: removed.sender.id },
-    })
+    await removeMember(manager, removed.project, removed.sender)
     t.match(await accept(removed.token), isInvalidToken)
 
     const deleted = await newSender('deleted')

@@ -6,7 +6,7 @@ import { type Account, startService } from '../fixture/service.ts'
 import { countStatuses, taskActions } from '../fixture/tasks.ts'
 
 const service = await startService(t)
-const { createProject, setMember } = projectActions(service)
+const { createProject, setMember, removeMember } = projectActions(service)
 const { createTask } = taskActions(service)
 const admin = await service.register('admin')
 const [ada, grace, edsger, stranger] = [
@@ -180,7 +180,7 @@ t.test('removeProjectMember', async (t) => {
   t.test('204: ends the access of the member', async (t) => {
     const project = await createProject(ada)
     await setMember(ada, project, grace, 'manager')
-    await service.expect('removeProjectMember', 204, { token: ada.token, params: paramsOf(project, grace) })
+    await removeMember(ada, project, grace)
     const request = { token: grace.token, params: paramsOf(project, grace) }
     await service.expect('getProjectMember', 404, request)
     await service.expect('removeProjectMember', 404, request)
@@ -207,7 +207,7 @@ t.test('removeProjectMember', async (t) => {
     const before = await readChanges(service, program)
     t.equal(before.changed.length, 2)
 
-    await service.expect('removeProjectMember', 204, { token: ada.token, params: paramsOf(project, member) })
+    await removeMember(ada, project, member)
     await service.expect('getProject', 404, { token, params: { project_id: project.id } })
     for (const { id } of tasks) await service.expect('getTask', 404, { token, params: { task_id: id } })
     const next = { token, query: { limit: 1, cursor: page.next_cursor ?? '' } }
@@ -267,20 +267,8 @@ t.test('listProjectMembers', async (t) => {
   const idsOf = async (query: Parameters<typeof list>[0]) =>
     (await list(query)).items.map((one) => one.user_id)
 
-  t.test('200: pages, newest first, in both directions', async (t) => {
-    const first = await list({ limit: 2, include_total: true })
-    t.strictSame(
-      first.items.map(({ user_id }) => user_id),
-      [edsger.id, grace.id],
-    )
-    t.equal(first.total, 3)
-    const rest = await list({ limit: 2, cursor: first.next_cursor ?? '' })
-    t.strictSame(
-      rest.items.map(({ user_id }) => user_id),
-      [ada.id],
-    )
-    t.equal(rest.next_cursor, null)
-    t.strictSame((await list({ limit: 2, cursor: rest.prev_cursor ?? '' })).items, first.items)
+  t.test('200: newest first', async (t) => {
+    t.strictSame(await idsOf({}), [edsger.id, grace.id, ada.id])
   })
 
   t.test('200: filters by role and name', async (t) => {

@@ -7,7 +7,7 @@ import { projectRows } from '../fixture/project-rows.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
 import { openTestStorage } from '../fixture/storage.ts'
-import { clockToMove, countStatuses, taskActions, unknownId } from '../fixture/tasks.ts'
+import { clockToMove, countStatuses, taskActions } from '../fixture/tasks.ts'
 
 type Schemas = components['schemas']
 type Project = Schemas['Project']
@@ -175,26 +175,6 @@ t.test('listProjects', async (t) => {
     t.strictSame(await names({ q: 'none of them' }), [])
   })
 
-  t.test('200: pages in any sort order, in both directions', async (t) => {
-    for (const query of [{}, { sort: 'name' }, { sort: '-updated_at' }, { q: 'a' }]) {
-      const all = await names(query)
-      const seen: string[] = []
-      let cursor: string | null = null
-      let back: string | null = null
-      do {
-        const page: { readonly body: Schemas['ProjectList'] } = await service.expect('listProjects', 200, {
-          token,
-          query: { ...query, limit: 1, ...(cursor !== null && { cursor }) },
-        })
-        seen.push(...page.body.items.map(({ name }) => name))
-        back = page.body.prev_cursor ?? back
-        cursor = page.body.next_cursor
-      } while (cursor !== null)
-      t.strictSame(seen, all)
-      t.strictSame(await names({ ...query, limit: 1, cursor: back ?? '' }), [all.at(-2)])
-    }
-  })
-
   t.test('200: archived projects only on request', async (t) => {
     const [archived = foreign] = created
     await service.expect('archiveProject', 200, requestOf(lister, archived))
@@ -214,18 +194,12 @@ t.test('listProjects', async (t) => {
     t.match(body.items, [{ id: foreign.id, role: null, member_count: 2 }])
   })
 
-  t.test('400: invalid parameters, a cursor with other parameters or of another user', async (t) => {
-    for (const query of [{ sort: 'color' }, { sort: 'name,created_at' }, { q: '' }, { archived: true }])
-      await service.expect('listProjects', 400, { token, query })
+  t.test('400: a cursor with another include_archived', async (t) => {
     const { body } = await service.expect('listProjects', 200, { token, query: { limit: 1 } })
     const cursor = body.next_cursor ?? ''
     await service.expect('listProjects', 200, { token, query: { cursor, include_archived: false } })
-    const other = { cursor, include_archived: true }
-    t.match(
-      (await service.expect('listProjects', 400, { token, query: other })).body.detail,
-      /include_archived/,
-    )
-    await service.expect('listProjects', 400, { token: manager.token, query: { cursor } })
+    const other = { token, query: { cursor, include_archived: true } }
+    t.match((await service.expect('listProjects', 400, other)).body.detail, /include_archived/)
   })
 })
 
@@ -246,13 +220,6 @@ t.test('replaceProject and updateProject', async (t) => {
     t.equal(later.get('etag'), headers.get('etag'))
   })
 
-  t.test('200: PUT accepts what GET returns, and ignores read-only fields', async (t) => {
-    const { body } = await read(manager, project)
-    t.strictSame((await replace({ body })).body, body, 'nothing changes')
-    const invented = { id: unknownId, role: null, member_count: 9, archived_at: body.created_at }
-    t.strictSame((await replace({ body: { ...body, ...invented } })).body, body)
-  })
-
   t.test('200: PATCH keeps omitted fields', async (t) => {
     const { body } = await patch({ color: '#AABBCC' })
     t.match(body, { name: 'Replaced', color: '#aabbcc' })
@@ -263,33 +230,6 @@ t.test('replaceProject and updateProject', async (t) => {
 
   t.test('200: an administrator without a role', async (t) => {
     t.equal((await patch({ name: 'By an administrator' }, admin)).body.role, null)
-  })
-
-  t.test('412: If-Match and version', async (t) => {
-    const { body, headers } = await read(manager, project)
-    const other = (await read(viewer, project)).headers.get('etag')
-    for (const etag of [headers.get('etag'), `"${body.version}"`, other]) {
-      const call = { body: {}, ...ifMatch(etag) }
-      await service.expect('updateProject', 200, requestOf(manager, project, call))
-    }
-    const outdated = ifMatch(`"${body.version - 1}"`)
-    await service.expect(
-      'updateProject',
-      412,
-      requestOf(manager, project, { body: { name: 'x' }, ...outdated }),
-    )
-    await service.expect(
-      'replaceProject',
-      412,
-      requestOf(manager, project, { body: { name: 'x' }, ...outdated }),
-    )
-    const { version } = body
-    await service.expect(
-      'replaceProject',
-      412,
-      requestOf(manager, project, { body: { ...body, version: version - 1 } }),
-    )
-    t.equal((await read(manager, project)).body.version, version)
   })
 
   t.test('409: an archived project; 412 and 403 take precedence', async (t) => {
@@ -433,15 +373,10 @@ t.test('listTrashedProjects and getTrashedProject', async (t) => {
   const ids = async ({ token }: Account, query: Call['query'] = {}) =>
     (await service.expect('listTrashedProjects', 200, { token, query })).body.items.map(({ id }) => id)
 
-  t.test('200: pages for former managers, last deleted first', async (t) => {
+  t.test('200: for former managers, last deleted first', async (t) => {
     t.strictSame((await ids(manager)).slice(0, 2), [second.id, first.id])
     for (const account of [viewer, editor, stranger, admin]) t.strictSame(await ids(account), [])
     t.ok((await ids(admin, { all: true })).includes(first.id))
-    const { body } = await service.expect('listTrashedProjects', 200, {
-      token: manager.token,
-      query: { limit: 1 },
-    })
-    t.strictSame(await ids(manager, { limit: 1, cursor: body.next_cursor ?? '' }), [first.id])
   })
 
   t.test('200: the project as it will be restored', async (t) => {
