@@ -1,4 +1,5 @@
 import { readFile } from 'node:fs/promises'
+import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { load as parseYaml } from 'js-yaml'
 import { newId } from '../src/db/engine/ids.ts'
@@ -6,8 +7,9 @@ import { problemTypes } from '../src/problems/catalogue.ts'
 import { maxBodyBytes } from '../src/http/body.ts'
 import type { SeenResponse } from './fixture/contract-check.ts'
 import { eventually } from './fixture/eventually.ts'
+import { type Sent, sendRequest } from './fixture/http-client.ts'
 import { head, openRaw, sendRaw } from './fixture/raw.ts'
-import { operations, pathParameters, prepareOperations } from './fixture/operations.ts'
+import { operations } from './fixture/operations.ts'
 import { type Account, type Reply, type Service, startService } from './fixture/service.ts'
 
 /** Rules for all operations, and for paths without an operation. */
@@ -16,9 +18,6 @@ const service = await startService(t)
 const admin = await service.register('admin')
 const ada = await service.register('ada')
 const { token } = ada
-const { newWorld, requestTo } = await prepareOperations(service, admin)
-/** Shared by requests that are refused. */
-const world = await newWorld()
 
 const newTask = async ({ token }: Account, more: object = {}) =>
   (await service.expect('createTask', 201, { token, body: { title: 'A task', ...more } })).body
@@ -70,13 +69,13 @@ const checked = <R extends SeenResponse>(t: Test, response: R, path?: string): R
 const fetchPath = async (
   t: Test,
   path: string,
-  init: RequestInit = {},
+  init: Partial<Sent> = {},
   at: Service = service,
 ): Promise<Reply> => {
-  const response = await fetch(`${at.url}${path}`, { redirect: 'manual', ...init })
-  const text = await response.text()
+  const response = await sendRequest(`${at.url}${path}`, { method: 'GET', headers: {}, ...init })
+  const answer = await text(response.body)
   const isJson = /^application\/(problem\+)?json/.test(response.headers.get('content-type') ?? '')
-  const body: unknown = text === '' ? null : isJson ? JSON.parse(text) : text
+  const body: unknown = answer === '' ? null : isJson ? JSON.parse(answer) : answer
   return checked(t, { status: response.status, headers: response.headers, body }, path)
 }
 
@@ -105,11 +104,9 @@ t.test('404 for paths with an empty id or a trailing slash, with and without a t
     .map((path) => path.replaceAll(/\{\w+\}/g, ''))
   const withSlash = operations.map(({ path }) => `${path.replaceAll(/\{\w+\}/g, newId())}/`)
   for (const path of new Set([...withIds, ...withSlash, '/problems/'])) {
-    for (const method of ['GET', 'POST', 'DELETE']) {
-      for (const headers of [{}, bearer]) {
-        const { status, body } = await fetchPath(t, path, { method, headers })
-        t.match({ status, body }, { status: 404, body: { code: 'not_found' } }, `${method} ${path}`)
-      }
+    for (const init of [{ method: 'POST' }, { headers: bearer }]) {
+      const { status, body } = await fetchPath(t, path, init)
+      t.match({ status, body }, { status: 404, body: { code: 'not_found' } }, path)
     }
   }
 })
@@ -151,17 +148,8 @@ t.test('405 with Allow for methods that a path does not have', async (t) => {
   t.equal(headers.get('allow'), 'GET, HEAD, POST')
 })
 
-t.test('HEAD has the headers of GET, and no body', async (t) => {
-  for (const path of [
-    '/',
-    '/docs',
-    '/reference',
-    '/openapi.yaml',
-    '/openapi.json',
-    '/health/live',
-    '/tasks',
-    '/auth/me',
-  ]) {
+t.test('HEAD of a page has the headers of GET, and no body', async (t) => {
+  for (const path of ['/', '/docs', '/reference']) {
     const got = await fetchPath(t, path, { headers: bearer })
     const { status, headers, body } = await fetchPath(t, path, { method: 'HEAD', headers: bearer })
     t.equal(status, 200, path)
@@ -273,30 +261,11 @@ t.test('417 for an unknown expectation', async (t) => {
   t.match(body, { code: 'expectation_failed' })
 })
 
-t.test('413 for a body over the limit', async (t) => {
-  const json = { ...bearer, 'content-type': 'application/json' }
-  const bodyOf = (size: number) => `{"title":"${'x'.repeat(size - 12)}"}`
-  const atLimit = await fetchPath(t, '/tasks', { method: 'POST', headers: json, body: bodyOf(maxBodyBytes) })
-  t.equal(atLimit.status, 400, 'a body of the maximum size is read')
-  t.match(atLimit.body, { errors: [{ pointer: '/title' }] })
-
-  const over = await fetchPath(t, '/tasks', { method: 'POST', headers: json, body: bodyOf(maxBodyBytes + 1) })
-  t.equal(over.status, 413)
-  t.match(over.body, { code: 'content_too_large', detail: new RegExp(String(maxBodyBytes)) })
-
-  const body = ReadableStream.from([bodyOf(maxBodyBytes + 1)].map((text) => Buffer.from(text)))
-  const chunked = await fetchPath(t, '/tasks', { method: 'POST', headers: json, body, duplex: 'half' })
-  t.equal(chunked.status, 413, 'also without a Content-Length')
-
-  const announced = await raw(
-    t,
-    'POST /tasks HTTP/1.1',
-    'Host: x',
-    `Authorization: Bearer ${token}`,
-    'Content-Type: application/json',
-    'Content-Length: 99999999999',
-  )
-  t.equal(announced.status, 413, 'before the body is sent')
+t.test('a body of the maximum size is read', async (t) => {
+  const body = `{"title":"${'x'.repeat(maxBodyBytes - 12)}"}`
+  const headers = { 'content-type': 'application/json' }
+  const refused = await service.expect('createTask', 400, { token, body, headers })
+  t.match(refused.body.errors, [{ pointer: '/title' }])
 })
 
 t.test('400 for malformed or dangerous JSON', async (t) => {
@@ -321,9 +290,14 @@ t.test('400 for malformed or dangerous JSON', async (t) => {
     '{"title":"a","constructor":{"prototype":{"polluted":true}}}',
     '{"title":"a","toString":"b"}',
     '{"title":"a\\u0000"}',
+    '{"title":"a","description":"\\u0000"}',
+    '{"title":"a","\\u0000":1}',
     '{"title":"\\ud800"}',
+    '{"title":"a","description":"\\udc00 a"}',
     '{"\\ud800":"a","title":"a"}',
     Buffer.from('{"title":"\xff"}', 'latin1'),
+    Buffer.from('{"title":"a\xc0\x80"}', 'latin1'),
+    Buffer.from('{"title":"a\xed\xa0\x80"}', 'latin1'),
     Buffer.from('\uFEFF{"title":"a"}', 'utf16le'),
   ]
   const countTasks = async () =>
@@ -406,21 +380,6 @@ t.test('no Content-Type bypasses the validation of the body', async (t) => {
     t.equal((await send(t, 'POST', '/tasks', type, '{"title":"a"}')).status, 201, type)
 })
 
-t.test('415 for a PATCH has Accept-Patch', async (t) => {
-  const task = await newTask(ada)
-  for (const type of ['text/plain', 'application/json-patch+json', null]) {
-    const { status, headers } = await send(t, 'PATCH', `/tasks/${task.id}`, type, '{"title":"b"}')
-    t.equal(status, 415)
-    t.equal(headers.get('accept-patch'), 'application/merge-patch+json, application/json')
-  }
-  for (const type of [
-    'application/merge-patch+json',
-    'Application/Merge-Patch+JSON; charset=utf-8',
-    'application/json',
-  ])
-    t.equal((await send(t, 'PATCH', `/tasks/${task.id}`, type, '{"bogus":"b"}')).status, 400, type)
-})
-
 t.test('operations without a body accept an empty one of any media type', async (t) => {
   const { body: tag } = await service.expect('createTag', 201, { token, body: { name: 'linked' } })
   const types = [
@@ -450,31 +409,6 @@ t.test('operations without a body accept an empty one of any media type', async 
   }
 })
 
-t.test('400 for a body where the operation has none', async (t) => {
-  const { body: tag } = await service.expect('createTag', 201, { token, body: { name: 'refused' } })
-  const task = await newTask(ada)
-  const link = `/tasks/${task.id}/tags/${tag.id}`
-  for (const type of [
-    'application/json',
-    'text/plain',
-    'multipart/form-data; boundary=x',
-    'nonsense',
-    null,
-  ]) {
-    for (const [method, path] of [
-      ['POST', link],
-      ['DELETE', `/tasks/${task.id}`],
-      ['POST', '/auth/logout'],
-    ] as const) {
-      const { status, body } = await send(t, method, path, type, '{}')
-      t.equal(status, 400, `${method} ${path} ${type}`)
-      t.match(body, { code: 'invalid_request' })
-    }
-  }
-  const after = await service.expect('getTask', 200, { token, params: { task_id: task.id } })
-  t.same(after.body, task, 'nothing was changed')
-})
-
 t.test('order of checks', async (t) => {
   const patch = (body: string, headers: Record<string, string>, id: string = newId()) =>
     fetchPath(t, `/tasks/${id}`, {
@@ -488,14 +422,6 @@ t.test('order of checks', async (t) => {
   const task = await newTask(ada, { assignee_id: assignee.id })
   const params = { task_id: task.id }
   const unknown = { assignee_id: newId() }
-
-  t.test('401 before 415', async (t) => {
-    t.equal(
-      (await fetchPath(t, '/tasks', { method: 'POST', body: '{', headers: { 'content-type': 'text/plain' } }))
-        .status,
-      401,
-    )
-  })
 
   t.test('415 before 413', async (t) => {
     const lines = [
@@ -569,77 +495,10 @@ t.test('order of checks', async (t) => {
   })
 })
 
-for (const operation of operations.filter(({ isOpen }) => !isOpen)) {
-  t.test(`${operation.id}: 401 before anything else is checked`, async (t) => {
-    const malformed = { params: Object.fromEntries(pathParameters(operation).map((name) => [name, 'x'])) }
-    const bad = {
-      ...malformed,
-      query: 'bogus=%ff',
-      ...(!['GET', 'HEAD'].includes(operation.method) && {
-        body: '{',
-        headers: { 'content-type': 'text/nonsense' },
-      }),
-    }
-    const none = await service.expect(operation.id, 401, bad)
-    t.equal(none.headers.get('www-authenticate'), 'Bearer realm="taskwright"')
-    const wrong = await service.expect(operation.id, 401, { ...bad, token: 'no.such.token' })
-    t.equal(wrong.headers.get('www-authenticate'), 'Bearer realm="taskwright", error="invalid_token"')
-  })
-}
-
-for (const operation of operations) {
-  t.test(`${operation.id}: 400 for an unknown query parameter`, async (t) => {
-    const valid = await requestTo(operation, { world })
-    for (const name of ['bogus', '__proto__', 'toString', 'Limit', 'limit%20']) {
-      const required = typeof valid.query === 'string' ? `${valid.query}&` : ''
-      const { status, body } = await service.call(operation.id, { ...valid, query: `${required}${name}=1` })
-      const problem = { code: 'invalid_request', errors: [{ pointer: `/${decodeURIComponent(name)}` }] }
-      t.match({ status, body }, { status: 400, body: operation.method === 'HEAD' ? null : problem }, name)
-    }
-  })
-}
-
-for (const operation of operations.filter(({ mediaTypes }) => mediaTypes.length > 0)) {
-  t.test(`${operation.id}: 415 for a compressed body`, async (t) => {
-    const valid = await requestTo(operation, { world })
-    const request = { ...valid, headers: { ...valid.headers, 'content-encoding': 'gzip' } }
-    const { status, headers, body } = await service.call(operation.id, request)
-    t.match({ status, body }, { status: 415, body: { code: 'unsupported_content_encoding' } })
-    t.equal(headers.get('accept-encoding'), 'identity')
-    t.equal(headers.has('accept-patch'), operation.method === 'PATCH')
-  })
-}
-
 t.test('Content-Encoding: identity is accepted', async () => {
   const headers = { 'content-encoding': 'identity' }
   await service.expect('createTask', 201, { token, headers, body: { title: 'Not compressed' } })
 })
-
-for (const operation of operations.filter(({ path }) => path.includes('{'))) {
-  t.test(`${operation.id}: 400 for a malformed id`, async (t) => {
-    const valid = await requestTo(operation, { world })
-    for (const name of pathParameters(operation)) {
-      for (const id of [
-        'x',
-        '1',
-        newId().slice(1),
-        `${newId()}0`,
-        newId().replaceAll('-', ''),
-        `{${newId()}}`,
-        '..%2f',
-        '\0',
-        "' or 1=1 --",
-      ]) {
-        const { status, body } = await service.call(operation.id, {
-          ...valid,
-          params: { ...valid.params, [name]: id },
-        })
-        const problem = operation.method === 'HEAD' ? null : { errors: [{ pointer: `/${name}` }] }
-        t.match({ status, body }, { status: 400, body: problem }, id)
-      }
-    }
-  })
-}
 
 t.test('every problem type has a page', async (t) => {
   for (const [code, { status, title, cause, remedy }] of Object.entries(problemTypes)) {
@@ -666,7 +525,7 @@ t.test('the type of a problem is the URL of its description', async (t) => {
 const linksIn = (html: unknown): string[] =>
   [...String(html).matchAll(/(?:href|src)="(?!data:)([^"]*)"/g)].map(([, link]) => link ?? '')
 
-t.test('the contract is served unchanged, and as JSON, with ETags', async (t) => {
+t.test('the contract is served unchanged, and as JSON', async (t) => {
   const file = await readFile(new URL('../openapi.yaml', import.meta.url))
   const yaml = await service.expect('getContract', 200)
   t.ok(file.equals(yaml.body as unknown as Uint8Array), 'byte for byte')
@@ -675,20 +534,6 @@ t.test('the contract is served unchanged, and as JSON, with ETags', async (t) =>
   t.match(yaml.headers.get('content-type'), /^application\/yaml/)
   const json = await service.expect('getContractJson', 200)
   t.strictSame(json.body, parseYaml(file.toString()), 'the same as JSON')
-  for (const [operation, { headers }] of [
-    ['getContract', yaml],
-    ['getContractJson', json],
-  ] as const) {
-    const etag = headers.get('etag') ?? ''
-    t.match(etag, /^"[\w-]+"$/)
-    for (const list of [etag, `W/${etag}`, `"x", ${etag}`, '*']) {
-      const same = await service.expect(operation, 304, { headers: { 'if-none-match': list } })
-      t.equal(same.headers.get('etag'), etag)
-      t.equal(same.body, null)
-    }
-    await service.expect(operation, 200, { headers: { 'if-none-match': '"x"' } })
-    await service.expect(operation, 400, { headers: { 'if-none-match': 'x' } })
-  }
   t.not(yaml.headers.get('etag'), json.headers.get('etag'))
 })
 

@@ -68,7 +68,8 @@ const { db } = service.deps
 const { manager } = people
 const { token } = manager
 const { addComment, attachFile, createTag, createTask } = taskActions(service)
-const { createProject, setMember, createTeam, setTeamMember, setProjectTeam } = projectActions(service)
+const { createProject, setMember, removeMember, createTeam, setTeamMember, setProjectTeam } =
+  projectActions(service)
 
 const project = await createProject(manager, 'The project')
 const ofProject = { project_id: project.id }
@@ -79,9 +80,7 @@ const team = await createTeam(manager)
 await setTeamMember(manager, team, people.inTeam, 'member')
 await setProjectTeam(manager, project, team, 'editor')
 
-const removeMember = ({ id }: Account) =>
-  service.expect('removeProjectMember', 204, { token, params: { ...ofProject, user_id: id } })
-await removeMember(people.former)
+await removeMember(manager, project, people.former)
 
 /** The webhooks: one of each persona, and two of the project, by the manager and by an administrator. */
 const subscribers = [...personas, 'project', 'projectOfAdmin'] as const
@@ -185,7 +184,7 @@ for (const task of [assigned, unassigned]) {
 await service.expect('updateProject', 200, { token, params: ofProject, body: { name: 'Renamed' } })
 await setMember(manager, project, guest, 'viewer')
 await setMember(manager, project, guest, 'editor')
-await removeMember(guest)
+await removeMember(manager, project, guest)
 const request = { token, params: ofProject }
 await service.expect('archiveProject', 200, request)
 await service.expect('unarchiveProject', 200, request)
@@ -319,7 +318,7 @@ const redeliver = async (name: Subscriber): Promise<string | undefined> => {
 }
 
 t.test('those who leave, join or are unassigned see what they may see now', async (t) => {
-  await removeMember(people.viewer)
+  await removeMember(manager, project, people.viewer)
   await setMember(manager, project, people.other, 'viewer')
   await changeTask(assigned, { assignee_id: null })
   await settle()

@@ -221,7 +221,7 @@ t.test('lists', async (t) => {
 
       t.test('200: the same tasks as from getTask', async (t) => {
         for (const caller of [owner, assignee]) {
-          for (const expand of ['owner', 'assignee', 'attachments', 'owner,attachments', everything]) {
+          for (const expand of ['attachments', 'owner,attachments', everything]) {
             const { items } = await list(caller, { expand })
             const tasks = caller === owner ? [second, first] : [first]
             const expected = await Promise.all(

@@ -83,11 +83,11 @@ t.test('filters of many forms prepare few statements', async (t) => {
     return Number(row?.count)
   }
   const before = await count()
-  for (let n = 0; n < 64; n += 1) {
-    const forms = Array.from({ length: 6 }, (_, bit) => `title ${(n >> bit) % 2 === 0 ? '=' : '!='} x`)
+  for (let n = 0; n < 32; n += 1) {
+    const forms = Array.from({ length: 5 }, (_, bit) => `title ${(n >> bit) % 2 === 0 ? '=' : '!='} x`)
     await matching(forms.join(' OR '))
   }
-  t.ok((await count()) - before < 20)
+  t.ok((await count()) - before < 16)
 })
 
 t.test('matches of filters', async (t) => {
@@ -216,236 +216,22 @@ t.test('matches of filters', async (t) => {
   }
 })
 
-t.test('400 for a syntax error has its position, the token found and the tokens expected', async (t) => {
-  const cases: Readonly<Record<string, readonly [number, string, RegExp]>> = {
-    // Syntax
-    'status =': [9, 'the end', /a value/],
-    'status = todo AND': [18, 'the end', /a comparison/],
-    'AND status = todo': [1, 'AND', /a comparison/],
-    'status = todo OR OR a': [18, 'OR', /a comparison/],
-    '= todo': [1, '=', /a comparison/],
-    'status = todo = done': [15, '=', /AND, OR/],
-    'status = AND': [10, 'AND', /a value/],
-    'NOT NOT status = todo': [5, 'NOT', /a comparison/],
-    NOT: [4, 'the end', /a comparison/],
-    '-': [2, 'the end', /a comparison/],
-    '()': [2, ')', /a comparison/],
-    '(status = todo': [15, 'the end', /\)/],
-    'status = todo)': [14, ')', /AND, OR/],
-    'status = (todo OR done)': [10, '(', /a value/],
-    'status = "todo': [10, '"', /a closing "/],
-    "title = 'x": [9, "'", /a closing '/],
-    [String.raw`title = a\b`]: [10, '\\', /only inside quotes/],
-    [String.raw`title = "a\n"`]: [9, String.raw`"a\n"`, /one of the escapes/],
-    'title = "a*b"': [9, '"a*b"', /only at the start or end/],
-    'title = -"1"': [10, '"1"', /a word/],
-    'lower(title) = "x"': [1, 'lower(', /no function/],
-    'due_at < now()': [10, 'now(', /no function/],
-    'timestamp("x")': [1, 'timestamp(', /no function/],
-    // Positions count characters, not UTF-16 code units.
-    'title = "😀😀" AND = 3': [18, '=', /a comparison/],
-    // Names
-    'prio = high': [1, 'prio', /expected priority, or one of id, title, .*, tags/],
-    'Status = todo': [1, 'Status', /expected status, or one of id/],
-    'stauts = todo': [1, 'stauts', /expected status, or one of id/],
-    'stat != todo AND x = 1': [1, 'stat', /expected status, or one of id/],
-    'status = todo AND assignee = me': [19, 'assignee', /expected assignee_id, or one of id/],
-    'tag:bug': [1, 'tag', /expected tags, or one of id/],
-    'created < now': [1, 'created', /expected created_at, or one of id/],
-    'atachment_count > 1': [1, 'atachment_count', /expected attachment_count, or one of id/],
-    'is:open': [1, 'is', /expected one of id/],
-    'owner.username = x': [1, 'owner.username', /one of id/],
-    'title_folded = x': [1, 'title_folded', /one of id/],
-    'constructor = x': [1, 'constructor', /one of id/],
-    '__proto__ = x': [1, '__proto__', /one of id/],
-    '1 = 1': [1, '1', /one of id/],
-    'title* = x': [1, 'title*', /one of id/],
-    '*:x': [1, '*', /one of id/],
-    'prio:*': [1, 'prio', /one of id/],
-    // Values
-    'status = open': [10, 'open', /one of todo, in_progress, done, cancelled/],
-    'status = TODO': [10, 'TODO', /one of todo/],
-    'status = ""': [10, '""', /one of todo/],
-    'status = to*': [10, 'to*', /one of todo/],
-    'status = *': [10, '*', /one of todo/],
-    'priority > hgih': [12, 'hgih', /one of none, low, medium, high, urgent/],
-    'priority > 3': [12, '3', /one of none/],
-    'id = me': [6, 'me', /a UUID$/],
-    'owner_id = ada': [12, 'ada', /a UUID or me/],
-    'assignee_id = ""': [15, '""', /a UUID or me/],
-    'assignee_id = null': [15, 'null', /NOT assignee_id:\*/],
-    'assignee_id != NULL': [16, 'NULL', /expected assignee_id:\*/],
-    'description = null': [15, 'null', /NOT description:\*/],
-    'tags:null': [6, 'null', /NOT tags:\*/],
-    [`owner_id = ${unknownId}0`]: [12, `${unknownId}0`, /a UUID or me/],
-    'due_at < tomorrow': [10, 'tomorrow', /a time such as/],
-    'due_at < 2026-02-30': [10, '2026-02-30', /a time/],
-    'due_at < 2026-01-31T25:00:00Z': [10, '2026-01-31T25:00:00Z', /a time/],
-    'due_at < 2026-01-31T10pm': [10, '2026-01-31T10pm', /a time/],
-    'due_at < 2026-01-31T10:00:00': [10, '2026-01-31T10:00:00', /a time/],
-    'due_at < 0000-01-01': [10, '0000-01-01', /a time/],
-    'due_at < now+7': [10, 'now+7', /a time/],
-    'due_at < now+7y': [10, 'now+7y', /a time/],
-    'due_at < now+7D': [10, 'now+7D', /a time/],
-    'due_at < now+999999999w': [10, 'now+999999999w', /a time/],
-    'due_at < now-3000000d': [10, 'now-3000000d', /a time/],
-    'due_at < 7d': [10, '7d', /a time/],
-    'due_at < now 7d': [14, '7d', /%2B/],
-    'due_at < now +7d': [14, '+7d', /%2B/],
-    'attachment_count > many': [20, 'many', /a number/],
-    'attachment_count > 1e999': [20, '1e999', /a number/],
-    'attachment_count > 0x10': [20, '0x10', /a number/],
-    'attachment_count > NaN': [20, 'NaN', /a number/],
-    'attachment_count > ""': [20, '""', /a number/],
-    'title:wri*': [7, 'wri*', /without \*/],
-    '"wri*"': [1, '"wri*"', /without \*/],
-    '""': [1, '""', /a word/],
-    // Words without quotes
-    crash: [1, 'crash', /quote them or use q/],
-    'the crash': [1, 'the', /quote them or use q/],
-    '-the': [2, 'the', /quote them or use q/],
-    'wri*': [1, 'wri*', /quote them or use q/],
-    'status = todo crash': [15, 'crash', /quote them or use q/],
-    'title = two words': [13, 'words', /quote them or use q/],
-    'status todo': [1, 'status', /an operator and a value after status/],
-    'NOT is_blocked': [5, 'is_blocked', /an operator and a value after is_blocked/],
-    // Operators
-    'status < done': [8, '<', /=, != or :/],
-    'title >= a': [7, '>=', /=, != or :/],
-    'owner_id > me': [10, '>', /=, != or :/],
-    'tags = bug': [6, '=', /:, because/],
-    'tags != bug': [6, '!=', /:, because/],
-  }
-  for (const [filter, [position, found, expected]] of Object.entries(cases)) {
-    const detail = await refusal({ filter })
-    t.ok(
-      detail.startsWith(`is invalid at character ${position}: found ${found}, expected `),
-      `${filter}: ${detail}`,
-    )
-    t.match(detail, expected, filter)
-  }
+t.test('400 for a filter that cannot be read, with the position', async (t) => {
+  t.match(
+    await refusal({ filter: 'status =' }),
+    /^is invalid at character 9: found the end, expected a value/,
+  )
+  t.match(
+    await refusal({ filter: 'prio = high' }),
+    /^is invalid at character 1: found prio, expected priority/,
+  )
+  t.match(await refusal({ filter: 'status eq todo' }), /^is invalid at character 8: found eq, expected =$/)
 })
 
-t.test('400 for an operator of another language names it and the right one', async (t) => {
-  /** What to write instead, by the operator. */
-  const binary: Readonly<Record<string, RegExp>> = {
-    // Symbols
-    '==': /expected =;/,
-    '===': /expected =;/,
-    '<>': /expected !=;/,
-    '!==': /expected !=;/,
-    '=!': /expected !=;/,
-    ':!=': /expected !=;/,
-    '≠': /expected !=;/,
-    '=>': /expected >=;/,
-    '≥': /expected >=;/,
-    '=<': /expected <=;/,
-    ':>': /expected >;/,
-    ':<=': /expected <=;/,
-    ':=': /expected =;/,
-    '::': /expected : between/,
-    '~': /expected : between/,
-    '=~': /expected : between/,
-    '~=': /expected : between/,
-    '*=': /expected : between/,
-    '!~': /expected NOT, and :/,
-    '^=': /expected = with \* at the end/,
-    '$=': /expected = with \* at the start/,
-    '!': /NOT before a comparison, or !=/,
-    '<=>': /expected one of = !=/,
-    '&&': /expected AND;/,
-    '&': /expected AND;/,
-    ';': /expected AND;/,
-    '||': /expected OR;/,
-    '|': /expected OR;/,
-    ',': /expected OR between comparisons/,
-    '[': /expected OR between comparisons/,
-    // Words
-    eq: /expected =$/,
-    EQ: /expected =$/,
-    equals: /expected =$/,
-    is: /expected =, or NOT/,
-    ne: /expected !=$/,
-    gt: /expected >$/,
-    ge: /expected >=$/,
-    gte: /expected >=$/,
-    lt: /expected <$/,
-    le: /expected <=$/,
-    contains: /expected : between/,
-    like: /expected : between/,
-    ILIKE: /expected : between/,
-    has: /expected : between/,
-    matches: /expected : between/,
-    startswith: /expected = with \* at the end/,
-    endsWith: /expected = with \* at the start/,
-    in: /expected OR between comparisons/,
-    IN: /expected OR between comparisons/,
-    not: /expected NOT in upper case/,
-    between: /expected >= and <=/,
-    and: /expected AND in upper case/,
-    Or: /expected OR in upper case/,
-  }
-  for (const [operator, expected] of Object.entries(binary)) {
-    // Also in fields that do not exist, after another comparison, and before anything else that is wrong.
-    for (const [before, after] of [
-      ['status ', ' todo'],
-      ['title ', ' "two words"'],
-      ['stauts ', ' todo'],
-      ['status = todo AND priority ', ' (high, low)'],
-      ['"😀" ', ' status = todo'],
-    ]) {
-      const filter = `${before}${operator}${after}`
-      const position = Array.from(before ?? '').length + 1
-      const detail = await refusal({ filter })
-      t.ok(detail.startsWith(`is invalid at character ${position}: found ${operator}, expected `), detail)
-      t.match(detail, expected, filter)
-    }
-    if (/^\w/.test(operator)) continue
-    const detail = await refusal({ filter: `status${operator}todo` })
-    t.match(detail, operator === '*=' || operator === '$=' ? /expected/ : expected, 'also without spaces')
-  }
-
-  const others: Readonly<Record<string, readonly [number, string, RegExp]>> = {
-    'status = todo && priority = high': [15, '&&', /AND/],
-    'status = todo || status = done': [15, '||', /OR/],
-    'status=todo&&priority=high': [12, '&&', /AND/],
-    '!(status = todo)': [1, '!', /NOT/],
-    '!status': [1, '!', /NOT/],
-    'status -eq todo': [9, 'eq', /expected =$/],
-    'status in [todo, done]': [8, 'in', /OR/],
-    "status in ('todo', 'done')": [8, 'in', /OR/],
-    'due is null': [5, 'is', /NOT due:\*/],
-    'due between 2026-01-01 and 2026-02-01': [5, 'between', />= and <=/],
-    'contains(title, "x")': [1, 'contains', /:/],
-    'not(status = todo)': [1, 'not', /NOT/],
-    'title like %foo%': [7, 'like', /:/],
-    'title = %foo%': [9, '%', /\* at the start or the end/],
-    'title = wh?t': [11, '?', /\* at the start or the end/],
-    'title =/foo/': [8, '/', /no regular expressions/],
-    'title:R&D': [8, '&', /quote a text that contains it/],
-    'status = “todo”': [10, '“', /"/],
-    'title = ‘Old’': [9, '‘', /"/],
-    '`status` = todo': [1, '`', /"/],
-    '{"status":"todo"}': [1, '{', /./],
-  }
-  for (const [filter, [position, found, expected]] of Object.entries(others)) {
-    const detail = await refusal({ filter })
-    t.ok(
-      detail.startsWith(`is invalid at character ${position}: found ${found}, expected `),
-      `${filter}: ${detail}`,
-    )
-    t.match(detail, expected, filter)
-  }
-
-  t.test('200 for the same words and symbols in quotes, as values, or in q', async (t) => {
-    for (const word of [...Object.keys(binary).filter((operator) => operator !== '*='), 'status', 'null'])
-      for (const filter of [`"${word}"`, `title = "${word}"`, `title:'${word}'`])
-        await matching(filter, stranger)
-    for (const word of Object.keys(binary).filter((operator) => /^\w/.test(operator)))
-      t.strictSame(await matching(`title = ${word} OR tags:${word}`, stranger), [], word)
-    t.strictSame(await matching('', stranger, { q: 'status && todo eq' }), [])
-    t.strictSame(await matching("title = don't OR tags:@home OR tags:#x OR title:a/b", stranger), [])
-  })
+t.test('200 for words and symbols of other languages in quotes, as values, or in q', async (t) => {
+  t.strictSame(await matching('', stranger, { q: 'status && todo eq' }), [])
+  t.strictSame(await matching(`"<>" OR title = "==" OR tags:eq OR title:'&&'`, stranger), [])
+  t.strictSame(await matching("title = don't OR tags:@home OR tags:#x OR title:a/b", stranger), [])
 })
 
 t.test('400 for too many levels, comparisons or characters', async (t) => {
@@ -493,7 +279,7 @@ t.test('values are never executed as SQL', async (t) => {
     for (const filter of [`description = ${quote(attempt)}`, `tags:${quote(attempt)}`]) {
       t.strictSame(await matching(filter, helper), [], filter)
     }
-    for (const field of ['status', 'priority', 'owner_id', 'due_at', 'version', 'id']) {
+    for (const field of ['status', 'due_at', 'version', 'id']) {
       t.match(await refusal({ filter: `${field} = ${quote(attempt)}` }), /expected/)
     }
     t.match(await refusal({ filter: `${quote(attempt)} = 1` }), /expected one of id/)
@@ -731,7 +517,7 @@ t.test('random filters match the same tasks as a reference implementation', asyn
     )
 
   let found = 0
-  for (let n = 0; n < 120; n += 1) {
+  for (let n = 0; n < 80; n += 1) {
     const { text, holds } = expression(2)
     // Skips filters near the length limit.
     if (text.length > 1_000) continue
@@ -739,5 +525,5 @@ t.test('random filters match the same tasks as a reference implementation', asyn
     found += titles.length
     t.strictSame(await matching(text), titles, `${seed}, ${n}: ${text}`)
   }
-  t.ok(found > 120 && found < 120 * tasks.length - 120, `${found} found: neither all nor nothing`)
+  t.ok(found > 80 && found < 80 * tasks.length - 80, `${found} found: neither all nor nothing`)
 })

@@ -133,84 +133,68 @@ const notFound: readonly (readonly [query: string, text: string])[] = [
   ['пити', 'питі'],
 ]
 
-t.test('lists find texts that differ in case, accents, width or form', async (t) => {
-  const account = await service.register('reader')
-  const { token } = account
+t.test('lists of tasks find texts that differ in case, accents, width or form', async (t) => {
+  const { token } = await service.register('reader')
   const texts = [...new Set([...found, ...notFound].map(([, one]) => one.normalize('NFC')))]
-  const discussion = await createTask(account)
-  const items = new Map<string, Readonly<Record<'titled' | 'described' | 'tag' | 'user', string>>>()
-  const batch = await service.expect('batchTasks', 200, {
-    token,
-    body: {
-      create: texts.flatMap((text) => [
-        { title: text, tag_names: [text] },
-        { title: 'Described', description: `First, then ${text}.` },
-      ]),
-    },
-  })
-  const ids = batch.body.create.map(({ task_id: id }) => id ?? '')
-  const { body: listed } = await service.expect('listTasks', 200, { token, query: { limit: 200 } })
-  // Texts that differ only in case have the same tag.
-  const tagsOfTasks = new Map(listed.items.map(({ id, tags }) => [id, tags[0]?.id ?? '']))
-  for (const [index, text] of texts.entries()) {
-    await addComment(account, discussion.id, text)
-    const name = `named-${index}`
-    const { body } = await service.expect('createUser', 201, {
-      token: admin.token,
-      body: {
-        username: name,
-        email: `${name}@example.com`,
-        password: `password of ${name}`,
-        display_name: text,
-      },
-    })
-    const [titled = '', described = ''] = ids.slice(index * 2)
-    items.set(text, { titled, described, tag: tagsOfTasks.get(titled) ?? '', user: body.id })
+  const create = texts.flatMap((text) => [
+    { title: text, tag_names: [text] },
+    { title: 'Described', description: `First, then ${text}.` },
+  ])
+  const { body: batch } = await service.expect('batchTasks', 200, { token, body: { create } })
+  const ids = batch.create.map(({ task_id: id }) => id ?? '')
+  /** Which of the two tasks with a text are in a list: the one that it is the title of, and the one that it describes. */
+  const listedFor = async (one: string, query: NonNullable<Call['query']>) => {
+    const { body } = await service.expect('listTasks', 200, { token, query })
+    const listed = new Set(body.items.map(({ id }) => id))
+    const [titled = '', described = ''] = ids.slice(texts.indexOf(one.normalize('NFC')) * 2)
+    return [listed.has(titled), listed.has(described)]
   }
-
-  const limit = 200
-  const tasksOf = async (query: NonNullable<Call['query']>) =>
-    new Set((await service.expect('listTasks', 200, { token, query })).body.items.map((task) => task.id))
-  /** Whether a text is found in the lists that are not of tasks. */
-  const othersFound = async (q: string, text: string): Promise<Record<string, boolean>> => {
-    const query = { q, limit }
-    const params = { task_id: discussion.id }
-    const comments = await service.expect('listTaskComments', 200, { token, params, query })
-    const tags = await service.expect('listTags', 200, { token, query })
-    const users = await service.expect('listUsers', 200, { token, query })
-    return {
-      'a comment': comments.body.items.some(({ body }) => body === text),
-      'a tag': tags.body.items.some(({ id }) => id === items.get(text)?.tag),
-      'a user': users.body.items.some(({ id }) => id === items.get(text)?.user),
-    }
-  }
-  for (const [q, one] of found) {
-    const text = one.normalize('NFC')
-    const { titled = '', described = '' } = items.get(text) ?? {}
+  for (const [q, text] of found) {
     const quoted = JSON.stringify(q)
     // One request for all, since all of it must hold for a task: `q`, a phrase, and each field.
     const filter = `${quoted} AND ((title:${quoted} AND tags:${quoted}) OR description:${quoted})`
-    const tasks = await tasksOf({ q, filter, limit })
-    t.strictSame(
-      { titled: tasks.has(titled), described: tasks.has(described), ...(await othersFound(q, text)) },
-      { titled: true, described: true, 'a comment': true, 'a tag': true, 'a user': true },
-      `${q} finds ${text}`,
-    )
+    t.strictSame(await listedFor(text, { q, filter, limit: 200 }), [true, true], `${q} finds ${text}`)
   }
-  for (const [q, one] of notFound) {
+  for (const [q, text] of notFound) {
+    const filter = ['', 'title:', 'tags:', 'description:']
+      .map((field) => `${field}${JSON.stringify(q)}`)
+      .join(' OR ')
+    for (const query of [{ q }, { filter }])
+      t.strictSame(await listedFor(text, { ...query, limit: 200 }), [false, false], `${q}: not ${text}`)
+  }
+})
+
+t.test('lists of comments, tags and users find them, too', async (t) => {
+  const account = await service.register('other-reader')
+  const { token } = account
+  const { id: task_id } = await createTask(account)
+  // All lists fold texts alike, so a part of them is enough.
+  const sample = [...found.filter((_, index) => index % 4 === 0), ...notFound]
+  for (const [index, [q, one]] of sample.entries()) {
     const text = one.normalize('NFC')
-    const { titled = '', described = '' } = items.get(text) ?? {}
-    const quoted = JSON.stringify(q)
-    const filter = ['', 'title:', 'tags:', 'description:'].map((field) => `${field}${quoted}`).join(' OR ')
-    const tasks = new Set([...(await tasksOf({ q, limit })), ...(await tasksOf({ filter, limit }))])
+    await addComment(account, task_id, text)
+    await createTag(account, text)
+    const name = `named-${index}`
+    const user = {
+      username: name,
+      email: `${name}@example.com`,
+      password: `password of ${name}`,
+      display_name: text,
+    }
+    await service.expect('createUser', 201, { token: admin.token, body: user })
+    const query = { q, limit: 200 }
+    const comments = await service.expect('listTaskComments', 200, { token, params: { task_id }, query })
+    const tags = await service.expect('listTags', 200, { token, query })
+    const users = await service.expect('listUsers', 200, { token, query })
+    const isFound = found.some(([other, text]) => other === q && text === one)
     t.strictSame(
-      {
-        titled: tasks.has(titled),
-        described: tasks.has(described),
-        ...(await othersFound(q, text)),
-      },
-      { titled: false, described: false, 'a comment': false, 'a tag': false, 'a user': false },
-      `${q} does not find ${text}`,
+      [
+        comments.body.items.some(({ body }) => body === text),
+        tags.body.items.some(({ name }) => name === text),
+        users.body.items.some(({ display_name: name }) => name === text),
+      ],
+      [isFound, isFound, isFound],
+      `${q}: ${text}`,
     )
   }
 })
@@ -319,17 +303,7 @@ t.test('a search for combining marks or invisible characters alone finds nothing
   await createProject(account, name)
   await service.expect('createTeam', 201, { token: admin.token, body: { name } })
   const params = { task_id: task.id }
-  for (const q of [
-    '\u0301',
-    '\u0308\u0301',
-    '\u05b8',
-    '\u064b',
-    '\u093c',
-    '\u00ad',
-    '\u200d',
-    '\ufe0f',
-    '"\u0301"',
-  ]) {
+  for (const q of ['\u0308\u0301', '\u05b8', '\u00ad', '\ufe0f', '"\u0301"']) {
     const query = { q }
     const lists = [
       await service.expect('listTasks', 200, { token, query }),

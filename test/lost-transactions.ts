@@ -56,7 +56,7 @@ const service = await startService(t, {
   aroundDatabase: endingSessions,
   jobTimes: { ...jobTimes, cleanupAtStart: false, events: 3_600_000 },
 })
-const { requestTo } = await prepareOperations(service, await service.register('admin'))
+const { newWorld, requestTo } = await prepareOperations(service, await service.register('admin'))
 
 /** What the service has stored, but for the use of credentials. */
 const stored = async (): Promise<string> => {
@@ -117,13 +117,13 @@ const filesToBeRemoved = () =>
 
 for (const operation of operations.filter(isTried))
   t.test(operation.id, async (t) => {
-    const first = await requestTo(operation)
+    const first = await requestTo(operation, { world: await newWorld() })
     statements.count = 0
     const { status } = await service.call(operation.id, first)
     t.ok(status < 300)
     const { count } = statements
     for (let last = isEmbedded ? count : 1; last <= count; last += 1) {
-      const request = await requestTo(operation)
+      const request = await requestTo(operation, { world: await newWorld() })
       await filesToBeRemoved()
       const before = await stored()
       statements.last = last

@@ -11,7 +11,8 @@ import { type Account, startService } from './fixture/service.ts'
 import { type Task, taskActions } from './fixture/tasks.ts'
 import { createWorlds, type World } from './fixture/world.ts'
 
-type Event = components['schemas']['Event']
+type Schemas = components['schemas']
+type Event = Schemas['Event']
 
 /**
  * The permission matrix of a project: every operation on a project and on its tasks, tags and files, called by everybody
@@ -132,21 +133,18 @@ const people: Members = {
 }
 
 const { addComment, createTask } = taskActions(service)
-const { createProject, setMember, createTeam, setTeamMember, setProjectTeam } = projectActions(service)
+const { createProject, setMember, removeMember, createTeam, setTeamMember, setProjectTeam } =
+  projectActions(service)
 
-/** A project with all members, which `former` has left. */
-const newSharedProject = async (manager: Account, former: Account) => {
-  const { token } = manager
+/** A project with all members, which `former` has left. `inTeam` is in the team. */
+const newSharedProject = async (manager: Account, former: Account, team: Schemas['Team']) => {
   const project = await createProject(manager)
-  const ofProject = { project_id: project.id }
-  const { viewer, commenter, editor, inTeam } = people
+  const { viewer, commenter, editor } = people
   await setMember(manager, project, viewer, 'viewer')
   await setMember(manager, project, commenter, 'commenter')
   await setMember(manager, project, editor, 'editor')
   await setMember(manager, project, former, 'editor')
-  await service.expect('removeProjectMember', 204, { token, params: { ...ofProject, user_id: former.id } })
-  const team = await createTeam(manager, 'A team')
-  await setTeamMember(manager, team, inTeam, 'member')
+  await removeMember(manager, project, former)
   await setProjectTeam(manager, project, team, 'editor')
   return project
 }
@@ -161,9 +159,12 @@ const invite = async ({ token }: Account, project_id: string, { email }: Account
 }
 
 const newWorld = await createWorlds(service, admin, async (owner, former) => {
-  const { id: project_id } = await newSharedProject(owner, former)
+  const team = await createTeam(owner)
+  await setTeamMember(owner, team, people.inTeam, 'member')
+  const newProject = () => newSharedProject(owner, former, team)
+  const { id: project_id } = await newProject()
   await invite(owner, project_id, people.invited)
-  return { fields: { project_id }, newProject: () => newSharedProject(owner, former) }
+  return { fields: { project_id }, newProject }
 })
 // One world is enough, because only requests on the owner's account change what others depend on.
 const world: ProjectWorld = { ...(await newWorld()), ...people }
@@ -171,6 +172,7 @@ const world: ProjectWorld = { ...(await newWorld()), ...people }
 const { scenariosOf, tryScenario } = createMatrix<Persona, ProjectWorld>({
   service,
   admin,
+  world,
   newWorld: async () => world,
   personas,
   accountOf: (world, persona) => (persona === 'manager' ? world.owner : world[persona]),

@@ -14,7 +14,7 @@ const { db } = service.deps
 const { createTask } = taskActions(service)
 
 const admin = await service.register('admin')
-const { requestTo } = await prepareOperations(service, admin)
+const { newWorld, requestTo } = await prepareOperations(service, admin)
 const owner = await service.register('owner')
 const { token } = owner
 const task = await createTask(owner)
@@ -125,7 +125,9 @@ const statementsOf = async (id: OperationId, call: Call): Promise<{ statements: 
 for (const operation of operations) {
   const { id, method } = operation
   t.test(id, async (t) => {
-    const { statements, reply } = await statementsOf(id, await requestTo(operation))
+    // A world of its own, because the number of rows that a read examines grows with those of its caller.
+    const request = await requestTo(operation, { world: await newWorld() })
+    const { statements, reply } = await statementsOf(id, request)
     const texts = statements.map(({ text }) => text)
     const isRead = readMethods.has(method)
     const [expected, because = ''] = rows[id].statements ?? []
@@ -147,7 +149,7 @@ t.test('filters without an index examine at most 2,500 rows per request', async 
   const body = { url: 'http://127.0.0.1:9/', event_types: ['task.created'] }
   const { id: webhook_id } = (await service.expect('createWebhook', 201, { token, body })).body
   const numbered = `('0199c0df-0000-7000-8000-' || lpad(to_hex(n), 12, '0'))::uuid`
-  for (let first = 1; first <= 10_000; first += 500) {
+  for (let first = 1; first <= 5_000; first += 500) {
     await db.run(
       `insert into webhook_deliveries (id, webhook_id, sequence, event_id, event_type, status, created_at)
       select ${numbered}, $1, n, ${numbered}, 'task.created', case n when 1 then 'failed' else 'delivered' end,

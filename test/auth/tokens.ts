@@ -53,6 +53,8 @@ const testEachSecret = (name: string, test: (t: Test, secret: Buffer) => Promise
   }
 }
 
+const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 })
+
 const rsaToken = (header: Fields, key: KeyObject): string => {
   const input = `${encode({ alg: 'RS256', typ: 'JWT', ...header })}.${encode(claims())}`
   return `${input}.${createSign('sha256').update(input).sign(key, 'base64url')}`
@@ -87,7 +89,6 @@ testEachSecret('a handmade token with the claims of the service is accepted', as
 })
 
 testEachSecret('401 for any algorithm or key but HS256 with the secret', async (t, secret) => {
-  const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 })
   const publicPem = rsa.publicKey.export({ type: 'spki', format: 'pem' })
   const [head = '', payload = '', signature = ''] = ada.token.split('.')
   const signed = sign(claims(), {}, secret).split('.')
@@ -127,7 +128,6 @@ t.test('401 for a token with a key or a key URL in its header, which is not fetc
   t.teardown(() => new Promise<unknown>((resolve) => listener.close(resolve)))
   const url = `http://127.0.0.1:${port}/keys.json`
 
-  const rsa = generateKeyPairSync('rsa', { modulusLength: 2048 })
   const ownSecret = Buffer.alloc(32, 'k')
   const symmetric = { kty: 'oct', k: ownSecret.toString('base64url') }
   const headers: readonly Fields[] = [

@@ -1,18 +1,15 @@
 import t from 'tap'
 import { hashApiToken } from '../../src/auth/api-tokens.ts'
 import { sha256 } from '../../src/auth/sha256.ts'
-import type { RequiredScope } from '../../src/domain/scopes.ts'
-import { accountActions, allScopes, startBeside, withoutIds } from '../fixture/accounts.ts'
+import { accountActions, allScopes, startBeside } from '../fixture/accounts.ts'
 import { untilRefused } from '../fixture/eventually.ts'
-import { operations, prepareOperations } from '../fixture/operations.ts'
 import { type Account, startService } from '../fixture/service.ts'
-import { countStatuses, pointersOf, unknownId } from '../fixture/tasks.ts'
+import { countStatuses, pointersOf } from '../fixture/tasks.ts'
 
 const service = await startService(t)
 const { db } = service.deps
 const admin = await service.register('admin')
 const { auditOf, createApiToken, setRole, signIn, statusOf } = accountActions(service, admin)
-const { newWorld, requestTo } = await prepareOperations(service, admin)
 
 const insufficientScope = { status: 403, body: { code: 'insufficient_scope' } }
 
@@ -76,30 +73,6 @@ t.test('createApiToken', async (t) => {
     }
   })
 
-  t.test('201: each request creates another token', async (t) => {
-    const [one, other] = [await createApiToken(account), await createApiToken(account)]
-    t.not(one.token, other.token)
-    t.not(one.id, other.id)
-  })
-
-  t.test('201: repeats with one Idempotency-Key create one token, even concurrently', async (t) => {
-    const before = (await listApiTokens(account)).length
-    const request = { token, body: valid, headers: { 'idempotency-key': 'a-token' } }
-    const answers = await Promise.all(
-      Array.from({ length: 5 }, () => service.expect('createApiToken', 201, request)),
-    )
-    answers.push(await service.expect('createApiToken', 201, request))
-    const [first] = answers
-    for (const { body, headers } of answers) {
-      t.strictSame(body, first?.body)
-      t.equal(headers.get('location'), `/auth/tokens/${body.id}`)
-    }
-    const replays = answers.filter(({ headers }) => headers.get('idempotency-replayed') === 'true')
-    t.equal(replays.length, answers.length - 1)
-    t.equal((await listApiTokens(account)).length, before + 1)
-    t.equal((await service.call('listTasks', { token: first?.body.token })).status, 200)
-  })
-
   t.test('201: the response stored for repeats does not contain the token', async (t) => {
     const request = { token, body: valid, headers: { 'idempotency-key': 'kept' } }
     const { body } = await service.expect('createApiToken', 201, request)
@@ -110,76 +83,18 @@ t.test('createApiToken', async (t) => {
       t.notOk(dump.includes(Buffer.from(body.token.slice(4, 40)).toString(form)), form)
   })
 
-  t.test('422: an Idempotency-Key that was used for another request', async (t) => {
-    const request = { token, body: valid, headers: { 'idempotency-key': 'reused' } }
-    await service.expect('createApiToken', 201, request)
-    const other = { ...request, body: { ...valid, scopes: ['tasks:write'] } }
-    const { body } = await service.expect('createApiToken', 422, other)
-    t.equal(body.code, 'idempotency_key_reused')
-  })
-
-  t.test('400: invalid fields and bodies create nothing', async (t) => {
+  t.test('400: a repeated scope, and an expiry that has passed', async (t) => {
     const before = (await listApiTokens(account)).length
     for (const [fields, pointer] of [
-      [{ name: undefined }, '/name'],
-      [{ name: '' }, '/name'],
-      [{ name: ' \t' }, '/name'],
-      [{ name: 'x'.repeat(101) }, '/name'],
-      [{ name: 7 }, '/name'],
-      [{ scopes: undefined }, '/scopes'],
-      [{ scopes: [] }, '/scopes'],
-      [{ scopes: 'tasks:read' }, '/scopes'],
       [{ scopes: ['tasks:read', 'tasks:read'] }, '/scopes'],
-      [{ scopes: [...allScopes, 'tasks:read'] }, '/scopes'],
-      [{ scopes: ['tasks:read', 'tasks'] }, '/scopes/1'],
-      [{ scopes: ['session'] }, '/scopes/0'],
-      [{ scopes: ['none'] }, '/scopes/0'],
-      [{ scopes: ['*'] }, '/scopes/0'],
-      [{ scopes: ['Tasks:read'] }, '/scopes/0'],
-      [{ scopes: ['tasks:read tasks:write'] }, '/scopes/0'],
-      [{ scopes: [null] }, '/scopes/0'],
-      [{ expires_at: '' }, '/expires_at'],
-      [{ expires_at: 'tomorrow' }, '/expires_at'],
-      [{ expires_at: 4_102_444_800 }, '/expires_at'],
-      [{ expires_at: '2999-02-30T00:00:00Z' }, '/expires_at'],
       [{ expires_at: '2020-01-01T00:00:00Z' }, '/expires_at'],
       [{ expires_at: '0001-01-01T00:00:00Z' }, '/expires_at'],
       [{ expires_at: new Date().toISOString() }, '/expires_at'],
-      [{ user_id: admin.id }, '/user_id'],
-      [{ token: 'twp_x' }, '/token'],
-      [{ last_used_at: null }, '/last_used_at'],
     ] as const) {
       const { body } = await service.expect('createApiToken', 400, { token, body: { ...valid, ...fields } })
       t.strictSame(pointersOf(body), [pointer], JSON.stringify(fields))
     }
-    for (const body of ['', '{', 'null', '[]']) {
-      const headers = { 'content-type': 'application/json' }
-      await service.expect('createApiToken', 400, { token, body, headers })
-    }
     t.equal((await listApiTokens(account)).length, before)
-  })
-
-  t.test('401: no token, and the token of a deleted user', async (t) => {
-    await service.expect('createApiToken', 401, { body: {} })
-    const doomed = await service.register('doomed')
-    const beside = await startBeside(t, service)
-    await beside.expect('getCurrentUser', 200, { token: doomed.token })
-    await service.expect('deleteUser', 204, { token: doomed.token, params: { user_id: doomed.id } })
-    const late = await beside.call('createApiToken', { token: doomed.token, body: valid })
-    t.equal(late.status, 401, 'even on an instance that has cached the account')
-  })
-
-  t.test('403: an API token with every scope', async (t) => {
-    const { token } = await createApiToken(account, { scopes: allScopes })
-    const refused = await service.call('createApiToken', { token, body: {} })
-    t.match(refused, insufficientScope)
-    t.equal(refused.headers.get('www-authenticate'), 'Bearer realm="taskwright", error="insufficient_scope"')
-  })
-
-  t.test('413, 415: a body that is too large, or not JSON', async () => {
-    await service.expect('createApiToken', 413, { token, body: { name: 'x'.repeat(1_048_576) } })
-    const headers = { 'content-type': 'text/plain' }
-    await service.expect('createApiToken', 415, { token, body: JSON.stringify(valid), headers })
   })
 })
 
@@ -238,45 +153,6 @@ t.test('listApiTokens', async (t) => {
       t.equal((await lastUse()) !== before, moves, `after ${seconds} seconds`)
     }
   })
-
-  t.test('200: pages; 400 for the cursor of another user', async (t) => {
-    const account = await service.register('paged')
-    const { token } = account
-    for (let count = 0; count < 5; count += 1) await createApiToken(account, { name: `number ${count}` })
-    const query = { limit: 2, include_total: true }
-    const names: string[] = []
-    let page = (await service.expect('listApiTokens', 200, { token, query })).body
-    for (;;) {
-      t.equal(page.total, 5)
-      names.push(...page.items.map(({ name }) => name))
-      const { next_cursor: cursor } = page
-      if (cursor === null) break
-      const foreign = await service.expect('listApiTokens', 400, { token: admin.token, query: { cursor } })
-      t.strictSame(pointersOf(foreign.body), ['/cursor'])
-      page = (await service.expect('listApiTokens', 200, { token, query: { ...query, cursor } })).body
-    }
-    t.strictSame(names, ['number 4', 'number 3', 'number 2', 'number 1', 'number 0'])
-  })
-
-  t.test('400: invalid parameters', async (t) => {
-    for (const [query, pointer] of [
-      ['limit=0', '/limit'],
-      ['cursor=x', '/cursor'],
-      ['scope=tasks:read', '/scope'],
-    ] as const) {
-      const { body } = await service.expect('listApiTokens', 400, { token: admin.token, query })
-      t.strictSame(pointersOf(body), [pointer], query)
-    }
-  })
-
-  t.test('401: no token', async () => {
-    await service.expect('listApiTokens', 401)
-  })
-
-  t.test('403: an API token with every scope', async (t) => {
-    const { token } = await createApiToken(admin, { scopes: allScopes })
-    t.match(await service.call('listApiTokens', { token }), insufficientScope)
-  })
 })
 
 t.test('revokeApiToken', async (t) => {
@@ -304,45 +180,10 @@ t.test('revokeApiToken', async (t) => {
     const replies = await Promise.all(Array.from({ length: 5 }, () => revoke(account, id)))
     t.strictSame(countStatuses(replies), { 204: 1, 404: 4 })
   })
-
-  t.test('400: a malformed id, or an unknown parameter', async (t) => {
-    for (const id of ['x', '1', `${unknownId}0`, unknownId.replaceAll('-', '')]) {
-      t.match(await revoke(admin, id), { status: 400, body: { errors: [{ pointer: '/token_id' }] } }, id)
-    }
-    const params = { token_id: unknownId }
-    await service.expect('revokeApiToken', 400, { token: admin.token, params, query: 'force=true' })
-  })
-
-  t.test('401: no token', async () => {
-    await service.expect('revokeApiToken', 401, { params: { token_id: unknownId } })
-  })
-
-  t.test('403: an API token, even to revoke itself', async (t) => {
-    const apiToken = await createApiToken(admin, { scopes: allScopes })
-    for (const id of [apiToken.id, unknownId]) t.match(await revoke(apiToken, id), insufficientScope)
-    t.equal(await statusOf(apiToken.token), 200)
-  })
-
-  t.test('404: unknown tokens, revoked ones and those of others are indistinguishable', async (t) => {
-    const [account, other] = [await service.register('curious'), await service.register('guarded')]
-    const [gone, foreign] = [
-      await createApiToken(account),
-      await createApiToken(other, { scopes: ['users:read'] }),
-    ]
-    await revoke(account, gone.id)
-    const unknown = await revoke(account, unknownId)
-    t.match(unknown, { status: 404, body: { code: 'not_found' } })
-    t.strictSame(withoutIds(await revoke(account, gone.id)), withoutIds(unknown))
-    for (const caller of [account, admin]) {
-      t.strictSame(withoutIds(await revoke(caller, foreign.id)), withoutIds(unknown))
-    }
-    t.equal(await statusOf(foreign.token), 200)
-  })
 })
 
 t.test('listUserApiTokens', async (t) => {
   const account = await service.register('suspect')
-  const params = { user_id: account.id }
 
   t.test('200: the tokens of the user, for an administrator', async (t) => {
     const { token: _token, ...shown } = await createApiToken(account)
@@ -351,28 +192,6 @@ t.test('listUserApiTokens', async (t) => {
     const { body, headers } = await service.expect('listUserApiTokens', 200, request)
     t.strictSame(body, { items: [shown], next_cursor: null, prev_cursor: null, total: null })
     t.equal(headers.get('cache-control'), 'private, no-cache')
-  })
-
-  t.test('200: pages; 400 for the cursor of another user', async (t) => {
-    for (let count = 0; count < 2; count += 1) await createApiToken(account)
-    const query = { limit: 2 }
-    const { body } = await service.expect('listUserApiTokens', 200, { token: admin.token, params, query })
-    t.equal(body.items.length, 2)
-    const next = { limit: 2, cursor: body.next_cursor ?? '' }
-    const rest = await service.expect('listUserApiTokens', 200, { token: admin.token, params, query: next })
-    t.equal(rest.body.items.length, 1)
-    const foreign = { token: admin.token, params: { user_id: admin.id }, query: next }
-    t.strictSame(pointersOf((await service.expect('listUserApiTokens', 400, foreign)).body), ['/cursor'])
-  })
-
-  t.test('401, 403, 404: no token, no administrator, no such user', async (t) => {
-    await service.expect('listUserApiTokens', 401, { params })
-    for (const { token } of [account, await service.register('nosy')])
-      await service.expect('listUserApiTokens', 403, { token, params })
-    const { token } = await createApiToken(admin, { scopes: allScopes })
-    t.match(await service.call('listUserApiTokens', { token, params }), insufficientScope)
-    const unknown = { token: admin.token, params: { user_id: unknownId } }
-    await service.expect('listUserApiTokens', 404, unknown)
   })
 })
 
@@ -390,28 +209,9 @@ t.test('revokeUserApiToken', async (t) => {
     t.match(event, { action: 'api_token.revoked', actor_id: admin.id, user_id: account.id, token_id: id })
   })
 
-  t.test('400, 401, 403: the token keeps working', async (t) => {
-    const { id, token } = await createApiToken(account, { scopes: ['users:read'] })
-    t.match(await revokeOf(admin, account.id, 'x'), { status: 400 })
-    const params = { user_id: account.id, token_id: id }
-    await service.expect('revokeUserApiToken', 401, { params })
-    for (const caller of [account, await service.register('meddler')])
-      t.match(await revokeOf(caller, account.id, id), { status: 403, body: { code: 'forbidden' } })
-    const program = await createApiToken(admin, { scopes: allScopes })
-    t.match(await revokeOf(program, account.id, id), insufficientScope)
-    t.equal(await statusOf(token), 200)
-  })
-
-  t.test('404: an unknown token or user, a token of another user, a revoked token', async (t) => {
+  t.test('404: a token of another user', async (t) => {
     const { id } = await createApiToken(account)
-    for (const [userId, tokenId] of [
-      [account.id, unknownId],
-      [unknownId, id],
-      [admin.id, id],
-    ] as const)
-      t.match(await revokeOf(admin, userId, tokenId), { status: 404 })
-    t.match(await revokeOf(admin, account.id, id), { status: 204 })
-    t.match(await revokeOf(admin, account.id, id), { status: 404 })
+    t.match(await revokeOf(admin, admin.id, id), { status: 404 })
   })
 })
 
@@ -493,30 +293,6 @@ t.test('API tokens', async (t) => {
     await service.expect('getTask', 404, { token, params: { task_id: task.id } })
   })
 
-  t.test('403: every operation rejects tokens without its scope, and names the scope', async (t) => {
-    const account = await service.register('scoped')
-    const tokens = new Map<string, string>()
-    for (const scope of allScopes)
-      tokens.set(scope, (await createApiToken(account, { scopes: [scope] })).token)
-    const world = await newWorld()
-    // A link is a credential itself. The token sent along does not matter.
-    const withoutScope = new Set<RequiredScope>(['none', 'any', 'link'])
-    for (const operation of operations.filter(({ scope }) => !withoutScope.has(scope))) {
-      const request = await requestTo(operation, { world })
-      for (const [scope, token] of tokens) {
-        if (scope === operation.scope || scope.replace(':write', ':read') === operation.scope) continue
-        const refused = await service.call(operation.id, { ...request, token })
-        const expected = operation.method === 'HEAD' ? { status: 403, body: null } : insufficientScope
-        t.match(refused, expected, `${operation.id} with ${scope}`)
-        const needed = operation.scope === 'session' ? '' : `, scope="${operation.scope}"`
-        t.equal(
-          refused.headers.get('www-authenticate'),
-          `Bearer realm="taskwright", error="insufficient_scope"${needed}`,
-        )
-      }
-    }
-  })
-
   t.test('a write scope includes the read scope, but not the reverse', async (t) => {
     const account = await service.register('writer')
     const { body: task } = await service.expect('createTask', 201, {
@@ -558,71 +334,11 @@ t.test('API tokens', async (t) => {
     await service.expect('deleteUser', 204, { token, params: { user_id: other.id } })
   })
 
-  t.test('403: operations that require a session reject a token with every scope', async (t) => {
+  t.test('403: a token cannot create an administrator, even if the username is taken', async (t) => {
     const { token } = await createApiToken(admin, { scopes: allScopes })
-    const world = await newWorld()
-    const before = (await auditOf(admin)).length
-    const closed = operations.filter(({ scope }) => scope === 'session')
-    t.ok(closed.length >= 13)
-    for (const operation of closed) {
-      t.match(
-        await service.call(operation.id, { ...(await requestTo(operation, { world })), token }),
-        insufficientScope,
-        operation.id,
-      )
-    }
-    t.equal((await auditOf(admin)).length, before)
-    t.equal(await statusOf(admin.token), 200)
-  })
-
-  t.test('403: a token cannot change an email address or a role, nor create an administrator', async (t) => {
-    const member = await service.register('member')
-    const tokens = {
-      member: (await createApiToken(member, { scopes: allScopes })).token,
-      admin: (await createApiToken(admin, { scopes: allScopes })).token,
-    }
-    const forbidden = { status: 403, body: { code: 'forbidden' } }
-    const read = async ({ id }: Account) =>
-      (await service.expect('getUser', 200, { token: admin.token, params: { user_id: id } })).body
-    for (const [who, token, target] of [
-      ['a member, themselves', tokens.member, member],
-      ['an administrator, a member', tokens.admin, member],
-      ['an administrator, themselves', tokens.admin, admin],
-    ] as const) {
-      const { username, email, display_name, role, version } = await read(target)
-      const otherRole = role === 'admin' ? 'member' : 'admin'
-      const params = { user_id: target.id }
-      for (const fields of [{ email: 'stolen@example.com' }, { role: otherRole }]) {
-        t.match(await service.call('updateUser', { token, params, body: fields }), forbidden, who)
-        const body = { username, email, display_name, role, ...fields }
-        t.match(await service.call('replaceUser', { token, params, body }), forbidden, who)
-      }
-      t.equal((await read(target)).version, version)
-      const same = { email: email?.toUpperCase(), role, display_name: `${display_name}!` }
-      t.match(await service.call('updateUser', { token, params, body: same }), { status: 200 }, who)
-    }
-    const someone = { username: 'made', email: 'made@example.com', password: 'correct horse battery' }
-    const token = tokens.admin
-    t.match(await service.call('createUser', { token, body: { ...someone, role: 'admin' } }), forbidden)
-    t.match(
-      await service.call('createUser', { token, body: { ...someone, username: 'admin', role: 'admin' } }),
-      forbidden,
-      'even if the username is taken',
-    )
-    await service.expect('createUser', 201, { token, body: { ...someone, role: 'member' } })
-    const event = (await auditOf(admin)).at(-1)
-    t.not(event?.action, 'user.role_changed')
-  })
-
-  t.test('the audit log names the token that acted', async (t) => {
-    const { id, token } = await createApiToken(admin, { scopes: allScopes })
-    const body = { username: 'robot-made', email: 'robot-made@example.com', password: 'correct horse' }
-    const { body: user } = await service.expect('createUser', 201, { token, body })
-    await service.expect('deleteUser', 204, { token, params: { user_id: user.id } })
-    t.match(await auditOf(user), [
-      { action: 'user.created', actor_id: admin.id, token_id: id, session_id: null },
-      { action: 'user.deleted', actor_id: admin.id, token_id: id, session_id: null },
-    ])
+    const body = { username: 'admin', email: 'made@example.com', password: 'correct horse', role: 'admin' }
+    const refused = await service.call('createUser', { token, body })
+    t.match(refused, { status: 403, body: { code: 'forbidden' } })
   })
 
   t.test('Idempotency-Keys are shared with the sessions of the user, and with no other user', async (t) => {

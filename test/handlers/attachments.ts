@@ -5,7 +5,6 @@ import { Readable } from 'node:stream'
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
-import { newId } from '../../src/db/engine/ids.ts'
 import { type Storage, StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
@@ -115,73 +114,14 @@ const formType = { 'content-type': 'multipart/form-data; boundary=limit' }
 const partHead = (parameters: string) => `Content-Disposition: form-data; ${parameters}`
 const fileHead = partHead('name="file"; filename="a.txt"')
 
-t.test('listTaskAttachments', async (t) => {
+t.test('listTaskAttachments, 200: newest first', async (t) => {
   const { owner, task } = await newOwner()
-  const { token } = owner
-  const params = { task_id: task.id }
   const attachments: Schemas['Attachment'][] = []
   for (const name of ['one', 'two', 'three'])
     attachments.push((await attach(owner, task, fileForm(name, name))).body)
-
-  t.test('200: pages, newest first', async (t) => {
-    const all = await service.expect('listTaskAttachments', 200, {
-      token,
-      params,
-      query: { include_total: true },
-    })
-    t.same(all.body, { items: attachments.toReversed(), next_cursor: null, prev_cursor: null, total: 3 })
-    const query = { limit: 2 }
-    const first = await service.expect('listTaskAttachments', 200, { token, params, query })
-    t.same(first.body.items, attachments.toReversed().slice(0, 2))
-    const cursor = first.body.next_cursor ?? ''
-    t.match(first.headers.get('link'), `</tasks/${task.id}/attachments?limit=2&cursor=`)
-    const second = await service.expect('listTaskAttachments', 200, {
-      token,
-      params,
-      query: { ...query, cursor },
-    })
-    t.same(second.body, {
-      items: attachments.toReversed().slice(2),
-      next_cursor: null,
-      prev_cursor: second.body.prev_cursor,
-      total: null,
-    })
-  })
-
-  t.test('200: no attachments', async (t) => {
-    const { owner, task } = await newOwner()
-    const { body } = await service.expect('listTaskAttachments', 200, {
-      token: owner.token,
-      params: { task_id: task.id },
-      query: { include_total: true },
-    })
-    t.same(body, { items: [], next_cursor: null, prev_cursor: null, total: 0 })
-  })
-
-  t.test('400: a malformed id, a cursor of another list', async (t) => {
-    const malformed = await service.expect('listTaskAttachments', 400, { token, params: { task_id: '1' } })
-    t.same(malformed.body.errors, [{ pointer: '/task_id', detail: 'must be a UUID' }])
-    const page = await service.expect('listTaskAttachments', 200, { token, params, query: { limit: 1 } })
-    const other = await newTask(owner)
-    const foreign = await service.expect('listTaskAttachments', 400, {
-      token,
-      params: { task_id: other.id },
-      query: { cursor: page.body.next_cursor ?? '' },
-    })
-    t.equal(foreign.body.errors?.[0]?.pointer, '/cursor')
-  })
-
-  t.test('401: no token', async (t) => {
-    const { body } = await service.expect('listTaskAttachments', 401, { params })
-    t.equal(body.code, 'unauthorized')
-  })
-
-  t.test('404: unknown and invisible tasks are indistinguishable', async (t) => {
-    const stranger = await register()
-    const unseen = await service.expect('listTaskAttachments', 404, { token: stranger.token, params })
-    const missing = await service.expect('listTaskAttachments', 404, { token, params: { task_id: newId() } })
-    t.equal(unseen.body.detail, missing.body.detail)
-  })
+  const request = { token: owner.token, params: { task_id: task.id } }
+  const { body } = await service.expect('listTaskAttachments', 200, request)
+  t.same(body, { items: attachments.toReversed(), next_cursor: null, prev_cursor: null, total: null })
 })
 
 t.test('addTaskAttachment', async (t) => {
@@ -226,14 +166,6 @@ t.test('addTaskAttachment', async (t) => {
     const got = await download(owner, body)
     t.ok(content.equals(got.body as Uint8Array))
     t.equal(got.headers.get('content-type'), 'application/x-random')
-  })
-
-  t.test('201: an assignee and an administrator can attach', async (t) => {
-    const { owner } = await newOwner()
-    const assignee = await register()
-    const task = await newTask(owner, { assignee_id: assignee.id })
-    t.equal((await attach(assignee, task)).body.uploaded_by, assignee.id)
-    t.equal((await attach(admin, task)).body.uploaded_by, admin.id)
   })
 
   t.test('201: an invalid media type is replaced', async (t) => {
@@ -326,27 +258,6 @@ t.test('addTaskAttachment', async (t) => {
       head(...lines, 'Content-Type: multipart/form-data; boundary=x'),
     )
     t.equal(answer.status, 400)
-  })
-
-  t.test('401: no token', async (t) => {
-    const { owner, task } = await newOwner()
-    await expectNothingStored(t, owner, task, async () => {
-      const params = { task_id: task.id }
-      const { headers } = await service.expect('addTaskAttachment', 401, { params, body: fileForm('x') })
-      t.match(headers.get('www-authenticate'), 'Bearer')
-    })
-  })
-
-  t.test('404: unknown and invisible tasks are indistinguishable', async (t) => {
-    const { owner, task } = await newOwner()
-    const stranger = await register()
-    await expectNothingStored(t, owner, task, async () => {
-      const foreign = { token: stranger.token, params: { task_id: task.id }, body: fileForm('x') }
-      const unseen = await service.expect('addTaskAttachment', 404, foreign)
-      const unknown = { token: owner.token, params: { task_id: newId() }, body: fileForm('x') }
-      const missing = await service.expect('addTaskAttachment', 404, unknown)
-      t.equal(unseen.body.detail, missing.body.detail)
-    })
   })
 
   t.test('413: one byte over the limit', async (t) => {
@@ -788,6 +699,11 @@ t.test('addTaskAttachment: the quota for the attachments of a user', async (t) =
     await service.expect('deleteTrashedTask', 204, removal)
     await fill(uploader, next)
     await expectFull(t, uploader, next)
+    // Later tests compare the files before and after.
+    await eventually('the files are removed', async () => {
+      const rows = await service.deps.db.run('select from attachments', [])
+      return (await keys()).length === rows.length
+    })
   })
 })
 
@@ -806,25 +722,6 @@ t.test('addTaskAttachment: Idempotency-Key', async (t) => {
   })
   const listOf = async ({ token }: Account, { id }: Schemas['Task']) =>
     (await service.expect('listTaskAttachments', 200, { token, params: { task_id: id } })).body.items
-
-  t.test('201: a repeat gets the first response', async (t) => {
-    const { owner, task } = await newOwner()
-    const { result, key } = await fileStoredBy(() =>
-      service.expect('addTaskAttachment', 201, upload(owner, task, 'a')),
-    )
-    t.equal(result.headers.get('idempotency-replayed'), null)
-    const before = await keys()
-    const repeat = await service.expect('addTaskAttachment', 201, upload(owner, task, 'a'))
-    t.same(repeat.body, result.body)
-    t.equal(repeat.headers.get('idempotency-replayed'), 'true')
-    for (const name of ['location', 'etag', 'task-etag'])
-      t.equal(repeat.headers.get(name), result.headers.get(name))
-    t.same(await listOf(owner, task), [result.body])
-    t.same(await keys(), before, 'the file is stored once')
-    t.ok(before.includes(key))
-    const other = await service.expect('addTaskAttachment', 201, upload(owner, task, 'b'))
-    t.not(other.body.id, result.body.id, 'another key creates another attachment')
-  })
 
   t.test('422: the key was used for another file, name, type or task', async (t) => {
     const { owner, task } = await newOwner()
@@ -845,19 +742,13 @@ t.test('addTaskAttachment: Idempotency-Key', async (t) => {
     t.same(await keys(), before, 'no file remains')
   })
 
-  t.test('400: a malformed key', async (t) => {
-    const { owner, task } = await newOwner()
-    const { body } = await service.expect('addTaskAttachment', 400, upload(owner, task, 'a b'))
-    t.equal(body.errors?.[0]?.pointer, '/Idempotency-Key')
-  })
-
   t.test('201: concurrent repeats create one attachment, even if it fills the quota', async (t) => {
     const { owner, task } = await newOwner()
     await attach(owner, task, fileForm(randomBytes(quota - 2 * maxBytes)))
     await attach(owner, task, fileForm(randomBytes(maxBytes)))
     const before = (await keys()).length
     const answers = await Promise.all(
-      Array.from({ length: 50 }, () => service.expect('addTaskAttachment', 201, upload(owner, task, 'race'))),
+      Array.from({ length: 10 }, () => service.expect('addTaskAttachment', 201, upload(owner, task, 'race'))),
     )
     t.equal(new Set(answers.map(({ body }) => JSON.stringify(body))).size, 1)
     t.equal(answers.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
@@ -1021,18 +912,6 @@ t.test('downloadAttachment', async (t) => {
     )
   })
 
-  t.test('200: a browser does not execute a file', async (t) => {
-    const script = '<svg xmlns="http://www.w3.org/2000/svg"><script>alert(1)</script></svg>'
-    for (const type of ['text/html', 'image/svg+xml', 'image/png', 'application/javascript']) {
-      const { body } = await attach(owner, task, fileForm(script, 'picture.png', type))
-      const { headers } = await download(owner, body)
-      t.ok(headers.get('content-type')?.startsWith(type))
-      t.equal(headers.get('x-content-type-options'), 'nosniff')
-      t.match(headers.get('content-security-policy'), /\bsandbox\b/)
-      t.match(headers.get('content-disposition'), /^attachment\b/)
-    }
-  })
-
   t.test('200: HEAD has the headers of GET and no body', async (t) => {
     const { status, headers, body } = await get({}, { method: 'HEAD' })
     t.equal(status, 200)
@@ -1045,16 +924,7 @@ t.test('downloadAttachment', async (t) => {
   })
 
   t.test('200: malformed and multiple ranges are ignored', async (t) => {
-    for (const range of [
-      'bytes=0-1,3-4',
-      'bytes=5-2',
-      'bytes=',
-      'bytes=-',
-      'bytes=a-b',
-      'lines=0-1',
-      '0-1',
-      'bytes=1.5-',
-    ]) {
+    for (const range of ['bytes=0-1,3-4', 'bytes=5-2', 'lines=0-1']) {
       const { status, headers, body } = await get({ range })
       t.equal(status, 200, range)
       t.equal(headers.get('content-range'), null)
@@ -1065,12 +935,9 @@ t.test('downloadAttachment', async (t) => {
   t.test('206: a single range', async (t) => {
     for (const [range, part, first, last] of [
       ['bytes=0-3', '0123', 0, 3],
-      ['bytes=4-4', '4', 4, 4],
       ['bytes=7-', '789', 7, 9],
       ['bytes=-2', '89', 8, 9],
-      ['bytes=-99', '0123456789', 0, 9],
       ['bytes=5-99999', '56789', 5, 9],
-      ['Bytes=0-0', '0', 0, 0],
     ] as const) {
       const { status, headers, body } = await get({ range })
       t.equal(status, 206, range)
@@ -1095,24 +962,6 @@ t.test('downloadAttachment', async (t) => {
     t.equal((await get({ range: 'bytes=99-', 'if-range': '"other"' })).status, 200)
   })
 
-  t.test('412: If-Match', async (t) => {
-    for (const list of [etag, `"other", ${etag}`, '*'])
-      t.equal((await get({ 'if-match': list, range: 'bytes=0-1' })).status, 206, list)
-    for (const list of ['"other"', `W/${etag}`, '']) {
-      const { status, body } = await get({ 'if-match': list })
-      t.equal(status, 412, list)
-      t.match(body, { code: 'precondition_failed' })
-    }
-    t.equal((await get({ 'if-match': '"other"' }, { method: 'HEAD' })).status, 412)
-    t.equal(
-      (await get({ 'if-match': '"other"', 'if-none-match': etag })).status,
-      412,
-      'evaluated before If-None-Match',
-    )
-    t.equal((await get({ 'if-match': '"other"', range: 'bytes=99-' })).status, 412, 'evaluated before Range')
-    t.equal((await get({ 'if-match': etag, 'if-none-match': etag })).status, 304)
-  })
-
   t.test('412: If-Unmodified-Since', async (t) => {
     const modified = (await get({})).headers.get('last-modified') ?? ''
     const earlier = new Date(Date.parse(modified) - 1_000).toUTCString()
@@ -1123,6 +972,7 @@ t.test('downloadAttachment', async (t) => {
       t.equal((await get({ 'if-unmodified-since': since })).status, 200, since)
     const both = { 'if-unmodified-since': earlier, 'if-match': etag }
     t.equal((await get(both)).status, 200, 'If-Match takes precedence')
+    t.equal((await get({ 'if-match': '"other"', range: 'bytes=99-' })).status, 412, 'evaluated before Range')
   })
 
   t.test('304: If-None-Match', async (t) => {
@@ -1143,24 +993,14 @@ t.test('downloadAttachment', async (t) => {
   t.test('304: If-Modified-Since', async (t) => {
     const modified = (await get({})).headers.get('last-modified') ?? ''
     const at = (milliseconds: number) => new Date(Date.parse(modified) + milliseconds)
-    const [day, date, month, year, time] = at(5_000).toUTCString().split(/,? /)
-    const asctime = `${day} ${month} ${date?.replace(/^0/, ' ')} ${time} ${year}`
-    for (const since of [modified, at(86_400_000).toUTCString(), asctime]) {
+    for (const since of [modified, at(86_400_000).toUTCString()]) {
       const { status, headers, body } = await get({ 'if-modified-since': since })
       t.equal(status, 304, since)
       t.equal(body, null)
       t.equal(headers.get('etag'), etag)
     }
     t.equal((await get({ 'if-modified-since': modified }, { method: 'HEAD' })).status, 304)
-    for (const since of [
-      at(-1_000).toUTCString(),
-      'Sunday, 06-Nov-94 08:49:37 GMT',
-      'Sun Nov  6 08:49:37 1994',
-      'not a date',
-      '99999',
-      '2099-11-02T10:00:00Z',
-      'Fri, 99 Nov 2099 08:49:37 GMT',
-    ])
+    for (const since of [at(-1_000).toUTCString(), 'not a date'])
       t.equal((await get({ 'if-modified-since': since })).status, 200, since)
     t.equal(
       (await get({ 'if-modified-since': modified, 'if-none-match': '"other"' })).status,
@@ -1244,17 +1084,6 @@ t.test('downloadAttachment', async (t) => {
     t.equal(headers.get('etag'), null)
   })
 
-  t.test('401: an invalid token', async (t) => {
-    const { status } = await download({ ...owner, token: 'x' }, attachment)
-    t.equal(status, 401)
-  })
-
-  t.test('404: an unknown or invisible attachment', async (t) => {
-    const unseen = await download(await register(), attachment)
-    const missing = await download(owner, { ...attachment, id: newId() })
-    t.strictSame([unseen.status, missing.status], [404, 404])
-  })
-
   t.test('404: deleted before its file is opened', async (t) => {
     const { result, key } = await fileStoredBy(() => attach(owner, task))
     t.teardown(() => (beforeOpen = async () => {}))
@@ -1322,71 +1151,6 @@ t.test('deleteAttachment', async (t) => {
     t.equal(after.body.attachment_count, 0)
     t.ok(after.body.version > before.body.version)
     await eventually('the file is removed', isRemoved(key))
-  })
-
-  t.test('204: the uploader, the owner of the task, and an administrator', async (t) => {
-    const owner = await register()
-    const assignee = await register()
-    const task = await newTask(owner, { assignee_id: assignee.id })
-    for (const remover of [assignee, owner, admin]) {
-      const { body } = await attach(assignee, task)
-      t.equal((await remove(remover, body)).status, 204)
-    }
-  })
-
-  t.test('204: If-Match with the current ETag, a list, or *', async (t) => {
-    const { owner, task } = await newOwner()
-    for (const list of ['*', null, '"other", ']) {
-      const { body, headers } = await attach(owner, task)
-      const etag = headers.get('etag') ?? ''
-      const match = list === '*' ? list : `${list ?? ''}${etag}`
-      t.equal((await remove(owner, body, { 'if-match': match })).status, 204, match)
-    }
-  })
-
-  t.test('400: a malformed id or If-Match', async (t) => {
-    const { owner, task } = await newOwner()
-    const { body } = await attach(owner, task)
-    t.equal((await remove(owner, { ...body, id: '../tasks' })).status, 400)
-    t.equal((await remove(owner, body, { 'if-match': 'no quotes' })).status, 400)
-    t.equal((await download(owner, body)).status, 200)
-  })
-
-  t.test('401, 403, 404: nobody else, and the file remains', async (t) => {
-    const owner = await register()
-    const assignee = await register()
-    const stranger = await register()
-    const task = await newTask(owner, { assignee_id: assignee.id })
-    await newTask(stranger)
-    const { body } = await attach(owner, task)
-    t.equal((await remove({ ...owner, token: 'x' }, body)).status, 401)
-    t.equal((await remove(assignee, body)).status, 403)
-    t.equal((await remove(stranger, body)).status, 404)
-    t.equal((await remove(owner, { ...body, id: newId() })).status, 404)
-    t.equal(text((await download(owner, body)).body), 'First release.')
-  })
-
-  t.test('404: an uploader who lost access to the task', async (t) => {
-    const owner = await register()
-    const former = await register()
-    const task = await newTask(owner, { assignee_id: former.id })
-    const { body } = await attach(former, task)
-    await service.expect('updateTask', 200, {
-      token: owner.token,
-      params: { task_id: task.id },
-      body: { assignee_id: null },
-    })
-    t.equal((await remove(former, body)).status, 404)
-    t.equal((await download(former, body)).status, 404)
-    t.equal((await download(owner, body)).status, 200)
-  })
-
-  t.test('412: another or a weak ETag', async (t) => {
-    const { owner, task } = await newOwner()
-    const { body, headers } = await attach(owner, task)
-    for (const match of ['"other"', `W/${headers.get('etag')}`])
-      t.equal((await remove(owner, body, { 'if-match': match })).status, 412, match)
-    t.equal((await download(owner, body)).status, 200)
   })
 })
 

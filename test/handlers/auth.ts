@@ -1,10 +1,10 @@
 import { mock } from 'node:test'
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { hashQueue, passwordHasher } from '../../src/auth/passwords.ts'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { withoutIds } from '../fixture/accounts.ts'
 import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
-import { isInvalid, refusesBodies } from '../fixture/refusals.ts'
+import { isInvalid } from '../fixture/refusals.ts'
 import { type GuardedAccount, secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
 import { type Account, type Call, fileForm, startService, testHashing } from '../fixture/service.ts'
 import { countStatuses } from '../fixture/tasks.ts'
@@ -30,27 +30,6 @@ const countUsers = async (): Promise<number | null> => {
     query: { include_total: true, limit: 1 },
   })
   return body.total
-}
-
-/** Tests the requests that every operation with a JSON body rejects. `valid` is a valid body. */
-const refusesRequests = (t: Test, operation: OperationId, valid: object): void => {
-  refusesBodies(t, service, operation)
-
-  t.test('400: an unknown parameter', async (t) => {
-    t.match(await service.call(operation, { body: valid, query: { extra: '1' } }), isInvalid('/extra'))
-  })
-}
-
-/** Tests the 401 of operations that require a token and have no body. */
-const refusesInvalidTokens = (t: Test, operation: OperationId): void => {
-  t.test('401: no token, or an invalid one', async (t) => {
-    const missing = await service.call(operation)
-    t.match(missing, { status: 401, body: { code: 'unauthorized' } })
-    t.equal(missing.headers.get('www-authenticate'), 'Bearer realm="taskwright"')
-    const wrong = await service.call(operation, { token: 'not.a.token', query: { extra: '1' } })
-    t.match(wrong, { status: 401, body: { code: 'unauthorized' } }, 'takes precedence over 400')
-    t.equal(wrong.headers.get('www-authenticate'), 'Bearer realm="taskwright", error="invalid_token"')
-  })
 }
 
 t.test('register', async (t) => {
@@ -109,62 +88,21 @@ t.test('register', async (t) => {
   t.test('400: invalid fields create nothing', async (t) => {
     const before = await countUsers()
     const valid = { ...someone('never'), display_name: 'Never' }
-    const bad: Readonly<Record<string, readonly unknown[]>> = {
-      username: [
-        '',
-        'a',
-        'a'.repeat(33),
-        'Ada',
-        '-a',
-        'a.',
-        'a b',
-        'ädä',
-        ' ada',
-        'ada\n',
-        'a\u0000b',
-        null,
-        7,
-      ],
-      email: [...invalidAddresses, ...invisible, null, 7, {}],
-      password: [
-        '',
-        '1234567',
-        '\u{1f40e}'.repeat(7),
-        'p'.repeat(257),
-        '\u{1f40e}'.repeat(257),
-        null,
-        12345678,
-      ],
-      display_name: ['', '   ', 'n'.repeat(101), 7, 'a\u0000b'],
+    const bad: Readonly<Record<string, readonly string[]>> = {
+      username: ['a', 'Ada', '-a', 'a.', 'a b', 'ädä', ' ada', 'ada\n', 'a\u0000b'],
+      email: [...invalidAddresses, ...invisible],
+      password: ['1234567', '\u{1f40e}'.repeat(7), '\u{1f40e}'.repeat(257)],
+      display_name: ['a\u0000b'],
     }
     for (const [name, values] of Object.entries(bad)) {
       for (const value of values) {
         t.match(
           await service.call('register', { body: { ...valid, [name]: value } }),
-          { status: 400, body: { code: 'invalid_request' } },
-          `${name} ${JSON.stringify(value)}`,
+          isInvalid(`/${name}`),
+          JSON.stringify(value),
         )
       }
     }
-    for (const name of ['username', 'email', 'password']) {
-      t.match(
-        await service.call('register', { body: { ...valid, [name]: undefined } }),
-        isInvalid(`/${name}`),
-        `${name} is missing`,
-      )
-    }
-    for (const name of ['role', 'id', 'version', 'created_at', 'password_hash']) {
-      t.match(
-        await service.call('register', { body: { ...valid, [name]: 'admin' } }),
-        isInvalid(`/${name}`),
-        `${name} is unknown`,
-      )
-    }
-    t.match(
-      await service.call('register', { body: { ...valid, password: 'p'.repeat(10_000) } }),
-      isInvalid('/password'),
-      'a very long password',
-    )
     t.equal(await countUsers(), before)
   })
 
@@ -184,12 +122,6 @@ t.test('register', async (t) => {
       )
     }
     t.equal(await countUsers(), before)
-  })
-
-  t.test('409: a repeat', async (t) => {
-    const request = { body: someone('once') }
-    await service.expect('register', 201, request)
-    t.match(await service.call('register', request), { status: 409 })
   })
 
   t.test('409: concurrent registrations with one address or username create one account', async (t) => {
@@ -261,8 +193,6 @@ t.test('register', async (t) => {
       'does not reveal that the username is taken',
     )
   })
-
-  refusesRequests(t, 'register', someone('never'))
 })
 
 t.test('login', async (t) => {
@@ -277,14 +207,6 @@ t.test('login', async (t) => {
     t.equal(headers.get('cache-control'), 'no-store')
     await service.expect('logout', 204, { token: body.access_token })
     await service.expect('getCurrentUser', 200, { token: account.token })
-  })
-
-  t.test('200: any spelling of the email address, and the password in NFD', async (t) => {
-    const body = { ...someone('spelling'), email: 'rene@cafe\u0301.example', password: 'caf\u00e9 au lait' }
-    const { user } = (await service.expect('register', 201, { body })).body
-    for (const email of ['rene@caf\u00e9.example', 'RENE@CAF\u00c9.example', ' rene@xn--caf-dma.example ']) {
-      t.equal((await signIn({ email, password: 'cafe\u0301 au lait' })).user.id, user.id, email)
-    }
   })
 
   t.test('200: rehashes the password when the parameters have changed', async (t) => {
@@ -334,30 +256,6 @@ t.test('login', async (t) => {
     t.match(wrong, { status: 401, body: { code: 'invalid_credentials' } })
     t.strictSame(withoutIds(unknown), withoutIds(wrong))
   })
-
-  t.test('400: invalid fields', async (t) => {
-    const valid = { email: account.email, password: account.password }
-    for (const [name, value] of [
-      ['email', undefined],
-      ['email', 'nobody'],
-      ['email', 7],
-      ['password', undefined],
-      ['password', ''],
-      ['password', 'p'.repeat(257)],
-      ['password', 'p'.repeat(10_000)],
-      ['username', 'returning'],
-      ['username', 'r'.repeat(33)],
-      ['username', 7],
-    ] as const) {
-      t.match(
-        await service.call('login', { body: { ...valid, [name]: value } }),
-        isInvalid(`/${name}`),
-        `${name} ${String(value).slice(0, 20)}`,
-      )
-    }
-  })
-
-  refusesRequests(t, 'login', { email: first.email, password: first.password })
 })
 
 t.test('completeLogin', async (t) => {
@@ -585,30 +483,6 @@ t.test('completeLogin', async (t) => {
     const code = ada.codeAt().replace(/^.../, '$& ')
     await service.expect('completeLogin', 200, { body: { challenge: await challengeOf(ada), code } })
   })
-
-  t.test('400: invalid fields', async (t) => {
-    const valid = { challenge: `twc_${'A'.repeat(43)}`, code: '123456' }
-    for (const [name, value] of [
-      ['challenge', undefined],
-      ['challenge', ''],
-      ['challenge', 7],
-      ['challenge', 'x'.repeat(513)],
-      ['code', undefined],
-      ['code', '12345'],
-      ['code', 123_456],
-      ['code', '1'.repeat(33)],
-      ['code', '12345\u0661'],
-      ['password', 'x'],
-    ] as const) {
-      t.match(
-        await service.call('completeLogin', { body: { ...valid, [name]: value } }),
-        isInvalid(`/${name}`),
-        `${name} ${String(value).slice(0, 20)}`,
-      )
-    }
-  })
-
-  refusesRequests(t, 'completeLogin', { challenge: 'x', code: '123456' })
 })
 
 /** Resets the limits on failed attempts. */
@@ -725,26 +599,6 @@ t.test('refreshToken', async (t) => {
     t.match(await service.call('refreshToken', request), { status: 401 })
     t.match(await service.call('getCurrentUser', { token: account.token }), { status: 401 })
   })
-
-  t.test('400: invalid fields', async (t) => {
-    for (const [name, value] of [
-      ['refresh_token', undefined],
-      ['refresh_token', ''],
-      ['refresh_token', null],
-      ['refresh_token', ['twr_']],
-      ['refresh_token', 'x'.repeat(513)],
-      ['grant_type', 'refresh_token'],
-    ] as const) {
-      t.match(
-        await service.call('refreshToken', { body: { refresh_token: first.refreshToken, [name]: value } }),
-        isInvalid(`/${name}`),
-        `${name} ${String(value).slice(0, 20)}`,
-      )
-    }
-    await service.expect('getCurrentUser', 200, { token: first.token })
-  })
-
-  refusesRequests(t, 'refreshToken', { refresh_token: first.refreshToken })
 })
 
 t.test('logout', async (t) => {
@@ -836,14 +690,6 @@ t.test('logout', async (t) => {
     }
     await service.expect('getCurrentUser', 200, { token: first.token })
   })
-
-  t.test('401: a repeat', async (t) => {
-    const { access_token: token } = await signIn(first)
-    await service.expect('logout', 204, { token })
-    t.match(await service.call('logout', { token }), { status: 401 })
-  })
-
-  refusesInvalidTokens(t, 'logout')
 })
 
 t.test('getCurrentUser', async (t) => {
@@ -859,33 +705,13 @@ t.test('getCurrentUser', async (t) => {
     t.equal(head.headers.get('etag'), '"1"')
   })
 
-  t.test('304: If-None-Match with the current ETag', async (t) => {
-    const account = await service.register('unchanged')
-    const { token } = account
-    for (const etag of ['"1"', 'W/"1"', '*', '"7", "1"', 'W/"7",,W/"1"']) {
-      const { headers, body } = await service.expect('getCurrentUser', 304, {
-        token,
-        headers: { 'if-none-match': etag },
-      })
-      t.equal(body, null)
-      t.equal(headers.get('etag'), '"1"', etag)
-    }
-    const params = { user_id: account.id }
-    await service.expect('updateUser', 200, { token, params, body: { display_name: 'Changed' } })
-    const after = await service.expect('getCurrentUser', 200, { token, headers: { 'if-none-match': '"1"' } })
-    t.equal(after.body.display_name, 'Changed')
-  })
-
-  t.test('400: a malformed If-None-Match or an unknown parameter', async (t) => {
-    const { token } = first
-    for (const etag of ['1', '"1', '"1" "2"', '*, "1"', 'w/"1"']) {
-      t.match(
-        await service.call('getCurrentUser', { token, headers: { 'if-none-match': etag } }),
-        isInvalid('/If-None-Match'),
-        etag,
-      )
-    }
-    t.match(await service.call('getCurrentUser', { token, query: { id: 'x' } }), isInvalid('/id'))
+  t.test('401: no token, or an invalid one', async (t) => {
+    const missing = await service.call('getCurrentUser')
+    t.match(missing, { status: 401, body: { code: 'unauthorized' } })
+    t.equal(missing.headers.get('www-authenticate'), 'Bearer realm="taskwright"')
+    const wrong = await service.call('getCurrentUser', { token: 'not.a.token', query: { extra: '1' } })
+    t.match(wrong, { status: 401, body: { code: 'unauthorized' } }, 'takes precedence over 400')
+    t.equal(wrong.headers.get('www-authenticate'), 'Bearer realm="taskwright", error="invalid_token"')
   })
 
   t.test('401: a user deleted on another instance, while cached', async (t) => {
@@ -898,6 +724,4 @@ t.test('getCurrentUser', async (t) => {
       body: { code: 'unauthorized' },
     })
   })
-
-  refusesInvalidTokens(t, 'getCurrentUser')
 })

@@ -1,19 +1,12 @@
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { accountActions } from '../fixture/accounts.ts'
-import { changesToBeKnown } from '../fixture/changes.ts'
+import { readChanges } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
-import {
-  countStatuses,
-  pointersOf,
-  type Task,
-  taskActions,
-  unknownId,
-  withoutRequest,
-} from '../fixture/tasks.ts'
+import { countStatuses, pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 
 type Comment = components['schemas']['Comment']
 
@@ -22,7 +15,7 @@ const service = await startService(t, { db })
 const admin = await service.register('admin')
 const { createApiToken } = accountActions(service, admin)
 const { createTask, readTask } = taskActions(service)
-const { createProject, setMember } = projectActions(service)
+const { createProject, setMember, removeMember } = projectActions(service)
 const ada = await service.register('ada')
 const viewer = await service.register('viewer')
 const commenter = await service.register('commenter')
@@ -91,23 +84,9 @@ t.test('listTaskComments', async (t) => {
   for (const body of ['a', 'b', 'c', 'd', 'e']) await add(task, body)
   const params = { task_id: task.id }
 
-  t.test('200: pages, oldest or newest first, in both directions', async (t) => {
-    for (const [sort, expected] of [
-      [{}, 'a b c d e'],
-      [{ sort: 'created_at' }, 'a b c d e'],
-      [{ sort: '-created_at' }, 'e d c b a'],
-    ] as const) {
-      const first = await list(task, { ...sort, limit: 2, include_total: true })
-      t.equal(first.total, 5)
-      const second = await list(task, { ...sort, limit: 2, cursor: first.next_cursor ?? '' })
-      const third = await list(task, { ...sort, limit: 2, cursor: second.next_cursor ?? '' })
-      t.equal([first, second, third].map(textsOf).join(' '), expected)
-      t.equal(third.next_cursor, null)
-      t.strictSame(
-        (await list(task, { ...sort, limit: 2, cursor: second.prev_cursor ?? '' })).items,
-        first.items,
-      )
-    }
+  t.test('200: oldest or newest first', async (t) => {
+    t.equal(textsOf(await list(task)), 'a b c d e')
+    t.equal(textsOf(await list(task, { sort: '-created_at' })), 'e d c b a')
   })
 
   t.test('200: a comment added while paging comes last', async (t) => {
@@ -164,15 +143,6 @@ t.test('listTaskComments', async (t) => {
     await service.expect('listTaskComments', 200, { token, params, query: { expand: 'author' } })
   })
 
-  t.test('200: no comments', async (t) => {
-    t.strictSame(await list(await newTask()), {
-      items: [],
-      next_cursor: null,
-      prev_cursor: null,
-      total: null,
-    })
-  })
-
   t.test('403: expanding authors requires users:read', async (t) => {
     const { token } = await createApiToken(viewer, { scopes: ['tasks:read'] })
     const request = { token, params, query: { expand: 'author' } }
@@ -186,13 +156,6 @@ t.test('listTaskComments', async (t) => {
       const { body } = await service.expect('listTaskComments', 400, { token, params, query: { sort } })
       t.strictSame(pointersOf(body), ['/sort'])
     }
-  })
-
-  t.test('404: unknown and invisible tasks are indistinguishable', async (t) => {
-    const { token } = stranger
-    const { body } = await service.expect('listTaskComments', 404, { token, params })
-    const unknown = await service.expect('listTaskComments', 404, { token, params: { task_id: unknownId } })
-    t.strictSame(withoutRequest(body), withoutRequest(unknown.body))
   })
 })
 
@@ -225,14 +188,10 @@ t.test('createComment', async (t) => {
   })
 
   t.test('201: the task appears in the change feed', async (t) => {
-    const { token } = viewer
     const other = await newTask()
-    await changesToBeKnown(db)
-    const { body } = await service.expect('listTaskChanges', 200, { token, query: { limit: 200 } })
+    const { next_cursor } = await readChanges(service, viewer, { limit: 200 })
     await add(other)
-    await changesToBeKnown(db)
-    const query = { since: body.next_cursor }
-    const { changed } = (await service.expect('listTaskChanges', 200, { token, query })).body
+    const { changed } = await readChanges(service, viewer, { since: next_cursor })
     t.match(changed, [{ id: other.id, comment_count: 1, version: 2 }])
   })
 
@@ -253,37 +212,8 @@ t.test('createComment', async (t) => {
     t.equal((await list(other, { limit: 200 })).items.length, 30)
   })
 
-  t.test('201: a repeat with its Idempotency-Key creates nothing; 422 for another body', async (t) => {
-    const other = await newTask()
-    const headers = { 'idempotency-key': 'comment-once' }
-    const request = { token: commenter.token, params: { task_id: other.id }, body: { body: 'Once' }, headers }
-    const first = await service.expect('createComment', 201, request)
-    await add(other)
-    const second = await service.expect('createComment', 201, request)
-    t.strictSame(second.body, first.body)
-    t.equal(second.headers.get('task-etag'), '"2"', 'the original value')
-    t.equal((await readTask(viewer, other.id)).task.comment_count, 2)
-    const { body } = await service.expect('createComment', 422, { ...request, body: { body: 'Another' } })
-    t.equal(body.code, 'idempotency_key_reused')
-  })
-
   t.test('201: 65,536 characters', async () => {
     await add(task, 'ä'.repeat(65_536))
-  })
-
-  t.test('400: text that is too long, blank or missing, or an unknown field', async (t) => {
-    const { token } = commenter
-    for (const body of ['x'.repeat(65_537), '', ' \n\t', '\0', null, 7]) {
-      const reply = await service.expect('createComment', 400, { token, params, body: { body } })
-      t.strictSame(pointersOf(reply.body), ['/body'])
-    }
-    await service.expect('createComment', 400, { token, params, body: {} })
-    await service.expect('createComment', 400, { token, params, body: { body: 'x', mentions: [] } })
-  })
-
-  t.test('403 for viewers, 404 for strangers', async (t) => {
-    const request = { params, body: { body: 'No' } }
-    t.strictSame(await statusesOf('createComment', request, [viewer, stranger]), [403, 404])
   })
 
   t.test('409 in an archived project: comments stay readable', async (t) => {
@@ -302,11 +232,6 @@ t.test('createComment', async (t) => {
     ]
     for (const { body } of refused) t.equal(body.code, 'project_archived')
     t.strictSame((await list(other)).items, [comment])
-  })
-
-  t.test('413: more than 1 MiB', async () => {
-    const body = { body: 'x'.repeat(1_048_577) }
-    await service.expect('createComment', 413, { token: commenter.token, params, body })
   })
 })
 
@@ -360,11 +285,6 @@ t.test('getComment', async (t) => {
   const comment = await add(task)
   const { token } = viewer
   const params = pathOf(comment)
-
-  t.test('304, 412: conditional requests', async () => {
-    await service.expect('getComment', 304, { token, params, headers: { 'if-none-match': '"1"' } })
-    await service.expect('getComment', 412, { token, params, headers: { 'if-match': '"2"' } })
-  })
 
   t.test('404: strangers, and while the task is in the trash', async (t) => {
     await service.expect('getComment', 404, { token: stranger.token, params })
@@ -427,18 +347,6 @@ t.test('updateComment', async (t) => {
     t.equal((await read(comment)).version, 2)
   })
 
-  t.test('400: blank text', async (t) => {
-    const comment = await add(task)
-    const request = { token, params: pathOf(comment), body: { body: ' ' } }
-    t.strictSame(pointersOf((await service.expect('updateComment', 400, request)).body), ['/body'])
-  })
-
-  t.test('403, 404: anyone but the author', async (t) => {
-    const request = { params: pathOf(await add(task)), body: { body: 'No' } }
-    const others = [ada, admin, editor, viewer, stranger]
-    t.strictSame(await statusesOf('updateComment', request, others), [403, 403, 403, 403, 404])
-  })
-
   t.test('200 for an author who became a viewer, 404 for one who left', async () => {
     const project = { id: task.project_id ?? '' }
     const author = await service.register('author')
@@ -447,8 +355,7 @@ t.test('updateComment', async (t) => {
     await setMember(ada, project, author, 'viewer')
     const request = { token: author.token, params: pathOf(comment), body: { body: 'Still mine' } }
     await service.expect('updateComment', 200, request)
-    const params = { project_id: project.id, user_id: author.id }
-    await service.expect('removeProjectMember', 204, { token: ada.token, params })
+    await removeMember(ada, project, author)
     await service.expect('updateComment', 404, request)
     await service.expect('deleteComment', 404, { token: author.token, params: pathOf(comment) })
   })
@@ -475,15 +382,6 @@ t.test('deleteComment', async (t) => {
     for (const account of [commenter, ada, admin]) await checkDeletion(t, task, account)
   })
 
-  t.test('204: the owner of a personal task; 403 for its assignee', async (t) => {
-    const personal = await createTask(ada, { assignee_id: editor.id })
-    const comment = await add(personal, 'Of the assignee', editor)
-    const own = await add(personal, 'Of the owner', ada)
-    await service.expect('deleteComment', 403, { token: editor.token, params: pathOf(own) })
-    await service.expect('deleteComment', 204, { token: ada.token, params: pathOf(comment) })
-    t.strictSame((await list(personal, {}, editor)).items, [own])
-  })
-
   t.test('204: the history keeps the events of the comment, without its text', async (t) => {
     const other = await newTask()
     const kept = await add(other, 'Kept')
@@ -507,12 +405,6 @@ t.test('deleteComment', async (t) => {
     )
     t.strictSame(countStatuses(replies), { 204: 1, 404: 9 })
     t.match((await readTask(viewer, other.id)).task, { comment_count: 0, version: 3 })
-  })
-
-  t.test('403, 404, 412: editors and viewers, strangers, another ETag', async (t) => {
-    const params = pathOf(await add(task))
-    t.strictSame(await statusesOf('deleteComment', { params }, [editor, viewer, stranger]), [403, 403, 404])
-    await service.expect('deleteComment', 412, { token, params, headers: { 'if-match': '"2"' } })
   })
 })
 

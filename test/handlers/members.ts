@@ -1,12 +1,12 @@
 import t from 'tap'
 import type { ProjectRole } from '../../src/domain/project-roles.ts'
-import { changesToBeKnown } from '../fixture/changes.ts'
+import { readChanges } from '../fixture/changes.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
-import { countStatuses, pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
+import { countStatuses, taskActions } from '../fixture/tasks.ts'
 
 const service = await startService(t)
-const { createProject, setMember } = projectActions(service)
+const { createProject, setMember, removeMember } = projectActions(service)
 const { createTask } = taskActions(service)
 const admin = await service.register('admin')
 const [ada, grace, edsger, stranger] = [
@@ -86,60 +86,6 @@ t.test('setProjectMember', async (t) => {
     await service.expect('archiveProject', 200, { token: ada.token, params: { project_id: project.id } })
     t.match(await setMember(ada, project, grace, 'viewer'), { role: 'viewer' })
     t.equal((await leave(grace, project)).status, 204)
-  })
-
-  t.test('404: a project in the trash', async () => {
-    const project = await createProject(ada)
-    const params = { project_id: project.id }
-    await service.expect('deleteProject', 204, { token: ada.token, params })
-    const request = { token: ada.token, params: paramsOf(project, ada) }
-    await service.expect('setProjectMember', 404, { ...request, body: { role: 'viewer' } })
-    await service.expect('removeProjectMember', 404, request)
-    await service.expect('listProjectMembers', 404, { token: admin.token, params })
-  })
-
-  t.test('200: me is the caller', async (t) => {
-    const project = await createProject(ada)
-    await setMember(ada, project, grace, 'manager')
-    const change = { token: ada.token, params: paramsOf(project, { id: 'me' }), body: { role: 'viewer' } }
-    t.match((await service.expect('setProjectMember', 200, change)).body, { user_id: ada.id, role: 'viewer' })
-  })
-
-  t.test('400: invalid fields', async (t) => {
-    const project = await createProject(ada)
-    const params = paramsOf(project, grace)
-    for (const [body, pointer] of [
-      [{}, '/role'],
-      [{ role: 'owner' }, '/role'],
-      [{ role: null }, '/role'],
-      [{ role: 'viewer', version: 'x' }, '/version'],
-      [{ role: 'viewer', expires_at: null }, '/expires_at'],
-    ] as const) {
-      const reply = await service.expect('setProjectMember', 400, { token: ada.token, params, body })
-      t.strictSame(pointersOf(reply.body), [pointer])
-    }
-  })
-
-  t.test('403: members who are not managers', async () => {
-    const project = await createProject(ada)
-    for (const role of ['viewer', 'commenter', 'editor'] as const) {
-      await setMember(ada, project, grace, role)
-      const request = { token: grace.token, params: paramsOf(project, edsger), body: { role: 'viewer' } }
-      await service.expect('setProjectMember', 403, request)
-      const promotion = { token: grace.token, params: paramsOf(project, grace), body: { role: 'manager' } }
-      await service.expect('setProjectMember', 403, promotion)
-    }
-  })
-
-  t.test('404: a stranger, an unknown project, an unknown user', async () => {
-    const project = await createProject(ada)
-    const body = { role: 'viewer' }
-    for (const [account, params] of [
-      [stranger, paramsOf(project, stranger)],
-      [ada, paramsOf({ id: unknownId }, grace)],
-      [ada, paramsOf(project, { id: unknownId })],
-    ] as const)
-      await service.expect('setProjectMember', 404, { token: account.token, params, body })
   })
 
   t.test('409: the last manager cannot be demoted', async (t) => {
@@ -234,7 +180,7 @@ t.test('removeProjectMember', async (t) => {
   t.test('204: ends the access of the member', async (t) => {
     const project = await createProject(ada)
     await setMember(ada, project, grace, 'manager')
-    await service.expect('removeProjectMember', 204, { token: ada.token, params: paramsOf(project, grace) })
+    await removeMember(ada, project, grace)
     const request = { token: grace.token, params: paramsOf(project, grace) }
     await service.expect('getProjectMember', 404, request)
     await service.expect('removeProjectMember', 404, request)
@@ -258,20 +204,15 @@ t.test('removeProjectMember', async (t) => {
     })
     const { token } = program
     const { body: page } = await service.expect('listTasks', 200, { token, query: { limit: 1 } })
-    await changesToBeKnown(service.deps.db)
-    const { body: before } = await service.expect('listTaskChanges', 200, { token })
+    const before = await readChanges(service, program)
     t.equal(before.changed.length, 2)
 
-    await service.expect('removeProjectMember', 204, { token: ada.token, params: paramsOf(project, member) })
+    await removeMember(ada, project, member)
     await service.expect('getProject', 404, { token, params: { project_id: project.id } })
     for (const { id } of tasks) await service.expect('getTask', 404, { token, params: { task_id: id } })
     const next = { token, query: { limit: 1, cursor: page.next_cursor ?? '' } }
     t.strictSame((await service.expect('listTasks', 200, next)).body.items, [])
-    await changesToBeKnown(service.deps.db)
-    const { body: after } = await service.expect('listTaskChanges', 200, {
-      token,
-      query: { since: before.next_cursor },
-    })
+    const after = await readChanges(service, program, { since: before.next_cursor })
     t.strictSame(after.changed, [])
     t.strictSame(after.deleted.toSorted(), tasks.map(({ id }) => id).toSorted())
   })
@@ -296,24 +237,6 @@ t.test('removeProjectMember', async (t) => {
     }
   })
 
-  t.test('403: a member who is not a manager cannot remove others', async () => {
-    const project = await createProject(ada)
-    await setMember(ada, project, grace, 'editor')
-    await service.expect('removeProjectMember', 403, { token: grace.token, params: paramsOf(project, ada) })
-  })
-
-  t.test('404: a stranger, an unknown project or user, not a member', async () => {
-    const project = await createProject(ada)
-    for (const [{ token }, params] of [
-      [stranger, paramsOf(project, ada)],
-      [stranger, paramsOf(project, stranger)],
-      [ada, paramsOf({ id: unknownId }, ada)],
-      [ada, paramsOf(project, grace)],
-      [ada, paramsOf(project, { id: unknownId })],
-    ] as const)
-      await service.expect('removeProjectMember', 404, { token, params })
-  })
-
   t.test('409: the last manager cannot leave', async (t) => {
     const project = await createProject(ada)
     t.match(await leave(ada, project), isLastManager)
@@ -332,25 +255,6 @@ t.test('removeProjectMember', async (t) => {
       t.strictSame(countStatuses(replies), { 204: 1, 409: 1 })
     }
   })
-
-  t.test('412: If-Match with another ETag', async () => {
-    const project = await createProject(ada)
-    await setMember(ada, project, grace, 'viewer')
-    const request = { token: ada.token, params: paramsOf(project, grace) }
-    await service.expect('removeProjectMember', 412, { ...request, headers: { 'if-match': '"7"' } })
-    await service.expect('removeProjectMember', 204, { ...request, headers: { 'if-match': '"1"' } })
-  })
-})
-
-t.test('getProjectMember', async (t) => {
-  t.test('304: If-None-Match; 404: a stranger, not a member', async () => {
-    const project = await createProject(ada)
-    const { etag } = await readMember(ada, project, ada)
-    const request = { token: ada.token, params: paramsOf(project, ada) }
-    await service.expect('getProjectMember', 304, { ...request, headers: { 'if-none-match': etag } })
-    await service.expect('getProjectMember', 404, { ...request, token: stranger.token })
-    await service.expect('getProjectMember', 404, { ...request, params: paramsOf(project, grace) })
-  })
 })
 
 t.test('listProjectMembers', async (t) => {
@@ -363,20 +267,8 @@ t.test('listProjectMembers', async (t) => {
   const idsOf = async (query: Parameters<typeof list>[0]) =>
     (await list(query)).items.map((one) => one.user_id)
 
-  t.test('200: pages, newest first, in both directions', async (t) => {
-    const first = await list({ limit: 2, include_total: true })
-    t.strictSame(
-      first.items.map(({ user_id }) => user_id),
-      [edsger.id, grace.id],
-    )
-    t.equal(first.total, 3)
-    const rest = await list({ limit: 2, cursor: first.next_cursor ?? '' })
-    t.strictSame(
-      rest.items.map(({ user_id }) => user_id),
-      [ada.id],
-    )
-    t.equal(rest.next_cursor, null)
-    t.strictSame((await list({ limit: 2, cursor: rest.prev_cursor ?? '' })).items, first.items)
+  t.test('200: newest first', async (t) => {
+    t.strictSame(await idsOf({}), [edsger.id, grace.id, ada.id])
   })
 
   t.test('200: filters by role and name', async (t) => {
@@ -404,13 +296,6 @@ t.test('listProjectMembers', async (t) => {
     await service.expect('listProjectMembers', 400, { token, params, query: { expand: 'team' } })
   })
 
-  t.test('404: strangers, even with a filter that matches nobody, and an unknown project', async () => {
-    const request = { token: stranger.token, params }
-    await service.expect('listProjectMembers', 404, request)
-    await service.expect('listProjectMembers', 404, { ...request, query: { role: 'commenter' } })
-    await service.expect('listProjectMembers', 404, { token: ada.token, params: { project_id: unknownId } })
-  })
-
   t.test('404: the next page for a member who has left', async () => {
     await setMember(ada, project, stranger, 'viewer')
     const { body } = await service.expect('listProjectMembers', 200, {
@@ -421,12 +306,5 @@ t.test('listProjectMembers', async (t) => {
     await leave(stranger, project)
     const query = { limit: 1, cursor: body.next_cursor ?? '' }
     await service.expect('listProjectMembers', 404, { token: stranger.token, params, query })
-  })
-
-  t.test('200: an administrator who is not a member', async (t) => {
-    t.equal(
-      (await service.expect('listProjectMembers', 200, { token: admin.token, params })).body.items.length,
-      3,
-    )
   })
 })

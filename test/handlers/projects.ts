@@ -7,7 +7,7 @@ import { projectRows } from '../fixture/project-rows.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
 import { openTestStorage } from '../fixture/storage.ts'
-import { clockToMove, countStatuses, pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
+import { clockToMove, countStatuses, taskActions } from '../fixture/tasks.ts'
 
 type Schemas = components['schemas']
 type Project = Schemas['Project']
@@ -86,33 +86,6 @@ t.test('createProject', async (t) => {
     const fields = { name: 'Website', description: 'Of two\nlines', color: '#FFAA00' }
     t.match(await create(manager, fields), { ...fields, color: '#ffaa00' })
   })
-
-  t.test('201: a repeat with its Idempotency-Key creates nothing; 422 for another body', async (t) => {
-    const call = { token, body: { name: 'Once' }, headers: { 'idempotency-key': 'project' } }
-    const first = await service.expect('createProject', 201, call)
-    const second = await service.expect('createProject', 201, call)
-    t.strictSame(second.body, first.body)
-    t.equal(second.headers.get('etag'), first.headers.get('etag'))
-    const other = await service.expect('createProject', 422, { ...call, body: { name: 'Other' } })
-    t.equal(other.body.code, 'idempotency_key_reused')
-  })
-
-  t.test('400: invalid fields', async (t) => {
-    const cases = [
-      [{}, '/name'],
-      [{ name: ' ' }, '/name'],
-      [{ name: 'x'.repeat(101) }, '/name'],
-      [{ name: 'x', description: 'x'.repeat(1001) }, '/description'],
-      [{ name: 'x', color: 'red' }, '/color'],
-      [{ name: 'x', role: 'manager' }, '/role'],
-    ] as const
-    for (const [body, pointer] of cases) {
-      const { body: problem } = await service.expect('createProject', 400, { token, body })
-      t.strictSame(pointersOf(problem), [pointer])
-    }
-  })
-
-  t.test('401: no token', () => service.expect('createProject', 401, { body: { name: 'x' } }))
 })
 
 t.test('getProject', async (t) => {
@@ -161,27 +134,6 @@ t.test('getProject', async (t) => {
     t.equal(seen.size, 3, 'the earlier ETag again')
     t.equal((await read(manager, project)).body.version, project.version)
   })
-
-  t.test('304, 412: conditional requests', async () => {
-    const etag = (await read(viewer, project)).headers.get('etag') ?? ''
-    await service.expect(
-      'getProject',
-      304,
-      requestOf(viewer, project, { headers: { 'if-none-match': etag } }),
-    )
-    await service.expect(
-      'getProject',
-      200,
-      requestOf(editor, project, { headers: { 'if-none-match': etag } }),
-    )
-    await service.expect('getProject', 200, requestOf(viewer, project, ifMatch(`"${project.version}"`)))
-    await service.expect('getProject', 412, requestOf(viewer, project, ifMatch('"99"')))
-  })
-
-  t.test('404: a stranger, an unknown project', async () => {
-    await service.expect('getProject', 404, requestOf(stranger, project))
-    await service.expect('getProject', 404, requestOf(manager, { id: unknownId }))
-  })
 })
 
 t.test('listProjects', async (t) => {
@@ -223,26 +175,6 @@ t.test('listProjects', async (t) => {
     t.strictSame(await names({ q: 'none of them' }), [])
   })
 
-  t.test('200: pages in any sort order, in both directions', async (t) => {
-    for (const query of [{}, { sort: 'name' }, { sort: '-updated_at' }, { q: 'a' }]) {
-      const all = await names(query)
-      const seen: string[] = []
-      let cursor: string | null = null
-      let back: string | null = null
-      do {
-        const page: { readonly body: Schemas['ProjectList'] } = await service.expect('listProjects', 200, {
-          token,
-          query: { ...query, limit: 1, ...(cursor !== null && { cursor }) },
-        })
-        seen.push(...page.body.items.map(({ name }) => name))
-        back = page.body.prev_cursor ?? back
-        cursor = page.body.next_cursor
-      } while (cursor !== null)
-      t.strictSame(seen, all)
-      t.strictSame(await names({ ...query, limit: 1, cursor: back ?? '' }), [all.at(-2)])
-    }
-  })
-
   t.test('200: archived projects only on request', async (t) => {
     const [archived = foreign] = created
     await service.expect('archiveProject', 200, requestOf(lister, archived))
@@ -262,23 +194,13 @@ t.test('listProjects', async (t) => {
     t.match(body.items, [{ id: foreign.id, role: null, member_count: 2 }])
   })
 
-  t.test('400: invalid parameters, a cursor with other parameters or of another user', async (t) => {
-    for (const query of [{ sort: 'color' }, { sort: 'name,created_at' }, { q: '' }, { archived: true }])
-      await service.expect('listProjects', 400, { token, query })
+  t.test('400: a cursor with another include_archived', async (t) => {
     const { body } = await service.expect('listProjects', 200, { token, query: { limit: 1 } })
     const cursor = body.next_cursor ?? ''
     await service.expect('listProjects', 200, { token, query: { cursor, include_archived: false } })
-    const other = { cursor, include_archived: true }
-    t.match(
-      (await service.expect('listProjects', 400, { token, query: other })).body.detail,
-      /include_archived/,
-    )
-    await service.expect('listProjects', 400, { token: manager.token, query: { cursor } })
+    const other = { token, query: { cursor, include_archived: true } }
+    t.match((await service.expect('listProjects', 400, other)).body.detail, /include_archived/)
   })
-
-  t.test('403: all=true by a member', () =>
-    service.expect('listProjects', 403, { token, query: { all: true } }),
-  )
 })
 
 t.test('replaceProject and updateProject', async (t) => {
@@ -298,13 +220,6 @@ t.test('replaceProject and updateProject', async (t) => {
     t.equal(later.get('etag'), headers.get('etag'))
   })
 
-  t.test('200: PUT accepts what GET returns, and ignores read-only fields', async (t) => {
-    const { body } = await read(manager, project)
-    t.strictSame((await replace({ body })).body, body, 'nothing changes')
-    const invented = { id: unknownId, role: null, member_count: 9, archived_at: body.created_at }
-    t.strictSame((await replace({ body: { ...body, ...invented } })).body, body)
-  })
-
   t.test('200: PATCH keeps omitted fields', async (t) => {
     const { body } = await patch({ color: '#AABBCC' })
     t.match(body, { name: 'Replaced', color: '#aabbcc' })
@@ -315,44 +230,6 @@ t.test('replaceProject and updateProject', async (t) => {
 
   t.test('200: an administrator without a role', async (t) => {
     t.equal((await patch({ name: 'By an administrator' }, admin)).body.role, null)
-  })
-
-  t.test('412: If-Match and version', async (t) => {
-    const { body, headers } = await read(manager, project)
-    const other = (await read(viewer, project)).headers.get('etag')
-    for (const etag of [headers.get('etag'), `"${body.version}"`, other]) {
-      const call = { body: {}, ...ifMatch(etag) }
-      await service.expect('updateProject', 200, requestOf(manager, project, call))
-    }
-    const outdated = ifMatch(`"${body.version - 1}"`)
-    await service.expect(
-      'updateProject',
-      412,
-      requestOf(manager, project, { body: { name: 'x' }, ...outdated }),
-    )
-    await service.expect(
-      'replaceProject',
-      412,
-      requestOf(manager, project, { body: { name: 'x' }, ...outdated }),
-    )
-    const { version } = body
-    await service.expect(
-      'replaceProject',
-      412,
-      requestOf(manager, project, { body: { ...body, version: version - 1 } }),
-    )
-    t.equal((await read(manager, project)).body.version, version)
-  })
-
-  t.test('403, 404: viewers and editors, strangers, an unknown project', async (t) => {
-    for (const id of ['replaceProject', 'updateProject'] as const)
-      t.strictSame(await statusesForOthers(id, project, { body: { name: 'x' } }), [403, 403, 404])
-    await service.expect(
-      'replaceProject',
-      404,
-      requestOf(manager, { id: unknownId }, { body: { name: 'x' } }),
-    )
-    await service.expect('updateProject', 404, requestOf(manager, { id: unknownId }, { body: {} }))
   })
 
   t.test('409: an archived project; 412 and 403 take precedence', async (t) => {
@@ -383,57 +260,11 @@ t.test('archiveProject and unarchiveProject', async (t) => {
     t.strictSame((await service.expect('unarchiveProject', 200, requestOf(manager, project))).body, open)
   })
 
-  t.test('403, 404, 412: viewers and editors, strangers, another ETag', async (t) => {
-    for (const id of ['archiveProject', 'unarchiveProject'] as const) {
-      t.strictSame(await statusesForOthers(id, project), [403, 403, 404])
-      await service.expect(id, 404, requestOf(manager, { id: unknownId }))
-      await service.expect(id, 412, requestOf(manager, project, ifMatch('"1"')))
-    }
-  })
-
   t.test('200, 204: an archived project is still archived after deletion and restoration', async (t) => {
     const { body: archived } = await service.expect('archiveProject', 200, requestOf(manager, project))
     await trash(manager, project)
     const { body } = await service.expect('restoreProject', 200, requestOf(manager, project))
     t.equal(body.archived_at, archived.archived_at)
-  })
-})
-
-t.test('malformed requests', async (t) => {
-  const { token } = manager
-  const params = { project_id: 'none' }
-
-  t.test('400: a malformed id', async (t) => {
-    for (const id of [
-      'getProject',
-      'deleteProject',
-      'archiveProject',
-      'unarchiveProject',
-      'getTrashedProject',
-      'restoreProject',
-      'deleteTrashedProject',
-    ] as const)
-      t.strictSame(pointersOf((await service.expect(id, 400, { token, params })).body), ['/project_id'], id)
-  })
-
-  t.test('400: invalid fields and parameters', async (t) => {
-    const project = await create(manager)
-    for (const id of ['replaceProject', 'updateProject'] as const) {
-      const body = { name: '', archived: true }
-      const { body: problem } = await service.expect(id, 400, requestOf(manager, project, { body }))
-      t.strictSame(pointersOf(problem).toSorted(), ['/archived', '/name'], id)
-    }
-    await service.expect('updateProject', 400, requestOf(manager, project, { body: { role: 'viewer' } }))
-    await service.expect('listTrashedProjects', 400, { token, query: { q: 'x' } })
-  })
-
-  t.test('415: not JSON', async () => {
-    const call = requestOf(manager, await create(manager), {
-      body: 'x',
-      headers: { 'content-type': 'text/plain' },
-    })
-    for (const id of ['replaceProject', 'updateProject'] as const) await service.expect(id, 415, call)
-    await service.expect('createProject', 415, { ...call, params: {} })
   })
 })
 
@@ -463,12 +294,6 @@ t.test('deleteProject and restoreProject', async (t) => {
   const tagCount = async (account: Account, query: NonNullable<Call['query']>) =>
     (await service.expect('listTags', 200, { token: account.token, query })).body.items[0]?.task_count
   const everything = { all: true, q: tag.name }
-
-  t.test('403, 404, 412: viewers and editors, strangers, another ETag', async (t) => {
-    t.strictSame(await statusesForOthers('deleteProject', project), [403, 403, 404])
-    await service.expect('deleteProject', 404, requestOf(manager, { id: unknownId }))
-    await service.expect('deleteProject', 412, requestOf(manager, project, ifMatch('"99"')))
-  })
 
   t.test('204: nothing in the project is visible anywhere', async (t) => {
     t.strictSame(await statusesOf(stranger), [404, 404, 200, 404], 'the assignee can see their task')
@@ -548,15 +373,10 @@ t.test('listTrashedProjects and getTrashedProject', async (t) => {
   const ids = async ({ token }: Account, query: Call['query'] = {}) =>
     (await service.expect('listTrashedProjects', 200, { token, query })).body.items.map(({ id }) => id)
 
-  t.test('200: pages for former managers, last deleted first', async (t) => {
+  t.test('200: for former managers, last deleted first', async (t) => {
     t.strictSame((await ids(manager)).slice(0, 2), [second.id, first.id])
     for (const account of [viewer, editor, stranger, admin]) t.strictSame(await ids(account), [])
     t.ok((await ids(admin, { all: true })).includes(first.id))
-    const { body } = await service.expect('listTrashedProjects', 200, {
-      token: manager.token,
-      query: { limit: 1 },
-    })
-    t.strictSame(await ids(manager, { limit: 1, cursor: body.next_cursor ?? '' }), [first.id])
   })
 
   t.test('200: the project as it will be restored', async (t) => {
@@ -576,13 +396,6 @@ t.test('listTrashedProjects and getTrashedProject', async (t) => {
     const condition = { 'if-none-match': headers.get('etag') ?? '' }
     await service.expect('getTrashedProject', 304, requestOf(manager, first, { headers: condition }))
     await service.expect('getTrashedProject', 412, requestOf(manager, first, ifMatch('"1"')))
-  })
-
-  t.test('403, 404: all=true by a member, not a manager, not in the trash', async () => {
-    await service.expect('listTrashedProjects', 403, { token: manager.token, query: { all: true } })
-    await service.expect('getTrashedProject', 404, requestOf(editor, first))
-    await service.expect('getTrashedProject', 404, requestOf(manager, { id: unknownId }))
-    await service.expect('getTrashedProject', 404, requestOf(manager, await create(manager)))
   })
 })
 

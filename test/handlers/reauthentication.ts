@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import { noMailer } from '../../src/mail/mailer.ts'
 import { accountActions, startBeside } from '../fixture/accounts.ts'
-import { isInvalid, refusesBodies } from '../fixture/refusals.ts'
+import { roundsOfRace } from '../fixture/races.ts'
 import { secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { countStatuses, unknownId } from '../fixture/tasks.ts'
@@ -156,12 +156,6 @@ t.test('current_password', async (t) => {
     const body = { display_name: 'Robot', current_password: account.password }
     t.match(await updateUser({ token }, account, body), { status: 403, body: { code: 'insufficient_scope' } })
   })
-
-  t.test('400 for an empty or overlong password and other types', async (t) => {
-    for (const current_password of ['', null, 7, 'x'.repeat(257)]) {
-      t.match(await updateUser(admin, admin, { current_password }), isInvalid('/current_password'))
-    }
-  })
 })
 
 t.test('reauthenticate', async (t) => {
@@ -191,31 +185,10 @@ t.test('reauthenticate', async (t) => {
     t.match(await reauthenticate(account, { code }), { status: 422, body: { code: 'wrong_code' } })
   })
 
-  t.test('400 for no proof, two proofs, and malformed fields', async (t) => {
+  t.test('400 for no proof, and for two proofs', async (t) => {
     for (const body of [{}, { password: 'one', code: '123456' }]) {
       t.match(await reauthenticate(admin, body), { status: 400, body: { code: 'invalid_request' } })
     }
-    for (const [body, pointer] of [
-      [{ password: '' }, '/password'],
-      [{ password: 'x'.repeat(257) }, '/password'],
-      [{ code: '12345' }, '/code'],
-      [{ code: 123456 }, '/code'],
-      [{ totp: '123456' }, '/totp'],
-    ] as const) {
-      t.match(await reauthenticate(admin, body), isInvalid(pointer))
-    }
-  })
-
-  t.test('401 without a token', async () => {
-    await service.expect('reauthenticate', 401, { body: { password: 'any' } })
-  })
-
-  t.test('403 with an API token', async (t) => {
-    const { token } = await createApiToken(admin, { scopes: ['users:write'] })
-    t.match(await reauthenticate({ token }, { password: admin.password }), {
-      status: 403,
-      body: { code: 'insufficient_scope' },
-    })
   })
 
   t.test('409 for a code without a second factor', async (t) => {
@@ -236,8 +209,6 @@ t.test('reauthenticate', async (t) => {
       t.match(await updateUser(account, account, newEmail()), reauthenticationRequired)
     }
   })
-
-  refusesBodies(t, service, 'reauthenticate', { token: admin.token })
 })
 
 t.test('a change of the email address', async (t) => {
@@ -285,7 +256,7 @@ t.test('a change of the email address', async (t) => {
   })
 
   t.test('reserves the previous address against concurrent registrations', async (t) => {
-    for (let round = 0; round < 5; round += 1) {
+    for (let round = 0; round < roundsOfRace(5); round += 1) {
       const account = await newAccount()
       const newcomer = { username: uniqueName(), email: account.email, password: 'a good password' }
       const [changed, ...registered] = await Promise.all([
@@ -393,13 +364,6 @@ t.test('undoEmailChange', async (t) => {
     const replies = await Promise.all(Array.from({ length: 5 }, () => undo(token)))
     t.strictSame(countStatuses(replies), { 200: 1, 401: 4 })
   })
-
-  t.test('400 for malformed tokens', async (t) => {
-    for (const token of ['', null, 7, 'x'.repeat(513), 'a\u0000'])
-      t.match(await service.call('undoEmailChange', { body: { token } }), isInvalid('/token'))
-  })
-
-  refusesBodies(t, service, 'undoEmailChange')
 })
 
 t.test('the email address can be changed without a mail server', async (t) => {

@@ -1,8 +1,9 @@
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import { changesToBeKnown } from '../fixture/changes.ts'
+import { readChanges } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
+import { roundsOfRace } from '../fixture/races.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { countStatuses, pointersOf, taskActions, unknownId, withoutRequest } from '../fixture/tasks.ts'
 
@@ -76,12 +77,11 @@ t.test('addTaskRelation', async (t) => {
     await relate(seen, 'relates_to', other, admin)
   })
 
-  t.test('400 for a relation to the task itself, an unknown kind, and a malformed id', async (t) => {
+  t.test('400 for a relation to the task itself, and for an unknown kind', async (t) => {
     const [task, other] = await createPair()
     for (const [params, pointer] of [
       [{ task_id: task, kind: 'blocks', other_task_id: task }, '/other_task_id'],
       [{ task_id: task, kind: 'likes', other_task_id: other }, '/kind'],
-      [{ task_id: task, kind: 'blocks', other_task_id: 'x' }, '/other_task_id'],
     ] as const) {
       const { body } = await service.expect('addTaskRelation', 400, { token: ada.token, params })
       t.strictSame(pointersOf(body), [pointer])
@@ -132,7 +132,7 @@ t.test('addTaskRelation', async (t) => {
   })
 
   t.test('409 for one of two relations that together close a cycle, added at the same time', async (t) => {
-    for (let round = 0; round < 5; round += 1) {
+    for (let round = 0; round < roundsOfRace(5); round += 1) {
       const [a = '', b = '', c = '', d = ''] = await createTasks(4)
       await relate(a, 'blocks', b)
       await relate(c, 'blocks', d)
@@ -320,12 +320,8 @@ t.test('is_blocked', async (t) => {
   t.test('the change feed delivers a task again when it is unblocked', async (t) => {
     const [blocker, task] = await createPair()
     await relate(blocker, 'blocks', task)
-    const read = async (cursor?: string) => {
-      await changesToBeKnown(db)
-      const query = cursor === undefined ? { limit: '200' } : { since: cursor, limit: '200' }
-      return (await service.expect('listTaskChanges', 200, { token: ada.token, query })).body
-    }
-    let page = await read()
+    const read = (since: string) => readChanges(service, ada, { since, limit: 200 })
+    let page = await readChanges(service, ada, { limit: 200 })
     while (page.has_more) page = await read(page.next_cursor)
     const change = { token: ada.token, params: { task_id: blocker } }
     await service.expect('updateTask', 200, { ...change, body: { status: 'cancelled' } })

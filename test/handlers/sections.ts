@@ -1,4 +1,4 @@
-import t, { type Test } from 'tap'
+import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { leavingTasks } from '../../src/db/sections.ts'
 import { openTestDatabase } from '../fixture/database.ts'
@@ -26,7 +26,7 @@ const service = await startService(t, {
 })
 const { createTask, readTask } = taskActions(service)
 const { createProject, setMember } = projectActions(service)
-const admin = await service.register('admin')
+await service.register('admin')
 const ada = await service.register('ada')
 const viewer = await service.register('viewer')
 const editor = await service.register('editor')
@@ -58,18 +58,6 @@ const namesOf = async (project: string): Promise<string> =>
 
 const pathOf = ({ project_id, id }: Section) => ({ project_id, section_id: id })
 
-/** Expects 403 for a viewer and 404 for a stranger. */
-const expectRefusals = async (
-  t: Test,
-  operation: 'createSection' | 'updateSection' | 'deleteSection',
-  { params, body }: { readonly params: Record<string, string>; readonly body?: object },
-): Promise<void> => {
-  const statusFor = async ({ token }: Account) =>
-    (await service.call(operation, { token, params, ...(body && { body }) })).status
-  t.equal(await statusFor(viewer), 403)
-  t.equal(await statusFor(stranger), 404)
-}
-
 t.test('createSection', async (t) => {
   const project = await newProject()
   const params = { project_id: project }
@@ -89,17 +77,6 @@ t.test('createSection', async (t) => {
     await createSection(project, 'First', { before: id })
     await createSection(project, 'Doing', { after: id })
     t.equal(await namesOf(project), 'First To do Doing Done')
-  })
-
-  t.test('201 for managers and administrators', async (t) => {
-    const other = await newProject()
-    for (const { token } of [ada, admin])
-      await service.expect('createSection', 201, {
-        token,
-        params: { project_id: other },
-        body: { name: 'One' },
-      })
-    t.equal((await listSections(other, admin)).length, 2)
   })
 
   t.test('201: 30 sections created in one place at the same time have distinct positions', async (t) => {
@@ -126,10 +103,6 @@ t.test('createSection', async (t) => {
     const body = { name: 'Both', before: section?.id, after: section?.id }
     const reply = await service.expect('createSection', 400, { token: editor.token, params, body })
     t.strictSame(pointersOf(reply.body), ['/after'])
-  })
-
-  t.test('403 for viewers, 404 for strangers', async (t) => {
-    await expectRefusals(t, 'createSection', { params, body: { name: 'No' } })
   })
 
   t.test('409 in an archived project: sections stay readable', async (t) => {
@@ -236,9 +209,9 @@ t.test('updateSection', async (t) => {
     }
   })
 
-  t.test('412 if If-Match is not the current ETag', async () => {
-    const request = { token, params: pathOf(a), body: { name: 'x' }, headers: { 'if-match': '"7"' } }
-    await service.expect('updateSection', 412, request)
+  t.test('400 for before and after together', async () => {
+    const body = { before: b.id, after: b.id }
+    await service.expect('updateSection', 400, { token, params: pathOf(a), body })
   })
 
   t.test('422 for a place next to itself, or a section of another project', async (t) => {
@@ -251,12 +224,6 @@ t.test('updateSection', async (t) => {
       })
       t.strictSame(pointersOf(body), ['/before'])
     }
-  })
-
-  t.test('400 for before and after together, 403 for viewers, 404 for strangers', async (t) => {
-    const both = { before: b.id, after: b.id }
-    await service.expect('updateSection', 400, { token, params: pathOf(a), body: both })
-    await expectRefusals(t, 'updateSection', { params: pathOf(a), body: { name: 'No' } })
   })
 })
 
@@ -358,11 +325,4 @@ t.test('deleteSection', async (t) => {
       }
     },
   )
-
-  t.test('403 for viewers, 404 for strangers, 412 if If-Match is not the current ETag', async (t) => {
-    const section = await createSection(await newProject(), 'Kept')
-    await expectRefusals(t, 'deleteSection', { params: pathOf(section) })
-    const request = { token, params: pathOf(section), headers: { 'if-match': '"2"' } }
-    await service.expect('deleteSection', 412, request)
-  })
 })

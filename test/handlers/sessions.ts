@@ -1,5 +1,6 @@
 import t from 'tap'
 import { accountActions, from, sessionIdOf, startBeside, withoutIds } from '../fixture/accounts.ts'
+import { roundsOfRace } from '../fixture/races.ts'
 import { head, sendRaw } from '../fixture/raw.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { countStatuses, pointersOf, unknownId } from '../fixture/tasks.ts'
@@ -7,12 +8,10 @@ import { countStatuses, pointersOf, unknownId } from '../fixture/tasks.ts'
 const service = await startService(t, { config: { trustProxy: ['127.0.0.1'] } })
 const { db } = service.deps
 const admin = await service.register('admin')
-const { auditOf, createApiToken, refreshStatusOf, signIn, statusOf } = accountActions(service, admin)
+const { auditOf, refreshStatusOf, signIn, statusOf } = accountActions(service, admin)
 
 const listSessions = async ({ token }: Pick<Account, 'token'>) =>
   (await service.expect('listSessions', 200, { token })).body.items
-
-const malformedIds = ['x', '1', `${unknownId}0`, unknownId.replaceAll('-', ''), '\u0000']
 
 t.test('listSessions', async (t) => {
   t.test('200: times, user agent and address of each session, newest first', async (t) => {
@@ -136,30 +135,6 @@ t.test('listSessions', async (t) => {
     }
     t.match(await service.call('listApiTokens', { token, query: { cursor: cursor ?? '' } }), { status: 400 })
   })
-
-  t.test('400 for invalid parameters', async (t) => {
-    const { token } = admin
-    for (const [query, pointer] of [
-      ['limit=0', '/limit'],
-      ['limit=201', '/limit'],
-      ['offset=100001', '/offset'],
-      ['cursor=x', '/cursor'],
-      ['include_total=1', '/include_total'],
-      [`user_id=${admin.id}`, '/user_id'],
-    ] as const) {
-      const { body } = await service.expect('listSessions', 400, { token, query })
-      t.strictSame(pointersOf(body), [pointer], query)
-    }
-  })
-
-  t.test('401 without a token, before 400', async () => {
-    await service.expect('listSessions', 401, { query: 'limit=0' })
-  })
-
-  t.test('403 with an API token', async (t) => {
-    const { token } = await createApiToken(admin)
-    t.match((await service.expect('listSessions', 403, { token })).body, { code: 'insufficient_scope' })
-  })
 })
 
 t.test('revokeSession', async (t) => {
@@ -204,7 +179,7 @@ t.test('revokeSession', async (t) => {
 
   t.test('204: a refresh at the same time leaves no valid token', async (t) => {
     const account = await service.register('contested')
-    for (let round = 0; round < 10; round += 1) {
+    for (let round = 0; round < roundsOfRace(10); round += 1) {
       const { access_token, refresh_token } = await signIn(account)
       const [refreshed, revoked] = await Promise.all([
         service.call('refreshToken', { body: { refresh_token } }),
@@ -220,30 +195,6 @@ t.test('revokeSession', async (t) => {
       (await listSessions(account)).map(({ id }) => id),
       [sessionIdOf(account.token)],
     )
-  })
-
-  t.test('400 for a malformed id, a parameter, or a body', async (t) => {
-    for (const session_id of malformedIds) {
-      t.equal((await revoke(admin.token, session_id)).status, 400, JSON.stringify(session_id))
-    }
-    const params = { session_id: sessionIdOf(admin.token) }
-    await service.expect('revokeSession', 400, { token: admin.token, params, query: 'everywhere=true' })
-    await service.expect('revokeSession', 400, { token: admin.token, params, body: {} })
-    t.equal(await statusOf(admin.token), 200)
-  })
-
-  t.test('401 without a token', async (t) => {
-    const params = { session_id: sessionIdOf(admin.token) }
-    await service.expect('revokeSession', 401, { params })
-    t.equal(await statusOf(admin.token), 200)
-  })
-
-  t.test('403 with an API token', async (t) => {
-    const { token } = await createApiToken(admin)
-    for (const session_id of [sessionIdOf(admin.token), unknownId]) {
-      t.match(await revoke(token, session_id), { status: 403, body: { code: 'insufficient_scope' } })
-    }
-    t.equal(await statusOf(admin.token), 200)
   })
 
   t.test("404 for unknown, expired and other users' sessions, with the same body", async (t) => {

@@ -86,14 +86,6 @@ t.test('listTags: 200, filtered by project', async (t) => {
   t.strictSame(await listNames(stranger, first), [])
 })
 
-t.test('listTags: 400 for a project that is not an id', async (t) => {
-  const { token } = viewer
-  for (const project_id of ['any', '']) {
-    const { body } = await service.expect('listTags', 400, { token, query: { project_id } })
-    t.strictSame(pointersOf(body), ['/project_id/0'])
-  }
-})
-
 t.test('deleteTag: 204 for managers, 403 for viewers, 409 in an archived project', async (t) => {
   const project_id = await newProject()
   const params = { tag_id: (await createProjectTag(editor, project_id)).id }

@@ -1,19 +1,11 @@
 import t from 'tap'
+import { roundsOfRace } from '../fixture/races.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
-import {
-  countStatuses,
-  pointersOf,
-  taskActions,
-  type Tag,
-  unknownId,
-  withoutRequest,
-} from '../fixture/tasks.ts'
+import { countStatuses, pointersOf, taskActions, type Tag } from '../fixture/tasks.ts'
 
 const service = await startService(t)
 const { createTag, createTask, peopleOf, readTask } = taskActions(service)
 const admin = await service.register('admin')
-
-const json = { 'content-type': 'application/json' }
 
 const countTags = async ({ token }: Account): Promise<number | null> =>
   (await service.expect('listTags', 200, { token, query: { include_total: true } })).body.total
@@ -67,62 +59,6 @@ t.test('createTag', async (t) => {
     t.not((await createTag(owner, 'FREED')).id, id)
   })
 
-  t.test('400 for invalid fields', async (t) => {
-    const before = await countTags(owner)
-    const cases = [
-      [{}, '/name'],
-      [{ name: '' }, '/name'],
-      [{ name: ' \u3000' }, '/name'],
-      [{ name: 'x'.repeat(51) }, '/name'],
-      [{ name: null }, '/name'],
-      [{ name: 7 }, '/name'],
-      [{ name: ['x'] }, '/name'],
-      [{ name: 'x', color: '' }, '/color'],
-      [{ name: 'x', color: 'red' }, '/color'],
-      [{ name: 'x', color: '#fff' }, '/color'],
-      [{ name: 'x', color: '#gggggg' }, '/color'],
-      [{ name: 'x', color: '#d92d20\n' }, '/color'],
-      [{ name: 'x', color: 0xd9_2d_20 }, '/color'],
-      [{ name: 'x', id: unknownId }, '/id'],
-      [{ name: 'x', owner_id: owner.id }, '/owner_id'],
-      [{ name: 'x', created_at: '2026-11-02T09:00:00.000Z' }, '/created_at'],
-      [{ name: 'x', constructor: 1 }, '/constructor'],
-    ] as const
-    for (const [fields, pointer] of cases) {
-      const { body } = await service.expect('createTag', 400, { token, body: fields })
-      t.strictSame(pointersOf(body), [pointer], JSON.stringify(fields))
-    }
-    t.equal(await countTags(owner), before)
-  })
-
-  t.test('400 for malformed bodies and idempotency keys, and unknown parameters', async (t) => {
-    const before = await countTags(owner)
-    const bodies = [
-      '',
-      '{',
-      'null',
-      '[]',
-      '{"name":"a\\u0000b"}',
-      '{"name":"\\ud800"}',
-      '{"name":"x","__proto__":{}}',
-      Buffer.from('{"name":"\xff"}', 'latin1'),
-    ]
-    for (const body of bodies) await service.expect('createTag', 400, { token, body, headers: json })
-    for (const key of ['', 'a b', 'x'.repeat(256)]) {
-      await service.expect('createTag', 400, {
-        token,
-        body: { name: 'x' },
-        headers: { 'idempotency-key': key },
-      })
-    }
-    await service.expect('createTag', 400, { token, body: { name: 'x' }, query: { dry_run: true } })
-    t.equal(await countTags(owner), before)
-  })
-
-  t.test('401 without a token, before 400', async () => {
-    await service.expect('createTag', 401, { body: '{', headers: json })
-  })
-
   t.test('409 for a name that is taken, ignoring case', async (t) => {
     const pairs = [
       ['release', 'Release'],
@@ -150,28 +86,6 @@ t.test('createTag', async (t) => {
     t.strictSame(countStatuses(replies), { 201: 1, 409: 7 })
   })
 
-  t.test('413 for a body over 1 MiB', async () => {
-    await service.expect('createTag', 413, { token, body: { name: 'x'.repeat(1_048_576) } })
-  })
-
-  t.test('415 for another content type, or none', async () => {
-    for (const headers of [
-      { 'content-type': 'text/plain' },
-      { 'content-type': 'application/merge-patch+json' },
-      {},
-    ]) {
-      await service.expect('createTag', 415, { token, body: Buffer.from('{"name":"x"}'), headers })
-    }
-  })
-
-  t.test('422 for an Idempotency-Key that was used with another body', async (t) => {
-    const headers = { 'idempotency-key': 'reused' }
-    await service.expect('createTag', 201, { token, body: { name: 'key one' }, headers })
-    const { body } = await service.expect('createTag', 422, { token, body: { name: 'key two' }, headers })
-    t.equal(body.code, 'idempotency_key_reused')
-    t.notOk((await namesSeenBy(owner)).includes('key two'))
-  })
-
   t.test('Idempotency-Key: a repeat gets the first response, even after the tag was deleted', async (t) => {
     const request: Call = { token, body: { name: 'again' }, headers: { 'idempotency-key': 'again' } }
     const first = await service.expect('createTag', 201, request)
@@ -194,15 +108,6 @@ t.test('createTag', async (t) => {
     await service.expect('deleteTag', 204, { token, params: { tag_id: id } })
     const { headers } = await service.expect('createTag', 201, request)
     t.equal(headers.get('idempotency-replayed'), null)
-  })
-
-  t.test('Idempotency-Key: 20 requests at the same time create one tag', async (t) => {
-    const request: Call = { token, body: { name: 'raced' }, headers: { 'idempotency-key': 'race' } }
-    const responses = await Promise.all(
-      Array.from({ length: 20 }, () => service.expect('createTag', 201, request)),
-    )
-    t.equal(new Set(responses.map(({ body }) => body.id)).size, 1)
-    t.equal(responses.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
   })
 })
 
@@ -240,10 +145,6 @@ t.test('listTags', async (t) => {
     const all = await namesSeenBy(admin, { all: true })
     for (const name of ['carried', 'hidden', 'theirs', own.name]) t.ok(all.includes(name), name)
     await service.expect('deleteTag', 204, { token: admin.token, params: { tag_id: own.id } })
-  })
-
-  t.test('403 for all=true by other users', async () => {
-    await service.expect('listTags', 403, { token: owner.token, query: { all: true } })
   })
 
   t.test('200: a tag of several visible tasks is listed and counted once', async (t) => {
@@ -289,27 +190,10 @@ t.test('listTags', async (t) => {
     t.strictSame(await namesSeenBy(visitor), [])
     t.equal(task.tags.length, 1)
   })
-
-  t.test('200 for HEAD, with the headers of GET', async (t) => {
-    const { body, headers } = await service.expect('listTags', 200, { token: owner.token, method: 'HEAD' })
-    t.equal(body, null)
-    t.equal(headers.get('link'), '</tags?limit=50>; rel="first"')
-  })
-
-  t.test('400 for invalid parameters', async (t) => {
-    for (const query of ['limit=0', 'offset=-1', 'status=todo', 'q=', 'cursor=x']) {
-      const { body } = await service.expect('listTags', 400, { token: owner.token, query })
-      t.strictSame(pointersOf(body), [`/${query.split('=')[0]}`])
-    }
-  })
-
-  t.test('401 without a token', async () => {
-    await service.expect('listTags', 401)
-  })
 })
 
 t.test('getTag', async (t) => {
-  const { owner, assignee, stranger } = await peopleOf('get')
+  const { owner, assignee } = await peopleOf('get')
   const tag = await createTag(owner, 'seen')
   const task = await createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
   const params = { tag_id: tag.id }
@@ -328,51 +212,6 @@ t.test('getTag', async (t) => {
     t.equal(upper.headers.get('etag'), lower.headers.get('etag'))
   })
 
-  t.test('200 for HEAD, with the headers of GET', async (t) => {
-    const get = await service.expect('getTag', 200, { token: owner.token, params })
-    const head = await service.expect('getTag', 200, { token: owner.token, params, method: 'HEAD' })
-    t.equal(head.body, null)
-    for (const name of ['etag', 'content-type', 'content-length']) {
-      t.equal(head.headers.get(name), get.headers.get(name), name)
-    }
-  })
-
-  t.test('304 if If-None-Match matches the ETag', async (t) => {
-    const { token } = owner
-    const etag = (await service.expect('getTag', 200, { token, params })).headers.get('etag') ?? ''
-    for (const tags of [etag, `W/${etag}`, `"x", ${etag}`, '*']) {
-      const response = await service.expect('getTag', 304, {
-        token,
-        params,
-        headers: { 'if-none-match': tags },
-      })
-      t.equal(response.body, null)
-      t.equal(response.headers.get('etag'), etag)
-    }
-    await service.expect('getTag', 200, { token, params, headers: { 'if-none-match': '"x"' } })
-  })
-
-  t.test('400 for a malformed id or ETag, and unknown parameters', async (t) => {
-    const { token } = owner
-    const { body } = await service.expect('getTag', 400, { token, params: { tag_id: 'seen' } })
-    t.strictSame(pointersOf(body), ['/tag_id'])
-    await service.expect('getTag', 400, { token, params, headers: { 'if-none-match': 'x' } })
-    await service.expect('getTag', 400, { token, params, query: 'x=1' })
-  })
-
-  t.test('401 without a token', async () => {
-    await service.expect('getTag', 401, { params })
-  })
-
-  t.test("404 for another user's tag, with the same body as for an unknown one", async (t) => {
-    const foreign = await service.expect('getTag', 404, { token: stranger.token, params })
-    const missing = await service.expect('getTag', 404, {
-      token: stranger.token,
-      params: { tag_id: unknownId },
-    })
-    t.strictSame(withoutRequest(foreign.body), withoutRequest(missing.body))
-  })
-
   t.test('404 after the tag was removed from the task through which it was seen', async () => {
     await service.expect('removeTaskTag', 204, {
       token: owner.token,
@@ -384,7 +223,7 @@ t.test('getTag', async (t) => {
 })
 
 t.test('deleteTag', async (t) => {
-  const { owner, assignee, stranger } = await peopleOf('delete')
+  const { owner, assignee } = await peopleOf('delete')
   const { token } = owner
   const request = ({ id }: Tag, more: Call = {}): Call => ({ token, params: { tag_id: id }, ...more })
 
@@ -419,19 +258,6 @@ t.test('deleteTag', async (t) => {
     }
   })
 
-  t.test('400 for a malformed id or ETag, and a body', async () => {
-    const tag = await createTag(owner, 'malformed')
-    await service.expect('deleteTag', 400, request(tag, { params: { tag_id: 'x' } }))
-    await service.expect('deleteTag', 400, request(tag, { headers: { 'if-match': 'x' } }))
-    await service.expect('deleteTag', 400, request(tag, { body: { name: 'x' } }))
-    await service.expect('getTag', 200, request(tag))
-  })
-
-  t.test('401 without a token', async () => {
-    const { id } = await createTag(owner, 'unsigned')
-    await service.expect('deleteTag', 401, { params: { tag_id: id } })
-  })
-
   t.test('403 for users who only see it on a task, including the owner of the task', async (t) => {
     const tag = await createTag(owner, 'foreign')
     const task = await createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
@@ -448,14 +274,6 @@ t.test('deleteTag', async (t) => {
     t.strictSame((await readTask(owner, task.id)).task.tags, [tag, guest])
   })
 
-  t.test("404 for another user's tag, with the same body as for an unknown one", async (t) => {
-    const tag = await createTag(owner, 'invisible')
-    const foreign = await service.expect('deleteTag', 404, request(tag, { token: stranger.token }))
-    const missing = await service.expect('deleteTag', 404, request(tag, { params: { tag_id: unknownId } }))
-    t.strictSame(withoutRequest(foreign.body), withoutRequest(missing.body))
-    await service.expect('getTag', 200, request(tag))
-  })
-
   t.test('412 if If-Match does not match the ETag, or is weak', async (t) => {
     const tag = await createTag(owner, 'stale')
     const etag = (await service.expect('getTag', 200, request(tag))).headers.get('etag') ?? ''
@@ -466,7 +284,7 @@ t.test('deleteTag', async (t) => {
   })
 
   t.test('at the same time as additions to tasks: nothing fails, and no task keeps the tag', async (t) => {
-    for (let round = 0; round < 20; round += 1) {
+    for (let round = 0; round < roundsOfRace(20); round += 1) {
       const tag = await createTag(owner, `contested ${round}`)
       const tasks = [
         await createTask(owner, { tag_ids: [tag.id] }),

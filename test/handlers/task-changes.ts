@@ -180,12 +180,7 @@ t.test('200: after a user is deleted, their tasks are reported as deleted', asyn
   t.strictSame(copy.tasks(), await truthOf(copy))
 })
 
-t.test('200 for HEAD, without a body', async (t) => {
-  const request = { token: admin.token, method: 'HEAD' } as const
-  t.equal((await service.expect('listTaskChanges', 200, request)).body, null)
-})
-
-t.test('400 for invalid cursors and limits, and unknown parameters', async (t) => {
+t.test('400 for invalid cursors', async (t) => {
   const { owner, stranger } = await peopleOf('refused')
   const { next_cursor: cursor } = await ask(owner)
   const tampered = `${cursor.slice(0, -2)}${cursor.endsWith('AA') ? 'BB' : 'AA'}`
@@ -197,9 +192,6 @@ t.test('400 for invalid cursors and limits, and unknown parameters', async (t) =
     [owner, { since: [cursor, cursor] }, '/since'],
     [stranger, { since: cursor }, '/since'],
     [admin, { since: list.next_cursor ?? '' }, '/since'],
-    [owner, { limit: 201 }, '/limit'],
-    [owner, { limit: 0 }, '/limit'],
-    [owner, { offset: 1 }, '/offset'],
   ] as const
   for (const [{ token }, query, pointer] of refused) {
     const { body } = await service.expect('listTaskChanges', 400, { token, query })
@@ -207,10 +199,6 @@ t.test('400 for invalid cursors and limits, and unknown parameters', async (t) =
   }
   const other = await service.call('listTasks', { token: owner.token, query: { cursor } })
   t.equal(other.status, 400, 'a list does not accept the cursor')
-})
-
-t.test('401 without a token', async () => {
-  await service.expect('listTaskChanges', 401)
 })
 
 t.test('all=true is a separate feed: 403 for members, 400 for cursors of the other feed', async (t) => {
@@ -370,9 +358,11 @@ t.test('copies that are updated during writes are complete in the end', async (t
       }
     }
   }
+  // The embedded database has one connection, so requests hardly race.
+  const rounds = options.kind === 'server' ? 40 : 12
   const writing = new AbortController()
   const writer = async (): Promise<void> => {
-    for (let n = 0; n < 40; n += 1) await write()
+    for (let n = 0; n < rounds; n += 1) await write()
   }
   const copies = everybody.map((account, index) =>
     newCopy(account, { limit: 2 + 3 * index, query: { all: account === admin } }),

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { maxPositionLength } from '../../src/domain/positions.ts'
-import { changesToBeKnown } from '../fixture/changes.ts'
+import { readChanges } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectRows } from '../fixture/project-rows.ts'
 import { projectActions } from '../fixture/projects.ts'
@@ -236,14 +236,11 @@ t.test('moveTask', async (t) => {
     const [a, , , d] = tasks
     // Nothing fits between equal positions.
     await db.run('update tasks set position = $2 where owner_id = $1', [owner.id, a.position])
-    await changesToBeKnown(db)
-    const { body: seen } = await service.expect('listTaskChanges', 200, { token: owner.token })
+    const seen = await readChanges(service, owner)
     await move(d, { after: a.id }, owner)
     t.equal(await titlesOf(null, owner), 'adbc')
-    await changesToBeKnown(db)
-    const query = { since: seen.next_cursor }
-    const { body } = await service.expect('listTaskChanges', 200, { token: owner.token, query })
-    t.strictSame(new Set(body.changed.map(({ id }) => id)), new Set(tasks.map(({ id }) => id)))
+    const { changed } = await readChanges(service, owner, { since: seen.next_cursor })
+    t.strictSame(new Set(changed.map(({ id }) => id)), new Set(tasks.map(({ id }) => id)))
   })
 
   t.test('400 for two places, or none', async (t) => {
@@ -255,14 +252,6 @@ t.test('moveTask', async (t) => {
     )
     t.strictSame(pointersOf(body), ['/after', '/section_id'])
     await service.expect('moveTask', 400, moveRequest(a, {}))
-  })
-
-  t.test('403 for viewers and assignees, 404 for strangers', async (t) => {
-    const project = await newProject()
-    const [task] = await newTasks(['t'], { project_id: project, assignee_id: assignee.id })
-    t.equal(await statusOf(task, { section_id: null }, viewer), 403)
-    t.equal(await statusOf(task, { section_id: null }, assignee), 403)
-    t.equal(await statusOf(task, { section_id: null }, stranger), 404)
   })
 
   t.test('403 to a project that the caller can only see', async (t) => {
@@ -279,12 +268,6 @@ t.test('moveTask', async (t) => {
     t.equal(body.code, 'project_archived')
     t.equal(await statusOf(b, { project_id: null }), 409)
     t.equal(await statusOf(personal, { project_id: project }), 409)
-  })
-
-  t.test('412 if If-Match is not the current ETag', async () => {
-    const [task] = await newTasks(['t'])
-    const request = { ...moveRequest(task, { section_id: null }), headers: { 'if-match': '"2"' } }
-    await service.expect('moveTask', 412, request)
   })
 
   t.test('422 next to a task of another project, or into a section of another project', async (t) => {

@@ -1,5 +1,6 @@
 import t from 'tap'
 import { accountActions } from '../fixture/accounts.ts'
+import { roundsOfRace } from '../fixture/races.ts'
 import { type Account, type Call, fileForm, type Reply, startService } from '../fixture/service.ts'
 import {
   clockToMove,
@@ -8,15 +9,12 @@ import {
   type Task,
   taskActions,
   unknownId,
-  withoutRequest,
 } from '../fixture/tasks.ts'
 
 const service = await startService(t)
 const { attachFile, createTag, createTask, peopleOf, readTask } = taskActions(service)
 const admin = await service.register('admin')
 const { setRole } = accountActions(service, admin)
-
-const json = { 'content-type': 'application/json' }
 
 /** Instants as a client can send them, and as the service returns them. */
 const validInstants = [
@@ -61,84 +59,12 @@ const invalidInstants: readonly unknown[] = [
   [],
 ]
 
-/** Fields that every write of a task rejects, and the pointers of the problems. */
+/** Fields with unlikely names, and the pointers of the problems. */
 const invalidFields: readonly (readonly [object, string])[] = [
-  [{ title: '' }, '/title'],
-  [{ title: ' \t\n\u00a0' }, '/title'],
-  [{ title: 'x'.repeat(501) }, '/title'],
-  [{ title: null }, '/title'],
-  [{ title: 7 }, '/title'],
-  [{ description: 'x'.repeat(65_537) }, '/description'],
-  [{ status: 'open' }, '/status'],
-  [{ status: 'DONE' }, '/status'],
-  [{ priority: 'highest' }, '/priority'],
-  [{ owner_id: 'Me' }, '/owner_id'],
-  [{ assignee_id: 'Me' }, '/assignee_id'],
-  [{ assignee_id: `{${unknownId}}` }, '/assignee_id'],
   [{ constructor: 1 }, '/constructor'],
   [{ toString: 1 }, '/toString'],
   [{ 'a/b~c': 1 }, '/a~1b~0c'],
-  ...invalidInstants.flatMap((instant) => [
-    [{ start_at: instant }, '/start_at'] as const,
-    [{ due_at: instant }, '/due_at'] as const,
-  ]),
 ]
-
-/** In other writes, null for these fields is the same as no value. */
-const invalidInPatch: typeof invalidFields = [
-  [{ description: null }, '/description'],
-  [{ status: null }, '/status'],
-  [{ priority: null }, '/priority'],
-  [{ owner_id: null }, '/owner_id'],
-  [{ tag_ids: null }, '/tag_ids'],
-]
-
-/** Read-only fields, which a creation does not accept. */
-const readOnlyFields: typeof invalidFields = [
-  [{ id: unknownId }, '/id'],
-  [{ version: 7 }, '/version'],
-  [{ created_at: '2026-11-02T09:00:00.000Z' }, '/created_at'],
-  [{ updated_at: '2026-11-02T09:00:00.000Z' }, '/updated_at'],
-  [{ completed_at: '2026-11-02T09:00:00.000Z' }, '/completed_at'],
-  [{ attachment_count: 0 }, '/attachment_count'],
-  [{ comment_count: 0 }, '/comment_count'],
-  [{ subtask_count: 0 }, '/subtask_count'],
-  [{ open_subtask_count: 0 }, '/open_subtask_count'],
-  [{ tags: [] }, '/tags'],
-]
-
-/** Malformed bodies, as they are sent. */
-const malformedBodies: Readonly<Record<string, string | Uint8Array>> = {
-  empty: '',
-  'truncated JSON': '{"title":',
-  'two values': '{} {}',
-  null: 'null',
-  'an array': '[{"title":"x"}]',
-  'a string': '"title"',
-  'U+0000 in a title': '{"title":"a\\u0000b"}',
-  'U+0000 in a description': '{"title":"x","description":"\\u0000"}',
-  'half of a surrogate pair': '{"title":"x\\ud800"}',
-  'the other half of the pair': '{"title":"x","description":"\\udc00 x"}',
-  'U+0000 in a name': '{"title":"x","\\u0000":1}',
-  __proto__: '{"title":"x","__proto__":{"status":"done"}}',
-  '__proto__ in an escape': '{"title":"x","\\u005f_proto__":{"status":"done"}}',
-  'constructor.prototype': '{"title":"x","constructor":{"prototype":{"status":"done"}}}',
-  'invalid UTF-8': Buffer.from('{"title":"x\xff"}', 'latin1'),
-  'an overlong UTF-8 sequence': Buffer.from('{"title":"x\xc0\x80"}', 'latin1'),
-  'a surrogate in UTF-8': Buffer.from('{"title":"x\xed\xa0\x80"}', 'latin1'),
-  'UTF-16': Buffer.from('{"title":"x"}', 'utf16le'),
-}
-
-const tooLarge = { title: 'x', description: 'x'.repeat(1_048_576) }
-
-const otherTypes = [
-  'text/plain',
-  'application/x-www-form-urlencoded',
-  'application/jsonx',
-  'application/problem+json',
-  'application/json; charset=iso-8859-1',
-  'json',
-] as const
 
 const defaults = {
   title: 'A task',
@@ -245,16 +171,6 @@ t.test('createTask', async (t) => {
     t.strictSame((await readTask(stranger, task.id)).task, task)
   })
 
-  t.test('201 with ids in upper case', async (t) => {
-    const tag = await createTag(owner, 'upper')
-    const task = await createTask(owner, {
-      owner_id: owner.id.toUpperCase(),
-      assignee_id: assignee.id.toUpperCase(),
-      tag_ids: [tag.id.toUpperCase()],
-    })
-    t.match(task, { owner_id: owner.id, assignee_id: assignee.id, tags: [tag] })
-  })
-
   t.test('400 for a repeated tag, ignoring case', async (t) => {
     const tag = await createTag(owner, 'twice')
     for (const id of [tag.id, tag.id.toUpperCase()]) {
@@ -270,24 +186,12 @@ t.test('createTask', async (t) => {
     t.strictSame((await createTask(assignee, { tag_ids: [tag.id] })).tags, [tag])
   })
 
-  t.test('201 for media types with parameters and in any case', async () => {
-    for (const type of ['application/json; charset=utf-8', 'Application/JSON ;charset="UTF-8"']) {
-      await service.expect('createTask', 201, {
-        token,
-        body: '{"title":"x"}',
-        headers: { 'content-type': type },
-      })
-    }
-  })
-
   t.test('400 for invalid fields', async (t) => {
     const before = await countTasks(owner)
     const cases = [
       ...invalidFields,
-      ...readOnlyFields,
-      [{ tag_ids: 'x' }, '/tag_ids'],
+      ...invalidInstants.map((instant) => [{ due_at: instant }, '/due_at'] as const),
       [{ tag_ids: [unknownId, 'x'] }, '/tag_ids/1'],
-      [{ tag_ids: [null] }, '/tag_ids/0'],
       [{ tag_ids: [unknownId, unknownId] }, '/tag_ids'],
       [
         { tag_ids: Array.from({ length: 101 }, (_, n) => unknownId.slice(0, -3) + String(n + 100)) },
@@ -303,53 +207,7 @@ t.test('createTask', async (t) => {
       })
       t.strictSame(pointersOf(body), [pointer], JSON.stringify(fields).slice(0, 60))
     }
-    const { body } = await service.expect('createTask', 400, { token, body: {} })
-    t.strictSame(body.errors, [{ pointer: '/title', detail: 'is required' }])
     t.equal(await countTasks(owner), before)
-  })
-
-  t.test('400 for malformed bodies', async (t) => {
-    const before = await countTasks(owner)
-    for (const [name, body] of Object.entries(malformedBodies)) {
-      const { status } = await service.call('createTask', { token, body, headers: json })
-      t.equal(status, 400, name)
-    }
-    t.equal(Reflect.get({}, 'status'), undefined)
-    t.equal(await countTasks(owner), before)
-  })
-
-  t.test('400 for a body with 100,000 levels', async () => {
-    const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`
-    await service.expect('createTask', 400, { token, body: deep, headers: json })
-    await service.expect('createTask', 400, { token, body: `{"title":"\\u0041","x":${deep}}`, headers: json })
-  })
-
-  t.test('400 for an unknown parameter', async (t) => {
-    const { body } = await service.expect('createTask', 400, {
-      token,
-      body: { title: 'x' },
-      query: { dry_run: true },
-    })
-    t.strictSame(pointersOf(body), ['/dry_run'])
-  })
-
-  t.test('400 for a malformed Idempotency-Key', async () => {
-    for (const key of ['', 'a b', 'x'.repeat(256), 'caf\u00e9']) {
-      await service.expect('createTask', 400, {
-        token,
-        body: { title: 'x' },
-        headers: { 'idempotency-key': key },
-      })
-    }
-  })
-
-  t.test('401 without a valid token, before every other check', async (t) => {
-    const { headers } = await service.expect('createTask', 401, {
-      body: '{',
-      headers: { 'content-type': 'text/plain' },
-    })
-    t.match(headers.get('www-authenticate'), /^Bearer /)
-    await service.expect('createTask', 401, { token: 'x.y.z', body: { title: 'x' } })
   })
 
   t.test('403 for a member who creates a task for another user', async (t) => {
@@ -358,21 +216,6 @@ t.test('createTask', async (t) => {
     }
     const { body } = await service.expect('listTasks', 200, { token: stranger.token, query: { q: 'x' } })
     t.strictSame(body.items, [])
-  })
-
-  t.test('413 for a body over 1 MiB', async () => {
-    await service.expect('createTask', 413, { token, body: tooLarge })
-  })
-
-  t.test('415 for another content type, or none', async () => {
-    for (const type of [...otherTypes, 'application/merge-patch+json']) {
-      await service.expect('createTask', 415, {
-        token,
-        body: '{"title":"x"}',
-        headers: { 'content-type': type },
-      })
-    }
-    await service.expect('createTask', 415, { token, body: Buffer.from('{"title":"x"}') })
   })
 
   t.test('422 for unknown users, and unknown and invisible tags', async (t) => {
@@ -424,15 +267,6 @@ t.test('createTask', async (t) => {
     t.strictSame(reordered.body, first.body)
   })
 
-  t.test('Idempotency-Key: 422 for another body', async (t) => {
-    const headers = { 'idempotency-key': 'reused' }
-    await service.expect('createTask', 201, { token, body: { title: 'First' }, headers })
-    const before = await countTasks(owner)
-    const { body } = await service.expect('createTask', 422, { token, body: { title: 'Second' }, headers })
-    t.equal(body.code, 'idempotency_key_reused')
-    t.equal(await countTasks(owner), before)
-  })
-
   t.test('Idempotency-Key: belongs to one caller and one operation', async (t) => {
     const request = { body: { title: 'Mine' }, headers: { 'idempotency-key': 'k' } }
     const mine = await service.expect('createTask', 201, { ...request, token })
@@ -451,21 +285,10 @@ t.test('createTask', async (t) => {
     t.equal(response.headers.get('idempotency-replayed'), null)
     t.equal(response.body.title, 'At last')
   })
-
-  t.test('Idempotency-Key: 50 requests at the same time create one task', async (t) => {
-    const request: Call = { token, body: { title: 'Raced' }, headers: { 'idempotency-key': 'race' } }
-    const responses = await Promise.all(
-      Array.from({ length: 50 }, () => service.expect('createTask', 201, request)),
-    )
-    t.equal(new Set(responses.map(({ body }) => JSON.stringify(body))).size, 1)
-    t.equal(responses.filter(({ headers }) => headers.get('idempotency-replayed') === null).length, 1)
-    const { body } = await service.expect('listTasks', 200, { token, query: { q: 'Raced' } })
-    t.equal(body.items.length, 1)
-  })
 })
 
 t.test('getTask', async (t) => {
-  const { owner, assignee, stranger } = await peopleOf('get')
+  const { owner, assignee } = await peopleOf('get')
   const { token } = owner
   const tag = await createTag(owner, 'seen')
   const task = await createTask(owner, { assignee_id: assignee.id, tag_ids: [tag.id] })
@@ -485,74 +308,11 @@ t.test('getTask', async (t) => {
     t.strictSame(body, task)
   })
 
-  t.test('200 if If-None-Match has other ETags', async (t) => {
-    for (const tags of ['"2"', 'W/"2", "11"', '']) {
-      const { body } = await service.expect('getTask', 200, {
-        token,
-        params,
-        headers: { 'if-none-match': tags },
-      })
-      t.strictSame(body, task)
-    }
-  })
-
-  t.test('200 for HEAD, with the headers of GET', async (t) => {
-    const get = await service.expect('getTask', 200, { token, params })
-    const head = await service.expect('getTask', 200, { token, params, method: 'HEAD' })
-    t.equal(head.body, null)
-    for (const name of ['etag', 'content-type', 'content-length', 'cache-control']) {
-      t.equal(head.headers.get(name), get.headers.get(name), name)
-    }
-  })
-
-  t.test('304 if If-None-Match has the ETag, by weak comparison', async (t) => {
-    for (const tags of ['"1"', 'W/"1"', '*', '"7", "1"', 'W/"7" ,, W/"1"']) {
-      for (const method of [undefined, 'HEAD'] as const) {
-        const response = await service.expect('getTask', 304, {
-          token,
-          params,
-          headers: { 'if-none-match': tags },
-          ...(method && { method }),
-        })
-        t.equal(response.body, null)
-        t.equal(response.headers.get('etag'), '"1"')
-        t.equal(response.headers.get('cache-control'), 'private, no-cache')
-      }
-    }
-  })
-
-  t.test('400 for a malformed id or ETag, and an unknown parameter', async (t) => {
+  t.test('400 for a malformed id', async (t) => {
     for (const task_id of ['7', `${task.id}x`, `{${task.id}}`, '\0', '%00', "' or 1=1 --"]) {
       const { body } = await service.expect('getTask', 400, { token, params: { task_id } })
       t.strictSame(pointersOf(body), ['/task_id'])
     }
-    for (const tags of ['1', '"1', '"1" "2"', 'w/"1"', '*, "1"']) {
-      const { body } = await service.expect('getTask', 400, {
-        token,
-        params,
-        headers: { 'if-none-match': tags },
-      })
-      t.strictSame(pointersOf(body), ['/If-None-Match'])
-    }
-    await service.expect('getTask', 400, { token, params, query: { fields: 'title' } })
-  })
-
-  t.test('401 without a token, before 400', async () => {
-    await service.expect('getTask', 401, { params })
-    await service.expect('getTask', 401, { params: { task_id: 'malformed' } })
-  })
-
-  t.test('404 for an invisible task, with the same body as for an unknown one', async (t) => {
-    const foreign = await service.expect('getTask', 404, { token: stranger.token, params })
-    const missing = await service.expect('getTask', 404, {
-      token: stranger.token,
-      params: { task_id: unknownId },
-    })
-    t.strictSame(withoutRequest(foreign.body), withoutRequest(missing.body))
-    const names = (headers: Headers) => [...headers.keys()].toSorted()
-    t.strictSame(names(foreign.headers), names(missing.headers))
-    const conditional = { 'if-none-match': '*' }
-    await service.expect('getTask', 404, { token: stranger.token, params, headers: conditional })
   })
 })
 
@@ -604,14 +364,6 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
         body.items.some(({ id }) => id === task.id),
         'the new title is found',
       )
-    })
-
-    t.test('200: instants are returned in UTC with milliseconds', async (t) => {
-      const task = await createTask(owner)
-      for (const [sent, kept] of validInstants) {
-        const { body } = await service.expect(operation, 200, change(task, { start_at: sent, due_at: sent }))
-        t.strictSame([body.start_at, body.due_at], [kept, kept], sent)
-      }
     })
 
     t.test('200: completed_at is set, kept and cleared', async (t) => {
@@ -668,13 +420,6 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       }
     })
 
-    t.test('200 for the assignee, even with the current owner in the body', async (t) => {
-      const task = await createTask(owner, { assignee_id: assignee.id })
-      const fields = { title: 'By the assignee', owner_id: owner.id, assignee_id: assignee.id }
-      const { body } = await service.expect(operation, 200, change(task, fields, { token: assignee.token }))
-      t.match(body, { ...fields, version: 2 })
-    })
-
     t.test('200 for a transfer by the owner and by an administrator', async (t) => {
       const task = await createTask(owner)
       const away = await service.expect(operation, 200, change(task, { owner_id: stranger.id }))
@@ -689,125 +434,16 @@ const testChange = (operation: 'replaceTask' | 'updateTask', complete: (fields: 
       t.equal(back.body.owner_id, owner.id)
     })
 
-    t.test('200 if If-Match has the current ETag, or is *', async (t) => {
-      const task = await createTask(owner)
-      for (const [version, tags] of ['"1"', '"7", "2"', '*', 'W/"4" , "4"'].entries()) {
-        const headers = { 'if-match': tags }
-        const { body } = await service.expect(operation, 200, change(task, { title: tags }, { headers }))
-        t.equal(body.version, version + 2)
-      }
-    })
-
     t.test('400 for invalid fields: the task is unchanged', async (t) => {
       const task = await createTask(owner, { assignee_id: assignee.id })
       const cases = [
         ...invalidFields,
-        ...(operation === 'replaceTask' ? [] : invalidInPatch),
         [{ tag_names: [] }, '/tag_names'],
         [{ start_at: '2026-11-02T09:00:00Z', due_at: '2026-11-02T08:59:59.999Z' }, '/due_at'],
       ] as const
       for (const [fields, pointer] of cases) {
         const { body } = await service.expect(operation, 400, change(task, fields))
         t.strictSame(pointersOf(body), [pointer], JSON.stringify(fields).slice(0, 60))
-      }
-      t.strictSame((await readTask(owner, task.id)).task, task)
-    })
-
-    t.test('400 for malformed bodies: the task is unchanged', async (t) => {
-      const task = await createTask(owner)
-      for (const [name, body] of Object.entries(malformedBodies)) {
-        const { status } = await service.call(operation, change(task, {}, { body, headers: json }))
-        t.equal(status, 400, name)
-      }
-      t.strictSame((await readTask(owner, task.id)).task, task)
-    })
-
-    t.test('400 for a malformed id or ETag, and an unknown parameter', async (t) => {
-      const task = await createTask(owner)
-      await service.expect(operation, 400, change(task, {}, { params: { task_id: 'x' } }))
-      await service.expect(operation, 400, change(task, {}, { query: { dry_run: true } }))
-      for (const tags of ['1', '"1', "'1'", '"1" "2"', 'w/"1"']) {
-        const { body } = await service.expect(
-          operation,
-          400,
-          change(task, {}, { headers: { 'if-match': tags } }),
-        )
-        t.strictSame(pointersOf(body), ['/If-Match'])
-      }
-    })
-
-    t.test('401 without a token, before every other check', async () => {
-      await service.expect(operation, 401, {
-        params: { task_id: 'x' },
-        body: '{',
-        headers: { 'content-type': 'text/plain' },
-      })
-    })
-
-    t.test('403 for a transfer by the assignee', async (t) => {
-      const task = await createTask(owner, { assignee_id: assignee.id })
-      for (const owner_id of [assignee.id, stranger.id, unknownId]) {
-        const fields = { title: 'Stolen', owner_id }
-        await service.expect(operation, 403, change(task, fields, { token: assignee.token }))
-      }
-      const otherVersion = { token: assignee.token, headers: { 'if-match': '"7"' } }
-      await service.expect(operation, 403, change(task, { owner_id: assignee.id }, otherVersion))
-      t.strictSame((await readTask(owner, task.id)).task, task)
-    })
-
-    t.test('404 for an invisible task, with the same body as for an unknown one', async (t) => {
-      const task = await createTask(owner)
-      const foreign = await service.expect(operation, 404, change(task, {}, { token: stranger.token }))
-      const missing = await service.expect(
-        operation,
-        404,
-        change(task, {}, { params: { task_id: unknownId } }),
-      )
-      t.strictSame(withoutRequest(foreign.body), withoutRequest(missing.body))
-      const headers = { 'if-match': '"7"' }
-      await service.expect(operation, 404, change(task, {}, { token: stranger.token, headers }))
-      const owned = { owner_id: stranger.id }
-      await service.expect(operation, 404, change(task, owned, { token: stranger.token }))
-      t.strictSame((await readTask(owner, task.id)).task, task)
-    })
-
-    t.test('412 if If-Match has other or weak ETags', async (t) => {
-      const task = await createTask(owner)
-      for (const tags of ['"2"', 'W/"1"', '"1x", "01", ""', '"\\", "{1}", "NULL", "1,1"']) {
-        await service.expect(
-          operation,
-          412,
-          change(task, { title: 'Late' }, { headers: { 'if-match': tags } }),
-        )
-      }
-      const headers = { 'if-match': '"7"' }
-      await service.expect(operation, 412, change(task, { assignee_id: unknownId }, { headers }))
-      t.strictSame((await readTask(owner, task.id)).task, task)
-    })
-
-    t.test('413 for a body over 1 MiB', async () => {
-      await service.expect(operation, 413, change(await createTask(owner), {}, { body: tooLarge }))
-    })
-
-    t.test('415 for another content type, or none', async (t) => {
-      const task = await createTask(owner)
-      const body = Buffer.from('{"title":"x"}')
-      const types = operation === 'updateTask' ? otherTypes : [...otherTypes, 'application/merge-patch+json']
-      const requests = [{ body }, ...types.map((type) => ({ body, headers: { 'content-type': type } }))]
-      for (const request of requests) {
-        const { headers } = await service.expect(operation, 415, change(task, {}, request))
-        const accepted = 'application/merge-patch+json, application/json'
-        t.equal(headers.get('accept-patch'), operation === 'updateTask' ? accepted : null)
-      }
-      t.strictSame((await readTask(owner, task.id)).task, task)
-    })
-
-    t.test('422 for unknown users', async (t) => {
-      const task = await createTask(owner)
-      for (const name of ['owner_id', 'assignee_id']) {
-        const { body } = await service.expect(operation, 422, change(task, { [name]: unknownId }))
-        t.equal(body.code, 'unknown_reference')
-        t.strictSame(pointersOf(body), [`/${name}`])
       }
       t.strictSame((await readTask(owner, task.id)).task, task)
     })
@@ -938,19 +574,6 @@ t.test('replaceTask, specific to PUT', async (t) => {
     const replies = await Promise.all(Array.from({ length: 8 }, () => put(4)))
     t.strictSame(countStatuses(replies), { 200: 1, 412: 7 }, 'requests at the same time')
   })
-
-  t.test('400 without a title', async (t) => {
-    const task = await createTask(owner)
-    const params = { task_id: task.id }
-    const { body } = await service.expect('replaceTask', 400, { token, params, body: { status: 'done' } })
-    t.strictSame(body.errors, [{ pointer: '/title', detail: 'is required' }])
-  })
-
-  t.test('404 for an unknown id: nothing is created', async () => {
-    const params = { task_id: unknownId }
-    await service.expect('replaceTask', 404, { token: admin.token, params, body: { title: 'New' } })
-    await service.expect('getTask', 404, { token: admin.token, params })
-  })
 })
 
 t.test('updateTask, specific to PATCH', async (t) => {
@@ -982,6 +605,15 @@ t.test('updateTask, specific to PATCH', async (t) => {
       body: {},
     })
     t.strictSame(body, task)
+  })
+
+  t.test('400 for null in a field that cannot be null', async (t) => {
+    const task = await createTask(owner)
+    for (const name of ['title', 'description', 'status', 'priority', 'owner_id']) {
+      const request = { token, params: { task_id: task.id }, body: { [name]: null } }
+      t.strictSame(pointersOf((await service.expect('updateTask', 400, request)).body), [`/${name}`])
+    }
+    t.strictSame((await readTask(owner, task.id)).task, task)
   })
 
   t.test('200: null clears a field', async (t) => {
@@ -1060,7 +692,7 @@ t.test('updateTask, specific to PATCH', async (t) => {
   t.test('one ETag never has two bodies, even while tags change', async (t) => {
     const names = ['a', 'b', 'c', 'd', 'e', 'f']
     const tagIds = await Promise.all(names.map(async (name) => (await createTag(owner, name)).id))
-    for (let round = 0; round < 50; round += 1) {
+    for (let round = 0; round < roundsOfRace(50); round += 1) {
       const { id } = await createTask(owner, { tag_ids: tagIds.slice(3) })
       const bodies = await raceWithTags(owner, id, tagIds)
       for (const [etag, seen] of bodies)
@@ -1105,7 +737,7 @@ const raceWithTags = async (
 }
 
 t.test('deleteTask', async (t) => {
-  const { owner, assignee, stranger } = await peopleOf('delete')
+  const { owner, assignee } = await peopleOf('delete')
   const { token } = owner
   const request = (task: Task, options: Call = {}): Call => ({
     token,
@@ -1127,57 +759,6 @@ t.test('deleteTask', async (t) => {
       const { body } = await service.expect('listTasks', 200, { token })
       t.notOk(body.items.some(({ id }) => id === task.id))
     }
-  })
-
-  t.test('204 if If-Match has the current ETag, or is *', async (t) => {
-    for (const tags of ['"1"', '*', 'W/"1", "1"']) {
-      const task = await createTask(owner)
-      await service.expect('deleteTask', 204, request(task, { headers: { 'if-match': tags } }))
-      t.equal((await service.call('getTask', request(task))).status, 404)
-    }
-  })
-
-  t.test('204 with an empty body of any content type', async () => {
-    const task = await createTask(owner)
-    await service.expect('deleteTask', 204, request(task, { headers: json }))
-  })
-
-  t.test('400 for a malformed id or ETag, a parameter, and a body', async (t) => {
-    const task = await createTask(owner)
-    await service.expect('deleteTask', 400, request(task, { params: { task_id: 'x' } }))
-    await service.expect('deleteTask', 400, request(task, { headers: { 'if-match': '1' } }))
-    await service.expect('deleteTask', 400, request(task, { query: 'force=true' }))
-    await service.expect('deleteTask', 400, request(task, { body: { title: 'x' } }))
-    t.strictSame((await readTask(owner, task.id)).task, task)
-  })
-
-  t.test('401 without a token', async () => {
-    const { id } = await createTask(owner)
-    await service.expect('deleteTask', 401, { params: { task_id: id } })
-  })
-
-  t.test('403 for its assignee', async (t) => {
-    const task = await createTask(owner, { assignee_id: assignee.id })
-    await service.expect('deleteTask', 403, request(task, { token: assignee.token }))
-    const otherVersion = { token: assignee.token, headers: { 'if-match': '"7"' } }
-    await service.expect('deleteTask', 403, request(task, otherVersion))
-    t.strictSame((await readTask(owner, task.id)).task, task)
-  })
-
-  t.test('404 for an invisible task, with the same body as for an unknown one', async (t) => {
-    const task = await createTask(owner)
-    const foreign = await service.expect('deleteTask', 404, request(task, { token: stranger.token }))
-    const missing = await service.expect('deleteTask', 404, request(task, { params: { task_id: unknownId } }))
-    t.strictSame(withoutRequest(foreign.body), withoutRequest(missing.body))
-    t.strictSame((await readTask(owner, task.id)).task, task)
-  })
-
-  t.test('412 if If-Match has another or a weak ETag', async (t) => {
-    const task = await createTask(owner)
-    for (const tags of ['"2"', 'W/"1"']) {
-      await service.expect('deleteTask', 412, request(task, { headers: { 'if-match': tags } }))
-    }
-    t.strictSame((await readTask(owner, task.id)).task, task)
   })
 
   t.test('204 for one of several requests at the same time, 404 for the others', async (t) => {
@@ -1360,64 +941,14 @@ t.test('listTasks', async (t) => {
     t.equal(body.total, null)
   })
 
-  t.test('200: q is plain text, ignoring case and accents', async (t) => {
-    const searcher = await service.register('searcher')
-    const all = ['100% sure', 'snake_case', 'back\\slash', 'Éclair', 'straße', "it's", 'ΟΔΟΣΑ', 'ﬁne print']
-    for (const title of all) await createTask(searcher, { title })
-    const cases = [
-      ['%', ['100% sure']],
-      ['_', ['snake_case']],
-      ['\\', ['back\\slash']],
-      ['\\\\', []],
-      ['%%', []],
-      ["'", ["it's"]],
-      ['SNAKE', ['snake_case']],
-      ['éCLAIR', ['Éclair']],
-      ['E\u0301clair', ['Éclair']],
-      ['eclair', ['Éclair']],
-      ['STRAßE', ['straße']],
-      ['ΟΔΟΣ', ['ΟΔΟΣΑ']],
-      ['οδοσ', ['ΟΔΟΣΑ']],
-      ['fine', ['ﬁne print']],
-      [' ', ['ﬁne print', '100% sure']],
-      ['x'.repeat(200), []],
-      ['\u{1f600}'.repeat(200), []],
-    ] as const
-    for (const [q, expected] of cases) t.strictSame(await list({ q }, searcher), expected, q.slice(0, 20))
-    t.strictSame(await list('q=%31%30%30%25+s', searcher), ['100% sure'])
-  })
-
-  t.test('200 for HEAD, with the headers of GET', async (t) => {
-    const get = await service.expect('listTasks', 200, { token: owner.token, query: { limit: 1 } })
-    const head = await service.expect('listTasks', 200, {
-      token: owner.token,
-      query: { limit: 1 },
-      method: 'HEAD',
-    })
-    t.equal(head.body, null)
-    for (const name of ['link', 'content-type', 'content-length', 'cache-control']) {
-      t.equal(head.headers.get(name), get.headers.get(name), name)
-    }
-  })
-
   t.test('400 for invalid filters', async (t) => {
     const cases = [
-      ['status=open', '/status/0'],
       ['status=todo&status=open', '/status/1'],
       ['status=todo,done', '/status/0'],
-      ['status=', '/status/0'],
       [Array(11).fill('status=todo').join('&'), '/status'],
-      ['priority=HIGH', '/priority/0'],
-      ['assignee_id=Me', '/assignee_id/0'],
-      ['assignee_id=null', '/assignee_id/0'],
-      ['tag_id=', '/tag_id/0'],
       [Array(101).fill(`tag_id=${red.id}`).join('&'), '/tag_id'],
-      ['q=', '/q'],
       ['q=a&q=b', '/q'],
-      [`q=${'x'.repeat(201)}`, '/q'],
       ['status[]=todo', '/status[]'],
-      ['owner_id=x', '/owner_id/0'],
-      ['sort=id";--', '/sort'],
       ['Status=todo', '/Status'],
       ['__proto__=1', '/__proto__'],
       ['constructor=1', '/constructor'],
@@ -1427,10 +958,5 @@ t.test('listTasks', async (t) => {
       const { body } = await service.expect('listTasks', 400, { token: owner.token, query })
       t.strictSame(pointersOf(body), [pointer], query.slice(0, 40))
     }
-  })
-
-  t.test('401 without a token, before 400', async () => {
-    await service.expect('listTasks', 401)
-    await service.expect('listTasks', 401, { query: 'limit=0' })
   })
 })

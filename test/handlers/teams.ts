@@ -1,11 +1,12 @@
 import t from 'tap'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
-import { changesToBeKnown } from '../fixture/changes.ts'
+import { readChanges } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { projectActions } from '../fixture/projects.ts'
+import { roundsOfRace } from '../fixture/races.ts'
 import { type Account, type Call, type Reply, startService } from '../fixture/service.ts'
-import { countStatuses, pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
+import { countStatuses, taskActions } from '../fixture/tasks.ts'
 
 const { db, options } = await openTestDatabase(t)
 const service = await startService(t, { db })
@@ -55,13 +56,6 @@ const managedByTeam = async () => {
 }
 
 t.test('createTeam', async (t) => {
-  t.test('422 for an Idempotency-Key that was used with another body', async (t) => {
-    const request = { token: ada.token, headers: { 'idempotency-key': 'one-team' } }
-    await service.expect('createTeam', 201, { ...request, body: { name: 'One' } })
-    const { body } = await service.expect('createTeam', 422, { ...request, body: { name: 'Another' } })
-    t.equal(body.code, 'idempotency_key_reused')
-  })
-
   t.test('201: the creator is a manager', async (t) => {
     const request = { token: ada.token, body: { name: '  Design ' } }
     const { body, headers } = await service.expect('createTeam', 201, request)
@@ -77,13 +71,6 @@ t.test('createTeam', async (t) => {
       params: { team_id: id },
     })
     t.match(members.items, [{ user_id: ada.id, role: 'manager', version: 1 }])
-  })
-
-  t.test('400 for invalid names', async (t) => {
-    for (const body of [{}, { name: '' }, { name: ' ' }, { name: 'x'.repeat(101) }, { name: null }]) {
-      const reply = await service.expect('createTeam', 400, { token: ada.token, body })
-      t.strictSame(pointersOf(reply.body), ['/name'])
-    }
   })
 })
 
@@ -125,10 +112,7 @@ t.test('updateTeam', async (t) => {
   const change = { ...request, headers: { 'if-match': headers.get('etag') ?? '' }, body: { name: 'Renamed' } }
   const { body } = await service.expect('updateTeam', 200, change)
   t.match(body, { name: 'Renamed', version: 2 })
-  await service.expect('updateTeam', 412, change)
   t.match((await service.expect('updateTeam', 200, { ...request, body: {} })).body, { version: 2 })
-  await service.expect('updateTeam', 403, { ...request, token: grace.token, body: { name: 'No' } })
-  await service.expect('updateTeam', 404, { ...request, token: stranger.token, body: { name: 'No' } })
 })
 
 t.test('listTeams', async (t) => {
@@ -189,21 +173,14 @@ t.test('setTeamMember', async (t) => {
     await service.expect('setTeamMember', 200, { ...request, body: read.body })
   })
 
-  t.test('400 for an unknown role, 403 for members, 404 for strangers, 412 for another version', async () => {
-    const team = await createTeam(ada)
-    const request = { token: ada.token, params: inTeam(team, grace), body: { role: 'member' } }
-    await service.expect('setTeamMember', 400, { ...request, body: { role: 'editor' } })
-    await service.expect('setTeamMember', 412, { ...request, headers: { 'if-match': '*' } })
-    await setTeamMember(ada, team, grace, 'member')
-    await service.expect('setTeamMember', 412, { ...request, headers: { 'if-match': '"2"' } })
-    await service.expect('setTeamMember', 403, { ...request, token: grace.token })
-    await service.expect('setTeamMember', 404, { ...request, token: stranger.token })
-    await service.expect('setTeamMember', 404, { ...request, params: inTeam({ id: unknownId }, grace) })
-    await service.expect('setTeamMember', 404, { ...request, params: inTeam(team, { id: unknownId }) })
+  t.test('412 for a new member with If-Match: *', async () => {
+    const request = { token: ada.token, params: inTeam(await createTeam(ada), grace) }
+    const existing = { ...request, body: { role: 'member' }, headers: { 'if-match': '*' } }
+    await service.expect('setTeamMember', 412, existing)
   })
 
   t.test('409 or 403 for one of two managers who demote each other', async (t) => {
-    for (let round = 0; round < 3; round += 1) {
+    for (let round = 0; round < roundsOfRace(3); round += 1) {
       const team = await createTeam(ada)
       await setTeamMember(ada, team, grace, 'manager')
       const demote = ({ token }: Account, other: Account) =>
@@ -218,16 +195,12 @@ t.test('setTeamMember', async (t) => {
     const { project, team } = await sharedByTeam()
     const task = await createTask(ada, { project_id: project.id })
     t.equal(await readStatus(project, edsger), 404)
-    await changesToBeKnown(service.deps.db)
-    const { token } = edsger
-    const { body: before } = await service.expect('listTaskChanges', 200, { token })
+    const before = await readChanges(service, edsger)
     await setTeamMember(ada, team, edsger, 'member')
     t.equal(await roleIn(project, edsger), 'editor')
-    await changesToBeKnown(service.deps.db)
-    const query = { since: before.next_cursor }
-    const { body: after } = await service.expect('listTaskChanges', 200, { token, query })
+    const { changed } = await readChanges(service, edsger, { since: before.next_cursor })
     t.strictSame(
-      after.changed.map(({ id }) => id),
+      changed.map(({ id }) => id),
       [task.id],
     )
   })
@@ -253,8 +226,7 @@ t.test('removeTeamMember', async (t) => {
     const { body: page } = await service.expect('listTasks', 200, list)
     const ofMembers = { token, params: { project_id: project.id }, query: { limit: 1 } }
     const { body: members } = await service.expect('listProjectMembers', 200, ofMembers)
-    await changesToBeKnown(service.deps.db)
-    const { body: before } = await service.expect('listTaskChanges', 200, { token })
+    const before = await readChanges(service, katherine)
 
     await service.expect('removeTeamMember', 204, { token: ada.token, params: inTeam(team, katherine) })
     t.equal(await readStatus(project, katherine), 404)
@@ -264,9 +236,7 @@ t.test('removeTeamMember', async (t) => {
     t.strictSame((await service.expect('listTasks', 200, next)).body.items, [])
     const rest = { ...ofMembers, query: { limit: 1, cursor: members.next_cursor ?? '' } }
     await service.expect('listProjectMembers', 404, rest)
-    await changesToBeKnown(service.deps.db)
-    const query = { since: before.next_cursor }
-    const { body: after } = await service.expect('listTaskChanges', 200, { token, query })
+    const after = await readChanges(service, katherine, { since: before.next_cursor })
     t.strictSame(after.changed, [])
     t.strictSame(after.deleted.toSorted(), tasks.map(({ id }) => id).toSorted())
   })
@@ -284,16 +254,6 @@ t.test('removeTeamMember', async (t) => {
     t.equal(await roleIn(project, grace), 'editor')
     await leave(team)
     t.equal(await roleIn(project, grace), 'viewer')
-  })
-
-  t.test('403 for members, 404 for strangers and unknown members, 412 for another version', async () => {
-    const { team } = await sharedByTeam()
-    const request = { token: grace.token, params: inTeam(team, ada) }
-    await service.expect('removeTeamMember', 403, request)
-    await service.expect('removeTeamMember', 404, { ...request, token: stranger.token })
-    await service.expect('removeTeamMember', 404, { token: ada.token, params: inTeam(team, stranger) })
-    const otherVersion = { token: ada.token, params: inTeam(team, grace), headers: { 'if-match': '"2"' } }
-    await service.expect('removeTeamMember', 412, otherVersion)
   })
 
   t.test('409 for the last manager of the team', async (t) => {
@@ -315,14 +275,9 @@ t.test('removeTeamMember', async (t) => {
   })
 })
 
-t.test('getTeamMember', async () => {
+t.test('getTeamMember: 404 for a user who is not a member', async () => {
   const { team } = await sharedByTeam()
-  const request = { token: ada.token, params: inTeam(team, grace) }
-  const { headers } = await service.expect('getTeamMember', 200, request)
-  const known = { 'if-none-match': headers.get('etag') ?? '' }
-  await service.expect('getTeamMember', 304, { ...request, headers: known })
-  await service.expect('getTeamMember', 404, { ...request, params: inTeam(team, edsger) })
-  await service.expect('getTeamMember', 404, { ...request, token: stranger.token })
+  await service.expect('getTeamMember', 404, { token: ada.token, params: inTeam(team, edsger) })
 })
 
 t.test('listTeamMembers', async (t) => {
@@ -342,16 +297,13 @@ t.test('listTeamMembers', async (t) => {
     (await service.expect('listTeamMembers', 200, { ...request, query: { q: 'x' } })).body.items,
     [],
   )
-  await service.expect('listTeamMembers', 404, { ...request, token: stranger.token, query: { q: 'x' } })
 })
 
 t.test('deleteTeam', async (t) => {
   t.test('204: access through it ends at once', async (t) => {
     const { project, team } = await sharedByTeam()
     const request = { token: ada.token, params: { team_id: team.id } }
-    await service.expect('deleteTeam', 403, { ...request, token: grace.token })
-    await service.expect('deleteTeam', 412, { ...request, headers: { 'if-match': '"2"' } })
-    await service.expect('deleteTeam', 204, { ...request, headers: { 'if-match': '"1"' } })
+    await service.expect('deleteTeam', 204, request)
     await service.expect('deleteTeam', 404, request)
     t.equal(await readStatus(project, grace), 404)
     t.equal(await readStatus(project, ada), 200)
@@ -435,20 +387,11 @@ t.test('setProjectTeam', async (t) => {
     t.equal((await put({})).status, 201)
   })
 
-  t.test('400 for an unknown role, 403 for editors, 404 for strangers, 412 for another version', async () => {
+  t.test('404 for an invisible team, 412 for a new one with If-Match: *', async () => {
     const { project, team } = await sharedByTeam()
     const hidden = await createTeam(stranger)
     const request = { token: ada.token, params: inProject(project, team), body: { role: 'viewer' } }
-    await service.expect('setProjectTeam', 400, { ...request, body: { role: 'member' } })
-    await service.expect('setProjectTeam', 403, { ...request, token: grace.token })
-    for (const params of [
-      inProject(project, hidden),
-      inProject(project, { id: unknownId }),
-      inProject({ id: unknownId }, team),
-    ])
-      await service.expect('setProjectTeam', 404, { ...request, params })
-    await service.expect('setProjectTeam', 404, { ...request, token: stranger.token })
-    await service.expect('setProjectTeam', 412, { ...request, headers: { 'if-match': '"2"' } })
+    await service.expect('setProjectTeam', 404, { ...request, params: inProject(project, hidden) })
     const another = { ...request, params: inProject(project, await createTeam(ada)) }
     await service.expect('setProjectTeam', 412, { ...another, headers: { 'if-match': '*' } })
   })
@@ -465,25 +408,15 @@ t.test('setProjectTeam', async (t) => {
 t.test('removeProjectTeam', async (t) => {
   const { project, team } = await sharedByTeam()
   const request = { token: ada.token, params: inProject(project, team) }
-  await service.expect('removeProjectTeam', 403, { ...request, token: grace.token })
-  await service.expect('removeProjectTeam', 404, { ...request, token: stranger.token })
-  await service.expect('removeProjectTeam', 412, { ...request, headers: { 'if-match': '"2"' } })
   await service.expect('removeProjectTeam', 204, request)
   await service.expect('removeProjectTeam', 404, request)
   t.equal(await readStatus(project, grace), 404)
 })
 
-t.test('getProjectTeam', async () => {
-  const { project, team } = await sharedByTeam()
-  const request = { token: grace.token, params: inProject(project, team) }
-  const { headers } = await service.expect('getProjectTeam', 200, request)
-  const known = { 'if-none-match': headers.get('etag') ?? '' }
-  await service.expect('getProjectTeam', 304, { ...request, headers: known })
-  await service.expect('getProjectTeam', 404, {
-    ...request,
-    params: inProject(project, await createTeam(grace)),
-  })
-  await service.expect('getProjectTeam', 404, { ...request, token: stranger.token })
+t.test('getProjectTeam: 404 for a team that is not in the project', async () => {
+  const { project } = await sharedByTeam()
+  const params = inProject(project, await createTeam(grace))
+  await service.expect('getProjectTeam', 404, { token: grace.token, params })
 })
 
 t.test('listProjectTeams', async (t) => {

@@ -6,7 +6,6 @@ import { fileURLToPath } from 'node:url'
 import sharp from 'sharp'
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import { newId } from '../../src/db/engine/ids.ts'
 import { timeLimits } from '../../src/http/slow-clients.ts'
 import { createDecoder, type Decoder } from '../../src/images/decoder.ts'
 import { UnsupportedImage } from '../../src/images/errors.ts'
@@ -15,7 +14,7 @@ import { type Storage, StorageFull, StorageUnavailable } from '../../src/storage
 import { eventually } from '../fixture/eventually.ts'
 import { blackPng, growWebp, interlacedPng, longComment, redGif } from '../fixture/images.ts'
 import { runProcess } from '../fixture/process.ts'
-import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
+import { type Call, fileForm, startService } from '../fixture/service.ts'
 import { openTestStorage } from '../fixture/storage.ts'
 import { countStatuses } from '../fixture/tasks.ts'
 
@@ -170,7 +169,8 @@ const areRemoved = (gone: readonly string[]) => async () => {
 t.test('getThumbnail', async (t) => {
   t.test('200 for each image format, whatever the declared type', async (t) => {
     for (const format of ['png', 'jpeg', 'gif', 'webp', 'avif'] as const) {
-      const attachment = await attach(await canvas(600, 300).toFormat(format).toBuffer())
+      const options = format === 'avif' ? { effort: 0 } : {}
+      const attachment = await attach(await canvas(600, 300).toFormat(format, options).toBuffer())
       const { status, headers, body } = await thumbnailOf(attachment)
       t.equal(status, 200, format)
       t.equal(headers.get('content-type'), 'image/webp')
@@ -242,49 +242,6 @@ t.test('getThumbnail', async (t) => {
     t.equal(new Set(replies.map(({ headers }) => headers.get('etag'))).size, 1)
     t.equal((await thumbnailOf(attachment)).status, 200)
     t.equal(decoded.length, 1, 'it is not decoded again')
-  })
-
-  t.test('200 for HEAD, with the headers of GET', async (t) => {
-    const attachment = await attach(await photo())
-    const seen = await thumbnailOf(attachment, { method: 'HEAD' })
-    const got = await thumbnailOf(attachment)
-    t.equal(seen.status, 200)
-    t.equal(seen.body, null)
-    for (const name of ['etag', 'content-length', 'content-type'])
-      t.equal(seen.headers.get(name), got.headers.get(name), name)
-  })
-
-  t.test('304 if If-None-Match has the ETag', async (t) => {
-    const attachment = await attach(await photo())
-    const etag = (await thumbnailOf(attachment)).headers.get('etag') ?? ''
-    const { status, headers, body } = await thumbnailOf(attachment, { headers: { 'if-none-match': etag } })
-    t.equal(status, 304)
-    t.equal(body, null)
-    t.equal(headers.get('etag'), etag)
-    t.equal((await thumbnailOf(attachment, { headers: { 'if-none-match': '"other"' } })).status, 200)
-  })
-
-  t.test('400 for invalid widths, an unknown parameter, and a malformed id', async (t) => {
-    const attachment = await attach(await photo())
-    for (const width of ['15', '1025', '0', '-16', '16.5', '1e2', 'wide', '']) {
-      const { status, body } = await thumbnailOf(attachment, { query: { width } })
-      t.equal(status, 400, width)
-      t.match(body, { errors: [{ pointer: '/width' }] })
-    }
-    t.equal((await thumbnailOf(attachment, { query: { height: 64 } })).status, 400)
-    t.equal((await thumbnailOf({ id: '1' })).status, 400)
-  })
-
-  t.test('401 without a token', async (t) => {
-    t.equal((await thumbnailOf({ id: newId() }, { token: undefined })).status, 401)
-  })
-
-  t.test('404 for an unknown or invisible attachment', async (t) => {
-    const stranger: Account = await service.register('stranger')
-    const attachment = await attach(await photo())
-    await thumbnailOf(attachment)
-    t.equal((await thumbnailOf(attachment, { token: stranger.token })).status, 404)
-    t.equal((await thumbnailOf({ id: newId() })).status, 404)
   })
 
   t.test('404 if the attachment is deleted while its thumbnail is rendered', async (t) => {
@@ -388,7 +345,7 @@ t.test('getThumbnail', async (t) => {
     const frame = moving.subarray(moving.lastIndexOf('ANMF'))
     const image = await photo()
     const segments = Buffer.alloc(8_000_000, Buffer.from([0xff, 0xe1, 0, 2]))
-    const comments = Array.from({ length: 64 }, () => longComment(7_500_000))
+    const comments = Array<Buffer>(64).fill(longComment(7_500_000))
     const avif = await canvas(3_000, 2_700).avif({ effort: 0 }).toBuffer()
 
     const pixels = /^The image has more than \d+ pixels/

@@ -1,7 +1,8 @@
 import t from 'tap'
 import { eventually } from '../fixture/eventually.ts'
+import { roundsOfRace } from '../fixture/races.ts'
 import { type Account, type Call, fileForm, startService } from '../fixture/service.ts'
-import { countStatuses, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
+import { countStatuses, type Task, taskActions } from '../fixture/tasks.ts'
 import { openTestStorage } from '../fixture/storage.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 
@@ -122,20 +123,10 @@ t.test('listTrash', async (t) => {
     t.ok(Date.parse(deleted_at) >= Date.parse(task.updated_at))
     t.ok(Date.parse(updated_at) >= Date.parse(deleted_at))
   })
-
-  t.test('403 for all=true by other users', async () => {
-    await service.expect('listTrash', 403, { token: owner.token, query: { all: true } })
-  })
-
-  t.test('400 for invalid parameters, 401 without a token', async () => {
-    await service.expect('listTrash', 400, { token: owner.token, query: { limit: 0 } })
-    await service.expect('listTrash', 400, { token: owner.token, query: { status: 'todo' } })
-    await service.expect('listTrash', 401)
-  })
 })
 
 t.test('getTrashedTask', async (t) => {
-  const { owner, assignee, task, kept } = await fullTask('got')
+  const { owner, task } = await fullTask('got')
   await trash(owner, task)
 
   t.test('200, or 304 if If-None-Match has the ETag', async (t) => {
@@ -144,14 +135,6 @@ t.test('getTrashedTask', async (t) => {
     t.equal(headers.get('etag'), `"${body.version}"`)
     const unchanged = { headers: { 'if-none-match': headers.get('etag') ?? '' } }
     await service.expect('getTrashedTask', 304, requestFor(owner, task, unchanged))
-  })
-
-  t.test('400 for a malformed id, 401 without a token, 404 for other users and tasks', async () => {
-    await service.expect('getTrashedTask', 400, { token: owner.token, params: { task_id: 'first' } })
-    await service.expect('getTrashedTask', 401, { params: { task_id: task.id } })
-    await service.expect('getTrashedTask', 404, requestFor(assignee, task))
-    await service.expect('getTrashedTask', 404, requestFor(owner, kept))
-    await service.expect('getTrashedTask', 404, requestFor(owner, { id: unknownId }))
   })
 })
 
@@ -197,16 +180,6 @@ t.test('restoreTask', async (t) => {
     await service.expect('getTask', 404, requestFor(owner, task))
     await service.expect('restoreTask', 200, requestFor(owner, task, ifMatch(headers.get('etag'))))
   })
-
-  t.test('400 for a malformed id, 401 without a token, 404 for other users and tasks', async () => {
-    const { owner, assignee, stranger, task, kept } = await fullTask('not-restored')
-    await trash(owner, task)
-    await service.expect('restoreTask', 400, { token: owner.token, params: { task_id: 'first' } })
-    await service.expect('restoreTask', 401, { params: { task_id: task.id } })
-    for (const person of [assignee, stranger])
-      await service.expect('restoreTask', 404, requestFor(person, task))
-    await service.expect('restoreTask', 404, requestFor(owner, kept))
-  })
 })
 
 t.test('deleteTrashedTask', async (t) => {
@@ -222,13 +195,11 @@ t.test('deleteTrashedTask', async (t) => {
     t.strictSame(await idsIn('listTrash', owner), [])
   })
 
-  t.test('400 for a malformed id, 401 without a token, 404 for others, 412 for another ETag', async () => {
-    const { owner, assignee, task, etag, kept } = await fullTask('not-gone')
+  t.test('404 for a task that is not in the trash, 412 for the ETag from before the deletion', async () => {
+    const { owner, task, etag, kept } = await fullTask('not-gone')
     await trash(owner, task)
-    await service.expect('deleteTrashedTask', 400, { token: owner.token, params: { task_id: 'first' } })
-    await service.expect('deleteTrashedTask', 401, { params: { task_id: task.id } })
-    await service.expect('deleteTrashedTask', 404, requestFor(assignee, task))
-    await service.expect('deleteTrashedTask', 404, requestFor(owner, kept))
+    for (const operation of ['restoreTask', 'deleteTrashedTask'] as const)
+      await service.expect(operation, 404, requestFor(owner, kept))
     await service.expect('deleteTrashedTask', 412, requestFor(owner, task, ifMatch(etag)))
     await service.expect('restoreTask', 200, requestFor(owner, task))
   })
@@ -274,7 +245,7 @@ t.test('requests at the same time', async (t) => {
   })
 
   t.test('a task is restored or permanently deleted, never both', async (t) => {
-    for (let n = 0; n < 5; n += 1) {
+    for (let n = 0; n < roundsOfRace(5); n += 1) {
       const { owner, task } = await fullTask(`either-${n}`)
       await trash(owner, task)
       const [restored, deleted] = await Promise.all([

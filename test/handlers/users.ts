@@ -1,8 +1,8 @@
-import t, { type Test } from 'tap'
+import t from 'tap'
 import { passwordHasher } from '../../src/auth/passwords.ts'
-import type { OperationId } from '../../src/contract/contract.ts'
 import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
-import { isInvalid, refusesBodies } from '../fixture/refusals.ts'
+import { roundsOfRace } from '../fixture/races.ts'
+import { isInvalid } from '../fixture/refusals.ts'
 import {
   type Account,
   type Call,
@@ -11,7 +11,7 @@ import {
   startService,
   testHashing,
 } from '../fixture/service.ts'
-import { countStatuses, unknownId } from '../fixture/tasks.ts'
+import { countStatuses } from '../fixture/tasks.ts'
 
 const hasher = passwordHasher({ parameters: testHashing })
 let hashes = 0
@@ -51,98 +51,6 @@ const readUser = async ({ id }: Pick<Account, 'id'>) =>
 const countUsers = async (): Promise<number | null> => {
   const query = { include_total: true, limit: 1 }
   return (await service.expect('listUsers', 200, byAdmin({ query }))).body.total
-}
-
-/** Tests that 401 comes before every other error of a request. */
-const testUnauthorized = (t: Test, operation: OperationId, request: Call): void => {
-  t.test('401 without a valid token', async (t) => {
-    for (const token of [undefined, 'not.a.token']) {
-      const refused = { status: 401, body: { code: 'unauthorized' } }
-      t.match(await service.call(operation, { ...request, token }), refused)
-      const worse = { params: { user_id: 'x' }, query: { extra: '1' }, body: request.body && '{', token }
-      t.match(await service.call(operation, worse), refused, 'before other errors')
-    }
-  })
-}
-
-/** Tests an operation on a user with malformed and unknown ids. */
-const testIds = (t: Test, operation: OperationId, body?: object): void => {
-  t.test('400 for a malformed id', async (t) => {
-    for (const user_id of [
-      'x',
-      'Me',
-      '1',
-      unknownId.slice(1),
-      `${unknownId}0`,
-      `{${unknownId}}`,
-      '%00',
-      "' or 1=1",
-    ]) {
-      t.match(
-        await service.call(operation, byAdmin({ params: { user_id }, body })),
-        isInvalid('/user_id'),
-        user_id,
-      )
-    }
-  })
-
-  t.test('404 for an unknown id', async (t) => {
-    for (const token of [admin.token, ada.token]) {
-      t.match(await service.call(operation, { params: { user_id: unknownId }, body, token }), {
-        status: 404,
-        body: { code: 'not_found' },
-      })
-    }
-  })
-}
-
-/** Tests If-Match of a write. The request that `request` returns succeeds without the header. */
-const testIfMatch = (
-  t: Test,
-  operation: 'replaceUser' | 'updateUser' | 'deleteUser',
-  success: 200 | 204,
-  request: (account: Account) => Call,
-): void => {
-  t.test('412 for an ETag that is not the current one: nothing changes', async (t) => {
-    const account = await service.register(`${operation.toLowerCase()}-stale`)
-    for (const etag of ['"0"', '"2"', 'W/"1"', '"2", W/"1"', '"1-public"', '', '"01"']) {
-      t.match(
-        await service.call(operation, { ...request(account), headers: { 'if-match': etag } }),
-        { status: 412, body: { code: 'precondition_failed' } },
-        etag,
-      )
-    }
-    t.strictSame(await readUser(account), account.user)
-  })
-
-  t.test(`${success} for the current ETag, also in a list, and for *`, async (t) => {
-    for (const [index, etag] of ['"1"', '"7", "1"', ',"1" ,', 'W/"1","1"', '*'].entries()) {
-      const account = await service.register(`${operation.toLowerCase()}-match-${index}`)
-      t.match(
-        await service.call(operation, { ...request(account), headers: { 'if-match': etag } }),
-        { status: success },
-        etag,
-      )
-    }
-  })
-
-  t.test('400 for a malformed If-Match', async (t) => {
-    for (const etag of ['1', '"1', '" 1"', '*, "1"', '"1" "2"', 'w/"1"']) {
-      t.match(
-        await service.call(operation, { ...request(ada), headers: { 'if-match': etag } }),
-        isInvalid('/If-Match'),
-        etag,
-      )
-    }
-    t.match(await service.call(operation, { ...request(ada), query: { force: '1' } }), isInvalid('/force'))
-  })
-
-  t.test('404 and 403 before 412', async (t) => {
-    const headers = { 'if-match': '"0"' }
-    const missing = { ...request(ada), params: { user_id: unknownId }, headers }
-    t.match(await service.call(operation, missing), { status: 404 })
-    t.match(await service.call(operation, { ...request(admin), token: ada.token, headers }), { status: 403 })
-  })
 }
 
 t.test('listUsers', async (t) => {
@@ -218,21 +126,10 @@ t.test('listUsers', async (t) => {
     const { next_cursor: cursor } = (await list(ada.token, { limit: 1 })).body
     t.type(cursor, 'string')
     for (const [pointer, query] of [
-      ...['0', '-1', '201', '1e1', '0x10', '+5', '1.5', ' 1', '', 'x', '9'.repeat(30)].map((limit) => [
-        'limit',
-        { limit },
-      ]),
-      ['limit', 'limit=1&limit=2'],
-      ...['-1', '100001', '2147483648', '9223372036854775808', 'NaN'].map((offset) => ['offset', { offset }]),
-      ['include_total', { include_total: 'yes' }],
-      ['include_total', { include_total: '1' }],
-      ['cursor', { cursor: 'x' }],
-      ['cursor', { cursor: '' }],
       ['cursor', { cursor: `${cursor}A` }],
       ['offset', { cursor: String(cursor), offset: 0 }],
       ['role/0', { role: 'owner' }],
-      ['Limit', { Limit: 1 }],
-    ] as [string, NonNullable<Call['query']>][]) {
+    ] as const) {
       t.match(
         await service.call('listUsers', { token: ada.token, query }),
         isInvalid(`/${pointer}`),
@@ -243,10 +140,7 @@ t.test('listUsers', async (t) => {
       await service.call('listUsers', byAdmin({ query: { cursor: String(cursor) } })),
       isInvalid('/cursor'),
     )
-    t.match(await service.call('listUsers', byAdmin({ query: 'limit=%' })), { status: 400 })
   })
-
-  testUnauthorized(t, 'listUsers', {})
 })
 
 t.test('createUser', async (t) => {
@@ -273,46 +167,18 @@ t.test('createUser', async (t) => {
     t.match((await createUser(userNamed('plain'))).body, { display_name: 'plain', role: 'member' })
   })
 
-  t.test('400 for each invalid field: nothing is created', async (t) => {
+  t.test('400 for a username or an email address with characters that it must not have', async (t) => {
     const before = await countUsers()
-    const valid = userNamed('never')
-    for (const [name, value] of [
-      ...['', 'A', 'Ada', 'a b', '.a', 'a'.repeat(33), null, undefined].map((value) => ['username', value]),
-      ...['', 'x', 'a@b@c', 'a\u200b@x.io', null, undefined].map((value) => ['email', value]),
-      ...['1234567', 'p'.repeat(257), null, undefined].map((value) => ['password', value]),
-      ...['', ' ', 'n'.repeat(101)].map((value) => ['display_name', value]),
-      ...['owner', 'Admin', '', ['admin']].map((value) => ['role', value]),
-      ...['id', 'version', 'created_at', 'updated_at', 'password_hash'].map((name) => [name, unknownId]),
-    ] as [string, unknown][]) {
+    const invalid = [
+      ...['A', 'Ada', 'a b', '.a'].map((username) => ['username', { username }] as const),
+      ...['x', 'a@b@c', 'a\u200b@x.io'].map((email) => ['email', { email }] as const),
+    ]
+    for (const [name, field] of invalid)
       t.match(
-        await service.call('createUser', byAdmin({ body: { ...valid, [name]: value } })),
+        await service.call('createUser', byAdmin({ body: { ...userNamed('never'), ...field } })),
         isInvalid(`/${name}`),
-        `${name} ${JSON.stringify(value)}`,
+        JSON.stringify(field),
       )
-    }
-    t.equal(await countUsers(), before)
-  })
-
-  t.test('400 for a malformed Idempotency-Key', async (t) => {
-    for (const key of ['', 'a b', 'ä', 'k'.repeat(256)]) {
-      t.match(
-        await service.call(
-          'createUser',
-          byAdmin({ body: userNamed('never'), headers: { 'idempotency-key': key } }),
-        ),
-        { status: 400 },
-        key,
-      )
-    }
-  })
-
-  t.test('403 for a member, after 400', async (t) => {
-    const before = await countUsers()
-    t.match(await service.call('createUser', { token: ada.token, body: userNamed('never') }), {
-      status: 403,
-      body: { code: 'forbidden' },
-    })
-    t.match(await service.call('createUser', { token: ada.token, body: {} }), { status: 400 })
     t.equal(await countUsers(), before)
   })
 
@@ -348,9 +214,6 @@ t.test('createUser', async (t) => {
     })
     await narrow.expect('createUser', 201, { token, body: userNamed('late') })
   })
-
-  testUnauthorized(t, 'createUser', { body: userNamed('never') })
-  refusesBodies(t, service, 'createUser', byAdmin({}))
 })
 
 t.test('createUser with an Idempotency-Key', async (t) => {
@@ -434,18 +297,6 @@ t.test('createUser with an Idempotency-Key', async (t) => {
     t.equal(done.headers.get('idempotency-replayed'), null)
   })
 
-  t.test('a key belongs to one user and one operation', async (t) => {
-    const other = await createAdmin(service, admin, 'second-admin')
-    const mine = await create('shared', userNamed('mine'))
-    const theirs = await create('shared', userNamed('theirs'), other.token)
-    t.match([mine, theirs], [{ status: 201 }, { status: 201 }])
-    t.notSame(mine.body, theirs.body)
-    const task = { body: { title: 'x' }, headers: { 'idempotency-key': 'shared' } }
-    const { headers } = await service.expect('createTask', 201, byAdmin(task))
-    t.equal(headers.get('idempotency-replayed'), null)
-    await service.expect('deleteUser', 204, byAdmin({ params: paramsOf(other) }))
-  })
-
   t.test('a key can have 255 characters, and every visible ASCII character', async (t) => {
     const visible = Array.from({ length: 94 }, (_, index) => String.fromCharCode(0x21 + index)).join('')
     for (const [index, key] of ['k'.repeat(255), visible].entries()) {
@@ -479,15 +330,6 @@ t.test('getUser', async (t) => {
     t.equal(byOther?.headers.get('cache-control'), 'private, no-cache')
   })
 
-  t.test('200 for an id in upper case, and for HEAD', async (t) => {
-    const params = { user_id: ada.id.toUpperCase() }
-    t.equal((await service.expect('getUser', 200, { token: ada.token, params })).body.id, ada.id)
-    const head = await service.call('getUser', { token: ada.token, params, method: 'HEAD' })
-    t.match(head, { status: 200, body: null })
-    t.equal(head.headers.get('etag'), '"1"')
-    t.equal(head.headers.get('content-length'), String(Buffer.byteLength(JSON.stringify(ada.user))))
-  })
-
   t.test('304 for the ETag of the body that the caller would get', async (t) => {
     const other = await service.register('looker-2')
     const seen = (await get(other.token, ada)).headers.get('etag') ?? ''
@@ -509,16 +351,6 @@ t.test('getUser', async (t) => {
       }
     }
   })
-
-  t.test('400 for a malformed If-None-Match or an unknown parameter', async (t) => {
-    const request = { token: ada.token, params: paramsOf(ada) }
-    const headers = { 'if-none-match': '1' }
-    t.match(await service.call('getUser', { ...request, headers }), isInvalid('/If-None-Match'))
-    t.match(await service.call('getUser', { ...request, query: { fields: 'email' } }), isInvalid('/fields'))
-  })
-
-  testIds(t, 'getUser')
-  testUnauthorized(t, 'getUser', { params: paramsOf(ada) })
 })
 
 const replacement = (username: string, role = 'member') => ({
@@ -565,39 +397,6 @@ t.test('replaceUser', async (t) => {
     t.strictSame(same.body, account.user)
   })
 
-  t.test('400 for missing, invalid and unknown fields: nothing changes', async (t) => {
-    const valid = replacement('put-never')
-    for (const [name, value] of [
-      ...['username', 'email', 'display_name', 'role'].flatMap((name) => [
-        [name, undefined],
-        [name, null],
-        [name, ''],
-        [name, 7],
-      ]),
-      ['password', password],
-      ['id', 'x'],
-      ['version', 0],
-      ['created_at', 'yesterday'],
-      ['tags', []],
-    ] as [string, unknown][]) {
-      t.match(
-        await put(ada.token, ada, { ...valid, [name]: value }),
-        isInvalid(`/${name}`),
-        `${name} ${JSON.stringify(value)}`,
-      )
-    }
-    t.strictSame(await readUser(ada), ada.user)
-  })
-
-  t.test('403 for another user, and for a change of role by a member: nothing changes', async (t) => {
-    const other = await service.register('put-other')
-    const forbidden = { status: 403, body: { code: 'forbidden' } }
-    t.match(await put(ada.token, other, replacement('put-never')), forbidden)
-    t.match(await put(ada.token, ada, replacement('put-never', 'admin')), forbidden)
-    t.strictSame(await readUser(other), other.user)
-    t.strictSame(await readUser(ada), ada.user)
-  })
-
   t.test('409 for a username or email address that is taken: nothing changes', async (t) => {
     const other = await service.register('put-taker')
     t.match(await put(ada.token, ada, { ...replacement('put-taker'), email: ada.email }), {
@@ -630,22 +429,6 @@ t.test('replaceUser', async (t) => {
     t.match(await service.call('replaceUser', conditional), { status: 412 })
     t.match(await readUser(account), { display_name: 'Edited', version: 2 })
   })
-
-  t.test('404 for an unknown id: nothing is created', async (t) => {
-    const before = await countUsers()
-    const request = byAdmin({ params: { user_id: unknownId }, body: replacement('put-never') })
-    t.match(await service.call('replaceUser', request), { status: 404 })
-    t.equal(await countUsers(), before)
-  })
-
-  testIfMatch(t, 'replaceUser', 200, (account) => ({
-    token: account.token,
-    params: paramsOf(account),
-    body: replacement(account.user.username),
-  }))
-  testIds(t, 'replaceUser', replacement('put-never'))
-  testUnauthorized(t, 'replaceUser', { params: paramsOf(ada), body: replacement('put-never') })
-  refusesBodies(t, service, 'replaceUser', byAdmin({ params: paramsOf(ada) }))
 })
 
 t.test('updateUser', async (t) => {
@@ -706,41 +489,10 @@ t.test('updateUser', async (t) => {
     t.equal((await readUser(account)).version, 2)
   })
 
-  t.test('400 for invalid values: nothing changes', async (t) => {
-    for (const [name, value] of [
-      ...['username', 'email', 'display_name', 'role'].flatMap((name) => [
-        [name, null],
-        [name, ''],
-        [name, 7],
-        [name, []],
-      ]),
-      ['username', 'Ada'],
-      ['role', 'owner'],
-      ['password', password],
-      ['password_hash', 'x'],
-      ['id', unknownId],
-      ['version', '7'],
-      ['updated_at', '2001-01-01T00:00:00.000Z'],
-    ] as [string, unknown][]) {
-      t.match(
-        await patch(ada.token, ada, { display_name: 'Never', [name]: value }),
-        isInvalid(`/${name}`),
-        `${name} ${JSON.stringify(value)}`,
-      )
-    }
+  t.test('400 for null: nothing changes', async (t) => {
+    for (const name of ['username', 'email', 'display_name', 'role'])
+      t.match(await patch(ada.token, ada, { display_name: 'Never', [name]: null }), isInvalid(`/${name}`))
     t.strictSame(await readUser(ada), ada.user)
-  })
-
-  t.test('403 for another user, and for a change of role by a member: nothing changes', async (t) => {
-    const other = await service.register('patch-other')
-    const forbidden = { status: 403, body: { code: 'forbidden' } }
-    t.match(await patch(ada.token, other, { display_name: 'Never' }), forbidden)
-    t.match(await patch(ada.token, ada, { role: 'admin' }), forbidden)
-    t.match(await patch(ada.token, ada, { role: 'admin', display_name: 'Never' }), forbidden)
-    t.match(await patch(ada.token, admin, { role: 'member' }), forbidden)
-    t.strictSame(await readUser(other), other.user)
-    t.strictSame(await readUser(ada), ada.user)
-    t.strictSame(await readUser(admin), admin.user)
   })
 
   t.test('409 for a username or email address that is taken: nothing changes', async (t) => {
@@ -754,15 +506,6 @@ t.test('updateUser', async (t) => {
     })
     t.strictSame(await readUser(ada), ada.user)
   })
-
-  testIfMatch(t, 'updateUser', 200, (account) => ({
-    token: account.token,
-    params: paramsOf(account),
-    body: { display_name: 'Matched' },
-  }))
-  testIds(t, 'updateUser', { display_name: 'Never' })
-  testUnauthorized(t, 'updateUser', { params: paramsOf(ada), body: { display_name: 'Never' } })
-  refusesBodies(t, service, 'updateUser', byAdmin({ params: paramsOf(ada) }))
 })
 
 t.test('deleteUser', async (t) => {
@@ -781,38 +524,6 @@ t.test('deleteUser', async (t) => {
       await service.register(name)
     }
   })
-
-  t.test('403 for another user: nothing is deleted', async (t) => {
-    t.match(await service.call('deleteUser', { token: ada.token, params: paramsOf(admin) }), {
-      status: 403,
-      body: { code: 'forbidden' },
-    })
-    t.strictSame(await readUser(admin), admin.user)
-  })
-
-  t.test("403 for the user's own account with an API token", async (t) => {
-    const account = await service.register('del-by-token')
-    const body = { name: 'a program', scopes: ['users:write'] }
-    const { body: apiToken } = await service.expect('createApiToken', 201, { token: account.token, body })
-    t.match(await service.call('deleteUser', { token: apiToken.token, params: paramsOf(account) }), {
-      status: 403,
-      body: { code: 'forbidden' },
-    })
-    t.strictSame(await readUser(account), account.user)
-  })
-
-  t.test('400 for a body', async (t) => {
-    for (const body of [{ confirm: true }, 'yes', fileForm('yes')]) {
-      t.match(await service.call('deleteUser', { token: ada.token, params: paramsOf(ada), body }), {
-        status: 400,
-      })
-    }
-    t.strictSame(await readUser(ada), ada.user)
-  })
-
-  testIfMatch(t, 'deleteUser', 204, (account) => ({ token: account.token, params: paramsOf(account) }))
-  testIds(t, 'deleteUser')
-  testUnauthorized(t, 'deleteUser', { params: paramsOf(ada) })
 })
 
 t.test('the effects of deleting a user', async (t) => {
@@ -949,13 +660,6 @@ t.test('the last administrator', async (t) => {
     t.match(await setRole(first, first, 'admin'), { status: 200 }, 'the same role is no change')
   })
 
-  t.test('412 before 409', async (t) => {
-    const headers = { 'if-match': '"0"' }
-    t.match(await guarded.call('deleteUser', { token: first.token, params: paramsOf(first), headers }), {
-      status: 412,
-    })
-  })
-
   t.test('can be demoted once there is another administrator', async (t) => {
     t.match(await setRole(first, second, 'admin'), { status: 200 })
     t.match(await demote(first, first), { status: 200 })
@@ -965,8 +669,6 @@ t.test('the last administrator', async (t) => {
     t.match(await demote(first, second), { status: 200 })
   })
 
-  // The embedded database has one connection, so requests hardly race.
-  const rounds = process.env.DATABASE_URL === undefined ? 2 : 8
   // Opens the connections that a race needs.
   const warmUp = () =>
     Promise.all(Array.from({ length: 20 }, () => guarded.expect('listUsers', 200, { token: second.token })))
@@ -982,7 +684,7 @@ t.test('the last administrator', async (t) => {
   for (const [name, one, another] of races) {
     t.test(`one of two administrators who ${name} each other at the same time is left`, async (t) => {
       await warmUp()
-      for (let round = 0; round < rounds; round += 1) {
+      for (let round = 0; round < roundsOfRace(8); round += 1) {
         const [left, right] = [
           await createAdmin(guarded, first, `${name.replaceAll(' ', '-')}-left${round}`),
           await createAdmin(guarded, first, `${name.replaceAll(' ', '-')}-right${round}`),
@@ -1069,7 +771,7 @@ t.test('listUserTasks', async (t) => {
     t.equal(headers.get('link'), `<${path}?limit=50&include_total=true>; rel="first"`)
   })
 
-  t.test('200 with filters, limit, offset and cursor', async (t) => {
+  t.test('200 with filters', async (t) => {
     t.strictSame((await list(owner, owner, { status: ['done', 'in_progress'] })).items, [ownHelped])
     t.strictSame((await list(owner, owner, { priority: 'high' })).items, [own])
     t.strictSame((await list(owner, owner, { assignee_id: [owner.id, helper.id] })).items, [
@@ -1090,67 +792,17 @@ t.test('listUserTasks', async (t) => {
       [helped, both],
       'the start of a word ranks first',
     )
-    t.strictSame((await list(owner, owner, { limit: 1, offset: 1 })).items, [helped])
-    t.strictSame((await list(owner, owner, { limit: 2, offset: 1 })).items, [helped, ownHelped])
-    const page = await list(owner, owner, { limit: 3, include_total: true })
-    t.equal(page.total, 4)
-    t.strictSame((await list(owner, owner, { limit: 3, cursor: String(page.next_cursor) })).items, [own])
-    const { headers } = await service.expect('listUserTasks', 200, {
-      token: owner.token,
-      params: paramsOf(owner),
-      query: { limit: 2, q: 'own' },
-    })
-    t.match(headers.get('link'), `</users/${owner.id}/tasks?q=own&limit=2>; rel="first"`)
   })
 
-  t.test('200 for HEAD, without a body', async (t) => {
-    const request = { token: owner.token, params: paramsOf(owner), method: 'HEAD' } as const
-    t.equal((await service.expect('listUserTasks', 200, request)).body, null)
-  })
-
-  t.test('400 for invalid parameters, and the cursor of another list', async (t) => {
+  t.test("400 for the cursor of another user's list, with other filters, or of another caller", async (t) => {
     const { next_cursor: cursor } = await list(owner, owner, { limit: 1 })
-    t.type(cursor, 'string')
-    const foreign = await list(helper, helper, { limit: 1 })
-    for (const [pointer, query] of [
-      ['limit', { limit: 201 }],
-      ['offset', { offset: -1 }],
-      ['cursor', { cursor: String(foreign.next_cursor) }],
-      ['cursor', { cursor: String(cursor), status: 'todo' }],
-      ['owner_id/0', { owner_id: 'Me' }],
-      ['sort', { sort: 'id";--' }],
-      ['order', { order: 'asc' }],
-    ] as const) {
-      t.match(
-        await service.call('listUserTasks', { token: owner.token, params: paramsOf(owner), query }),
-        isInvalid(`/${pointer}`),
-        JSON.stringify(query),
-      )
-    }
-    for (const query of [
-      { status: 'open' },
-      { priority: ['high', ''] },
-      { assignee_id: 'x' },
-      { tag_id: '' },
-      { q: '' },
-    ]) {
-      t.match(
-        await service.call('listUserTasks', { token: owner.token, params: paramsOf(owner), query }),
-        { status: 400 },
-        JSON.stringify(query),
-      )
-    }
     const query = { cursor: String(cursor) }
-    t.match(
-      await service.call('listUserTasks', { token: owner.token, params: paramsOf(helper), query }),
-      isInvalid('/cursor'),
-    )
-    t.match(
-      await service.call('listUserTasks', byAdmin({ params: paramsOf(owner), query })),
-      isInvalid('/cursor'),
-    )
+    const requests: readonly Call[] = [
+      { token: owner.token, params: paramsOf(helper), query },
+      { token: owner.token, params: paramsOf(owner), query: { ...query, status: 'todo' } },
+      byAdmin({ params: paramsOf(owner), query }),
+    ]
+    for (const request of requests)
+      t.match(await service.call('listUserTasks', request), isInvalid('/cursor'))
   })
-
-  testIds(t, 'listUserTasks')
-  testUnauthorized(t, 'listUserTasks', { params: paramsOf(owner) })
 })

@@ -22,24 +22,49 @@ for (const operation of posts) {
       t.ok((await service.call(id, request)).status < 300, 'the refused request had no effect')
       return
     }
-    const second = await send()
     t.ok(first.status < 300)
-    t.strictSame({ status: second.status, body: second.body }, { status: first.status, body: first.body })
-    t.equal(second.headers.get('idempotency-replayed'), 'true')
+    const repeats = [...(await Promise.all([send(), send(), send()])), await send()]
+    for (const { status, headers, body } of repeats) {
+      t.strictSame({ status, body }, { status: first.status, body: first.body })
+      for (const name of ['location', 'etag', 'task-etag'])
+        t.equal(headers.get(name), first.headers.get(name), name)
+      t.equal(headers.get('idempotency-replayed'), 'true')
+    }
   })
 }
 
-for (const operation of posts.filter(
-  ({ takesIdempotencyKey, path }) => takesIdempotencyKey && path.includes('{'),
-)) {
+const withKey = posts.filter(({ takesIdempotencyKey }) => takesIdempotencyKey)
+
+for (const operation of withKey) {
   const { id } = operation
-  t.test(`${id}: 422 for an Idempotency-Key used with another path`, async (t) => {
+  t.test(`${id}: one of several concurrent requests with an Idempotency-Key is done`, async (t) => {
+    const request = await requestTo(operation)
+    const headers = { ...request.headers, 'idempotency-key': `race-of-${id}` }
+    const replies = await Promise.all(
+      Array.from({ length: 4 }, () => service.call(id, { ...request, headers })),
+    )
+    t.equal(new Set(replies.map(({ status, body }) => JSON.stringify([status, body]))).size, 1)
+    t.equal(replies.filter((reply) => !reply.headers.has('idempotency-replayed')).length, 1)
+  })
+}
+
+/** A text in most bodies, which another valid body changes. */
+const texts = ['title', 'name', 'body', 'username', 'description'] as const
+
+for (const operation of withKey) {
+  const { id, path } = operation
+  t.test(`${id}: 422 for an Idempotency-Key used with another path or body`, async (t) => {
     const preparation = { world: await newWorld() }
     const [first, second] = [await requestTo(operation, preparation), await requestTo(operation, preparation)]
-    const headers = { ...first.headers, 'idempotency-key': `path-of-${id}` }
+    const headers = { ...first.headers, 'idempotency-key': `other-for-${id}` }
     t.ok((await service.call(id, { ...first, headers })).status < 300)
-    const elsewhere = { ...second, body: first.body, headers }
-    t.match(await service.call(id, elsewhere), { status: 422, body: { code: 'idempotency_key_reused' } })
+    const isReused = { status: 422, body: { code: 'idempotency_key_reused' } }
+    const body = first.body as Readonly<Record<string, unknown>> | undefined
+    const text = texts.find((name) => typeof body?.[name] === 'string')
+    if (text !== undefined)
+      t.match(await service.call(id, { ...first, headers, body: { ...body, [text]: 'another' } }), isReused)
+    if (!path.includes('{')) return
+    t.match(await service.call(id, { ...second, body: first.body, headers }), isReused)
     t.ok((await service.call(id, second)).status < 300, 'the refused request had no effect')
   })
 }

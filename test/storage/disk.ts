@@ -13,7 +13,7 @@ import { chunks, failure, maxBytes, testStorage, testUnavailable } from '../fixt
 import { fileForm, startService } from '../fixture/service.ts'
 import { diskTestStorage, filesBelow } from '../fixture/storage.ts'
 
-testStorage(t, diskTestStorage)
+testStorage(t, diskTestStorage, 1_048_576)
 
 type FileSystem = Pick<typeof fs, 'open' | 'rename'>
 

@@ -12,7 +12,7 @@ import { s3TestStorage } from '../fixture/s3.ts'
 import { noS3 } from '../fixture/storage.ts'
 
 t.test('a bucket', { skip: noS3 }, async (t) => {
-  testStorage(t, s3TestStorage)
+  testStorage(t, s3TestStorage, 5 * 1_048_576)
 
   t.test('the server has verified checksums of stored files', async (t) => {
     const { client, location, storage } = await s3TestStorage(t)
