@@ -2,7 +2,6 @@ import t from 'tap'
 import { newId } from '../../src/db/engine/ids.ts'
 import { type Located, lookUp, member } from '../fixture/contract-check.ts'
 import { type Operation, operations } from '../fixture/operations.ts'
-import { refusesBodies } from '../fixture/refusals.ts'
 import { type Call, fileForm, startService } from '../fixture/service.ts'
 import { pointersOf } from '../fixture/tasks.ts'
 import { pieceHeaders, tusHeaders } from '../fixture/uploads.ts'
@@ -171,7 +170,7 @@ const wellFormed = ({ id, path, method, isOpen }: Operation): Call => {
 const most = 20
 
 for (const operation of operations) {
-  const { id, method, mediaTypes, requiresBody } = operation
+  const { id, method } = operation
   t.test(`${id}: 400`, async (t) => {
     const places = placesIn(operation)
     const request = wellFormed(operation)
@@ -206,12 +205,4 @@ for (const operation of operations) {
       }
     }
   })
-
-  if (mediaTypes.includes('application/json') && requiresBody)
-    t.test(`${id}: bodies`, async (t) => {
-      const ids = placesIn(operation).filter(({ part }) => part === 'params')
-      const { token } = wellFormed(operation)
-      const params = Object.fromEntries(ids.map(({ name }) => [name, newId()]))
-      refusesBodies(t, service, id, { ...(token !== undefined && { token }), params })
-    })
 }
