@@ -27,7 +27,7 @@ await runToEnd('backup', deadline, async (t) => {
   const { dataDir, databaseUrl, storageUrl } = readConfig()
   if (databaseUrl !== null)
     throw new Error('DATABASE_URL is set: back up that server with pg_dump, and copy the folder DATA_DIR')
-  if (!hasEmbedded({ dataDir })) throw new Error(`DATA_DIR ${dataDir} does not contain a database`)
+  if (!(await hasEmbedded({ dataDir }))) throw new Error(`DATA_DIR ${dataDir} does not contain a database`)
   const file = resolve(name)
   if (existsSync(file)) throw new Error(`${file} already exists`)
   if (!relative(dataDir, file).startsWith(`..${sep}`)) throw new Error(`${file} must not be inside DATA_DIR`)

@@ -1,15 +1,14 @@
-import { existsSync } from 'node:fs'
-import { join } from 'node:path'
 import type { Config } from '../../src/config/config.ts'
+import { clusterFolder, hasCluster } from '../../src/db/engine/cluster-folder.ts'
 import type { ConnectionOptions } from '../../src/db/engine/connection.ts'
 import { startEmbedded } from '../../src/db/engine/embedded.ts'
 import type { Teardown } from '../run/run-to-end.ts'
 
 type DatabaseConfig = Pick<Config, 'databaseUrl' | 'dataDir'>
 
-/** Whether there is a database in DATA_DIR. */
-export const hasEmbedded = ({ dataDir }: Pick<Config, 'dataDir'>): boolean =>
-  existsSync(join(dataDir, 'postgres'))
+/** Whether there is a database in DATA_DIR. @throws FolderUnusable */
+export const hasEmbedded = ({ dataDir }: Pick<Config, 'dataDir'>): Promise<boolean> =>
+  hasCluster(clusterFolder(dataDir))
 
 /**
  * The configured database, which must exist. An embedded database is stopped by a teardown.
@@ -18,7 +17,7 @@ export const hasEmbedded = ({ dataDir }: Pick<Config, 'dataDir'>): boolean =>
  */
 export const openConfigured = async (t: Teardown, config: DatabaseConfig): Promise<ConnectionOptions> => {
   if (config.databaseUrl !== null) return { kind: 'server', url: config.databaseUrl }
-  if (!hasEmbedded(config)) throw new Error(`DATA_DIR ${config.dataDir} does not contain a database`)
+  if (!(await hasEmbedded(config))) throw new Error(`DATA_DIR ${config.dataDir} does not contain a database`)
   return openEmbedded(t, config)
 }
 

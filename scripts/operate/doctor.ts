@@ -1,12 +1,13 @@
 import { Redis } from 'ioredis'
 import { randomBytes } from 'node:crypto'
-import { constants, existsSync } from 'node:fs'
+import { constants } from 'node:fs'
 import { access, stat, statfs } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
 import { type Config, ConfigError, readConfig } from '../../src/config/config.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
+import { isMissing } from '../../src/db/engine/cluster-folder.ts'
 import {
   type ConnectionOptions,
   createClient,
@@ -54,7 +55,8 @@ const checkHosts: Check = async ({ host, metricsHost, metricsPort }) => {
 }
 
 /** The folder, or its nearest ancestor that exists. */
-const nearestFolder = (path: string): string => (existsSync(path) ? path : nearestFolder(dirname(path)))
+const nearestFolder = async (path: string): Promise<string> =>
+  (await isMissing(path)) ? nearestFolder(dirname(path)) : path
 
 const mebibyte = 1_048_576
 
@@ -64,8 +66,9 @@ const freeBytesOf = async (folder: string): Promise<number> => {
 }
 
 const checkFolder: Check = async ({ dataDir, databaseUrl, jwtSecrets }) => {
-  const folder = nearestFolder(dataDir)
+  let folder = dataDir
   try {
+    folder = await nearestFolder(dataDir)
     await access(folder, constants.R_OK | constants.W_OK | constants.X_OK)
   } catch (error) {
     throw new Fault(
@@ -93,7 +96,7 @@ const connect = (config: Config, t: Teardown): Promise<ConnectionOptions> =>
 
 const checkDatabase: Check = async (config, t) => {
   const isEmbedded = config.databaseUrl === null
-  if (isEmbedded && !hasEmbedded(config))
+  if (isEmbedded && !(await hasEmbedded(config)))
     return 'none yet; the first start creates an embedded one in DATA_DIR'
   try {
     const connection = await connect(config, t)
@@ -168,8 +171,8 @@ const checkStorage: Check = (config, t) =>
 
 const checkFilesFolder = async (config: Config): Promise<string> => {
   const folder = filesFolder(config)
-  if (!existsSync(folder)) return 'none yet; the first start creates a folder in DATA_DIR'
   try {
+    if (await isMissing(folder)) return 'none yet; the first start creates a folder in DATA_DIR'
     await access(folder, constants.R_OK | constants.W_OK | constants.X_OK)
   } catch (error) {
     throw new Fault(`${messageOf(error)}. Make the service user the owner of the folder.`)
@@ -217,7 +220,7 @@ const checkOwner: Check = async (config, t) => {
 
 const readOwnership = async (config: Config, t: Teardown): Promise<Ownership | null> => {
   // Opening the storage would create the folder.
-  if (config.storageUrl === null && !existsSync(filesFolder(config))) return null
+  if (config.storageUrl === null && (await isMissing(filesFolder(config)))) return null
   const db = openDatabase(await connect(config, t))
   t.teardown(() => db.close())
   const storage = await openStorage(config)

@@ -1,6 +1,6 @@
-import { existsSync } from 'node:fs'
 import { readConfig } from '../../src/config/config.ts'
 import { type Database, openDatabase } from '../../src/db/engine/client.ts'
+import { isMissing } from '../../src/db/engine/cluster-folder.ts'
 import { FolderInUse } from '../../src/db/engine/embedded.ts'
 import { countFileDeletions } from '../../src/db/files.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from '../../src/jobs/inventory.ts'
@@ -91,7 +91,7 @@ const check = async (t: Teardown): Promise<number> => {
   const config = readConfig()
   const { storageUrl, databaseUrl, dataDir } = config
   const folder = filesFolder(config)
-  if (storageUrl === null && !existsSync(folder)) throw new Error(`the folder ${folder} does not exist`)
+  if (storageUrl === null && (await isMissing(folder))) throw new Error(`the folder ${folder} does not exist`)
   const db = openDatabase(await openConfigured(t, config))
   t.teardown(() => db.close())
   const storage = await openStorage(config)

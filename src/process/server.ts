@@ -1,6 +1,7 @@
 import cluster from 'node:cluster'
 import { inspect } from 'node:util'
 import { ConfigError, readConfig, readLogFormat } from '../config/config.ts'
+import { FolderUnusable } from '../db/engine/cluster-folder.ts'
 import { DiskFull, FolderInUse } from '../db/engine/embedded.ts'
 import { SchemaUnknown } from '../db/engine/errors.ts'
 import { createProcessLog } from './log.ts'
@@ -41,6 +42,7 @@ process.on('warning', ({ name, message }) => log.warn(`${name}: ${message}`))
 const isOperational = (error: unknown): boolean =>
   error instanceof ConfigError ||
   error instanceof FolderInUse ||
+  error instanceof FolderUnusable ||
   error instanceof SchemaUnknown ||
   error instanceof DiskFull ||
   error instanceof WorkerFailed ||

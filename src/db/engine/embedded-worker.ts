@@ -1,10 +1,11 @@
-import { closeSync, existsSync, fdatasyncSync, fsyncSync, openSync, readdirSync } from 'node:fs'
+import { closeSync, fdatasyncSync, fsyncSync, openSync, readdirSync } from 'node:fs'
 import { chmod, mkdir, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import { PGlite } from '@electric-sql/pglite'
 import { NodeFS } from '@electric-sql/pglite/nodefs'
 import { PGLiteSocketServer } from '@electric-sql/pglite-socket'
+import { hasCluster } from './cluster-folder.ts'
 
 /** The worker's `workerData`. */
 export interface WorkerInput {
@@ -64,7 +65,7 @@ function isWorkerInput(value: unknown): value is WorkerInput {
 }
 
 async function serve({ directory, socketPath, port, isDurable }: WorkerInput): Promise<void> {
-  if (!existsSync(join(directory, 'PG_VERSION'))) await createCluster(directory)
+  if (!(await hasCluster(directory))) await createCluster(directory)
   const database = await openCluster(directory, isDurable)
   const server = new PGLiteSocketServer({
     db: database,

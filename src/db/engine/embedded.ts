@@ -7,6 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { inspect } from 'node:util'
 import { Worker } from 'node:worker_threads'
 import lockfile from 'proper-lockfile'
+import { clusterFolder, FolderUnusable, hasCluster } from './cluster-folder.ts'
 import type { EmbeddedConnection } from './connection.ts'
 import type { WorkerInput, WorkerMessage, WorkerReady } from './embedded-worker.ts'
 
@@ -77,6 +78,9 @@ export async function startEmbedded({
   isDurable = true,
 }: EmbeddedOptions): Promise<EmbeddedDatabase> {
   const failure = failOnce(onFailure)
+  const directory = clusterFolder(dataDir)
+  // Before anything is created.
+  await hasCluster(directory)
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
   const release = await lockFolder(dataDir, log, failure.report)
   const socket = await prepareSocket(dataDir)
@@ -84,7 +88,6 @@ export async function startEmbedded({
     await socket?.remove()
     await release()
   }
-  const directory = join(dataDir, 'postgres')
   const socketPath = socket?.path ?? null
   try {
     let thread = await startThread({ directory, socketPath, port: 0, isDurable }, log, failure.report)
@@ -166,6 +169,7 @@ function failOnce(onFailure: (error: Error) => void): Failure {
  * Locks dataDir against other processes. Resolves to a function that releases the lock.
  *
  * @throws FolderInUse
+ * @throws FolderUnusable when this process may not lock it
  */
 export async function lockFolder(
   dataDir: string,
@@ -204,8 +208,11 @@ export async function lockFolder(
     })
     return () => release().catch(ignoreReleased)
   } catch (error) {
-    if (!hasCode(error, 'ELOCKED')) throw error
-    throw new FolderInUse(dataDir, { cause: error })
+    if (hasCode(error, 'ELOCKED')) throw new FolderInUse(dataDir, { cause: error })
+    if (hasCode(error, 'ENOSPC')) throw await explainStart(error, dataDir)
+    throw new FolderUnusable(lockfilePath, error instanceof Error ? error.message : String(error), {
+      cause: error,
+    })
   }
 }
 
