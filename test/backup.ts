@@ -127,6 +127,10 @@ t.test('a damaged backup is rejected, and leaves nothing', async (t) => {
     const folder = await temporaryFolder(t)
     const { code, output } = await runProcess({ DATA_DIR: folder }, program('restore'), [join(backups, name)])
     t.equal(code, 1, output)
+    t.match(
+      output,
+      /^restore: The archive cannot be used: .*\. Nothing was restored\. .*use another backup$/m,
+    )
     t.strictSame(await readdir(folder), [])
   }
   // Within an attachment, where PostgreSQL would not notice the damage.
@@ -139,6 +143,23 @@ t.test('a damaged backup is rejected, and leaves nothing', async (t) => {
   await writeFile(join(backups, 'short.tar'), good)
   await truncate(join(backups, 'short.tar'), Math.floor(good.length / 1_024) * 512)
   await refuse('short.tar')
+})
+
+t.test('mistakes are reported with what to do', async (t) => {
+  const run = async (name: string, ...parameters: readonly string[]) => {
+    const { code, output } = await runProcess({ DATA_DIR }, program(name), parameters)
+    t.equal(code, 1)
+    return output
+  }
+  t.match(await run('backup'), /^backup: Usage: npm run backup -- <file>, such as /)
+  t.match(
+    await run('backup', join(backups, 'none', 'x.tar')),
+    /The folder \S+none does not exist\. Create it/,
+  )
+  t.match(await run('backup', file), /already exists\. Name another file/)
+  t.match(await run('restore', join(backups, 'none.tar')), /There is no file \S+none\.tar\. Usage: /)
+  t.match(await run('restore', backups), /There is no file /)
+  t.match(await run('restore', file), /not empty: .*Restore to another DATA_DIR/)
 })
 
 const skip = serverUrl === undefined && 'needs a server'

@@ -18,18 +18,25 @@ import { runToEnd } from '../run/run-to-end.ts'
 
 const deadline = 24 * 3_600_000
 
+const usage = 'Usage: npm run backup -- <file>, such as npm run backup -- /backups/taskwright.tar'
+
 /** Files of a running process. */
 const excluded = new Set(['lock', 'postgres.sock', 'postgres.new', 'compiled'])
 
 await runToEnd('backup', deadline, async (t) => {
   const [name, ...more] = process.argv.slice(2)
-  if (name === undefined || more.length > 0) throw new Error('Usage: npm run backup -- <file>')
+  if (name === undefined || more.length > 0) throw new Error(usage)
   const { dataDir, databaseUrl, storageUrl } = readConfig()
   if (databaseUrl !== null)
     throw new Error('DATABASE_URL is set: back up that server with pg_dump, and copy the folder DATA_DIR')
-  if (!(await hasEmbedded({ dataDir }))) throw new Error(`DATA_DIR ${dataDir} does not contain a database`)
+  if (!(await hasEmbedded({ dataDir })))
+    throw new Error(
+      `DATA_DIR ${dataDir} does not contain a database. Set DATA_DIR as for the service, which creates its database when it starts`,
+    )
   const file = resolve(name)
-  if (existsSync(file)) throw new Error(`${file} already exists`)
+  if (existsSync(file)) throw new Error(`${file} already exists. Name another file, or remove it first`)
+  if (!existsSync(dirname(file)))
+    throw new Error(`The folder ${dirname(file)} does not exist. Create it first`)
   if (!relative(dataDir, file).startsWith(`..${sep}`)) throw new Error(`${file} must not be inside DATA_DIR`)
 
   t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, exitWithError))

@@ -17,7 +17,10 @@ export const hasEmbedded = ({ dataDir }: Pick<Config, 'dataDir'>): Promise<boole
  */
 export const openConfigured = async (t: Teardown, config: DatabaseConfig): Promise<ConnectionOptions> => {
   if (config.databaseUrl !== null) return { kind: 'server', url: config.databaseUrl }
-  if (!(await hasEmbedded(config))) throw new Error(`DATA_DIR ${config.dataDir} does not contain a database`)
+  if (!(await hasEmbedded(config)))
+    throw new Error(
+      `DATA_DIR ${config.dataDir} does not contain a database. Set DATA_DIR or DATABASE_URL as for the service, which creates its database when it starts`,
+    )
   return openEmbedded(t, config)
 }
 
@@ -25,7 +28,7 @@ export const openConfigured = async (t: Teardown, config: DatabaseConfig): Promi
  * The embedded database in DATA_DIR. A lock is awaited silently, since a killed service leaves one that expires; if the folder stays
  * locked, the error says so.
  */
-const openEmbedded = async (
+export const openEmbedded = async (
   t: Teardown,
   { dataDir }: Pick<Config, 'dataDir'>,
 ): Promise<ConnectionOptions> => {

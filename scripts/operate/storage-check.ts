@@ -1,7 +1,6 @@
 import { readConfig } from '../../src/config/config.ts'
 import { type Database, openDatabase } from '../../src/db/engine/client.ts'
 import { isMissing } from '../../src/db/engine/cluster-folder.ts'
-import { FolderInUse } from '../../src/db/engine/embedded.ts'
 import { countFileDeletions } from '../../src/db/files.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from '../../src/jobs/inventory.ts'
 import { ownershipOf, ownershipConflict } from '../../src/jobs/ownership.ts'
@@ -113,9 +112,7 @@ const check = async (t: Teardown): Promise<number> => {
 }
 
 const fail = (error: unknown): void => {
-  const advice =
-    error instanceof FolderInUse ? '; stop the service first (not necessary with DATABASE_URL)' : ''
-  console.error(`storage check: ${error instanceof Error ? error.message : String(error)}${advice}`)
+  console.error(`storage check: ${error instanceof Error ? error.message : String(error)}`)
   process.exitCode = 2
 }
 

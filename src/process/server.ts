@@ -3,8 +3,9 @@ import { inspect } from 'node:util'
 import { ConfigError, readConfig, readLogFormat } from '../config/config.ts'
 import { FolderUnusable } from '../db/engine/cluster-folder.ts'
 import { DiskFull, FolderInUse } from '../db/engine/embedded.ts'
-import { SchemaUnknown } from '../db/engine/errors.ts'
+import { DatabaseUnsuitable } from '../db/engine/errors.ts'
 import { createProcessLog } from './log.ts'
+import { AddressUnavailable } from './own-host.ts'
 import { isWorker, WorkerFailed } from './supervisor.ts'
 
 /** Shutdown hooks. They run in reverse order of registration. */
@@ -28,11 +29,12 @@ for (const stream of [process.stdout, process.stderr]) stream.on('error', () => 
 const log = createProcessLog(readLogFormat(), { worker: cluster.worker?.id ?? null })
 
 /** Logs a fatal error and exits with status 1. The stack is omitted for errors that the operator can fix. */
-const fail = (error: unknown): never => {
-  log.fatal(error instanceof Error ? error.message : inspect(error), isOperational(error) ? undefined : error)
+const fail = (error: unknown, hint = ''): never => {
+  const message = error instanceof Error ? error.message : inspect(error)
+  log.fatal(`${message}${hint}`, isOperational(error) ? undefined : error)
   process.exit(1)
 }
-process.on('uncaughtException', fail)
+process.on('uncaughtException', (error) => fail(error))
 
 // Node's own listener prints text.
 process.removeAllListeners('warning')
@@ -43,10 +45,14 @@ const isOperational = (error: unknown): boolean =>
   error instanceof ConfigError ||
   error instanceof FolderInUse ||
   error instanceof FolderUnusable ||
-  error instanceof SchemaUnknown ||
+  error instanceof DatabaseUnsuitable ||
+  error instanceof AddressUnavailable ||
   error instanceof DiskFull ||
   error instanceof WorkerFailed ||
   (error instanceof Error && 'syscall' in error)
+
+/** What to do after a start that failed. */
+const doctorHint = '\n"npm run doctor" checks the configuration and everything that the service depends on'
 
 const stopping = new AbortController()
 
@@ -103,7 +109,7 @@ const onStopSignals = ({ deadline, info, isWorker }: StopOptions): void => {
   const onSignal = (signal: string): void => {
     if (firstAt === null) {
       firstAt = performance.now()
-      stopBySignal(signal).catch(fail)
+      stopBySignal(signal).catch((error: unknown) => fail(error))
     } else if (!isWorker && performance.now() - firstAt > repeatedSignalDelay) {
       process.exit(130)
     }
@@ -113,5 +119,6 @@ const onStopSignals = ({ deadline, info, isWorker }: StopOptions): void => {
 
 run().catch(async (error: unknown) => {
   for (const close of shutdownHooks.toReversed()) await close().catch(() => undefined)
-  fail(error)
+  // A worker has named it already.
+  fail(error, error instanceof WorkerFailed ? '' : doctorHint)
 })

@@ -1,23 +1,11 @@
-import { chmod, lstat, mkdir, readdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
+import { chmod, mkdir, rename, rm, symlink, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { copyTemplate } from '../fixture/database.ts'
-import { runUnprivileged, temporaryFolder } from '../fixture/process.ts'
+import { folderState, runUnprivileged, temporaryFolder } from '../fixture/process.ts'
 
 const doctor = fileURLToPath(new URL('../../scripts/operate/doctor.ts', import.meta.url))
-
-/** All files with their sizes and times, except for the compile cache. */
-const stateOf = async (folder: string): Promise<readonly string[]> => {
-  const names = await readdir(folder, { recursive: true })
-  const kept = names.filter((name) => !name.startsWith('compiled')).toSorted()
-  return Promise.all(
-    kept.map(async (name) => {
-      const { size, mtimeMs, mode } = await lstat(join(folder, name))
-      return `${name} ${size} ${mtimeMs} ${mode}`
-    }),
-  )
-}
 
 /** Neither the start nor the doctor takes a folder for an empty one, or changes anything. */
 const expectRefused = async (t: Test, DATA_DIR: string, reason: RegExp): Promise<void> => {
@@ -36,7 +24,7 @@ t.test('a database folder that cannot be read is not taken for a missing one', a
   await mkdir(join(DATA_DIR, 'compiled'))
   const folder = join(DATA_DIR, 'postgres')
   for (const path of [folder, join(folder, 'global')]) await chmod(path, 0o700)
-  const before = await stateOf(DATA_DIR)
+  const before = await folderState(DATA_DIR)
 
   await t.test('no rights on it', async (t) => {
     for (const mode of [0o000, 0o500, 0o600]) {
@@ -79,5 +67,5 @@ t.test('a database folder that cannot be read is not taken for a missing one', a
     await rename(elsewhere, folder)
   })
 
-  t.strictSame(await stateOf(DATA_DIR), before, 'nothing is changed')
+  t.strictSame(await folderState(DATA_DIR), before, 'nothing is changed')
 })

@@ -32,7 +32,7 @@ export class FolderInUse extends Error {
   override readonly name = 'FolderInUse'
 
   constructor(dataDir: string, options?: ErrorOptions) {
-    super(`DATA_DIR ${dataDir} is in use by another Taskwright process`, options)
+    super(`DATA_DIR ${dataDir} is in use by another Taskwright process; stop the service first.`, options)
   }
 }
 
@@ -165,6 +165,8 @@ function failOnce(onFailure: (error: Error) => void): Failure {
   return { report, disarm }
 }
 
+const lockPath = (dataDir: string): string => join(dataDir, 'lock')
+
 /**
  * Locks dataDir against other processes. Resolves to a function that releases the lock.
  *
@@ -176,7 +178,7 @@ export async function lockFolder(
   log: EmbeddedOptions['log'],
   onCompromised: (error: Error) => void,
 ): Promise<() => Promise<void>> {
-  const lockfilePath = join(dataDir, 'lock')
+  const lockfilePath = lockPath(dataDir)
   const options = { lockfilePath, stale: lockStale, update: lockUpdate, onCompromised }
   const lockWhenStale = async (): Promise<() => Promise<void>> => {
     let seen: number | null = null
@@ -214,6 +216,26 @@ export async function lockFolder(
       cause: error,
     })
   }
+}
+
+/**
+ * Whether another process uses dataDir. Changes nothing, and waits for the next refresh of a lock: a killed process refreshes its lock no
+ * more.
+ */
+export async function isLocked(dataDir: string): Promise<boolean> {
+  const read = () =>
+    stat(lockPath(dataDir)).then(
+      ({ mtimeMs }) => mtimeMs,
+      () => null,
+    )
+  const first = await read()
+  if (first === null) return false
+  for (let waited = 0; waited < lockStale; waited += lockPoll) {
+    await pause(lockPoll)
+    const now = await read()
+    if (now !== first) return now !== null
+  }
+  return false
 }
 
 // If this process did not refresh its lock in time and another took it over, there is nothing to release.
