@@ -117,6 +117,13 @@ t.test('the schema of an earlier development version fails', async (t) => {
   t.strictSame(await folderState(environment.DATA_DIR), before)
 })
 
+t.test('a misspelled setting is a warning, here and at the start', async (t) => {
+  const environment = { DATA_DIR: await temporaryFolder(t), HOST: '192.0.2.1', DATABASE_URI: 'x' }
+  const warning = 'configuration: DATABASE_URI is not a setting, and is ignored. Did you mean DATABASE_URL?'
+  t.match((await runProcess(environment, doctor)).output, `\nwarn   ${warning}\n`)
+  t.match((await runProcess(environment)).output, `taskwright: ${warning.replace('configuration: ', '')}\n`)
+})
+
 t.test('a secret that cannot be used fails', async (t) => {
   const DATA_DIR = await temporaryFolder(t)
   await writeFile(join(DATA_DIR, 'jwt-secret'), 'short', { mode: 0o600 })

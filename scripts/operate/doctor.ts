@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import { type Config, ConfigError, readConfig } from '../../src/config/config.ts'
+import { type Config, ConfigError, readConfig, unknownSettings } from '../../src/config/config.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { clusterFolder, isMissing } from '../../src/db/engine/cluster-folder.ts'
 import {
@@ -363,6 +363,7 @@ await runToEnd('doctor', deadline, async (t) => {
   try {
     const config = readConfig()
     console.log('ok     configuration')
+    for (const warning of unknownSettings()) console.log(`warn   configuration: ${warning}`)
     for (const [name, check] of Object.entries(checks))
       passed = (await runCheck(name, check, config, t)) && passed
   } catch (error) {

@@ -1,6 +1,6 @@
 import cluster from 'node:cluster'
 import { inspect } from 'node:util'
-import { ConfigError, readConfig, readLogFormat } from '../config/config.ts'
+import { ConfigError, readConfig, readLogFormat, unknownSettings } from '../config/config.ts'
 import { FolderUnusable } from '../db/engine/cluster-folder.ts'
 import { DiskFull, FolderInUse } from '../db/engine/embedded.ts'
 import { DatabaseUnsuitable } from '../db/engine/errors.ts'
@@ -61,6 +61,7 @@ const run = async (): Promise<void> => {
   const worker = isWorker(config) ? (cluster.worker?.id ?? null) : null
   // In a worker, these lines would repeat what the supervisor logs.
   const info = worker === null ? log.info : () => undefined
+  if (worker === null) for (const warning of unknownSettings()) log.warn(warning)
   onStopSignals({ deadline: config.shutdownSeconds, info, isWorker: worker !== null })
   // Imported late, so that an invalid configuration is reported without loading the service.
   const { start } = await import('./start.ts')
