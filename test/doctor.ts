@@ -140,7 +140,7 @@ t.test(
     const environment = { DATA_DIR: await temporaryFolder(t), PORT: String(port) }
     await copyTemplate(environment.DATA_DIR)
     const taken = new RegExp(
-      `PORT ${port} is in use by another program. Stop that program, or choose another port`,
+      `PORT ${port} is in use by another program .EADDRINUSE.\\. Stop that program, or choose another port`,
     )
     const found = await runProcess(environment, doctor)
     t.match(found.output, taken)

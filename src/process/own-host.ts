@@ -27,7 +27,7 @@ export const listenError = ({ prefix, host, port }: OwnAddress, error: unknown):
   const options = { cause: error }
   if (code === 'EADDRINUSE')
     return new AddressUnavailable(
-      `${prefix}PORT ${port} is in use by another program. Stop that program, or choose another port`,
+      `${prefix}PORT ${port} is in use by another program (EADDRINUSE). Stop that program, or choose another port`,
       options,
     )
   if (code === 'EAI_AGAIN')

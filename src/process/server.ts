@@ -28,11 +28,18 @@ for (const stream of [process.stdout, process.stderr]) stream.on('error', () => 
 
 const log = createProcessLog(readLogFormat(), { worker: cluster.worker?.id ?? null })
 
-/** Logs a fatal error and exits with status 1. The stack is omitted for errors that the operator can fix. */
+/** EX_CONFIG of sysexits.h: another start fails in the same way. deploy/systemd excludes it from restarts. */
+const configurationStatus = 78
+
+/** Logs a fatal error and exits. The stack is omitted for errors that the operator can fix. */
 const fail = (error: unknown, hint = ''): never => {
   const message = error instanceof Error ? error.message : inspect(error)
-  log.fatal(`${message}${hint}`, isOperational(error) ? undefined : error)
-  process.exit(1)
+  const needsOperator = isMisconfigured(error)
+  log.fatal(
+    hint === '' ? message : `${message.replace(/\.$/, '')}. ${hint}`,
+    needsOperator || isOperational(error) ? undefined : error,
+  )
+  process.exit(needsOperator ? configurationStatus : 1)
 }
 process.on('uncaughtException', (error) => fail(error))
 
@@ -40,19 +47,23 @@ process.on('uncaughtException', (error) => fail(error))
 process.removeAllListeners('warning')
 process.on('warning', ({ name, message }) => log.warn(`${name}: ${message}`))
 
-/** Whether an error is caused by the configuration or the system, or was logged by a worker. */
-const isOperational = (error: unknown): boolean =>
+/** Whether an error remains until an operator changes something. */
+const isMisconfigured = (error: unknown): boolean =>
   error instanceof ConfigError ||
-  error instanceof FolderInUse ||
   error instanceof FolderUnusable ||
   error instanceof DatabaseUnsuitable ||
+  (error instanceof WorkerFailed && error.exitCode === configurationStatus)
+
+/** Whether an error is caused by the system, or was logged by a worker. */
+const isOperational = (error: unknown): boolean =>
+  error instanceof FolderInUse ||
   error instanceof AddressUnavailable ||
   error instanceof DiskFull ||
   error instanceof WorkerFailed ||
   (error instanceof Error && 'syscall' in error)
 
 /** What to do after a start that failed. */
-const doctorHint = '\n"npm run doctor" checks the configuration and everything that the service depends on'
+const doctorHint = '"npm run doctor" checks the configuration and everything that the service depends on'
 
 const stopping = new AbortController()
 
