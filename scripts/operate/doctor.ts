@@ -1,7 +1,7 @@
 import { Redis } from 'ioredis'
 import { randomBytes } from 'node:crypto'
 import { constants } from 'node:fs'
-import { access, cp, mkdtemp, readdir, realpath, rm, stat, statfs } from 'node:fs/promises'
+import { access, cp, mkdtemp, readdir, realpath, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
@@ -18,7 +18,8 @@ import {
 } from '../../src/db/engine/connection.ts'
 import { diagnose } from '../../src/db/engine/diagnosis.ts'
 import { DatabaseUnsuitable } from '../../src/db/engine/errors.ts'
-import { DiskFull, FolderInUse, isLocked, minFreeBytes } from '../../src/db/engine/embedded.ts'
+import { freeBytesOf, minFreeBytes } from '../../src/db/engine/disk-space.ts'
+import { DiskFull, FolderInUse, isLocked } from '../../src/db/engine/embedded.ts'
 import { findStandbyFault } from '../../src/db/engine/standbys.ts'
 import { readMigrationState } from '../../src/db/engine/migrate.ts'
 import { verifySmtp } from '../../src/mail/smtp.ts'
@@ -86,11 +87,6 @@ const nearestFolder = async (path: string): Promise<string> =>
   (await isMissing(path)) ? nearestFolder(dirname(path)) : path
 
 const mebibytes = (bytes: number): number => Math.floor(bytes / 1_048_576)
-
-const freeBytesOf = async (folder: string): Promise<number> => {
-  const { bavail, bsize } = await statfs(folder)
-  return bavail * bsize
-}
 
 const checkFolder: Check = async ({ dataDir, databaseUrl, jwtSecrets }) => {
   let folder = dataDir

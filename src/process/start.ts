@@ -147,6 +147,7 @@ const serve = async (
     db: refusing,
     standbys,
     backgroundDb: waiting,
+    databaseFolder: connection.kind === 'embedded' ? config.dataDir : null,
     secrets: await loadSecrets(config),
     storage,
     passwords,

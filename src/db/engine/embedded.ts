@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdir, mkdtemp, rm, stat, statfs } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -9,6 +9,7 @@ import { Worker } from 'node:worker_threads'
 import lockfile from 'proper-lockfile'
 import { clusterFolder, FolderUnusable, hasCluster } from './cluster-folder.ts'
 import type { EmbeddedConnection } from './connection.ts'
+import { freeBytesOf, minFreeBytes } from './disk-space.ts'
 import type { WorkerInput, WorkerMessage, WorkerReady } from './embedded-worker.ts'
 
 export interface EmbeddedOptions {
@@ -57,9 +58,6 @@ const closeDeadline = 20_000
 const restartPause = 500
 
 const maxRestartAttempts = 3
-
-/** Bytes. A start that fails with less free space is reported as a full disk: WAL segments alone are 16 MiB each. */
-export const minFreeBytes = 32 * 1_048_576
 
 /** ENOSPC in Emscripten's C library. */
 const emscriptenNoSpace = 51
@@ -137,11 +135,11 @@ export async function startEmbedded({
 
 /** PGlite throws objects that are not Errors, and does not report a full disk. */
 async function explainStart(cause: unknown, dataDir: string): Promise<Error> {
-  const { bavail, bsize } = await statfs(dataDir)
+  const freeBytes = await freeBytesOf(dataDir)
   const isFull =
     hasCode(cause, 'ENOSPC') ||
     (typeof cause === 'object' && cause !== null && 'errno' in cause && cause.errno === emscriptenNoSpace)
-  if (isFull || bavail * bsize < minFreeBytes) return new DiskFull(dataDir, bavail * bsize, { cause })
+  if (isFull || freeBytes < minFreeBytes) return new DiskFull(dataDir, freeBytes, { cause })
   return cause instanceof Error
     ? cause
     : new Error(`The embedded database cannot start: ${inspect(cause)}`, { cause })
