@@ -153,7 +153,7 @@ const isSame = async (one: string, other: string): Promise<boolean> =>
   (await readFile(one)).equals(await readFile(other))
 
 /** The files and folders in a folder. A folder comes before its content. */
-async function* walk(
+export async function* walk(
   folder: string,
   isExcluded: (path: string) => boolean,
   below = '',

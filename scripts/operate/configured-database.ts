@@ -3,6 +3,7 @@ import { clusterFolder, hasCluster } from '../../src/db/engine/cluster-folder.ts
 import type { ConnectionOptions } from '../../src/db/engine/connection.ts'
 import { startEmbedded } from '../../src/db/engine/embedded.ts'
 import type { Teardown } from '../run/run-to-end.ts'
+import { connectToService } from './running-service.ts'
 
 type DatabaseConfig = Pick<Config, 'databaseUrl' | 'dataDir'>
 
@@ -32,6 +33,11 @@ export const openEmbedded = async (
   t: Teardown,
   { dataDir }: Pick<Config, 'dataDir'>,
 ): Promise<ConnectionOptions> => {
+  const service = await connectToService(dataDir)
+  if (service !== null)
+    throw new Error(
+      `DATA_DIR ${dataDir} is in use by the running service (process ${service.pid}); stop the service first.`,
+    )
   const log = { info: () => undefined, warn: console.error }
   const embedded = await startEmbedded({ dataDir, log, onFailure: exitWithError })
   t.teardown(() => embedded.close())

@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { buildApp } from '../app.ts'
 import { hashQueueOfWorker, type PasswordHasher, passwordHasher } from '../auth/passwords.ts'
 import { type Config, type MailConfig, readLogFormat } from '../config/config.ts'
+import { listenForBackups } from './backup-socket.ts'
 import { makeDataDir } from './data-dir.ts'
 import { createFirstAdmin } from './first-admin.ts'
 import { type Database, openDatabase } from '../db/engine/client.ts'
@@ -280,6 +281,7 @@ const openConnection = async (
   info(`starting the embedded database in ${dataDir} (the first start takes a few seconds to initialize it)`)
   const embedded = await startEmbedded({ dataDir, log: { info, warn }, onFailure: fail })
   onShutdown(() => embedded.close())
+  onShutdown(await listenForBackups(dataDir, embedded))
   return embedded.connection
 }
 

@@ -10,7 +10,7 @@ import lockfile from 'proper-lockfile'
 import { clusterFolder, FolderUnusable, hasCluster } from './cluster-folder.ts'
 import type { EmbeddedConnection } from './connection.ts'
 import { freeBytesOf, minFreeBytes } from './disk-space.ts'
-import type { WorkerInput, WorkerMessage, WorkerReady } from './embedded-worker.ts'
+import type { WorkerInput, WorkerMessage, WorkerReady, WorkerRequest } from './embedded-worker.ts'
 
 export interface EmbeddedOptions {
   /** Absolute path, created if missing. PostgreSQL's files are in its subfolder `postgres`. */
@@ -24,6 +24,11 @@ export interface EmbeddedOptions {
 
 export interface EmbeddedDatabase {
   readonly connection: EmbeddedConnection
+  /**
+   * Pauses PostgreSQL between two statements, for 5 seconds at most, so that its files can be copied. Resolves to a function that
+   * resumes it, and tells whether it was paused until then.
+   */
+  pause(): Promise<() => boolean>
   /** Closes connections, writes a checkpoint, stops PostgreSQL and unlocks dataDir. */
   close(): Promise<void>
 }
@@ -120,6 +125,7 @@ export async function startEmbedded({
       connection: socket
         ? { kind: 'embedded', path: socket.path, restart }
         : { kind: 'embedded', host: '127.0.0.1', port, restart },
+      pause: () => thread.pause(),
       close: async () => {
         failure.disarm()
         closing.abort()
@@ -250,11 +256,14 @@ interface Socket {
   remove(): Promise<void>
 }
 
+export const canBeSocket = (path: string): boolean =>
+  process.platform !== 'win32' && Buffer.byteLength(path) <= maxSocketPathLength
+
 // This process holds the lock, so an existing socket file was left by a crash.
 async function prepareSocket(dataDir: string): Promise<Socket | null> {
   if (process.platform === 'win32') return null
   const path = join(dataDir, 'postgres.sock')
-  if (Buffer.byteLength(path) > maxSocketPathLength) return prepareTemporarySocket()
+  if (!canBeSocket(path)) return prepareTemporarySocket()
   await rm(path, { force: true })
   return { path, remove: () => rm(path, { force: true }) }
 }
@@ -267,6 +276,7 @@ async function prepareTemporarySocket(): Promise<Socket> {
 /** A running PostgreSQL. */
 interface Thread {
   readonly port: number
+  readonly pause: EmbeddedDatabase['pause']
   /** Stops it immediately, as if the process had been killed. */
   terminate(): Promise<void>
   /** Writes a checkpoint and stops it. */
@@ -289,9 +299,23 @@ async function startThread(
   try {
     const { port } = await firstMessage(worker)
     const unwatch = watch(worker, report)
+    let state = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
     return {
       port,
+      async pause() {
+        const paused = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
+        state = paused
+        const answer = once(worker, 'message')
+        worker.postMessage(paused satisfies WorkerRequest)
+        await answer
+        return () => {
+          const wasPaused = Atomics.compareExchange(paused, 0, 0, 1) === 0
+          Atomics.notify(paused, 0)
+          return wasPaused
+        }
+      },
       async terminate() {
+        Atomics.store(state, 0, 2)
         unwatch()
         await worker.terminate()
       },
@@ -309,7 +333,7 @@ async function startThread(
 function firstMessage(worker: Worker): Promise<WorkerReady> {
   const { promise, resolve, reject } = Promise.withResolvers<WorkerReady>()
   const onMessage = (message: WorkerMessage) =>
-    message instanceof Error ? reject(message) : resolve(message)
+    typeof message === 'object' && 'port' in message ? resolve(message) : reject(message)
   const onExit = () => reject(new Error('The embedded database stopped during startup'))
   worker.once('message', onMessage).once('error', reject).once('exit', onExit)
   return promise.finally(() => worker.off('message', onMessage).off('error', reject).off('exit', onExit))
@@ -336,6 +360,6 @@ async function stopWorker(worker: Worker, log: EmbeddedOptions['log']): Promise<
     )
     void worker.terminate()
   }, closeDeadline)
-  worker.postMessage('close')
+  worker.postMessage('close' satisfies WorkerRequest)
   await exited.finally(() => clearTimeout(deadline))
 }
