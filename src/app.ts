@@ -144,6 +144,8 @@ export interface AppDeps {
   readonly standbys?: Pick<Standbys, 'readingFor'> | null
   /** For background work, which waits while the database is unavailable; `db` by default. */
   readonly backgroundDb?: Database
+  /** The folder of the embedded database, whose disk readiness reports on; null by default. */
+  readonly databaseFolder?: string | null
   readonly storage: Storage
   readonly passwords: PasswordHasher
   readonly thumbnailer: Thumbnailer
@@ -187,6 +189,7 @@ export const buildApp = async ({
   secrets,
   db: rawDb,
   standbys = null,
+  databaseFolder = null,
   backgroundDb = rawDb,
   logStream,
   storage: rawStorage,
@@ -444,7 +447,12 @@ export const buildApp = async ({
     }),
     ...systemHandlers({
       contract,
-      checkReadiness: createCheckReadiness({ db, storage, readinessTime: timeLimits.readiness }),
+      checkReadiness: createCheckReadiness({
+        db,
+        databaseFolder: databaseFolder,
+        storage,
+        readinessTime: timeLimits.readiness,
+      }),
     }),
   }
 

@@ -177,6 +177,12 @@ t.test('exit code 1 for refused commands, 2 for wrong usage', async (t) => {
     t.equal(code, 2, wrong)
     t.match(output, /^Usage: /)
   }
+  t.match((await admin('nothing')).output, /^admin: There is no command "user nothing"$/m)
+  t.match(
+    (await admin('create ada')).output,
+    /^admin: "user create" takes <username> <email>, not 1 arguments$/m,
+  )
+  t.match((await admin('list --admin')).output, /^admin: "user list" has no option --admin$/m)
 })
 
 t.test('refused while a service uses the embedded database', { skip: serverUrl !== undefined }, async (t) => {

@@ -1,8 +1,9 @@
-import { readdir, readFile, truncate, writeFile } from 'node:fs/promises'
+import { readdir, readFile, rm, truncate, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { copyTemplate, createEmptyDatabase } from './fixture/database.ts'
+import { eventually } from './fixture/eventually.ts'
 import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
 
@@ -84,13 +85,59 @@ const startsNewHistory = async (url: string): Promise<void> => {
 const backups = await temporaryFolder(t)
 const file = join(backups, 'taskwright.tar')
 
-t.test('a backup is refused while the service runs', async (t) => {
+t.test('a backup of the running service is consistent, and stops nothing', async (t) => {
   t.equal(before.files.flatMap(({ contents }) => contents).length, 3)
-  const { code, output } = await runProcess({ DATA_DIR }, program('backup'), [file])
-  t.equal(code, 1)
-  t.match(output, /in use/)
-  t.strictSame(await readdir(backups), [])
+  const acknowledged: { readonly id: string; readonly at: number }[] = []
+  const writing = new AbortController()
+  const write = async (): Promise<void> => {
+    while (!writing.signal.aborted) {
+      const { body: task } = await expect('createTask', 201, {
+        token: bob.token,
+        body: { title: 'While it runs', description: 'x'.repeat(20_000) },
+      })
+      const params = { task_id: task.id }
+      await expect('addTaskAttachment', 201, { token: bob.token, params, body: fileForm(task.id) })
+      acknowledged.push({ id: task.id, at: performance.now() })
+    }
+  }
+  const writers = [write(), write()]
+  const startedAt = performance.now()
+  const [made, second] = await Promise.all([
+    runProcess({ DATA_DIR }, program('backup'), [join(backups, 'running.tar')]),
+    eventually('there are writes', async () => acknowledged.length > 20).then(() =>
+      runProcess({ DATA_DIR }, program('admin'), ['user', 'list']),
+    ),
+  ])
+  const endedAt = performance.now()
+  writing.abort()
+  await Promise.all(writers)
+  t.equal(made.code, 0, made.output)
+  t.match(second.output, /in use by the running service \(process \d+\); stop the service first\.$/)
+  t.strictSame(await readdir(backups), ['running.tar'])
+  t.notOk((await readdir(DATA_DIR)).includes('backing-up'))
   t.equal(await first.end('SIGTERM'), 0)
+
+  const restored = await temporaryFolder(t)
+  const result = await runProcess({ DATA_DIR: restored }, program('restore'), [join(backups, 'running.tar')])
+  t.equal(result.code, 0, result.output)
+  await rm(join(backups, 'running.tar'))
+  const checked = await runProcess({ DATA_DIR: restored }, program('storage-check'))
+  t.match(checked.output, /attachments without their file: 0/)
+  const service = await startProcess(t, { DATA_DIR: restored })
+  const { call } = createClient(service.url)
+  const restoredIds = new Set<string>()
+  for (const { id } of acknowledged) {
+    const params = { task_id: id }
+    if ((await call('listTaskAttachments', { token: bob.token, params })).status === 200) restoredIds.add(id)
+  }
+  const between = acknowledged.filter(({ at }) => at > startedAt && at < endedAt)
+  t.ok(between.length > 20, `${between.length} writes during the backup`)
+  const last = acknowledged.findLastIndex(({ id }) => restoredIds.has(id))
+  t.ok(last > 0, `${last} of ${acknowledged.length} writes are in the backup`)
+  for (const { id } of acknowledged.slice(0, Math.max(0, last - 2)))
+    t.ok(restoredIds.has(id), 'none before is missing')
+  t.strictSame((await everything(service.url)).tasks, before.tasks)
+  t.equal(await service.end('SIGTERM'), 0)
 })
 
 t.test('a backup restores everything', async (t) => {
@@ -127,6 +174,10 @@ t.test('a damaged backup is rejected, and leaves nothing', async (t) => {
     const folder = await temporaryFolder(t)
     const { code, output } = await runProcess({ DATA_DIR: folder }, program('restore'), [join(backups, name)])
     t.equal(code, 1, output)
+    t.match(
+      output,
+      /^restore: The archive cannot be used: .*\. Nothing was restored\. .*use another backup$/m,
+    )
     t.strictSame(await readdir(folder), [])
   }
   // Within an attachment, where PostgreSQL would not notice the damage.
@@ -139,6 +190,23 @@ t.test('a damaged backup is rejected, and leaves nothing', async (t) => {
   await writeFile(join(backups, 'short.tar'), good)
   await truncate(join(backups, 'short.tar'), Math.floor(good.length / 1_024) * 512)
   await refuse('short.tar')
+})
+
+t.test('mistakes are reported with what to do', async (t) => {
+  const run = async (name: string, ...parameters: readonly string[]) => {
+    const { code, output } = await runProcess({ DATA_DIR }, program(name), parameters)
+    t.equal(code, 1)
+    return output
+  }
+  t.match(await run('backup'), /^backup: Usage: npm run backup -- <file>, such as /)
+  t.match(
+    await run('backup', join(backups, 'none', 'x.tar')),
+    /The folder \S+none does not exist\. Create it/,
+  )
+  t.match(await run('backup', file), /already exists\. Name another file/)
+  t.match(await run('restore', join(backups, 'none.tar')), /There is no file \S+none\.tar\. Usage: /)
+  t.match(await run('restore', backups), /There is no file /)
+  t.match(await run('restore', file), /not empty: .*Restore to another DATA_DIR/)
 })
 
 const skip = serverUrl === undefined && 'needs a server'

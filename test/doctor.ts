@@ -1,10 +1,22 @@
-import { readdir } from 'node:fs/promises'
+import { once } from 'node:events'
+import { chmod, readdir, writeFile } from 'node:fs/promises'
+import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { openDatabase } from '../src/db/engine/client.ts'
 import { createClient } from '../src/db/engine/connection.ts'
-import { copyTemplate, createEmptyDatabase, createTestDatabase } from './fixture/database.ts'
-import { runProcess, startProcess, temporaryFolder } from './fixture/process.ts'
+import { SchemaUnknown } from '../src/db/engine/errors.ts'
+import { migrate } from '../src/db/engine/migrate.ts'
+import {
+  copyTemplate,
+  createEmptyDatabase,
+  createTestDatabase,
+  dropOnServer,
+  environmentFor,
+  openDatabaseOf,
+} from './fixture/database.ts'
+import { folderState, runProcess, runUnprivileged, startProcess, temporaryFolder } from './fixture/process.ts'
 import { startMailServer } from './fixture/smtp.ts'
 
 const doctor = fileURLToPath(new URL('../scripts/operate/doctor.ts', import.meta.url))
@@ -76,6 +88,83 @@ t.test('nothing is created', async (t) => {
   t.equal(fresh.code, 0)
 })
 
+t.test('an embedded database is not changed, and not opened in its place', async (t) => {
+  const DATA_DIR = await temporaryFolder(t)
+  await copyTemplate(DATA_DIR)
+  const before = await folderState(DATA_DIR)
+  const { code, output } = await runProcess({ DATA_DIR }, doctor)
+  t.match(output, /ok +database: embedded PostgreSQL/)
+  t.equal(code, 0)
+  t.strictSame(await folderState(DATA_DIR), before)
+  // Whoever opens it needs the right to create files.
+  await chmod(join(DATA_DIR, 'postgres', 'base', '5'), 0o500)
+  t.match((await runUnprivileged({ DATA_DIR }, doctor)).output, /FAIL +database: EACCES/)
+  await chmod(join(DATA_DIR, 'postgres', 'base', '5'), 0o700)
+})
+
+t.test('the schema of an earlier development version fails', async (t) => {
+  const environment = await environmentFor(t)
+  const database = await openDatabaseOf(environment)
+  await migrate(database.options)
+  const db = openDatabase(database.options)
+  await db.run('update drizzle.__drizzle_migrations set created_at = created_at - 1', [], 'once')
+  await db.close()
+  await database.close()
+  const before = await folderState(environment.DATA_DIR)
+  const { code, output } = await runProcess(environment, doctor)
+  t.match(output, new RegExp(`^FAIL +database: ${new SchemaUnknown().message}`, 'm'))
+  t.equal(code, 1)
+  t.strictSame(await folderState(environment.DATA_DIR), before)
+})
+
+t.test('a misspelled setting is a warning, here and at the start', async (t) => {
+  const environment = { DATA_DIR: await temporaryFolder(t), HOST: '192.0.2.1', DATABASE_URI: 'x' }
+  const warning = 'configuration: DATABASE_URI is not a setting, and is ignored. Did you mean DATABASE_URL?'
+  t.match((await runProcess(environment, doctor)).output, `\nwarn   ${warning}\n`)
+  t.match((await runProcess(environment)).output, `taskwright: ${warning.replace('configuration: ', '')}\n`)
+})
+
+t.test('a secret that cannot be used fails', async (t) => {
+  const DATA_DIR = await temporaryFolder(t)
+  await writeFile(join(DATA_DIR, 'jwt-secret'), 'short', { mode: 0o600 })
+  const { output } = await runProcess({ DATA_DIR }, doctor)
+  t.match(output, /FAIL +folder: .*jwt-secret is damaged/)
+})
+
+t.test(
+  'a port of another program fails here and at the start, one of the running service does not',
+  async (t) => {
+    const other = createServer().listen(0, '127.0.0.1')
+    await once(other, 'listening')
+    const { port } = other.address() as AddressInfo
+    const environment = { DATA_DIR: await temporaryFolder(t), PORT: String(port) }
+    await copyTemplate(environment.DATA_DIR)
+    const taken = new RegExp(
+      `PORT ${port} is in use by another program .EADDRINUSE.\\. Stop that program, or choose another port`,
+    )
+    const found = await runProcess(environment, doctor)
+    t.match(found.output, taken)
+    t.equal(found.code, 1)
+    const started = await runProcess(environment)
+    t.match(started.output, taken)
+    t.match(started.output, /"npm run doctor"/)
+    t.notMatch(started.output, /^ +at /m, 'no stack')
+    t.equal(started.code, 1)
+    other.close()
+    const metrics = { DATA_DIR: await temporaryFolder(t), METRICS_PORT: String(port) }
+    await copyTemplate(metrics.DATA_DIR)
+    await startProcess(t, environment)
+    t.match((await runProcess(metrics)).output, new RegExp(`METRICS_${taken.source}`))
+    t.match((await runProcess(metrics, doctor)).output, new RegExp(`METRICS_${taken.source}`))
+    const running = await runProcess(environment, doctor)
+    t.match(
+      running.output,
+      new RegExp(`ok +host: port ${port} of 127.0.0.1 is in use by the running service`),
+    )
+    t.equal(running.code, 0)
+  },
+)
+
 t.test('a HOST that is not an address of this machine fails', async (t) => {
   const { code, output } = await runProcess({ DATA_DIR: await temporaryFolder(t), HOST: '192.0.2.1' }, doctor)
   t.match(output, /FAIL +host: HOST 192\.0\.2\.1 is not an address of this machine/)
@@ -128,4 +217,32 @@ t.test('a newer schema passes; missing permissions and a read-only database fail
   const readOnly = await runProcess(environment, doctor)
   t.match(readOnly.output, /FAIL +database: It is read-only/)
   t.equal(readOnly.code, 1)
+})
+
+t.test('a database that cannot be migrated fails here and at the start', { skip }, async (t) => {
+  const { options } = await createEmptyDatabase(t, serverUrl ?? '')
+  const sql = createClient(options)
+  t.teardown(() => sql.end())
+  const refused = async (url: string, reason: RegExp) => {
+    const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url }
+    for (const program of [doctor, undefined]) {
+      const { code, output } = await runProcess(environment, program)
+      t.match(output, reason)
+      t.not(code, 0)
+    }
+  }
+  const latin = `${new URL(options.url).pathname.slice(1)}_latin1`
+  await sql.unsafe(`create database ${latin} encoding 'LATIN1' locale 'C' template template0`)
+  t.teardown(() => dropOnServer(options.url, latin))
+  await refused(options.url.replace(/[^/]+$/, latin), /encoding of the database is LATIN1 instead of UTF8/)
+
+  await sql`create table sections (of text)`
+  await refused(options.url, /has a table sections of another program/)
+  await sql`drop table sections`
+
+  await sql`revoke create on schema public from pg_database_owner, public`
+  await refused(
+    options.url,
+    /lacks the permission\. Make the user the owner|permission denied for schema public/,
+  )
 })

@@ -23,4 +23,5 @@ select min("delivery"."due_at") from (
     (select count(*) from (
       select from webhook_deliveries delivery where "delivery"."status" = 'pending'
       limit 10000
-    ) pending) as pending;
+    ) pending) as pending,
+case when pg_snapshot_xmin(pg_current_snapshot()) < pg_snapshot_xmax(pg_current_snapshot()) then pg_snapshot_xmin(pg_current_snapshot())::text end as "heldAt";

@@ -10,7 +10,6 @@ import { readConfig } from '../../src/config/config.ts'
 import { loadContract } from '../../src/contract/contract.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { type OpContext, shellContext } from '../../src/services/context.ts'
-import { FolderInUse } from '../../src/db/engine/embedded.ts'
 import { readMigrationState } from '../../src/db/engine/migrate.ts'
 import type { PageRequest } from '../../src/domain/pages.ts'
 import { selectUserIdByName, selectUsers, type UserChange } from '../../src/db/users.ts'
@@ -72,7 +71,8 @@ interface Options {
 }
 
 interface Command {
-  readonly argumentCount: number
+  /** The names of its arguments. */
+  readonly parameters: readonly string[]
   readonly options?: readonly (keyof Options)[]
   /** Resolves to the output. */
   run(shell: Shell, names: readonly string[], options: Options): Promise<string>
@@ -117,7 +117,7 @@ const changeUser = async (shell: Shell, name: string, change: UserChange): Promi
 
 const commands: Readonly<Record<string, Command>> = {
   create: {
-    argumentCount: 2,
+    parameters: ['username', 'email'],
     options: ['admin', 'display-name'],
     async run({ ctx }, [username, email], { admin = false, 'display-name': displayName }) {
       const user = validBody('UserCreate', {
@@ -135,7 +135,7 @@ const commands: Readonly<Record<string, Command>> = {
   },
 
   list: {
-    argumentCount: 0,
+    parameters: [],
     options: ['json'],
     async run({ ctx }, _names, { json = false }) {
       const users: Schemas['User'][] = []
@@ -155,7 +155,7 @@ const commands: Readonly<Record<string, Command>> = {
   },
 
   'set-password': {
-    argumentCount: 1,
+    parameters: ['user'],
     async run(shell, [name = '']) {
       const userId = await expectUser(shell, name)
       const { password } = validBody('UserPassword', {
@@ -169,7 +169,7 @@ const commands: Readonly<Record<string, Command>> = {
   },
 
   'reset-second-factor': {
-    argumentCount: 1,
+    parameters: ['user'],
     async run(shell, [name = '']) {
       const isReset = await resetSecondFactor(shell.ctx, await expectUser(shell, name))
       if (!isReset) throw new CommandError(`${name} has no second factor`)
@@ -178,7 +178,7 @@ const commands: Readonly<Record<string, Command>> = {
   },
 
   'make-admin': {
-    argumentCount: 1,
+    parameters: ['user'],
     async run(shell, [name = '']) {
       await changeUser(shell, name, { role: 'admin' })
       return `${name} is an administrator`
@@ -186,7 +186,7 @@ const commands: Readonly<Record<string, Command>> = {
   },
 
   disable: {
-    argumentCount: 1,
+    parameters: ['user'],
     async run(shell, [name = '']) {
       await changeUser(shell, name, { is_disabled: true })
       return `Disabled ${name}, and ended all sessions`
@@ -194,7 +194,7 @@ const commands: Readonly<Record<string, Command>> = {
   },
 
   enable: {
-    argumentCount: 1,
+    parameters: ['user'],
     async run(shell, [name = '']) {
       await changeUser(shell, name, { is_disabled: false })
       return `Enabled ${name}`
@@ -202,7 +202,7 @@ const commands: Readonly<Record<string, Command>> = {
   },
 
   'set-quota': {
-    argumentCount: 1,
+    parameters: ['user'],
     options: ['attachment-bytes', 'tasks'],
     async run(shell, [name = ''], { 'attachment-bytes': bytes, tasks }) {
       if (bytes === undefined && tasks === undefined) throw new CommandError('There is no quota to set')
@@ -253,12 +253,7 @@ const ask = async (question: string): Promise<string> => {
 }
 
 const openShell = async (t: Teardown): Promise<Shell> => {
-  const connection = await openConfigured(t, readConfig()).catch((error: unknown) => {
-    if (!(error instanceof FolderInUse)) throw error
-    throw new CommandError(
-      `${error.message}. Only one process can open the embedded database: stop the service first.`,
-    )
-  })
+  const connection = await openConfigured(t, readConfig())
   const { pending } = await readMigrationState(connection)
   if (pending > 0)
     throw new CommandError('The database schema is not up to date. Start the service once to migrate it.')
@@ -272,10 +267,30 @@ const openShell = async (t: Teardown): Promise<Shell> => {
 const describe = ({ message, errors }: Problem): string =>
   errors === null ? message : errors.map(({ pointer, detail }) => `${pointer.slice(1)} ${detail}`).join('\n')
 
-/** The command with its arguments, or null if the arguments are invalid. */
-const parseCommand = (args: readonly string[]): ((shell: Shell) => Promise<string>) | null => {
+/** The arguments are no command. */
+class UsageError extends Error {}
+
+/** @throws UsageError */
+const parseCommand = (args: readonly string[]): ((shell: Shell) => Promise<string>) => {
+  const { values, positionals } = parseOptions(args)
+  const [topic = '', name = '', ...names] = positionals
+  if (topic === '') throw new UsageError('A command is missing')
+  const command = Object.hasOwn(commands, name) ? commands[name] : undefined
+  if (topic !== 'user' || command === undefined)
+    throw new UsageError(`There is no command "${positionals.slice(0, 2).join(' ')}"`)
+  const { parameters, options = [] } = command
+  if (parameters.length !== names.length)
+    throw new UsageError(
+      `"user ${name}" takes ${parameters.map((parameter) => `<${parameter}>`).join(' ') || 'no arguments'}, not ${names.length} arguments`,
+    )
+  const unknown = Object.keys(values).find((option) => !options.some((known) => known === option))
+  if (unknown !== undefined) throw new UsageError(`"user ${name}" has no option --${unknown}`)
+  return (shell) => command.run(shell, names, values)
+}
+
+const parseOptions = (args: readonly string[]) => {
   try {
-    const { values, positionals } = parseArgs({
+    return parseArgs({
       args: [...args],
       allowPositionals: true,
       options: {
@@ -286,14 +301,18 @@ const parseCommand = (args: readonly string[]): ((shell: Shell) => Promise<strin
         tasks: { type: 'string' },
       },
     })
-    const [topic, name = '', ...names] = positionals
-    const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-    if (topic !== 'user' || command?.argumentCount !== names.length) return null
-    const allowed: readonly string[] = command.options ?? []
-    if (!Object.keys(values).every((option) => allowed.includes(option))) return null
-    return (shell) => command.run(shell, names, values)
-  } catch {
-    return null
+  } catch (error) {
+    throw new UsageError(error instanceof Error ? error.message : String(error), { cause: error })
+  }
+}
+
+const commandOrUsage = (args: readonly string[]): ReturnType<typeof parseCommand> => {
+  try {
+    return parseCommand(args)
+  } catch (error) {
+    if (!(error instanceof UsageError)) throw error
+    console.error(`${usage}\n\nadmin: ${error.message}`)
+    return process.exit(2)
   }
 }
 
@@ -302,11 +321,7 @@ const program = programs[args.join(' ')]
 // It exits at its end.
 if (program !== undefined) await import(program)
 
-const command = parseCommand(args)
-if (command === null) {
-  console.error(usage)
-  process.exit(2)
-}
+const command = commandOrUsage(args)
 
 await runToEnd('admin', deadline, async (t) => {
   const shell = await openShell(t)

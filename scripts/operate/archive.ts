@@ -13,6 +13,16 @@ import { extract, pack, type Header, type Pack } from 'tar-stream'
 
 const sumsName = 'SHA256SUMS'
 
+/** The file is no complete archive. */
+class ArchiveUnusable extends Error {
+  constructor(reason: string, options?: ErrorOptions) {
+    super(
+      `The archive cannot be used: ${reason}. Nothing was restored. Copy it again from where it was written, or use another backup`,
+      options,
+    )
+  }
+}
+
 /** Archives `folder` without the excluded paths in a new file. `scratch` is a folder for temporary files. */
 export const writeArchive = async (
   file: string,
@@ -84,7 +94,7 @@ export const readArchive = async (file: string, folder: string, scratch: string)
   try {
     for await (const entry of entries) {
       const { name, type } = checkHeader(entry.header)
-      if (isComplete) throw new Error('The archive has data after its end')
+      if (isComplete) throw new ArchiveUnusable('it has data after its end')
       if (type === 'directory') {
         await mkdir(join(folder, name), { recursive: true, mode: 0o700 })
         entry.resume()
@@ -99,24 +109,29 @@ export const readArchive = async (file: string, folder: string, scratch: string)
       await write(sums, sumLine(hash, name))
     }
     await input
+  } catch (error) {
+    // All others are errors of the system, or of the tar reader about the content.
+    if (error instanceof ArchiveUnusable || (error instanceof Error && 'syscall' in error)) throw error
+    const reason = error instanceof Error ? error.message : String(error)
+    throw new ArchiveUnusable(`it is truncated or damaged (${reason})`, { cause: error })
   } finally {
     sums.end()
     await finished(sums)
   }
-  if (!isComplete) throw new Error('The archive is truncated')
+  if (!isComplete) throw new ArchiveUnusable('it is truncated')
   if (!(await isSame(join(scratch, sumsName), sumsPath)))
-    throw new Error('The archive is damaged: its checksums do not match')
+    throw new ArchiveUnusable('its checksums do not match')
   return files
 }
 
-/** @throws Error if the path of an entry leaves the folder, or an entry is neither a file nor a folder */
+/** @throws ArchiveUnusable if the path of an entry leaves the folder, or an entry is neither a file nor a folder */
 const checkHeader = ({ name, type }: Header): { name: string; type: 'file' | 'directory' } => {
   const parts = name.replace(/\/$/, '').split('/')
   const isInside = parts.every(
     (part) => part !== '' && part !== '.' && part !== '..' && !/[\\:\0]/.test(part),
   )
   if (isInside && (type === 'file' || type === 'directory')) return { name, type }
-  throw new Error(`The archive contains an unexpected entry: ${name}`)
+  throw new ArchiveUnusable(`it contains an unexpected entry, ${name}`)
 }
 
 const sumLine = (hash: Hash, name: string): string => `${hash.digest('hex')}  ${name}\n`
@@ -138,7 +153,7 @@ const isSame = async (one: string, other: string): Promise<boolean> =>
   (await readFile(one)).equals(await readFile(other))
 
 /** The files and folders in a folder. A folder comes before its content. */
-async function* walk(
+export async function* walk(
   folder: string,
   isExcluded: (path: string) => boolean,
   below = '',

@@ -1,51 +1,93 @@
 import { existsSync } from 'node:fs'
-import { mkdtemp, rename, rm } from 'node:fs/promises'
+import { mkdir, mkdtemp, rename, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join, relative, resolve, sep } from 'node:path'
 import { readConfig } from '../../src/config/config.ts'
+import { clusterFolder } from '../../src/db/engine/cluster-folder.ts'
+import { freeBytesOf, minFreeBytes } from '../../src/db/engine/disk-space.ts'
 import { lockFolder } from '../../src/db/engine/embedded.ts'
-import { syncFolder, unfinishedName, writeArchive } from './archive.ts'
+import { syncFolder, unfinishedName, walk, writeArchive } from './archive.ts'
 import { hasEmbedded } from './configured-database.ts'
-import { runToEnd } from '../run/run-to-end.ts'
+import { connectToService } from './running-service.ts'
+import { copyRunning } from './snapshot.ts'
+import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
 /**
  * Writes the embedded database, the attachments and the generated secret of DATA_DIR to one file. `npm run restore` reads it:
  *
  *     npm run backup -- /backups/taskwright.tar
  *
- * The service must be stopped, and cannot start during the backup.
+ * While the service runs, it goes on; otherwise it cannot start during the backup.
  */
 
 const deadline = 24 * 3_600_000
 
+const usage = 'Usage: npm run backup -- <file>, such as npm run backup -- /backups/taskwright.tar'
+
 /** Files of a running process. */
-const excluded = new Set(['lock', 'postgres.sock', 'postgres.new', 'compiled'])
+const excluded = new Set(['lock', 'postgres.sock', 'backup.sock', 'postgres.new', 'compiled', 'backing-up'])
+const isExcluded = (path: string): boolean => excluded.has(path)
 
 await runToEnd('backup', deadline, async (t) => {
   const [name, ...more] = process.argv.slice(2)
-  if (name === undefined || more.length > 0) throw new Error('Usage: npm run backup -- <file>')
+  if (name === undefined || more.length > 0) throw new Error(usage)
   const { dataDir, databaseUrl, storageUrl } = readConfig()
   if (databaseUrl !== null)
     throw new Error('DATABASE_URL is set: back up that server with pg_dump, and copy the folder DATA_DIR')
-  if (!hasEmbedded({ dataDir })) throw new Error(`DATA_DIR ${dataDir} does not contain a database`)
+  if (!(await hasEmbedded({ dataDir })))
+    throw new Error(
+      `DATA_DIR ${dataDir} does not contain a database. Set DATA_DIR as for the service, which creates its database when it starts`,
+    )
   const file = resolve(name)
-  if (existsSync(file)) throw new Error(`${file} already exists`)
+  if (existsSync(file)) throw new Error(`${file} already exists. Name another file, or remove it first`)
+  if (!existsSync(dirname(file)))
+    throw new Error(`The folder ${dirname(file)} does not exist. Create it first`)
   if (!relative(dataDir, file).startsWith(`..${sep}`)) throw new Error(`${file} must not be inside DATA_DIR`)
 
-  t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, exitWithError))
+  const folder = await prepareFolder(t, dataDir)
   const scratch = await mkdtemp(join(tmpdir(), 'taskwright-backup-'))
   t.teardown(() => rm(scratch, { recursive: true, force: true }))
   const unfinished = unfinishedName(file)
   await rm(unfinished, { force: true })
   t.teardown(() => rm(unfinished, { force: true }))
 
-  const { files, bytes } = await writeArchive(unfinished, dataDir, (path) => excluded.has(path), scratch)
+  const { files, bytes } = await writeArchive(unfinished, folder, isExcluded, scratch)
   await rename(unfinished, file)
   await syncFolder(dirname(file))
   console.log(`${file}: ${files} files, ${bytes} bytes`)
   if (storageUrl !== null)
     console.log(`The attachments are not included; they are in the bucket ${storageUrl.bucket}.`)
 })
+
+/** The folder to archive: DATA_DIR, which no service can use meanwhile, or a copy of it that the running service leaves alone. */
+async function prepareFolder(t: Teardown, dataDir: string): Promise<string> {
+  const service = await connectToService(dataDir)
+  if (service === null) {
+    t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, exitWithError))
+    return dataDir
+  }
+  t.teardown(async () => service.close())
+  if (service.isBusy) throw new Error('Another backup is running. Wait until it ends')
+  // On the same disk, so that attachments need no copy.
+  const copy = join(dataDir, 'backing-up')
+  await expectRoom(dataDir)
+  await rm(copy, { recursive: true, force: true })
+  await mkdir(copy, { mode: 0o700 })
+  t.teardown(() => rm(copy, { recursive: true, force: true }))
+  await copyRunning(service, dataDir, copy, isExcluded)
+  return copy
+}
+
+/** @throws Error unless the disk has room for a copy of the database, and for the service beside it */
+async function expectRoom(dataDir: string): Promise<void> {
+  let needed = 2 * minFreeBytes
+  for await (const { path, isFolder } of walk(clusterFolder(dataDir), () => false))
+    if (!isFolder) needed += (await stat(join(clusterFolder(dataDir), path)).catch(() => null))?.size ?? 0
+  if ((await freeBytesOf(dataDir)) >= needed) return
+  throw new Error(
+    `The disk with DATA_DIR ${dataDir} needs ${Math.ceil(needed / 1_048_576)} MiB of free space for a copy of the database. Free up space, or stop the service first: a backup of a stopped service needs no copy`,
+  )
+}
 
 /** The lock was lost, so another process may have changed files during the copy. */
 function exitWithError(error: Error): never {

@@ -1,12 +1,14 @@
 import { Redis } from 'ioredis'
 import { randomBytes } from 'node:crypto'
-import { constants, existsSync } from 'node:fs'
-import { access, stat, statfs } from 'node:fs/promises'
+import { constants } from 'node:fs'
+import { access, cp, mkdtemp, readdir, realpath, rm, stat } from 'node:fs/promises'
+import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
-import { type Config, ConfigError, readConfig } from '../../src/config/config.ts'
+import { type Config, ConfigError, readConfig, unknownSettings } from '../../src/config/config.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
+import { clusterFolder, isMissing } from '../../src/db/engine/cluster-folder.ts'
 import {
   type ConnectionOptions,
   createClient,
@@ -15,14 +17,18 @@ import {
   statementTimeout as maxStatementTimeout,
 } from '../../src/db/engine/connection.ts'
 import { diagnose } from '../../src/db/engine/diagnosis.ts'
-import { DiskFull, FolderInUse, minFreeBytes } from '../../src/db/engine/embedded.ts'
+import { DatabaseUnsuitable } from '../../src/db/engine/errors.ts'
+import { freeBytesOf, minFreeBytes } from '../../src/db/engine/disk-space.ts'
+import { DiskFull, FolderInUse, isLocked } from '../../src/db/engine/embedded.ts'
 import { findStandbyFault } from '../../src/db/engine/standbys.ts'
 import { readMigrationState } from '../../src/db/engine/migrate.ts'
 import { verifySmtp } from '../../src/mail/smtp.ts'
-import { expectOwnHost } from '../../src/process/own-host.ts'
+import { httpUrl } from '../../src/http/url.ts'
+import { AddressUnavailable, expectOwnAddress } from '../../src/process/own-host.ts'
+import { readGeneratedSecret } from '../../src/process/secrets.ts'
 import { type Ownership, ownershipOf, ownershipConflict } from '../../src/jobs/ownership.ts'
 import { filesFolder, openStorage } from '../../src/storage/open.ts'
-import { hasEmbedded, openConfigured } from './configured-database.ts'
+import { hasEmbedded, openConfigured, openEmbedded } from './configured-database.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
 /**
@@ -30,7 +36,8 @@ import { runToEnd, type Teardown } from '../run/run-to-end.ts'
  *
  *     npm run doctor
  *
- * It changes nothing, but writes and deletes a test object in the bucket of STORAGE_URL. Exits with 0 if all checks pass, else with 1.
+ * It changes nothing, but writes and deletes a test object in the bucket of STORAGE_URL. It fails wherever the start would. Exits with 0
+ * if all checks pass, else with 1.
  */
 
 const deadline = 120_000
@@ -47,25 +54,44 @@ class Fault extends Error {}
 /** Resolves to a note, or to null if the configuration does not use what is checked. @throws Fault if the check fails */
 type Check = (config: Config, t: Teardown) => Promise<string | null>
 
-const checkHosts: Check = async ({ host, metricsHost, metricsPort }) => {
-  await expectOwnHost('HOST', host)
-  if (metricsPort !== null) await expectOwnHost('METRICS_HOST', metricsHost)
+const checkAddresses: Check = async (config) => {
+  const { host, port, metricsHost, metricsPort } = config
+  const metrics = { prefix: 'METRICS_', host: metricsHost, port: metricsPort ?? 0 } as const
+  try {
+    await expectOwnAddress({ prefix: '', host, port })
+  } catch (error) {
+    if (!(error instanceof AddressUnavailable) || !(await isServedBy(config))) throw error
+    await expectOwnAddress({ ...metrics, port: 0 })
+    return `port ${port} of ${host} is in use by the running service`
+  }
+  if (metricsPort !== null) await expectOwnAddress(metrics)
   return `${host} is an address of this machine`
 }
 
-/** The folder, or its nearest ancestor that exists. */
-const nearestFolder = (path: string): string => (existsSync(path) ? path : nearestFolder(dirname(path)))
-
-const mebibyte = 1_048_576
-
-const freeBytesOf = async (folder: string): Promise<number> => {
-  const { bavail, bsize } = await statfs(folder)
-  return bavail * bsize
+/** Whether the program that listens on the configured port is the running service. */
+const isServedBy = async ({ host, port, dataDir, databaseUrl }: Config): Promise<boolean> => {
+  const reachable = host === '0.0.0.0' || host === '::' ? 'localhost' : host
+  try {
+    const response = await fetch(`${httpUrl(reachable, port)}/openapi.json`, {
+      signal: AbortSignal.timeout(5_000),
+    })
+    const { info } = (await response.json()) as { info?: { title?: string } }
+    return info?.title === 'Taskwright' && (databaseUrl !== null || (await isLocked(dataDir)))
+  } catch {
+    return false
+  }
 }
 
+/** The folder, or its nearest ancestor that exists. */
+const nearestFolder = async (path: string): Promise<string> =>
+  (await isMissing(path)) ? nearestFolder(dirname(path)) : path
+
+const mebibytes = (bytes: number): number => Math.floor(bytes / 1_048_576)
+
 const checkFolder: Check = async ({ dataDir, databaseUrl, jwtSecrets }) => {
-  const folder = nearestFolder(dataDir)
+  let folder = dataDir
   try {
+    folder = await nearestFolder(dataDir)
     await access(folder, constants.R_OK | constants.W_OK | constants.X_OK)
   } catch (error) {
     throw new Fault(
@@ -75,11 +101,13 @@ const checkFolder: Check = async ({ dataDir, databaseUrl, jwtSecrets }) => {
   const freeBytes = await freeBytesOf(folder)
   if (freeBytes < (databaseUrl === null ? minFreeBytes : 1))
     throw new Fault(
-      `The disk with DATA_DIR ${dataDir} is full: ${Math.floor(freeBytes / mebibyte)} MiB are free. Free up space, or choose another folder.`,
+      `The disk with DATA_DIR ${dataDir} is full: ${mebibytes(freeBytes)} MiB are free. Free up space, or choose another folder.`,
     )
-  const secret = jwtSecrets === null ? await stat(join(dataDir, 'jwt-secret')).catch(() => null) : null
-  if (secret !== null && process.platform !== 'win32' && (secret.mode & 0o077) !== 0)
-    throw new Fault(`Other users can read ${join(dataDir, 'jwt-secret')}. Set its mode to 600 (chmod 600).`)
+  if (jwtSecrets === null && (await readGeneratedSecret(dataDir)) !== null) {
+    const { mode } = await stat(join(dataDir, 'jwt-secret'))
+    if (process.platform !== 'win32' && (mode & 0o077) !== 0)
+      throw new Fault(`Other users can read ${join(dataDir, 'jwt-secret')}. Set its mode to 600 (chmod 600).`)
+  }
   return folder === dataDir
     ? `${dataDir} is writable`
     : `${dataDir} does not exist yet; the first start creates it in ${folder}`
@@ -87,13 +115,47 @@ const checkFolder: Check = async ({ dataDir, databaseUrl, jwtSecrets }) => {
 
 let connecting: Promise<ConnectionOptions> | null = null
 
-/** Checks share the connection, because the embedded database can be opened only once. */
+/** Checks share the connection, because copying the embedded database takes time. */
 const connect = (config: Config, t: Teardown): Promise<ConnectionOptions> =>
-  (connecting ??= openConfigured(t, config))
+  (connecting ??= config.databaseUrl === null ? openCopy(t, config) : openConfigured(t, config))
+
+/**
+ * Opens a copy of the embedded database, since PostgreSQL writes to a database that it opens.
+ *
+ * @throws FolderInUse if the service uses it
+ */
+const openCopy = async (t: Teardown, { dataDir }: Config): Promise<ConnectionOptions> => {
+  if (await isLocked(dataDir)) throw new FolderInUse(dataDir)
+  const folder = await realpath(clusterFolder(dataDir))
+  const size = await expectUsableFiles(folder)
+  const scratch = await mkdtemp(join(tmpdir(), 'taskwright-doctor-'))
+  t.teardown(() => rm(scratch, { recursive: true, force: true }))
+  const freeBytes = await freeBytesOf(scratch)
+  if (freeBytes < size + 2 * minFreeBytes)
+    throw new Fault(
+      `It has ${mebibytes(size)} MiB, and ${tmpdir()}, where a copy is checked, only ${mebibytes(freeBytes)} MiB of free space. Set TMPDIR to a folder with more.`,
+    )
+  await cp(folder, clusterFolder(scratch), { recursive: true, mode: constants.COPYFILE_FICLONE })
+  // The copy of a database that the service has opened meanwhile may be damaged.
+  if (await isLocked(dataDir)) throw new FolderInUse(dataDir)
+  return openEmbedded(t, { dataDir: scratch })
+}
+
+/** The size of all files in a folder, which must be readable and writable. */
+const expectUsableFiles = async (folder: string): Promise<number> => {
+  let size = 0
+  for (const entry of await readdir(folder, { recursive: true, withFileTypes: true })) {
+    const path = join(entry.parentPath, entry.name)
+    const executable = entry.isDirectory() ? constants.X_OK : 0
+    await access(path, constants.R_OK | constants.W_OK | executable)
+    size += (await stat(path)).size
+  }
+  return size
+}
 
 const checkDatabase: Check = async (config, t) => {
   const isEmbedded = config.databaseUrl === null
-  if (isEmbedded && !hasEmbedded(config))
+  if (isEmbedded && !(await hasEmbedded(config)))
     return 'none yet; the first start creates an embedded one in DATA_DIR'
   try {
     const connection = await connect(config, t)
@@ -108,7 +170,7 @@ const checkDatabase: Check = async (config, t) => {
       )
     if (pending > 0 && !mayMigrate)
       throw new Fault(
-        'The schema must be migrated, but the database user lacks the permission. Make the user the owner of the database: ALTER DATABASE … OWNER TO ….',
+        'The schema must be migrated, but the database user lacks the permission. Make the user the owner of the database (ALTER DATABASE … OWNER TO …) and of its tables (REASSIGN OWNED BY … TO …).',
       )
     if (deniedTables !== null)
       throw new Fault(
@@ -135,7 +197,7 @@ const checkDatabase: Check = async (config, t) => {
     return `${isEmbedded ? 'embedded ' : ''}${name}, ${applied} migrations applied${pendingNote}${unknownNote}${notificationNote}`
   } catch (error) {
     if (error instanceof FolderInUse) return 'in use by the running service; check GET /health/ready'
-    if (error instanceof DiskFull) throw new Fault(error.message)
+    if (error instanceof DiskFull || error instanceof DatabaseUnsuitable) throw new Fault(error.message)
     if (error instanceof Fault || isEmbedded) throw error
     throw new Fault(
       `${messageOf(error)}. Check DATABASE_URL, and that the server is running and accepts this user.`,
@@ -168,16 +230,19 @@ const checkStorage: Check = (config, t) =>
 
 const checkFilesFolder = async (config: Config): Promise<string> => {
   const folder = filesFolder(config)
-  if (!existsSync(folder)) return 'none yet; the first start creates a folder in DATA_DIR'
   try {
-    await access(folder, constants.R_OK | constants.W_OK | constants.X_OK)
+    if (await isMissing(folder)) return 'none yet; the first start creates a folder in DATA_DIR'
+    const entries = await readdir(folder, { withFileTypes: true })
+    const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => join(folder, name))
+    for (const path of [folder, ...folders])
+      await access(path, constants.R_OK | constants.W_OK | constants.X_OK)
   } catch (error) {
-    throw new Fault(`${messageOf(error)}. Make the service user the owner of the folder.`)
+    throw new Fault(`${messageOf(error)}. Make the service user its owner.`)
   }
   const freeBytes = await freeBytesOf(folder)
   if (freeBytes <= config.diskReserveBytes)
     throw new Fault(
-      `The disk with ${folder} has ${Math.floor(freeBytes / mebibyte)} MiB free, which does not exceed DISK_RESERVE_BYTES, so uploads are rejected. Free up space.`,
+      `The disk with ${folder} has ${mebibytes(freeBytes)} MiB free, which does not exceed DISK_RESERVE_BYTES, so uploads are rejected. Free up space.`,
     )
   return `${folder} is writable`
 }
@@ -216,11 +281,10 @@ const checkOwner: Check = async (config, t) => {
 }
 
 const readOwnership = async (config: Config, t: Teardown): Promise<Ownership | null> => {
-  // Opening the storage would create the folder.
-  if (config.storageUrl === null && !existsSync(filesFolder(config))) return null
+  if (config.storageUrl === null && (await isMissing(filesFolder(config)))) return null
   const db = openDatabase(await connect(config, t))
   t.teardown(() => db.close())
-  const storage = await openStorage(config)
+  const storage = await openStorage(config, { mayCreate: false })
   t.teardown(() => storage.close())
   return ownershipOf(db, storage)
 }
@@ -260,7 +324,7 @@ const checkMail: Check = async ({ mail }) => {
 }
 
 const checks: Readonly<Record<string, Check>> = {
-  host: checkHosts,
+  host: checkAddresses,
   folder: checkFolder,
   database: checkDatabase,
   standbys: checkStandbys,
@@ -295,6 +359,7 @@ await runToEnd('doctor', deadline, async (t) => {
   try {
     const config = readConfig()
     console.log('ok     configuration')
+    for (const warning of unknownSettings()) console.log(`warn   configuration: ${warning}`)
     for (const [name, check] of Object.entries(checks))
       passed = (await runCheck(name, check, config, t)) && passed
   } catch (error) {

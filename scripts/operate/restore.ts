@@ -1,6 +1,7 @@
+import { statSync } from 'node:fs'
 import { mkdir, mkdtemp, readdir, readFile, rename, rm } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
-import { join } from 'node:path'
+import { join, resolve } from 'node:path'
 import { readConfig } from '../../src/config/config.ts'
 import { makeDataDir } from '../../src/process/data-dir.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
@@ -20,16 +21,23 @@ import { runToEnd } from '../run/run-to-end.ts'
 
 const deadline = 24 * 3_600_000
 
+const usage = 'Usage: npm run restore -- <file of npm run backup>'
+
 await runToEnd('restore', deadline, async (t) => {
   const [file, ...more] = process.argv.slice(2)
-  if (file === undefined || more.length > 0) throw new Error('Usage: npm run restore -- <file>')
+  if (file === undefined || more.length > 0) throw new Error(usage)
+  if (statSync(file, { throwIfNoEntry: false })?.isFile() !== true)
+    throw new Error(`There is no file ${resolve(file)}. ${usage}`)
   const { dataDir, databaseUrl } = readConfig()
   if (databaseUrl !== null)
     throw new Error('DATABASE_URL is set: a backup can only be restored to the embedded database')
   await makeDataDir(dataDir)
   t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, exitWithError))
   const found = (await readdir(dataDir)).filter((name) => name !== 'lock')
-  if (found.length > 0) throw new Error(`DATA_DIR ${dataDir} is not empty: it contains ${found.join(', ')}`)
+  if (found.length > 0)
+    throw new Error(
+      `DATA_DIR ${dataDir} is not empty: it contains ${found.join(', ')}. Restore to another DATA_DIR, or move these files away`,
+    )
 
   const scratch = await mkdtemp(join(tmpdir(), 'taskwright-restore-'))
   t.teardown(() => rm(scratch, { recursive: true, force: true }))

@@ -1,7 +1,6 @@
-import { existsSync } from 'node:fs'
 import { readConfig } from '../../src/config/config.ts'
 import { type Database, openDatabase } from '../../src/db/engine/client.ts'
-import { FolderInUse } from '../../src/db/engine/embedded.ts'
+import { isMissing } from '../../src/db/engine/cluster-folder.ts'
 import { countFileDeletions } from '../../src/db/files.ts'
 import { attachmentsWithoutFiles, filesWithoutRows } from '../../src/jobs/inventory.ts'
 import { ownershipOf, ownershipConflict } from '../../src/jobs/ownership.ts'
@@ -91,7 +90,7 @@ const check = async (t: Teardown): Promise<number> => {
   const config = readConfig()
   const { storageUrl, databaseUrl, dataDir } = config
   const folder = filesFolder(config)
-  if (storageUrl === null && !existsSync(folder)) throw new Error(`the folder ${folder} does not exist`)
+  if (storageUrl === null && (await isMissing(folder))) throw new Error(`the folder ${folder} does not exist`)
   const db = openDatabase(await openConfigured(t, config))
   t.teardown(() => db.close())
   const storage = await openStorage(config)
@@ -113,9 +112,7 @@ const check = async (t: Teardown): Promise<number> => {
 }
 
 const fail = (error: unknown): void => {
-  const advice =
-    error instanceof FolderInUse ? '; stop the service first (not necessary with DATABASE_URL)' : ''
-  console.error(`storage check: ${error instanceof Error ? error.message : String(error)}${advice}`)
+  console.error(`storage check: ${error instanceof Error ? error.message : String(error)}`)
   process.exitCode = 2
 }
 

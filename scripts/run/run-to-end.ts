@@ -16,12 +16,29 @@ export const runToEnd = async (
   try {
     await Promise.race([run({ teardown: (action) => void teardowns.push(action) }), interruption(deadline)])
   } catch (error) {
-    console.error(`${name}: ${error instanceof Error ? error.message : String(error)}`)
+    console.error(`${name}: ${messageFor(error)}`)
     process.exitCode = 1
   } finally {
     for (const action of teardowns.toReversed()) await action()
   }
   return process.exit()
+}
+
+/** What an operator can do something about, by the code of the system. */
+const meanings: Readonly<Record<string, string>> = {
+  EACCES: 'is not accessible to this user. Run the command as the user of the service, or change the owner',
+  ENOENT: 'does not exist',
+  ENOSPC: 'does not fit on its disk, which is full. Free up space',
+  ENOTDIR: 'is not in a folder',
+  EPERM: 'may not be changed by this user. Run the command as the user of the service, or change the owner',
+  EROFS: 'is on a disk that cannot be written to',
+}
+
+const messageFor = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error)
+  const { code, path } = error as NodeJS.ErrnoException
+  const meaning = meanings[code ?? '']
+  return path === undefined || meaning === undefined ? error.message : `${path} ${meaning} (${error.message})`
 }
 
 /** Rejects after the deadline, or on a signal. */

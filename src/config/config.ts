@@ -1,3 +1,4 @@
+import { closestMatch } from 'leven'
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { type Setting, settings, type Settings } from './settings.ts'
@@ -137,6 +138,43 @@ function readSecretFiles(env: NodeJS.ProcessEnv, faults: string[]): ReadonlyMap<
     }
   }
   return contents
+}
+
+/** The settings whose names are long enough to recognize a misspelled one, and that are the service's own. */
+const recognizable = Object.values<Setting<unknown>>(settings)
+  .map(({ name }) => name)
+  .filter((name) => name.length >= 8 && !/^(OTEL|NODE)_/.test(name))
+
+/** Set by Kubernetes for services with names such as `taskwright`. */
+const serviceLink = /^TASKWRIGHT_(.*_)?(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP))(_.*)?$/
+
+/** Of the commands and examples. */
+const commandVariable = /^TASKWRIGHT_(URL|TOKEN|RECEIVERS?)$/
+
+/** A warning for each variable that looks like a setting and is none. */
+export function unknownSettings(env: NodeJS.ProcessEnv = process.env): readonly string[] {
+  const known = new Set(
+    Object.values<Setting<unknown>>(settings).flatMap(({ name, isSecret = false }) =>
+      isSecret ? [name, `${name}_FILE`] : [name],
+    ),
+  )
+  return Object.entries(env).flatMap(([name, value = '']) => {
+    const isLink = serviceLink.test(name) || value.startsWith('tcp://')
+    if (known.has(name) || name.startsWith('OTEL_') || isLink || commandVariable.test(name)) return []
+    const stem = name
+      .toUpperCase()
+      .replace(/^TASKWRIGHT_/, '')
+      .replace(/_FILE$/, '')
+    const meant = known.has(stem)
+      ? stem
+      : closestMatch(stem, recognizable, { maxDistance: Math.floor(stem.length / 5) })
+    // "host" is a variable of some shells.
+    const isOurs = name.startsWith('TASKWRIGHT_') || (meant !== undefined && recognizable.includes(meant))
+    if (!isOurs) return []
+    return [
+      `${name} is not a setting, and is ignored${meant === undefined ? '' : `. Did you mean ${meant}?`}`,
+    ]
+  })
 }
 
 /**

@@ -1,5 +1,6 @@
 import { nilId } from '../domain/nil-id.ts'
 import type { Database } from './engine/client.ts'
+import { horizon } from './engine/horizon.ts'
 import { expectRow } from './engine/row-statements.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 import { aliasedTable, type PgTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
@@ -54,17 +55,22 @@ const dueSince = sql`
     order by ${delivery.due_at} limit 1
   ) delivery`
 
+/** The horizon, if a later transaction has ended. Its age cannot be read: PostgreSQL hides the sessions of other users. */
+const heldAt = sql`
+  case when ${horizon} < pg_snapshot_xmax(pg_current_snapshot()) then ${horizon}::text end`
+
 const readBacklog = statement(
   'statistics.select_backlog',
   {},
-  { notifications: 'int8', webhooks: 'int8', deliveries: 'int8', pending: 'int8' },
+  { notifications: 'int8', webhooks: 'int8', deliveries: 'int8', pending: 'int8', heldAt: 'text?' },
   () => sql`
     select ${ageOf(unreadSince('notifications'))} as notifications, ${ageOf(unreadSince('webhooks'))} as webhooks,
       ${ageOf(dueSince)} as deliveries,
       (select count(*) from (
         select from webhook_deliveries delivery where ${delivery.status} = 'pending'
         limit ${sql.raw(String(maxCountedDeliveries))}
-      ) pending) as pending`,
+      ) pending) as pending,
+      ${heldAt} as "heldAt"`,
 )
 
 /** The backlog of background work. Ages are in milliseconds, 0 when nothing waits. */
@@ -77,6 +83,8 @@ export interface Backlog {
   readonly deliveries: number
   /** Number of deliveries that are due or will be retried, up to `maxCountedDeliveries`. */
   readonly pending: number
+  /** The id of the oldest running transaction, for which readers of later events and changes wait; null if none waits. */
+  readonly heldAt: string | null
 }
 
 /** Reads the backlog. Cheap, regardless of its length: it reads only a few index entries. */

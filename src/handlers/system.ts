@@ -22,11 +22,11 @@ export const systemHandlers = ({ contract, checkReadiness }: Deps) => {
     },
 
     async getReadiness() {
-      const { isStorageReady } = await checkReadiness()
-      return {
-        status: 200,
-        body: { status: 'ok', version, degraded: isStorageReady ? [] : ['attachments'] },
-      }
+      const { isStorageReady, hasRoom } = await checkReadiness()
+      const degraded: components['schemas']['Readiness']['degraded'] = []
+      if (!hasRoom) degraded.push('database')
+      if (!isStorageReady) degraded.push('attachments')
+      return { status: 200, body: { status: 'ok', version, degraded } }
     },
 
     async getContract() {

@@ -98,8 +98,16 @@ const backlogGauges = (registry: Registry) => {
     'taskwright_webhook_deliveries_pending',
     `Deliveries of webhooks that are due or to be repeated; at most ${maxCountedDeliveries} are counted`,
   )
+  const horizonLag = createGauge(
+    registry,
+    'taskwright_horizon_lag_seconds',
+    'How long one transaction on the database server has been seen to hold back events and changes; 0 when none does',
+  )
+  let held: { readonly at: string | null; readonly since: number } = { at: null, since: 0 }
   return {
-    set: ({ notifications, webhooks, deliveries, pending }: Backlog): void => {
+    set: ({ notifications, webhooks, deliveries, pending, heldAt }: Backlog): void => {
+      if (heldAt !== held.at) held = { at: heldAt, since: performance.now() }
+      horizonLag.set(heldAt === null ? 0 : (performance.now() - held.since) / 1_000)
       outboxLag.set({ reader: 'notifications' }, notifications / 1_000)
       outboxLag.set({ reader: 'webhooks' }, webhooks / 1_000)
       webhookLag.set(deliveries / 1_000)
@@ -109,6 +117,7 @@ const backlogGauges = (registry: Registry) => {
       outboxLag.reset()
       webhookLag.remove()
       deliveriesPending.remove()
+      horizonLag.remove()
     },
   }
 }

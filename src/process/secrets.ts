@@ -2,13 +2,13 @@ import { randomBytes } from 'node:crypto'
 import { link, mkdir, open, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Secrets } from '../auth/keys.ts'
-import type { Config } from '../config/config.ts'
+import { type Config, ConfigError } from '../config/config.ts'
 
 const minimumBytes = 32
 
 /**
  * The secrets in JWT_SECRET; by default, the secret in the file jwt-secret in dataDir, which is generated if it is missing.
- * Rejects with the file system's error, or with an Error when the file is too short to be a secret.
+ * Rejects with the file system's error, or with a ConfigError when the file is too short to be a secret.
  *
  * Rotation: JWT_SECRET="<new>,<old>", where the old secret may be the content of the file, signs nobody out. Several
  * instances must all verify with a new secret before any of them signs with it: start all of them with "<old>,<new>",
@@ -23,8 +23,19 @@ export async function loadSecrets({
     const [active, ...others] = jwtSecrets
     return [Buffer.from(active), ...others.map((secret) => Buffer.from(secret))]
   }
-  const path = join(dataDir, 'jwt-secret')
-  return [(await readIfPresent(path)) ?? (await createSecret(dataDir, path))]
+  return [(await readGeneratedSecret(dataDir)) ?? (await createSecret(dataDir, secretPath(dataDir)))]
+}
+
+const secretPath = (dataDir: string): string => join(dataDir, 'jwt-secret')
+
+/** The generated secret; null before there is one. Rejects as `loadSecrets` does. */
+export async function readGeneratedSecret(dataDir: string): Promise<Buffer | null> {
+  try {
+    return await readSecret(secretPath(dataDir))
+  } catch (error) {
+    if (hasCode(error, 'ENOENT')) return null
+    throw error
+  }
 }
 
 async function createSecret(dataDir: string, path: string): Promise<Buffer> {
@@ -54,19 +65,10 @@ async function linkUnlessPresent(existing: string, path: string): Promise<void> 
   }
 }
 
-async function readIfPresent(path: string): Promise<Buffer | null> {
-  try {
-    return await readSecret(path)
-  } catch (error) {
-    if (hasCode(error, 'ENOENT')) return null
-    throw error
-  }
-}
-
 async function readSecret(path: string): Promise<Buffer> {
   const secret = await readFile(path)
   if (secret.length >= minimumBytes) return secret
-  throw new Error(
+  throw new ConfigError(
     `${path} is damaged: it has ${secret.length} bytes instead of at least ${minimumBytes}; delete it to generate a new one`,
   )
 }

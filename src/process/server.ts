@@ -1,9 +1,11 @@
 import cluster from 'node:cluster'
 import { inspect } from 'node:util'
-import { ConfigError, readConfig, readLogFormat } from '../config/config.ts'
+import { ConfigError, readConfig, readLogFormat, unknownSettings } from '../config/config.ts'
+import { FolderUnusable } from '../db/engine/cluster-folder.ts'
 import { DiskFull, FolderInUse } from '../db/engine/embedded.ts'
-import { SchemaUnknown } from '../db/engine/errors.ts'
+import { DatabaseUnsuitable } from '../db/engine/errors.ts'
 import { createProcessLog } from './log.ts'
+import { AddressUnavailable } from './own-host.ts'
 import { isWorker, WorkerFailed } from './supervisor.ts'
 
 /** Shutdown hooks. They run in reverse order of registration. */
@@ -26,25 +28,42 @@ for (const stream of [process.stdout, process.stderr]) stream.on('error', () => 
 
 const log = createProcessLog(readLogFormat(), { worker: cluster.worker?.id ?? null })
 
-/** Logs a fatal error and exits with status 1. The stack is omitted for errors that the operator can fix. */
-const fail = (error: unknown): never => {
-  log.fatal(error instanceof Error ? error.message : inspect(error), isOperational(error) ? undefined : error)
-  process.exit(1)
+/** EX_CONFIG of sysexits.h: another start fails in the same way. deploy/systemd excludes it from restarts. */
+const configurationStatus = 78
+
+/** Logs a fatal error and exits. The stack is omitted for errors that the operator can fix. */
+const fail = (error: unknown, hint = ''): never => {
+  const message = error instanceof Error ? error.message : inspect(error)
+  const needsOperator = isMisconfigured(error)
+  log.fatal(
+    hint === '' ? message : `${message.replace(/\.$/, '')}. ${hint}`,
+    needsOperator || isOperational(error) ? undefined : error,
+  )
+  process.exit(needsOperator ? configurationStatus : 1)
 }
-process.on('uncaughtException', fail)
+process.on('uncaughtException', (error) => fail(error))
 
 // Node's own listener prints text.
 process.removeAllListeners('warning')
 process.on('warning', ({ name, message }) => log.warn(`${name}: ${message}`))
 
-/** Whether an error is caused by the configuration or the system, or was logged by a worker. */
-const isOperational = (error: unknown): boolean =>
+/** Whether an error remains until an operator changes something. */
+const isMisconfigured = (error: unknown): boolean =>
   error instanceof ConfigError ||
+  error instanceof FolderUnusable ||
+  error instanceof DatabaseUnsuitable ||
+  (error instanceof WorkerFailed && error.exitCode === configurationStatus)
+
+/** Whether an error is caused by the system, or was logged by a worker. */
+const isOperational = (error: unknown): boolean =>
   error instanceof FolderInUse ||
-  error instanceof SchemaUnknown ||
+  error instanceof AddressUnavailable ||
   error instanceof DiskFull ||
   error instanceof WorkerFailed ||
   (error instanceof Error && 'syscall' in error)
+
+/** What to do after a start that failed. */
+const doctorHint = '"npm run doctor" checks the configuration and everything that the service depends on'
 
 const stopping = new AbortController()
 
@@ -53,6 +72,7 @@ const run = async (): Promise<void> => {
   const worker = isWorker(config) ? (cluster.worker?.id ?? null) : null
   // In a worker, these lines would repeat what the supervisor logs.
   const info = worker === null ? log.info : () => undefined
+  if (worker === null) for (const warning of unknownSettings()) log.warn(warning)
   onStopSignals({ deadline: config.shutdownSeconds, info, isWorker: worker !== null })
   // Imported late, so that an invalid configuration is reported without loading the service.
   const { start } = await import('./start.ts')
@@ -101,7 +121,7 @@ const onStopSignals = ({ deadline, info, isWorker }: StopOptions): void => {
   const onSignal = (signal: string): void => {
     if (firstAt === null) {
       firstAt = performance.now()
-      stopBySignal(signal).catch(fail)
+      stopBySignal(signal).catch((error: unknown) => fail(error))
     } else if (!isWorker && performance.now() - firstAt > repeatedSignalDelay) {
       process.exit(130)
     }
@@ -111,5 +131,6 @@ const onStopSignals = ({ deadline, info, isWorker }: StopOptions): void => {
 
 run().catch(async (error: unknown) => {
   for (const close of shutdownHooks.toReversed()) await close().catch(() => undefined)
-  fail(error)
+  // A worker has named it already.
+  fail(error, error instanceof WorkerFailed ? '' : doctorHint)
 })

@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net'
 import { buildApp } from '../app.ts'
 import { hashQueueOfWorker, type PasswordHasher, passwordHasher } from '../auth/passwords.ts'
 import { type Config, type MailConfig, readLogFormat } from '../config/config.ts'
+import { listenForBackups } from './backup-socket.ts'
 import { makeDataDir } from './data-dir.ts'
 import { createFirstAdmin } from './first-admin.ts'
 import { type Database, openDatabase } from '../db/engine/client.ts'
@@ -21,7 +22,7 @@ import { loggingMailer, noMailer, type OpenMailer } from '../mail/mailer.ts'
 import { instrumentDatabase, instrumentHasher, instrumentStorage } from '../observe/instrument.ts'
 import type { Metrics } from '../observe/metrics.ts'
 import type { MetricsSource } from '../observe/metrics-server.ts'
-import { expectOwnHost } from './own-host.ts'
+import { expectOwnAddress, listenError } from './own-host.ts'
 import { loadSecrets } from './secrets.ts'
 import { reportReady, startSupervisor } from './supervisor.ts'
 import { filesFolder, openStorage } from '../storage/open.ts'
@@ -147,6 +148,7 @@ const serve = async (
     db: refusing,
     standbys,
     backgroundDb: waiting,
+    databaseFolder: connection.kind === 'embedded' ? config.dataDir : null,
     secrets: await loadSecrets(config),
     storage,
     passwords,
@@ -160,7 +162,10 @@ const serve = async (
   // Migrating the embedded database takes a moment: waiting for it avoids refusing requests.
   if (connection.kind === 'embedded') await migrated
   if (stopping.aborted) return null
-  await app.listen({ host: listenAddress(config.host), port: config.port, backlog: listenBacklog })
+  const { host, port } = config
+  await app.listen({ host: listenAddress(host), port, backlog: listenBacklog }).catch((error: unknown) => {
+    throw listenError({ prefix: '', host, port }, error)
+  })
   // The log line with the address must precede the one that reports readiness.
   await logStream.flush()
   return { database, url: listeningUrl(config, app.server.address()) }
@@ -170,8 +175,9 @@ const prepare = async (
   { host, metricsHost, metricsPort, dataDir, storageUrl }: Config,
   { info }: ServiceProcess,
 ): Promise<void> => {
-  await expectOwnHost('HOST', host)
-  if (metricsPort !== null) await expectOwnHost('METRICS_HOST', metricsHost)
+  // Not the ports: the process that this one replaces may still be stopping.
+  await expectOwnAddress({ prefix: '', host, port: 0 })
+  if (metricsPort !== null) await expectOwnAddress({ prefix: 'METRICS_', host: metricsHost, port: 0 })
   info(`version ${version} on Node.js ${process.versions.node}`)
   await makeDataDir(dataDir)
   if (storageUrl !== null) info(`storing attachments in the bucket ${storageUrl.bucket} (STORAGE_URL)`)
@@ -256,7 +262,9 @@ const serveMetricsOf = async (
     stopping,
   })
   const options = { host: metricsHost, port: metricsPort ?? 0, token: metricsToken }
-  const server = await serveMetrics(mergeMetrics(source, ofInstallation), options)
+  const server = await serveMetrics(mergeMetrics(source, ofInstallation), options).catch((error: unknown) => {
+    throw listenError({ prefix: 'METRICS_', ...options }, error)
+  })
   onShutdown(() => server.close())
   info(`metrics are at ${httpUrl(metricsHost, server.port)}/metrics`)
 }
@@ -273,6 +281,7 @@ const openConnection = async (
   info(`starting the embedded database in ${dataDir} (the first start takes a few seconds to initialize it)`)
   const embedded = await startEmbedded({ dataDir, log: { info, warn }, onFailure: fail })
   onShutdown(() => embedded.close())
+  onShutdown(await listenForBackups(dataDir, embedded))
   return embedded.connection
 }
 

@@ -22,6 +22,13 @@ export interface Supervisor {
 /** A worker could not start or stop, and has logged the reason. */
 export class WorkerFailed extends Error {
   override readonly name = 'WorkerFailed'
+  /** Its exit code, if it could not start. */
+  readonly exitCode: number | null
+
+  constructor(message: string, exitCode: number | null = null) {
+    super(message)
+    this.exitCode = exitCode
+  }
 }
 
 /** Milliseconds. A worker that exits earlier counts as a crash loop. */
@@ -96,7 +103,7 @@ export const startSupervisor = (
     }
     // An operator has to fix the cause: a restarted worker would fail in the same way.
     if (!wasReady && code !== null && code !== 0) {
-      ready.reject(new WorkerFailed(`worker ${worker.id} could not start`))
+      ready.reject(new WorkerFailed(`worker ${worker.id} could not start`, code))
       return
     }
     earlyExits = lifetime < minLifetime ? earlyExits + 1 : 0

@@ -11,6 +11,12 @@ import { newKey, ownerName } from './keys.ts'
 import { destroy, handleEarlyErrors } from './source.ts'
 import type { Storage } from './storage.ts'
 
+interface DiskOptions {
+  readonly reserveBytes?: number
+  /** False to read files only: missing folders are errors. */
+  readonly mayCreate?: boolean
+}
+
 /**
  * Stores files in a local folder, which is created if its parent exists. Files that would leave less than `reserveBytes` free
  * are refused: a database on the same disk fails when it is full.
@@ -19,9 +25,9 @@ import type { Storage } from './storage.ts'
  */
 export async function diskStorage(
   folder: string,
-  { reserveBytes = 0 }: { readonly reserveBytes?: number } = {},
+  { reserveBytes = 0, mayCreate = true }: DiskOptions = {},
 ): Promise<Storage> {
-  const disk = await openDisk(folder, reserveBytes)
+  const disk = await openDisk(folder, { reserveBytes, mayCreate })
   const { root, incoming, checkSpace } = disk
 
   return {

@@ -9,9 +9,12 @@ export const filesFolder = ({ dataDir }: Pick<Config, 'dataDir'>): string => joi
 export type StorageConfig = Pick<Config, 'storageUrl' | 'dataDir' | 'diskReserveBytes'>
 
 /** Opens the configured bucket, or the folder on disk. The AWS SDK is loaded only for a bucket. */
-export const openStorage = async (config: StorageConfig): Promise<Storage> => {
+export const openStorage = async (
+  config: StorageConfig,
+  { mayCreate = true }: { readonly mayCreate?: boolean } = {},
+): Promise<Storage> => {
   if (config.storageUrl === null)
-    return diskStorage(filesFolder(config), { reserveBytes: config.diskReserveBytes })
+    return diskStorage(filesFolder(config), { reserveBytes: config.diskReserveBytes, mayCreate })
   const { s3Storage } = await import('./s3.ts')
   return s3Storage(config.storageUrl)
 }

@@ -1,6 +1,7 @@
 import { join, resolve } from 'node:path'
 import t from 'tap'
-import { ConfigError, readConfig } from '../../src/config/config.ts'
+import { ConfigError, readConfig, unknownSettings } from '../../src/config/config.ts'
+import { settings } from '../../src/config/settings.ts'
 
 const messageOf = (env: Readonly<Record<string, string>>): string => {
   try {
@@ -491,4 +492,61 @@ t.test('secrets can be read from files', async (t) => {
   t.match(messageOf({ JWT_SECRET_FILE: file('empty') }), /JWT_SECRET_FILE names an empty file/)
   t.match(messageOf({ JWT_SECRET_FILE: file('secret'), JWT_SECRET: secret }), /both set/)
   t.equal(readConfig({ HOST_FILE: file('secret') }).host, 'localhost', 'other settings cannot')
+})
+
+t.test('variables that look like settings are reported', async (t) => {
+  const meant = {
+    DATABASE_URI: 'DATABASE_URL',
+    DATABASEURL: 'DATABASE_URL',
+    data_dir: 'DATA_DIR',
+    PUBLIC_URL_FILE: 'PUBLIC_URL',
+    JWT_SECRETS: 'JWT_SECRET',
+    RATE_LIMIT_SIGNIN: 'RATE_LIMIT_SIGN_IN',
+    TASKWRIGHT_PORT: 'PORT',
+    TASKWRIGHT_DATABASE_URL: 'DATABASE_URL',
+    TASKWRIGHT_METRIC_PORT: 'METRICS_PORT',
+  }
+  const found = unknownSettings(Object.fromEntries(Object.keys(meant).map((name) => [name, 'x'])))
+  t.strictSame(
+    found,
+    Object.entries(meant).map(
+      ([name, other]) => `${name} is not a setting, and is ignored. Did you mean ${other}?`,
+    ),
+  )
+  t.strictSame(unknownSettings({ TASKWRIGHT_COLOR: 'red' }), [
+    'TASKWRIGHT_COLOR is not a setting, and is ignored',
+  ])
+})
+
+/** As found in shells, npm scripts, systemd units, containers, Kubernetes, CI, and the .env files of other services. */
+const ordinaryVariables = `
+  HOME USER LOGNAME SHELL PATH PWD OLDPWD SHLVL LANG LANGUAGE LC_ALL LC_CTYPE TERM TERM_PROGRAM COLORTERM DISPLAY EDITOR VISUAL PAGER
+  HOSTNAME HOSTTYPE OSTYPE MAIL MAILCHECK TZ TMPDIR TEMP TMP _ SSH_AUTH_SOCK SSH_CONNECTION SUDO_USER SUDO_COMMAND DEBIAN_FRONTEND
+  XDG_DATA_DIRS XDG_DATA_HOME XDG_RUNTIME_DIR XDG_SESSION_ID DBUS_SESSION_BUS_ADDRESS WORKER RUNNER_TEMP
+  NODE NODE_ENV NODE_OPTIONS NODE_PATH NODE_VERSION NODE_COMPILE_CACHE NODE_EXTRA_CA_CERTS YARN_VERSION INIT_CWD COLOR npm_config_cache
+  npm_config_user_agent npm_execpath npm_lifecycle_event npm_lifecycle_script npm_package_json npm_package_name npm_node_execpath
+  INVOCATION_ID JOURNAL_STREAM SYSTEMD_EXEC_PID NOTIFY_SOCKET WATCHDOG_PID WATCHDOG_USEC STATE_DIRECTORY RUNTIME_DIRECTORY
+  CACHE_DIRECTORY LOGS_DIRECTORY CONFIGURATION_DIRECTORY CREDENTIALS_DIRECTORY MAINPID LISTEN_FDS LISTEN_PID MALLOC_ARENA_MAX
+  KUBERNETES_SERVICE_HOST KUBERNETES_SERVICE_PORT KUBERNETES_PORT KUBERNETES_PORT_443_TCP KUBERNETES_PORT_443_TCP_ADDR
+  TASKWRIGHT_SERVICE_HOST TASKWRIGHT_SERVICE_PORT TASKWRIGHT_SERVICE_PORT_HTTP TASKWRIGHT_PORT_3000_TCP TASKWRIGHT_PORT_3000_TCP_ADDR
+  TASKWRIGHT_DB_SERVICE_HOST TASKWRIGHT_DB_PORT_5432_TCP_PROTO TASKWRIGHT_URL TASKWRIGHT_TOKEN
+  REDIS_SERVICE_HOST REDIS_PORT REDIS_HOST REDIS_PASSWORD SMTP_HOST SMTP_PORT SMTP_USER DATABASE_HOST DATABASE_PORT DATABASE_USER
+  DATABASE_NAME DATABASE_PASSWORD POSTGRES_PASSWORD POSTGRES_USER POSTGRES_DB PGHOST PGPORT PGUSER PGPASSWORD PGDATA PGDATABASE DB_URL
+  CI GITHUB_ACTIONS GITHUB_REF GITHUB_SHA GITHUB_TOKEN GITHUB_WORKSPACE GITHUB_SERVER_URL GITLAB_CI CI_JOB_ID CI_JOB_TOKEN CI_PROJECT_DIR
+  CI_REGISTRY BUILD_NUMBER BUILD_URL JOB_URL JENKINS_URL RUNNER_OS AWS_REGION AWS_PROFILE AWS_ACCESS_KEY_ID AWS_SECRET_ACCESS_KEY
+  AWS_ENDPOINT_URL HTTP_PROXY HTTPS_PROXY NO_PROXY http_proxy https_proxy no_proxy SSL_CERT_FILE SSL_CERT_DIR SECRET_KEY API_URL BASE_URL
+  ADMIN_USER LOG_DIR LOG_FILE DEBUG VERBOSE OTEL_SERVICE_NAME OTEL_LOGS_EXPORTER OTEL_METRICS_EXPORTER OTEL_RESOURCE_ATTRIBUTES
+  OTEL_EXPORTER_OTLP_HEADERS OTEL_EXPORTER_OTLP_METRICS_ENDPOINT OTEL_EXPORTER_OTLP_PROTOCOL OTEL_TRACES_SAMPLER`
+
+t.test('no other variable is reported', async (t) => {
+  const env = Object.fromEntries(
+    ordinaryVariables
+      .trim()
+      .split(/\s+/)
+      .map((name) => [name, 'x']),
+  )
+  t.strictSame(unknownSettings({ ...env, TASKWRIGHT_PORT: 'tcp://10.0.0.1:3000' }), [])
+  t.strictSame(unknownSettings(process.env), [], 'nor one of this process')
+  const own = Object.values(settings).map(({ name }) => [name, 'x'] as const)
+  t.strictSame(unknownSettings(Object.fromEntries([...own, ['JWT_SECRET_FILE', 'x']])), [], 'nor a setting')
 })

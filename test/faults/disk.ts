@@ -149,6 +149,9 @@ const logOnFullDisk = async (t: Test, disk: Disk, environment: NodeJS.ProcessEnv
   await disk.free()
 }
 
+/** Does not fit on existing pages, however it is compressed. */
+const longText = (): string => Buffer.from(crypto.getRandomValues(new Uint8Array(45_000))).toString('base64')
+
 t.test('full disk with the embedded database', { skip }, async (t) => {
   const disk = await mountDisk(t, 300)
   const DATA_DIR = join(disk.folder, 'data')
@@ -162,28 +165,42 @@ t.test('full disk with the embedded database', { skip }, async (t) => {
   const write = async (): Promise<number | undefined> => {
     const { call } = createClient(service.url)
     for (;;) {
-      const description = Buffer.from(crypto.getRandomValues(new Uint8Array(45_000))).toString('base64')
-      const reply = await call('createTask', { token, body: { title: 'Before the end', description } }).catch(
-        () => null,
-      )
+      const description = longText()
+      const headers: Record<string, string> =
+        acknowledged.length % 2 === 0 ? {} : { 'idempotency-key': crypto.randomUUID() }
+      const reply = await call('createTask', {
+        token,
+        headers,
+        body: { title: 'Before the end', description },
+      }).catch(() => null)
       if (reply?.status !== 201) return reply?.status
       acknowledged.push((reply.body as { id: string }).id)
     }
   }
 
-  await t.test('503 without space for rows; writes succeed after space is freed', async () => {
+  await t.test('503 without space for rows; writes succeed after space is freed', async (t) => {
     const { call, expect } = createClient(service.url)
     await disk.fill(0)
     t.equal(await write(), 503)
     await expect('getLiveness', 200)
     await eventually('readiness lists what is degraded', async () => {
       const { body } = await expect('getReadiness', 200)
-      return body.degraded.join() === 'attachments'
+      return body.degraded.includes('database')
     })
     await expect('listTasks', 200, { token })
+    const repeated = {
+      token,
+      headers: { 'idempotency-key': 'with-a-full-disk' },
+      body: { title: 'There is room', description: longText() },
+    }
+    const { status, body } = await call('createTask', repeated)
+    t.match([status, body], [503, { code: 'service_unavailable' }], 'with an Idempotency-Key, too')
     await disk.free()
-    await expect('createTask', 201, { token, body: { title: 'There is room' } })
-    await eventually('readiness is 200', async () => (await call('getReadiness')).status === 200)
+    await expect('createTask', 201, repeated)
+    await eventually('readiness lists nothing as degraded', async () => {
+      const { body } = await expect('getReadiness', 200)
+      return body.degraded.join() === ''
+    })
   })
 
   await t.test(
@@ -303,10 +320,9 @@ t.test('full disk of the database server', { skip }, async (t) => {
     /** Writes until a status other than 201, and resolves to it. */
     const write = async (): Promise<number> => {
       for (;;) {
-        const description = Buffer.from(crypto.getRandomValues(new Uint8Array(45_000))).toString('base64')
         const { status, body } = await call('createTask', {
           token,
-          body: { title: 'Before the end', description },
+          body: { title: 'Before the end', description: longText() },
         })
         if (status !== 201) return status
         acknowledged.push((body as { id: string }).id)

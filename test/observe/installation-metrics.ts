@@ -1,6 +1,7 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { Database } from '../../src/db/engine/client.ts'
+import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
 import { DatabaseUnavailable } from '../../src/db/engine/errors.ts'
 import { newId } from '../../src/db/engine/ids.ts'
 import { notifyOfEvents } from '../../src/db/notifications.ts'
@@ -9,7 +10,7 @@ import { makeNewDeliveries } from '../../src/db/webhook-deliveries.ts'
 import { createInstallationMetrics, mergeMetrics } from '../../src/observe/installation-metrics.ts'
 import { serveMetrics } from '../../src/observe/metrics-server.ts'
 import { changesToBeKnown } from '../fixture/changes.ts'
-import { environmentFor, openTestDatabase } from '../fixture/database.ts'
+import { createEmptyDatabase, environmentFor, openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { readMetrics } from '../fixture/observe.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'
@@ -151,6 +152,26 @@ t.test('users, tasks, bytes and failed sign-ins are counted', async (t) => {
   t.match(text, /^taskwright_sign_in_failures_total\{reason="too_many_requests".*\} 0$/m)
   t.match(text, /^taskwright_mails_pending.* 0$/m)
 })
+
+t.test(
+  'a transaction in another database that holds back events has an age',
+  { skip: !usesServer && 'the embedded database has one session' },
+  async (t) => {
+    const { db } = await openTestDatabase(t)
+    const { options } = await createEmptyDatabase(t, process.env.DATABASE_URL ?? '')
+    const { scrape } = await serve(t, db)
+    const lag = async () => valueOf(await scrape(), 'taskwright_horizon_lag_seconds')
+    const other = createSqlClient(options)
+    t.teardown(() => other.end())
+    await other.begin(async (transaction) => {
+      await transaction`select pg_current_xact_id()`
+      await insertOwner(db)
+      await eventually('the lag grows', async () => ((await lag()) ?? 0) > 0.05)
+    })
+    // Other tests write on the same server.
+    await eventually('the lag ends', async () => ((await lag()) ?? 1) < 0.05)
+  },
+)
 
 t.test('lags are the age of the oldest waiting item', async (t) => {
   const { db } = await openTestDatabase(t)

@@ -43,7 +43,7 @@ for (const WORKERS of usesServer ? ['1', '2'] : ['1'])
 
 t.test('an invalid configuration is one JSON line', async (t) => {
   const { code, output } = await runProcess({ ...json, PORT: 'eighty' })
-  t.equal(code, 1)
+  t.equal(code, 78)
   const [line, ...others] = linesOf(output)
   t.match(line, { level: 60, msg: /^Invalid configuration:\nPORT must be/, err: undefined })
   t.equal(others.length, 0)

@@ -17,7 +17,7 @@ const skip = serverUrl === undefined && 'the embedded database serves one proces
 
 t.test('more than one worker needs a database server', async (t) => {
   const { code, output } = await runProcess({ WORKERS: '2' })
-  t.equal(code, 1)
+  t.equal(code, 78)
   t.match(output, /WORKERS above 1 requires DATABASE_URL: the embedded database supports only one process/)
 })
 

@@ -75,7 +75,9 @@ export const diagnose = async (connection: ConnectionOptions): Promise<Diagnosis
       }[]
     >`
       select current_setting('server_version_num')::int as version,
-        has_schema_privilege('public', 'create') and has_database_privilege(current_database(), 'create') as may_migrate,
+        has_schema_privilege('public', 'create') and has_database_privilege(current_database(), 'create') and not exists (
+          select from pg_class
+          where relnamespace = 'public'::regnamespace and relkind = 'r' and not pg_has_role(relowner, 'usage')) as may_migrate,
         (
           select string_agg(relname, ', ' order by relname) from pg_class
           where relnamespace = 'public'::regnamespace and relkind = 'r' and not (

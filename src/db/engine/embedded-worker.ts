@@ -1,10 +1,11 @@
-import { closeSync, existsSync, fdatasyncSync, fsyncSync, openSync, readdirSync } from 'node:fs'
+import { closeSync, fdatasyncSync, fsyncSync, openSync, readdirSync } from 'node:fs'
 import { chmod, mkdir, rename, rm } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { parentPort, workerData } from 'node:worker_threads'
 import { PGlite } from '@electric-sql/pglite'
 import { NodeFS } from '@electric-sql/pglite/nodefs'
 import { PGLiteSocketServer } from '@electric-sql/pglite-socket'
+import { hasCluster } from './cluster-folder.ts'
 
 /** The worker's `workerData`. */
 export interface WorkerInput {
@@ -24,7 +25,13 @@ export interface WorkerReady {
 }
 
 /** An Error is the reason why the worker exits. */
-export type WorkerMessage = WorkerReady | Error
+export type WorkerMessage = WorkerReady | 'paused' | Error
+
+/** What the worker is asked for: to stop, or to pause until the state is not 0. */
+export type WorkerRequest = 'close' | Int32Array
+
+/** Milliseconds. Statements wait meanwhile, for up to 10 seconds. */
+const maxPause = 5_000
 
 // WAL is synced with fsync because Emscripten's fdatasync is a no-op on every file system.
 const startParams = (isDurable: boolean): string[] => [
@@ -64,7 +71,7 @@ function isWorkerInput(value: unknown): value is WorkerInput {
 }
 
 async function serve({ directory, socketPath, port, isDurable }: WorkerInput): Promise<void> {
-  if (!existsSync(join(directory, 'PG_VERSION'))) await createCluster(directory)
+  if (!(await hasCluster(directory))) await createCluster(directory)
   const database = await openCluster(directory, isDurable)
   const server = new PGLiteSocketServer({
     db: database,
@@ -72,15 +79,27 @@ async function serve({ directory, socketPath, port, isDurable }: WorkerInput): P
   })
   await server.start()
   if (socketPath !== null) await chmod(socketPath, 0o600)
-  parentPort?.once('message', () => stop(server, database))
+  parentPort?.on('message', (message: WorkerRequest) =>
+    message === 'close' ? void stop(server, database) : pause(message),
+  )
   const ready: WorkerReady = { port: socketPath === null ? portOf(server) : 0 }
   parentPort?.postMessage(ready)
+}
+
+/**
+ * Stops this thread, and with it PostgreSQL, until another one changes the state from 0, for `maxPause` at most. It is between two
+ * statements, and PostgreSQL has passed everything that it has written to the operating system.
+ */
+function pause(state: Int32Array): void {
+  parentPort?.postMessage('paused' satisfies WorkerMessage)
+  if (Atomics.wait(state, 0, 0, maxPause) === 'timed-out') Atomics.compareExchange(state, 0, 0, 2)
 }
 
 async function stop(server: PGLiteSocketServer, database: PGlite): Promise<void> {
   await server.stop()
   await database.exec('checkpoint')
   await database.close()
+  parentPort?.close()
 }
 
 function portOf(server: PGLiteSocketServer): number {

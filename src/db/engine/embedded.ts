@@ -1,5 +1,5 @@
 import { once } from 'node:events'
-import { mkdir, mkdtemp, rm, stat, statfs } from 'node:fs/promises'
+import { mkdir, mkdtemp, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { createInterface } from 'node:readline'
@@ -7,8 +7,10 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { inspect } from 'node:util'
 import { Worker } from 'node:worker_threads'
 import lockfile from 'proper-lockfile'
+import { clusterFolder, FolderUnusable, hasCluster } from './cluster-folder.ts'
 import type { EmbeddedConnection } from './connection.ts'
-import type { WorkerInput, WorkerMessage, WorkerReady } from './embedded-worker.ts'
+import { freeBytesOf, minFreeBytes } from './disk-space.ts'
+import type { WorkerInput, WorkerMessage, WorkerReady, WorkerRequest } from './embedded-worker.ts'
 
 export interface EmbeddedOptions {
   /** Absolute path, created if missing. PostgreSQL's files are in its subfolder `postgres`. */
@@ -22,6 +24,11 @@ export interface EmbeddedOptions {
 
 export interface EmbeddedDatabase {
   readonly connection: EmbeddedConnection
+  /**
+   * Pauses PostgreSQL between two statements, for 5 seconds at most, so that its files can be copied. Resolves to a function that
+   * resumes it, and tells whether it was paused until then.
+   */
+  pause(): Promise<() => boolean>
   /** Closes connections, writes a checkpoint, stops PostgreSQL and unlocks dataDir. */
   close(): Promise<void>
 }
@@ -31,7 +38,7 @@ export class FolderInUse extends Error {
   override readonly name = 'FolderInUse'
 
   constructor(dataDir: string, options?: ErrorOptions) {
-    super(`DATA_DIR ${dataDir} is in use by another Taskwright process`, options)
+    super(`DATA_DIR ${dataDir} is in use by another Taskwright process; stop the service first.`, options)
   }
 }
 
@@ -57,9 +64,6 @@ const restartPause = 500
 
 const maxRestartAttempts = 3
 
-/** Bytes. A start that fails with less free space is reported as a full disk: WAL segments alone are 16 MiB each. */
-export const minFreeBytes = 32 * 1_048_576
-
 /** ENOSPC in Emscripten's C library. */
 const emscriptenNoSpace = 51
 
@@ -77,6 +81,9 @@ export async function startEmbedded({
   isDurable = true,
 }: EmbeddedOptions): Promise<EmbeddedDatabase> {
   const failure = failOnce(onFailure)
+  const directory = clusterFolder(dataDir)
+  // Before anything is created.
+  await hasCluster(directory)
   await mkdir(dataDir, { recursive: true, mode: 0o700 })
   const release = await lockFolder(dataDir, log, failure.report)
   const socket = await prepareSocket(dataDir)
@@ -84,7 +91,6 @@ export async function startEmbedded({
     await socket?.remove()
     await release()
   }
-  const directory = join(dataDir, 'postgres')
   const socketPath = socket?.path ?? null
   try {
     let thread = await startThread({ directory, socketPath, port: 0, isDurable }, log, failure.report)
@@ -119,6 +125,7 @@ export async function startEmbedded({
       connection: socket
         ? { kind: 'embedded', path: socket.path, restart }
         : { kind: 'embedded', host: '127.0.0.1', port, restart },
+      pause: () => thread.pause(),
       close: async () => {
         failure.disarm()
         closing.abort()
@@ -134,11 +141,11 @@ export async function startEmbedded({
 
 /** PGlite throws objects that are not Errors, and does not report a full disk. */
 async function explainStart(cause: unknown, dataDir: string): Promise<Error> {
-  const { bavail, bsize } = await statfs(dataDir)
+  const freeBytes = await freeBytesOf(dataDir)
   const isFull =
     hasCode(cause, 'ENOSPC') ||
     (typeof cause === 'object' && cause !== null && 'errno' in cause && cause.errno === emscriptenNoSpace)
-  if (isFull || bavail * bsize < minFreeBytes) return new DiskFull(dataDir, bavail * bsize, { cause })
+  if (isFull || freeBytes < minFreeBytes) return new DiskFull(dataDir, freeBytes, { cause })
   return cause instanceof Error
     ? cause
     : new Error(`The embedded database cannot start: ${inspect(cause)}`, { cause })
@@ -162,17 +169,20 @@ function failOnce(onFailure: (error: Error) => void): Failure {
   return { report, disarm }
 }
 
+const lockPath = (dataDir: string): string => join(dataDir, 'lock')
+
 /**
  * Locks dataDir against other processes. Resolves to a function that releases the lock.
  *
  * @throws FolderInUse
+ * @throws FolderUnusable when this process may not lock it
  */
 export async function lockFolder(
   dataDir: string,
   log: EmbeddedOptions['log'],
   onCompromised: (error: Error) => void,
 ): Promise<() => Promise<void>> {
-  const lockfilePath = join(dataDir, 'lock')
+  const lockfilePath = lockPath(dataDir)
   const options = { lockfilePath, stale: lockStale, update: lockUpdate, onCompromised }
   const lockWhenStale = async (): Promise<() => Promise<void>> => {
     let seen: number | null = null
@@ -204,9 +214,32 @@ export async function lockFolder(
     })
     return () => release().catch(ignoreReleased)
   } catch (error) {
-    if (!hasCode(error, 'ELOCKED')) throw error
-    throw new FolderInUse(dataDir, { cause: error })
+    if (hasCode(error, 'ELOCKED')) throw new FolderInUse(dataDir, { cause: error })
+    if (hasCode(error, 'ENOSPC')) throw await explainStart(error, dataDir)
+    throw new FolderUnusable(lockfilePath, error instanceof Error ? error.message : String(error), {
+      cause: error,
+    })
   }
+}
+
+/**
+ * Whether another process uses dataDir. Changes nothing, and waits for the next refresh of a lock: a killed process refreshes its lock no
+ * more.
+ */
+export async function isLocked(dataDir: string): Promise<boolean> {
+  const read = () =>
+    stat(lockPath(dataDir)).then(
+      ({ mtimeMs }) => mtimeMs,
+      () => null,
+    )
+  const first = await read()
+  if (first === null) return false
+  for (let waited = 0; waited < lockStale; waited += lockPoll) {
+    await pause(lockPoll)
+    const now = await read()
+    if (now !== first) return now !== null
+  }
+  return false
 }
 
 // If this process did not refresh its lock in time and another took it over, there is nothing to release.
@@ -223,11 +256,14 @@ interface Socket {
   remove(): Promise<void>
 }
 
+export const canBeSocket = (path: string): boolean =>
+  process.platform !== 'win32' && Buffer.byteLength(path) <= maxSocketPathLength
+
 // This process holds the lock, so an existing socket file was left by a crash.
 async function prepareSocket(dataDir: string): Promise<Socket | null> {
   if (process.platform === 'win32') return null
   const path = join(dataDir, 'postgres.sock')
-  if (Buffer.byteLength(path) > maxSocketPathLength) return prepareTemporarySocket()
+  if (!canBeSocket(path)) return prepareTemporarySocket()
   await rm(path, { force: true })
   return { path, remove: () => rm(path, { force: true }) }
 }
@@ -240,6 +276,7 @@ async function prepareTemporarySocket(): Promise<Socket> {
 /** A running PostgreSQL. */
 interface Thread {
   readonly port: number
+  readonly pause: EmbeddedDatabase['pause']
   /** Stops it immediately, as if the process had been killed. */
   terminate(): Promise<void>
   /** Writes a checkpoint and stops it. */
@@ -262,9 +299,23 @@ async function startThread(
   try {
     const { port } = await firstMessage(worker)
     const unwatch = watch(worker, report)
+    let state = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
     return {
       port,
+      async pause() {
+        const paused = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
+        state = paused
+        const answer = once(worker, 'message')
+        worker.postMessage(paused satisfies WorkerRequest)
+        await answer
+        return () => {
+          const wasPaused = Atomics.compareExchange(paused, 0, 0, 1) === 0
+          Atomics.notify(paused, 0)
+          return wasPaused
+        }
+      },
       async terminate() {
+        Atomics.store(state, 0, 2)
         unwatch()
         await worker.terminate()
       },
@@ -282,7 +333,7 @@ async function startThread(
 function firstMessage(worker: Worker): Promise<WorkerReady> {
   const { promise, resolve, reject } = Promise.withResolvers<WorkerReady>()
   const onMessage = (message: WorkerMessage) =>
-    message instanceof Error ? reject(message) : resolve(message)
+    typeof message === 'object' && 'port' in message ? resolve(message) : reject(message)
   const onExit = () => reject(new Error('The embedded database stopped during startup'))
   worker.once('message', onMessage).once('error', reject).once('exit', onExit)
   return promise.finally(() => worker.off('message', onMessage).off('error', reject).off('exit', onExit))
@@ -309,6 +360,6 @@ async function stopWorker(worker: Worker, log: EmbeddedOptions['log']): Promise<
     )
     void worker.terminate()
   }, closeDeadline)
-  worker.postMessage('close')
+  worker.postMessage('close' satisfies WorkerRequest)
   await exited.finally(() => clearTimeout(deadline))
 }

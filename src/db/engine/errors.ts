@@ -34,10 +34,13 @@ export class SchemaPending extends DatabaseUnavailable {
   }
 }
 
-/** The database has tables that this version cannot migrate. */
-export class SchemaUnknown extends Error {
-  override readonly name = 'SchemaUnknown'
+/** The service cannot use this database, until an operator changes something. */
+export class DatabaseUnsuitable extends Error {
+  override readonly name = 'DatabaseUnsuitable'
+}
 
+/** The database has tables that this version cannot migrate. */
+export class SchemaUnknown extends DatabaseUnsuitable {
   constructor() {
     super(
       'The database was created by an unreleased version of Taskwright and cannot be upgraded. Start with an empty database: change DATA_DIR or DATABASE_URL',

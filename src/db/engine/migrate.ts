@@ -5,7 +5,13 @@ import type postgres from 'postgres'
 import { withTimeout } from '../../concurrency/deadline.ts'
 import { type ConnectionOptions, createClient } from './connection.ts'
 import { type MigrationMeta, readMigrationFiles } from '../schema/drizzle.ts'
-import { DatabaseUnavailable, isTransient, SchemaUnknown, translateError } from './errors.ts'
+import {
+  DatabaseUnavailable,
+  DatabaseUnsuitable,
+  isTransient,
+  SchemaUnknown,
+  translateError,
+} from './errors.ts'
 
 /** Advisory lock key. Arbitrary, but must be the same in every version of the service. */
 const migrationLock = 7_411_201_500
@@ -31,6 +37,9 @@ interface Applied {
   /** Creation times, which identify migrations in drizzle-kit's journal. */
   readonly migrations: ReadonlySet<number>
   readonly routines: Pick<Routines, 'revision' | 'hash'> | null
+  readonly encoding: string
+  /** All relations of the schema `public`. */
+  readonly relations: ReadonlySet<string>
 }
 
 /** Numbers of migrations. `unknown` ones belong to a newer version of the service. */
@@ -63,7 +72,7 @@ export const readSchema = (folder: string = fileURLToPath(new URL('..', import.m
  * number of migrations from a newer version; they are compatible with this version.
  *
  * @throws DatabaseUnavailable
- * @throws SchemaUnknown when the tables were created by another program, or by a version before the first release
+ * @throws DatabaseUnsuitable when the tables were created by another program, or by a version before the first release
  */
 export const migrate = (connection: ConnectionOptions, schema: Schema = readSchema()): Promise<number> =>
   withClient(connection, async (client) => {
@@ -75,9 +84,14 @@ export const migrate = (connection: ConnectionOptions, schema: Schema = readSche
  * Compares a database's migrations with those of this version.
  *
  * @throws DatabaseUnavailable
+ * @throws DatabaseUnsuitable as `migrate` does
  */
 export const readMigrationState = (connection: ConnectionOptions): Promise<MigrationState> =>
-  withClient(connection, async (client) => compare(await readApplied(client), readSchema()))
+  withClient(connection, async (client) => {
+    const [applied, schema] = [await readApplied(client), readSchema()]
+    expectMigratable(applied, schema)
+    return compare(applied, schema)
+  })
 
 const compare = (applied: Applied, schema: Schema): MigrationState => {
   const missing = pendingMigrations(applied, schema).length
@@ -122,6 +136,10 @@ const readApplied = (client: postgres.Sql): Promise<Applied> =>
   )
 
 const readTables = async (client: postgres.Sql): Promise<Applied> => {
+  // Before the migrations: another process may apply them meanwhile.
+  const [server] = await client<{ encoding: string; relations: string }[]>`
+    select current_setting('server_encoding') as encoding,
+      (select coalesce(json_agg(relname), '[]') from pg_class where relnamespace = 'public'::regnamespace)::text as relations`
   const migrations = (await exists(client, 'drizzle.__drizzle_migrations'))
     ? await client<{ created_at: string }[]>`select created_at from drizzle.__drizzle_migrations`
     : []
@@ -131,7 +149,27 @@ const readTables = async (client: postgres.Sql): Promise<Applied> => {
   return {
     migrations: new Set(migrations.map(({ created_at: madeAt }) => Number(madeAt))),
     routines: routines ?? null,
+    encoding: server?.encoding ?? '',
+    relations: new Set(JSON.parse(server?.relations ?? '[]') as string[]),
   }
+}
+
+/** @throws DatabaseUnsuitable */
+const expectMigratable = (applied: Applied, schema: Schema): void => {
+  if (applied.encoding !== 'UTF8')
+    throw new DatabaseUnsuitable(
+      `The encoding of the database is ${applied.encoding} instead of UTF8. Create another one: CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0`,
+    )
+  if (pendingMigrations(applied, schema).length < schema.migrations.length) return
+  // The first migration creates the tables, so a database that has only unknown migrations has another origin.
+  if (applied.migrations.size > 0) throw new SchemaUnknown()
+  const created = schema.migrations.flatMap(({ sql }) => sql).join('\n')
+  const taken = [...created.matchAll(/^CREATE TABLE "(\w+)"/gm)].map(([, name = '']) => name)
+  const table = taken.find((name) => applied.relations.has(name))
+  if (table !== undefined)
+    throw new DatabaseUnsuitable(
+      `The database has a table ${table} of another program. Set DATABASE_URL to a database of its own`,
+    )
 }
 
 const exists = async (client: postgres.Sql, table: string): Promise<boolean> => {
@@ -144,9 +182,8 @@ const applyPending = async (client: postgres.Sql, schema: Schema): Promise<boole
   const applied = await readApplied(client)
   const pending = pendingMigrations(applied, schema)
   const routines = areRoutinesPending(applied, schema) ? schema.routines : null
+  expectMigratable(applied, schema)
   if (pending.length === 0 && routines === null) return true
-  // The first migration creates the tables, so a database that has only unknown migrations has another origin.
-  if (applied.migrations.size > 0 && pending.length === schema.migrations.length) throw new SchemaUnknown()
   try {
     await client.unsafe(scriptOf(applied, pending, routines)).simple()
     return true

@@ -28,10 +28,13 @@ export interface Disk {
  *
  * @throws StorageFull, StorageUnavailable when the folders cannot be created
  */
-export async function openDisk(folder: string, reserveBytes: number): Promise<Disk> {
+export async function openDisk(
+  folder: string,
+  { reserveBytes, mayCreate }: { readonly reserveBytes: number; readonly mayCreate: boolean },
+): Promise<Disk> {
   const root = resolve(folder)
   const incoming = join(root, incomingFolder)
-  await onDisk(() => makeFolders(root))
+  if (mayCreate) await onDisk(() => makeFolders(root))
   const checkSpace: CheckSpace = (bytes) => onDisk(() => checkReserve(incoming, reserveBytes, bytes))
   return { root, incoming, checkSpace }
 }
