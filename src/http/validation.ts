@@ -18,7 +18,7 @@ const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
 /** The id of the user; null if the operation requires no token. */
 type CallerId = string | null
 
-/** The values of `x-normalize`, applied before length and pattern are checked. */
+/** The values of `x-normalize`, applied to text that is not too long, before length and pattern are checked. */
 const normalizers: Readonly<Record<string, (text: string, callerId: CallerId) => string>> = {
   line: (text) => toNfc(text).trim(),
   nfc: toNfc,
@@ -36,8 +36,9 @@ const normalizers: Readonly<Record<string, (text: string, callerId: CallerId) =>
   },
 }
 
-/** Normalization replaces at most four code units, a letter and three marks, by one. */
-const maxShrinkage = 4
+/** Whether a text has more code points than a limit; each has at most two code units. */
+const isLonger = (text: string, limit: number): boolean =>
+  text.length > limit && (text.length > 2 * limit || Array.from(text).length > limit)
 
 /** `this` is the context with which the compiled schema was called (`passContext`). */
 const normalize: SchemaValidateFunction = function (
@@ -49,8 +50,8 @@ const normalize: SchemaValidateFunction = function (
 ) {
   const normalizer = normalizers[name]
   if (normalizer === undefined) throw new Error(`Unknown x-normalize ${name}`)
-  // Too long for maxLength even after normalization; the next keyword reports it.
-  if (text.length > maxShrinkage * Number(schema?.maxLength ?? Infinity)) return true
+  // The contract limits what is sent as well as what is stored; the next keyword reports it.
+  if (isLonger(text, Number(schema?.maxLength ?? Infinity))) return true
   const normalized = normalizer(text, this.callerId)
   const parent = at?.parentData as Record<string | number, unknown> | undefined
   if (at !== undefined && parent !== undefined) parent[at.parentDataProperty] = normalized

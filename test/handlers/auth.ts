@@ -63,14 +63,14 @@ t.test('register', async (t) => {
       'sixty-four': 'p'.repeat(64),
       longest: `${'p'.repeat(255)}q`,
       emoji: '\u{1f40e}'.repeat(256),
-      accents: 'e\u0301'.repeat(256),
+      accents: 'e\u0301'.repeat(128),
       script: 'пароль из слов 密碼 كلمة',
     }
     for (const [username, password] of Object.entries(passwords)) {
       await service.expect('register', 201, { body: { ...someone(username), password } })
       await signIn({ email: `${username}@example.com`, password })
     }
-    await signIn({ email: 'accents@example.com', password: '\u00e9'.repeat(256) })
+    await signIn({ email: 'accents@example.com', password: '\u00e9'.repeat(128) })
     for (const [username, password] of [
       ['longest', 'p'.repeat(255)],
       ['longest', `${'p'.repeat(255)}r`],

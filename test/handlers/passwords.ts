@@ -90,11 +90,11 @@ t.test('changePassword', async (t) => {
 
   t.test('204: any Unicode normalization form, without truncation', async (t) => {
     const account = await service.register('unicode')
-    const longest = 'e\u0301'.repeat(255)
+    const longest = 'e\u0301'.repeat(127)
     t.equal((await change(account, { new_password: `${longest}p` })).status, 204)
-    t.equal(await loginStatus(account, `${'\u00e9'.repeat(255)}p`), 200)
+    t.equal(await loginStatus(account, `${'\u00e9'.repeat(127)}p`), 200)
     t.equal(await loginStatus(account, longest), 401)
-    const composed = { current_password: `${'\u00e9'.repeat(255)}p`, new_password: 'a  b  c  ' }
+    const composed = { current_password: `${'\u00e9'.repeat(127)}p`, new_password: 'a  b  c  ' }
     t.equal((await change(account, composed)).status, 204)
     t.equal(await loginStatus(account, 'a  b  c'), 401)
     t.equal(await loginStatus(account, 'a  b  c  '), 200)

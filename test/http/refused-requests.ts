@@ -45,6 +45,8 @@ const textsRefusedBy = (schema: Located): readonly string[] => {
     ...(shortest === null || shortest === 0 ? [] : ['x'.repeat(shortest - 1)]),
     ...(normalize === 'line' ? [' \t\u3000'] : []),
     ...(longest === null ? [] : ['x'.repeat(longest + 1)]),
+    // The length is that of the text as it is sent.
+    ...(normalize === 'line' && longest !== null ? [`${'x'.repeat(longest)} `] : []),
   ]
 }
 
