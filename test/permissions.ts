@@ -415,13 +415,14 @@ const malformed = (operation: Operation, { params = {} }: Call): Call => ({
   ...(!isRead(operation) && { body: '{', headers: { 'content-type': 'text/nonsense' } }),
 })
 
+const callerOf = ({ id }: Operation): Account => (rows[id].caller === 'admin' ? admin : world.owner)
+
 /** Sends the request of a permitted caller with an API token that has every scope but the operation's. */
-const tryWithoutScope = async (t: Test, operation: Operation) => {
+const tryWithoutScope = async (t: Test, operation: Operation, permitted: Call) => {
   const { id, scope } = operation
-  const caller = rows[id].caller === 'admin' ? admin : world.owner
   const scopes = allScopes.filter((one) => one !== scope && one.replace(':write', ':read') !== scope)
-  const token = await apiTokenWith(caller, scopes)
-  const request = { ...(await rows[id].request(world, caller)), token }
+  const token = await apiTokenWith(callerOf(operation), scopes)
+  const request = { ...permitted, token }
 
   const before = await snapshot()
   const reply = await service.call(id, request)
@@ -449,10 +450,7 @@ const trashed: Readonly<Record<string, string>> = {
 }
 
 /** Sends the request of a permitted caller with unknown ids, and with those of a task and a project in the trash. */
-const tryNothing = async (t: Test, operation: Operation) => {
-  const { id } = operation
-  const caller = rows[id].caller === 'admin' ? admin : world.owner
-  const { params = {}, ...request } = await rows[id].request(world, caller)
+const tryNothing = async (t: Test, operation: Operation, { params = {}, ...request }: Call) => {
   const path = Object.fromEntries(pathParameters(operation).map((name) => [name, params[name] ?? '']))
   const isOfTrash = /^(project_)?trash/.test(operation.permission)
   const inTrash = Object.entries(path).flatMap(([name]) => {
@@ -460,7 +458,7 @@ const tryNothing = async (t: Test, operation: Operation) => {
     return id === undefined ? [] : [{ ...request, params: { ...path, [name]: id } }]
   })
   for (const forNothing of [...requestsForNothing({ ...request, params: path }), ...inTrash]) {
-    const { status } = await service.call(id, { token: caller.token, ...forNothing })
+    const { status } = await service.call(operation.id, { token: callerOf(operation).token, ...forNothing })
     t.equal(status, 404, JSON.stringify(forNothing.params))
   }
 }
@@ -473,8 +471,9 @@ for (const operation of operations) {
       await t.test(scenario.what ?? 'request of the registry', (t) => tryScenario(t, operation, scenario))
     }
     if (scope === 'none' || scope === 'any' || scope === 'link') return
-    await t.test('404 for ids of nothing and of what is in the trash', (t) => tryNothing(t, operation))
-    await t.test('403 for an API token without the scope', (t) => tryWithoutScope(t, operation))
+    const request = await rows[id].request(world, callerOf(operation))
+    await t.test('404 for nothing and for what is in the trash', (t) => tryNothing(t, operation, request))
+    await t.test('403 for an API token without the scope', (t) => tryWithoutScope(t, operation, request))
   })
 }
 

@@ -231,14 +231,9 @@ t.test('listWebhooks', async (t) => {
     t.strictSame(await listWebhooks(admin, { project_id: project.id, all: 'true' }), [shared.id])
   })
 
-  t.test('200: in pages, without secrets', async (t) => {
-    const query = { limit: 1, include_total: true }
-    const { body } = await service.expect('listWebhooks', 200, { token: owner.token, query })
-    t.strictSame(body.items, [withoutSecret(shared)])
-    t.equal(body.total, 2)
-    const next = { limit: 1, cursor: body.next_cursor ?? '' }
-    const { body: last } = await service.expect('listWebhooks', 200, { token: owner.token, query: next })
-    t.strictSame(last.items, [withoutSecret(own)])
+  t.test('200: without secrets', async (t) => {
+    const { body } = await service.expect('listWebhooks', 200, { token: owner.token })
+    t.strictSame(body.items, [withoutSecret(shared), withoutSecret(own)])
   })
 })
 
