@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import { noMailer } from '../../src/mail/mailer.ts'
 import { accountActions, startBeside } from '../fixture/accounts.ts'
-import { isInvalid, refusesBodies } from '../fixture/refusals.ts'
+import { isInvalid } from '../fixture/refusals.ts'
 import { secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { countStatuses, unknownId } from '../fixture/tasks.ts'
@@ -237,8 +237,6 @@ t.test('reauthenticate', async (t) => {
       t.match(await updateUser(account, account, newEmail()), reauthenticationRequired)
     }
   })
-
-  refusesBodies(t, service, 'reauthenticate', { token: admin.token })
 })
 
 t.test('a change of the email address', async (t) => {
@@ -399,8 +397,6 @@ t.test('undoEmailChange', async (t) => {
     for (const token of ['', null, 7, 'x'.repeat(513), 'a\u0000'])
       t.match(await service.call('undoEmailChange', { body: { token } }), isInvalid('/token'))
   })
-
-  refusesBodies(t, service, 'undoEmailChange')
 })
 
 t.test('the email address can be changed without a mail server', async (t) => {

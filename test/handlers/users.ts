@@ -2,7 +2,7 @@ import t, { type Test } from 'tap'
 import { passwordHasher } from '../../src/auth/passwords.ts'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { narrowHasher, whileHashing } from '../fixture/hashing.ts'
-import { isInvalid, refusesBodies } from '../fixture/refusals.ts'
+import { isInvalid } from '../fixture/refusals.ts'
 import {
   type Account,
   type Call,
@@ -350,7 +350,6 @@ t.test('createUser', async (t) => {
   })
 
   testUnauthorized(t, 'createUser', { body: userNamed('never') })
-  refusesBodies(t, service, 'createUser', byAdmin({}))
 })
 
 t.test('createUser with an Idempotency-Key', async (t) => {
@@ -645,7 +644,6 @@ t.test('replaceUser', async (t) => {
   }))
   testIds(t, 'replaceUser', replacement('put-never'))
   testUnauthorized(t, 'replaceUser', { params: paramsOf(ada), body: replacement('put-never') })
-  refusesBodies(t, service, 'replaceUser', byAdmin({ params: paramsOf(ada) }))
 })
 
 t.test('updateUser', async (t) => {
@@ -762,7 +760,6 @@ t.test('updateUser', async (t) => {
   }))
   testIds(t, 'updateUser', { display_name: 'Never' })
   testUnauthorized(t, 'updateUser', { params: paramsOf(ada), body: { display_name: 'Never' } })
-  refusesBodies(t, service, 'updateUser', byAdmin({ params: paramsOf(ada) }))
 })
 
 t.test('deleteUser', async (t) => {
