@@ -123,9 +123,12 @@ const headersOf = ({ properties = {}, required = [], ...rest }: ObjectSchema): O
   ),
 })
 
+/** What clients send that always send JSON, even when there is nothing to say. */
+const emptyJson = /^[ \t\r\n]*(?:\{[ \t\r\n]*\}|null)[ \t\r\n]*$/
+
 /**
- * Installs the body parser: JSON if the operation accepts it; otherwise any body is refused. File chunks are left to the
- * handler.
+ * Installs the body parser: JSON if the operation accepts it; otherwise any body but an empty one is refused. File chunks are
+ * left to the handler.
  */
 export const installBodyParser = (app: FastifyInstance): void => {
   app.removeAllContentTypeParsers()
@@ -133,8 +136,8 @@ export const installBodyParser = (app: FastifyInstance): void => {
     const { operation } = request.routeOptions.config
     if (bytes.length === 0 && isJsonOptional(operation)) return undefined
     if ((operation?.mediaTypes.length ?? 0) > 0) return parseJson(bytes)
-    if (bytes.length > 0) throw problems.invalidRequest('This operation does not accept a body.')
-    return undefined
+    if (bytes.length === 0 || emptyJson.test(bytes.toString('latin1'))) return undefined
+    throw problems.invalidRequest('This operation does not accept a body.')
   }
   // Redundant with the catch-all, but openapi-glue warns about media types without a parser of their own.
   app.addContentTypeParser(chunkMediaType, async () => undefined)
