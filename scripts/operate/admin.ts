@@ -98,7 +98,8 @@ const validBody = <Name extends 'UserCreate' | 'UserPassword' | 'UserPatch'>(
     headers: undefined,
     principal: shellPrincipal,
   }
-  compileValidation({ body: { ...components.schemas[name], components } })(request)
+  // Null comes from the command line, where it is a value.
+  compileValidation({ body: { ...components.schemas[name], components }, isPatch: true })(request)
   return request.body as Schemas[Name]
 }
 

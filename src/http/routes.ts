@@ -94,6 +94,7 @@ const validateRequests = (route: RouteOptions): void => {
   const validate = compileValidation({
     params,
     body: body?.content?.['application/json']?.schema,
+    isPatch: route.method === 'PATCH',
     querystring: { type: 'object', properties: {}, ...querystring, additionalProperties: false },
     // Header validation reads every header of a request, so it runs only where needed.
     headers: Object.keys(checked?.properties ?? {}).length > 0 ? checked : undefined,
@@ -101,7 +102,7 @@ const validateRequests = (route: RouteOptions): void => {
   delete route.schema
   const mayOmitJson = isJsonOptional(route.config?.operation)
   route.preValidation = (request, _reply, done) => {
-    if (mayOmitJson && request.body === undefined) request.body = {}
+    if (mayOmitJson) request.body ??= {}
     validate(request)
     done()
   }

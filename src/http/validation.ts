@@ -111,7 +111,18 @@ const compilers = (useDefaults: boolean) => ({
 const bodies = compilers(true)
 const parameters = compilers(false)
 
-interface PropertySchema {
+/** What `dropNulls` reads of a schema. */
+interface BodySchema {
+  readonly nullable?: boolean
+  readonly allOf?: readonly BodySchema[]
+  readonly items?: BodySchema
+  readonly required?: readonly string[]
+  readonly properties?: Readonly<Record<string, BodySchema>>
+  /** In a merge patch, null is a value. */
+  readonly 'x-merge-patch'?: boolean
+}
+
+interface PropertySchema extends BodySchema {
   readonly type?: string
   readonly readOnly?: boolean
   readonly 'x-name'?: string
@@ -120,7 +131,7 @@ interface PropertySchema {
 }
 
 /** The schema of a part of a request, with references resolved. */
-export interface ObjectSchema {
+export interface ObjectSchema extends BodySchema {
   readonly [keyword: string]: unknown
   readonly required?: readonly string[]
   readonly properties?: Readonly<Record<string, PropertySchema>>
@@ -131,7 +142,10 @@ const parts = ['params', 'body', 'querystring', 'headers'] as const
 type Part = (typeof parts)[number]
 
 /** The schemas of an operation's request, by part. */
-export type RequestSchemas = { readonly [part in Part]?: ObjectSchema | undefined }
+export type RequestSchemas = { readonly [part in Part]?: ObjectSchema | undefined } & {
+  /** Whether the body is a merge patch, in which null is not the same as a missing field. */
+  readonly isPatch?: boolean
+}
 
 /** The parts of a request. Valid ones are replaced by their converted and normalized values. */
 export interface RequestParts {
@@ -150,7 +164,9 @@ export interface RequestParts {
 export const compileValidation = (schemas: RequestSchemas): ((request: RequestParts) => void) => {
   const compiled = parts.flatMap((part) => {
     const schema = schemas[part]
-    return schema === undefined ? [] : [{ part, validate: compilePart(part, schema) }]
+    return schema === undefined
+      ? []
+      : [{ part, validate: compilePart(part, schema, schemas.isPatch === true) }]
   })
   /** @throws Problem */
   return (request) => {
@@ -181,9 +197,10 @@ interface Validated {
 const compilePart = (
   part: Part,
   schema: ObjectSchema,
+  isPatch: boolean,
 ): ((input: unknown, callerId: CallerId) => Validated) => {
   const { first, all } = part === 'body' ? bodies : parameters
-  const read = part === 'querystring' || part === 'headers' ? textReader(schema) : (value: unknown) => value
+  const read = readerOf(part, schema, isPatch)
   const toCompile = withLowerCaseIds(schema) as ObjectSchema
   const readOnly = Object.entries(schema.properties ?? {}).flatMap(([name, property]) =>
     property.readOnly === true ? [name] : [],
@@ -207,6 +224,38 @@ const compilePart = (
     return { value, errors: describeAll(part, schema, errors ?? []) }
   }
 }
+
+/** Converts the input of a part to what its schema describes. */
+const readerOf = (part: Part, schema: ObjectSchema, isPatch: boolean): ((input: unknown) => unknown) => {
+  if (part === 'querystring' || part === 'headers') return textReader(schema)
+  if (part === 'params' || isPatch) return (value) => value
+  return (value) => {
+    dropNulls(schema, value)
+    return value
+  }
+}
+
+/**
+ * Removes the fields of a body that are null, but neither required nor nullable: generated clients send null for a field that
+ * is not set. The contract would otherwise need a nullable type for each of them. Unknown fields stay, and are refused.
+ */
+const dropNulls = (schema: BodySchema, value: unknown): void => {
+  if (typeof value !== 'object' || value === null || schema['x-merge-patch'] === true) return
+  if (Array.isArray(value)) {
+    if (schema.items !== undefined) for (const item of value as unknown[]) dropNulls(schema.items, item)
+    return
+  }
+  const fields = value as Record<string, unknown>
+  const { properties = {}, required = [] } = schema
+  for (const [name, property] of Object.entries(properties)) {
+    if (fields[name] !== null) dropNulls(property, fields[name])
+    else if (!required.includes(name) && !isNullable(property)) delete fields[name]
+  }
+}
+
+/** In the contract, an allOf with one schema adds a description or a default to a reference. */
+const isNullable = ({ nullable = false, allOf = [] }: BodySchema): boolean =>
+  nullable || allOf.some(isNullable)
 
 /** PUT accepts the body of GET: read-only fields are valid, but not passed to the handler. */
 const withoutFields = (value: unknown, names: readonly string[]): unknown => {

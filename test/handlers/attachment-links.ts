@@ -139,7 +139,6 @@ t.test('createAttachmentLink', async (t) => {
       [{ expires_in: 1.5 }, '/expires_in'],
       [{ expires_in: '60' }, '/expires_in'],
       [{ expires_at: '2030-01-01T00:00:00Z' }, '/expires_at'],
-      [null, undefined],
       [[], undefined],
     ] as const) {
       const { body: problem } = await service.expect('createAttachmentLink', 400, { token, params, body })

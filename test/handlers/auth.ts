@@ -135,7 +135,7 @@ t.test('register', async (t) => {
         null,
         12345678,
       ],
-      display_name: ['', '   ', 'n'.repeat(101), null, 7, 'a\u0000b'],
+      display_name: ['', '   ', 'n'.repeat(101), 7, 'a\u0000b'],
     }
     for (const [name, values] of Object.entries(bad)) {
       for (const value of values) {

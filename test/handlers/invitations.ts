@@ -661,7 +661,7 @@ t.test('register with an invitation', async (t) => {
     for (const at of [service, closed])
       for (const token of [`twi_${'A'.repeat(43)}`, 'x', manager.refreshToken])
         t.match(await registerAt(at, 'never', token), isInvalidInvitation)
-    for (const token of ['', null, 7])
+    for (const token of ['', 7])
       t.match(await registerAt(closed, 'never', token), isInvalid('/invitation_token'))
     t.match(
       await service.call('login', { body: { email: 'never@example.com', password: 'a good password' } }),

@@ -280,8 +280,8 @@ t.test('createUser', async (t) => {
       ...['', 'A', 'Ada', 'a b', '.a', 'a'.repeat(33), null, undefined].map((value) => ['username', value]),
       ...['', 'x', 'a@b@c', 'a\u200b@x.io', null, undefined].map((value) => ['email', value]),
       ...['1234567', 'p'.repeat(257), null, undefined].map((value) => ['password', value]),
-      ...['', ' ', 'n'.repeat(101), null].map((value) => ['display_name', value]),
-      ...['owner', 'Admin', '', null, ['admin']].map((value) => ['role', value]),
+      ...['', ' ', 'n'.repeat(101)].map((value) => ['display_name', value]),
+      ...['owner', 'Admin', '', ['admin']].map((value) => ['role', value]),
       ...['id', 'version', 'created_at', 'updated_at', 'password_hash'].map((name) => [name, unknownId]),
     ] as [string, unknown][]) {
       t.match(

@@ -1,6 +1,8 @@
 import t from 'tap'
-import { operations, prepareOperations } from '../fixture/operations.ts'
-import { startService } from '../fixture/service.ts'
+import { type Located, lookUp, member } from '../fixture/contract-check.ts'
+import { type Operation, operations, prepareOperations } from '../fixture/operations.ts'
+import { isInvalid } from '../fixture/refusals.ts'
+import { type Call, startService } from '../fixture/service.ts'
 
 /** Request bodies, independent of the operation. */
 
@@ -36,3 +38,89 @@ for (const operation of withoutBody) {
     }
   })
 }
+
+/** The schema of a JSON body. */
+const bodySchema = ({ path, method }: Operation): Located | undefined =>
+  lookUp(['paths', path, method.toLowerCase(), 'requestBody', 'content', 'application/json', 'schema'])
+
+const isNullable = ({ node, pointer }: Located): boolean =>
+  node.nullable === true ||
+  (Array.isArray(node.allOf) &&
+    node.allOf.some((_, index) => {
+      const part = lookUp([...pointer, 'allOf', String(index)])
+      return part !== undefined && isNullable(part)
+    }))
+
+/** The names of fields that are not nullable, required and optional. */
+const fieldsOf = (schema: Located): { readonly required: string[]; readonly optional: string[] } => {
+  const names = Object.keys(schema.node.properties ?? {}).filter((name) => {
+    const property = member(schema, 'properties', name)
+    return property !== undefined && !isNullable(property)
+  })
+  const isRequired = new Set(Array.isArray(schema.node.required) ? schema.node.required : [])
+  return {
+    required: names.filter((name) => isRequired.has(name)),
+    optional: names.filter((name) => !isRequired.has(name)),
+  }
+}
+
+const nulls = (names: readonly string[]) => Object.fromEntries(names.map((name) => [name, null]))
+
+for (const operation of operations) {
+  const schema = bodySchema(operation)
+  if (schema === undefined || operation.method === 'PATCH') continue
+  const { required, optional } = fieldsOf(schema)
+  const send = ({ body, ...request }: Call, change: (fields: Readonly<Record<string, unknown>>) => object) =>
+    service.call(operation.id, { ...request, body: change(Object(body) as Record<string, unknown>) })
+  t.test(`${operation.id}: null is the same as no value for an optional field`, async (t) => {
+    const world = await newWorld()
+    for (const name of required) {
+      const request = await requestTo(operation, { world })
+      const refused = await send(request, (fields) => ({ ...fields, [name]: null }))
+      t.match(refused, isInvalid(`/${name}`), name)
+    }
+    const unknown = await requestTo(operation, { world })
+    const refused = await send(unknown, (fields) => ({ ...fields, colour: null }))
+    if (schema.node.additionalProperties === false)
+      t.match(refused, { status: 400, body: { detail: /colour is not a known field|1 more in errors/ } })
+    const request = await requestTo(operation)
+    const { status } = await send(request, (fields) => ({ ...nulls(optional), ...fields }))
+    t.ok(status < 300, `${optional.join(', ')}: ${status}`)
+  })
+}
+
+t.test('null in a nested object', async (t) => {
+  const { owner } = await newWorld()
+  const { token } = owner
+  const create = [{ title: 'A task', status: null, tag_ids: null }]
+  const { body: created } = await service.expect('batchTasks', 200, { token, body: { create, update: null } })
+  t.match(created.create, [{ status: 201 }])
+  const task_id = created.create[0]?.task_id ?? ''
+  const update = [{ task_id, if_match: null, patch: { title: null } }]
+  const patch = await service.expect('batchTasks', 400, { token, body: { update } })
+  t.match(patch.body.errors, [{ pointer: '/update/0/patch/title' }], 'means a value in a merge patch')
+  const list = await service.expect('createTask', 400, { token, body: { title: 'x', tag_ids: [null] } })
+  t.match(list.body.errors, [{ pointer: '/tag_ids/0' }], 'is not an item')
+})
+
+t.test('null for a field that keeps its value', async (t) => {
+  const { owner, newTask } = await newWorld()
+  const task = await newTask()
+  const { body } = await service.expect('replaceTask', 200, {
+    token: owner.token,
+    params: { task_id: task.id },
+    body: { title: 'Replaced', owner_id: null, status: null, version: null },
+  })
+  t.match(body, { owner_id: owner.id, status: 'todo' })
+})
+
+t.test('null as a whole body is the same as none if the body is optional', async () => {
+  for (const operation of operations.filter(
+    ({ requiresBody, mediaTypes }) => !requiresBody && mediaTypes.includes('application/json'),
+  )) {
+    const request = await requestTo(operation)
+    const headers = { ...request.headers, ...json }
+    const { status, body } = await service.call(operation.id, { ...request, body: 'null', headers })
+    t.ok(status < 300, `${operation.id}: ${JSON.stringify(body)}`)
+  }
+})

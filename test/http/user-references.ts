@@ -239,7 +239,7 @@ t.test('in a body', async (t) => {
   }
   t.test('400 for anything else', async (t) => {
     await refused(t, { assignee_id: 'Me', owner_id: 'myself' }, ['/owner_id', '/assignee_id'])
-    await refused(t, { assignee_id: '', owner_id: null }, ['/owner_id', '/assignee_id'])
+    await refused(t, { assignee_id: '', owner_id: 7 }, ['/owner_id', '/assignee_id'])
     await refused(t, { assignee_id: ['me'] }, ['/assignee_id'])
   })
 
