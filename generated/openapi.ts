@@ -2669,7 +2669,7 @@ export interface components {
             /** Format: date-time */
             readonly updated_at?: string;
         };
-        /** @description The fields of a user to change. */
+        /** @description The fields of a user to change. Read-only fields are accepted with their present values. */
         UserPatch: {
             username?: components["schemas"]["Username"];
             email?: components["schemas"]["EmailAddress"];
@@ -2681,6 +2681,14 @@ export interface components {
             task_quota?: components["schemas"]["TaskQuota"];
             /** @description Your own password, which reauthenticates the session. Required to change an email address if the session has not authenticated within the last 15 minutes. */
             current_password?: components["schemas"]["Password"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
         };
         /**
          * @description The status of a task. Any status can follow any other.
@@ -2846,7 +2854,7 @@ export interface components {
             task_id: string;
             /** @description The expected ETag. */
             if_match?: string;
-            patch: components["schemas"]["TaskPatch"];
+            patch: components["schemas"]["TaskBatchPatch"];
         };
         /** @description A task to move to the trash. */
         TaskBatchDeletion: {
@@ -3013,8 +3021,80 @@ export interface components {
             readonly parent?: Record<string, never>;
             readonly subtasks?: Record<string, never>[];
         };
-        /** @description The fields of a task to change. */
+        /** @description The fields of a task to change. Read-only fields are accepted with their present values. */
         TaskPatch: {
+            title?: components["schemas"]["TaskTitle"];
+            description?: string;
+            status?: components["schemas"]["TaskStatus"];
+            priority?: components["schemas"]["TaskPriority"];
+            /**
+             * Format: date-time
+             * @description Clears `start_on`, unless null.
+             */
+            start_at?: string | null;
+            /**
+             * Format: date
+             * @description Clears `start_at`, unless null.
+             */
+            start_on?: string | null;
+            /**
+             * Format: date-time
+             * @description Clears `due_on`, unless null. Must not be before the start.
+             */
+            due_at?: string | null;
+            /**
+             * Format: date
+             * @description Clears `due_at`, unless null. Must not be before the start.
+             */
+            due_on?: string | null;
+            /** @description The new owner. The subtasks of a personal task get the new owner too, and the task leaves its parent unless the request has `parent_id`. Can be changed by the owner of a personal task, editors of the task's project and administrators. */
+            owner_id?: components["schemas"]["UserRef"];
+            assignee_id?: components["schemas"]["NullableUserRef"];
+            /**
+             * Format: uuid
+             * @description Moves the task to another project, in which you must be at least an editor; null makes it a personal task of its owner. The task becomes the last one there, leaves its section, and leaves its parent unless the request has `parent_id`. Up to 500 subtasks move along, and those that become personal get the owner of the task. Can be changed by the owner of a personal task, editors of the task's project and administrators.
+             */
+            project_id?: string | null;
+            /**
+             * Format: uuid
+             * @description A section of the project; null for no section. Can be changed by anyone who can change `project_id`.
+             */
+            section_id?: string | null;
+            /**
+             * Format: uuid
+             * @description The parent task; null for no parent. The subtasks of the task stay with it. The parent must be in the same project, or a personal task of the same owner, and not be below the task itself. A tree can have at most 8 levels. Can be changed by anyone who can change `project_id`.
+             */
+            parent_id?: string | null;
+            /** @description All tags of the task. Replaces the current tags. */
+            tag_ids?: string[];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            readonly position?: components["schemas"]["Position"];
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: date-time */
+            readonly completed_at?: string | null;
+            /** @description Use `tag_ids` to replace the tags. */
+            readonly tags?: components["schemas"]["Tag"][];
+            readonly attachment_count?: number;
+            readonly is_blocked?: boolean;
+            readonly comment_count?: number;
+            readonly subtask_count?: number;
+            readonly open_subtask_count?: number;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
+            readonly owner?: components["schemas"]["User"];
+            readonly assignee?: components["schemas"]["User"];
+            readonly project?: components["schemas"]["Project"];
+            readonly attachments?: components["schemas"]["Attachment"][];
+            /** @description Use `parent_id` to change the parent. */
+            readonly parent?: Record<string, never>;
+            readonly subtasks?: Record<string, never>[];
+        };
+        /** @description The fields of a task to change. */
+        TaskBatchPatch: {
             title?: components["schemas"]["TaskTitle"];
             description?: string;
             status?: components["schemas"]["TaskStatus"];
@@ -3225,9 +3305,23 @@ export interface components {
         CommentCreate: {
             body: components["schemas"]["CommentBody"];
         };
-        /** @description A merge patch for a comment. */
+        /** @description A merge patch for a comment. Read-only fields are accepted with their present values. */
         CommentPatch: {
             body?: components["schemas"]["CommentBody"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: uuid */
+            readonly task_id?: string;
+            /** Format: uuid */
+            readonly author_id?: string | null;
+            readonly mentions?: string[];
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly edited_at?: string | null;
+            readonly author?: components["schemas"]["User"];
         };
         /** @description A file attached to a task. */
         Attachment: {
@@ -3432,12 +3526,25 @@ export interface components {
             /** Format: date-time */
             readonly updated_at?: string;
         };
-        /** @description The fields of a project to change. */
+        /** @description The fields of a project to change. Read-only fields are accepted with their present values. */
         ProjectPatch: {
             name?: components["schemas"]["ProjectName"];
             description?: string;
             /** @description Stored in lower case. */
             color?: string | null;
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: date-time */
+            readonly archived_at?: string | null;
+            readonly role?: components["schemas"]["NullableProjectRole"];
+            readonly member_count?: number;
+            readonly open_task_count?: number;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
         };
         /**
          * @description The role of a member of a project. Each role includes the ones before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and manage its members.
@@ -3490,10 +3597,24 @@ export interface components {
         NotificationList: components["schemas"]["Page"] & {
             items: components["schemas"]["Notification"][];
         };
-        /** @description A merge patch for a notification. */
+        /** @description A merge patch for a notification. Read-only fields are accepted with their present values. */
         NotificationPatch: {
             /** @description Whether the notification is read. Sets or clears `read_at`. */
             is_read?: boolean;
+            /** Format: uuid */
+            readonly id?: string;
+            readonly reason?: components["schemas"]["NotificationReason"];
+            /** Format: uuid */
+            readonly actor_id?: string | null;
+            /** Format: uuid */
+            readonly task_id?: string;
+            /** Format: uuid */
+            readonly comment_id?: string | null;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly read_at?: string | null;
+            readonly task?: Record<string, never>;
         };
         /** @description The range of notifications to mark as read. */
         NotificationMark: {
@@ -3523,6 +3644,8 @@ export interface components {
         /** @description The settings to change. */
         NotificationSettingsPatch: {
             mail_digest?: components["schemas"]["MailDigest"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
         };
         /** @description A user who follows a task. */
         TaskFollower: {
@@ -3645,9 +3768,18 @@ export interface components {
         TeamCreate: {
             name: components["schemas"]["TeamName"];
         };
-        /** @description The fields of a team to change. */
+        /** @description The fields of a team to change. Read-only fields are accepted with their present values. */
         TeamPatch: {
             name?: components["schemas"]["TeamName"];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            readonly role?: components["schemas"]["NullableTeamRole"];
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
         };
         /** @description A member of a team. */
         TeamMember: {
@@ -3753,12 +3885,29 @@ export interface components {
             /** @default true */
             is_enabled: boolean;
         };
-        /** @description The fields of a webhook to change. */
+        /** @description The fields of a webhook to change. Read-only fields are accepted with their present values. */
         WebhookPatch: {
             url?: components["schemas"]["WebhookUrl"];
             description?: components["schemas"]["WebhookDescription"];
             event_types?: components["schemas"]["WebhookEventTypes"];
             is_enabled?: boolean;
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: uuid */
+            readonly owner_id?: string;
+            /** Format: uuid */
+            readonly project_id?: string | null;
+            readonly disabled_reason?: components["schemas"]["WebhookDisabledReason"];
+            /** Format: date-time */
+            readonly failing_since?: string | null;
+            /** Format: date-time */
+            readonly previous_secret_until?: string | null;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
         };
         /**
          * @description `pending`: waiting for its first or next attempt. `delivered`: the receiver answered with a status from 200 to 299. `failed`: abandoned after three days, or because the receiver answered 410. `withheld`: not sent, because the owner of the webhook cannot see the event.
@@ -3924,7 +4073,7 @@ export interface components {
              */
             after?: string;
         };
-        /** @description The fields of a section to change, and its new place. */
+        /** @description The fields of a section to change, and its new place. Read-only fields are accepted with their present values. */
         SectionPatch: {
             name?: components["schemas"]["SectionName"];
             /**
@@ -3937,6 +4086,17 @@ export interface components {
              * @description Place the section directly after this section of the project. Cannot be combined with `before`.
              */
             after?: string;
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: uuid */
+            readonly project_id?: string;
+            readonly position?: components["schemas"]["Position"];
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
         };
         /** @description The fields of a new account. */
         Registration: {

@@ -257,6 +257,7 @@ export const buildApp = async ({
   // Faster than weak maps keyed by request, especially in garbage collection.
   app.decorateRequest('principal', null)
   app.decorateRequest('linkRefusal', null)
+  app.decorateRequest('readOnly', null)
   app.decorateRequest('problem', undefined)
 
   serializePipelining(app)

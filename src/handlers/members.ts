@@ -35,7 +35,7 @@ export const memberHandlers = ({ paging }: Deps) =>
     },
 
     async setProjectMember(ctx, { path, params, body }) {
-      return upsertResponse<ProjectMember>(path, await setProjectMember(ctx, keyOf(params), body))
+      return upsertResponse<ProjectMember>(path, await setProjectMember(ctx, keyOf(params), body.role))
     },
 
     async removeProjectMember(ctx, { params }) {
@@ -53,7 +53,7 @@ export const memberHandlers = ({ paging }: Deps) =>
     },
 
     async setProjectTeam(ctx, { path, params, body }) {
-      return upsertResponse<ProjectTeam>(path, await setProjectTeam(ctx, teamKeyOf(params), body))
+      return upsertResponse<ProjectTeam>(path, await setProjectTeam(ctx, teamKeyOf(params), body.role))
     },
 
     async removeProjectTeam(ctx, { params }) {

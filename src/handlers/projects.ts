@@ -2,7 +2,6 @@ import type { components } from '../../generated/openapi.ts'
 import { created, ok, quoteETag, type Versioned } from '../contract/operation.ts'
 import { variantTag } from '../domain/entity-tags.ts'
 import type { Paging } from '../http/paging.ts'
-import { withVersion } from '../services/context.ts'
 import {
   createProject,
   getProject,
@@ -38,9 +37,8 @@ export const projectHandlers = ({ paging, projects }: Deps) =>
       return projectResponse(await getProject(ctx, params.project_id))
     },
 
-    async replaceProject(ctx, { params, body: { version, ...fields } }) {
-      const replacement = { color: null, ...fields }
-      return projectResponse(await updateProject(withVersion(ctx, version), params.project_id, replacement))
+    async replaceProject(ctx, { params, body }) {
+      return projectResponse(await updateProject(ctx, params.project_id, { color: null, ...body }))
     },
 
     async updateProject(ctx, { params, body }) {

@@ -5,7 +5,6 @@ import { created, ok, quoteETag, type Versioned } from '../contract/operation.ts
 import { variantTag } from '../domain/entity-tags.ts'
 import { defaultLimit } from '../domain/pages.ts'
 import type { Paging } from '../http/paging.ts'
-import { withVersion } from '../services/context.ts'
 import type { ListTaskChanges } from '../services/task-changes.ts'
 import { listTasks } from '../services/task-lists.ts'
 import { createTask, deleteTask, getTask, moveTask, updateTask } from '../services/tasks.ts'
@@ -58,9 +57,8 @@ export const taskHandlers = ({ paging, listTaskChanges, taskQuota }: Deps) =>
     },
 
     async replaceTask(ctx, { params, body }) {
-      const { version, ...fields } = body
-      const replacement = { ...noDates, assignee_id: null, ...fields }
-      return taskResponse(await updateTask(withVersion(ctx, version), params.task_id, replacement, taskQuota))
+      const replacement = { ...noDates, assignee_id: null, ...body }
+      return taskResponse(await updateTask(ctx, params.task_id, replacement, taskQuota))
     },
 
     async updateTask(ctx, { params, body }) {

@@ -50,7 +50,7 @@ export const teamHandlers = ({ paging }: Deps) =>
     },
 
     async setTeamMember(ctx, { path, params, body }) {
-      return upsertResponse<TeamMember>(path, await setTeamMember(ctx, keyOf(params), body))
+      return upsertResponse<TeamMember>(path, await setTeamMember(ctx, keyOf(params), body.role))
     },
 
     async removeTeamMember(ctx, { params }) {

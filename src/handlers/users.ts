@@ -5,7 +5,7 @@ import { variantTag } from '../domain/entity-tags.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
 import type { Paging } from '../http/paging.ts'
-import { type OpContext, withVersion } from '../services/context.ts'
+import type { OpContext } from '../services/context.ts'
 import { listUserTasks } from '../services/task-lists.ts'
 import { getCurrentUser, getUser, listUsers, type Users } from '../services/users.ts'
 import type { Handlers } from './handlers.ts'
@@ -44,9 +44,7 @@ export const userHandlers = ({ paging, users }: Deps) => {
       return userResponse(await getUser(ctx, params.user_id))
     },
 
-    async replaceUser(ctx, { body: { version, ...body }, ...input }) {
-      return changeUser(withVersion(ctx, version), { ...input, body })
-    },
+    replaceUser: changeUser,
 
     updateUser: changeUser,
 

@@ -24,6 +24,7 @@ import { announceDeprecation } from './deprecation.ts'
 import { type Dispatcher, outerRequestOf } from './dispatch.ts'
 import { callerOf, type Limit } from './rate-limit.ts'
 import { startStreaming } from './running.ts'
+import { expectPresentValues, type Fields, takeVersion } from './sent-back.ts'
 import { maxFormOverhead, readFileForm, readUploadChunk } from './upload.ts'
 
 /**
@@ -37,6 +38,8 @@ declare module 'fastify' {
     principal: Principal | null
     /** The problem of an invalid link in the URL. Thrown after validation, since 400 takes precedence over 404. */
     linkRefusal: Problem | null
+    /** Set by validation. */
+    readOnly: Fields | null
   }
 }
 
@@ -133,13 +136,15 @@ export const adaptOperation = <Db>(
       const conditions = readPreconditions(operation, request)
       if (principal !== null && roleRefuses(operation.permission, principal.role)) throw problems.forbidden()
       const work = workOf(operation, request, reply)
+      // A write targets the resource, not one of its representations, so only the version counts.
+      const ifMatch = conditions.ifMatch?.map(withoutVariant) ?? null
+      const sent = takeVersion(operation, bodyOf(operation, request, deps), ifMatch)
       let signal: AbortSignal | undefined
       const ctx: OperationContext<Principal | null, Db> = {
         db: isRead(request) ? deps.readDb : deps.db,
         principal,
         client: clientOf(request),
-        // A write targets the resource, not one of its representations, so only the version counts.
-        ifMatch: conditions.ifMatch?.map(withoutVariant) ?? null,
+        ifMatch: sent.ifMatch,
         ifNoneMatch: conditions.ifNoneMatch?.map(withoutVariant) ?? null,
         idempotency: principal === null ? null : idempotencyOf(operation, principal, request, deps),
         signal: () => (signal ??= signalOf(reply)),
@@ -147,14 +152,22 @@ export const adaptOperation = <Db>(
       const input = {
         params: request.params,
         query: request.query,
-        body: bodyOf(operation, request, deps),
+        body: sent.body,
         get path() {
           return canonicalPath(operation, request)
         },
         headers: conditionsOf(request),
         dispatch: (dispatched: DispatchedRequest) => deps.dispatch(request, dispatched),
       }
-      const respond = () => handle(ctx as never, input as never)
+      const respond = async () => {
+        if (operation.method === 'PATCH' && request.readOnly !== null)
+          // An empty patch changes nothing, and returns the resource to those who may change it.
+          expectPresentValues(
+            request.readOnly,
+            String(payloadOf(await handle(ctx as never, { ...input, body: {} } as never))),
+          )
+        return handle(ctx as never, input as never)
+      }
       const { shows } = operation
       const respondAudited = () =>
         shows === null ? respond() : deps.auditRead(ctx, auditedContent(shows, request), respond)

@@ -6,6 +6,7 @@ import { isVisible, toNfc } from '../domain/text.ts'
 import { canonicalTimeZone } from '../domain/time-zones.ts'
 import { type Problem, type ProblemError, problems } from '../problems/problems.ts'
 import { escapePointer, validateText } from './json-body.ts'
+import type { Fields } from './sent-back.ts'
 
 /**
  * Validates requests against the schemas of the contract. Bodies are never coerced, since that would replace the nulls of a
@@ -153,6 +154,8 @@ export interface RequestParts {
   body: unknown
   query: unknown
   readonly headers: unknown
+  /** Receives the read-only fields of the body, which are not passed to the handler; null if it has none. */
+  readOnly?: Fields | null
   /** Null if the operation requires no token. */
   readonly principal: Principal | null
 }
@@ -176,6 +179,7 @@ export const compileValidation = (schemas: RequestSchemas): ((request: RequestPa
       const result = validate(request[name], callerId)
       // Headers stay text: Fastify and the hooks expect strings.
       if (result.errors === null && name !== 'headers') request[name] = result.value
+      if (result.errors === null && name === 'body') request.readOnly = result.readOnly
       return result.errors ?? []
     })
     if (errors.length > 0) throw problemOf(errors)
@@ -191,6 +195,7 @@ const problemOf = (errors: readonly ProblemError[]): Problem => {
 
 interface Validated {
   readonly value: unknown
+  readonly readOnly: Fields | null
   readonly errors: readonly ProblemError[] | null
 }
 
@@ -214,14 +219,14 @@ const compilePart = (
     findFirst ??= first(toCompile)
     const value = read(input ?? null)
     const textErrors = part === 'querystring' ? validateTexts(value) : []
-    if (textErrors.length > 0) return { value, errors: textErrors }
-    if (findFirst.call(context, value)) return { value: withoutFields(value, readOnly), errors: null }
+    if (textErrors.length > 0) return { value, readOnly: null, errors: textErrors }
+    if (findFirst.call(context, value)) return { ...splitReadOnly(value, readOnly), errors: null }
     let { errors } = findFirst
     if (isSmall(value)) {
       findAll ??= all(toCompile)
       if (!findAll.call(context, value)) ({ errors } = findAll)
     }
-    return { value, errors: describeAll(part, schema, errors ?? []) }
+    return { value, readOnly: null, errors: describeAll(part, schema, errors ?? []) }
   }
 }
 
@@ -257,10 +262,16 @@ const dropNulls = (schema: BodySchema, value: unknown): void => {
 const isNullable = ({ nullable = false, allOf = [] }: BodySchema): boolean =>
   nullable || allOf.some(isNullable)
 
-/** PUT accepts the body of GET: read-only fields are valid, but not passed to the handler. */
-const withoutFields = (value: unknown, names: readonly string[]): unknown => {
-  if (names.length === 0 || typeof value !== 'object' || value === null) return value
-  return Object.fromEntries(Object.entries(value).filter(([name]) => !names.includes(name)))
+/** Separates the read-only fields of a body, with these names, from the others. */
+const splitReadOnly = (value: unknown, names: readonly string[]): Pick<Validated, 'value' | 'readOnly'> => {
+  if (names.length === 0 || typeof value !== 'object' || value === null) return { value, readOnly: null }
+  const { readOnly = [], writable = [] } = Object.groupBy(Object.entries(value), ([name]) =>
+    names.includes(name) ? 'readOnly' : 'writable',
+  )
+  return {
+    value: Object.fromEntries(writable),
+    readOnly: readOnly.length === 0 ? null : Object.fromEntries(readOnly),
+  }
 }
 
 /** UUIDs are case-insensitive (RFC 9562, section 4); the service stores and compares them in lower case. */

@@ -29,6 +29,10 @@ const schemaKeywords: ReadonlySet<string> = new Set(['items', 'additionalPropert
 const listKeywords: ReadonlySet<string> = new Set(['anyOf', 'oneOf'])
 const mapKeywords: ReadonlySet<string> = new Set(['properties'])
 
+/** Without read-only properties, some of which are recursive. */
+const writable = (properties: Json): Json =>
+  Object.fromEntries(Object.entries(properties).filter(([, schema]) => asObject(schema).readOnly !== true))
+
 /**
  * Converts the schema of an input to JSON Schema 2020-12, which the Model Context Protocol expects: references are inlined, null
  * becomes a type, and extensions are omitted, except for `x-mcp-description`.
@@ -39,7 +43,7 @@ export const toJsonSchema = (document: Json, schema: unknown): Json => {
   const convertKeyword = (keyword: string, value: unknown): unknown => {
     if (schemaKeywords.has(keyword)) return convert(value)
     if (listKeywords.has(keyword)) return asArray(value).map(convert)
-    return mapKeywords.has(keyword) ? mapValues(asObject(value), convert) : value
+    return mapKeywords.has(keyword) ? mapValues(writable(asObject(value)), convert) : value
   }
   const { allOf = [], description, ...keywords } = resolve(document, schema)
   const [base = {}, ...more] = asArray(allOf).map((part) => toJsonSchema(document, part))

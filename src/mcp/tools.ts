@@ -156,6 +156,9 @@ const partOf = (place: unknown): Argument['part'] => {
   throw new Error(`A parameter of a tool cannot be in ${String(place)}`)
 }
 
+/** A condition in a body. Tools have the argument `if_match` for it. */
+const conditionField = 'version'
+
 const bodyArguments = (
   document: Json,
   { id, mediaTypes }: ContractOperation,
@@ -166,10 +169,13 @@ const bodyArguments = (
   if (content === undefined) throw new Error(`${id} does not accept JSON, so it cannot be a tool`)
   const { properties, required } = toJsonSchema(document, asObject(content).schema)
   const isRequired = new Set(asArray(required ?? []))
-  return Object.entries(asObject(properties)).map(([name, schema]) => [
-    name,
-    { part: 'body', name, schema: asObject(schema), isRequired: isRequired.has(name), separator: null },
-  ])
+  return Object.entries(asObject(properties))
+    .map(([name, schema]) => [name, asObject(schema)] as const)
+    .filter(([name]) => name !== conditionField)
+    .map(([name, schema]) => [
+      name,
+      { part: 'body', name, schema, isRequired: isRequired.has(name), separator: null },
+    ])
 }
 
 /** The argument that names the fields to set to null. */

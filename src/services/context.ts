@@ -4,7 +4,7 @@ import type { TransactionContext } from '../db/engine/context.ts'
 import { OutcomeUnknown } from '../db/engine/errors.ts'
 import type { Last } from '../db/engine/transaction.ts'
 import type { AuditEvent } from '../domain/audit.ts'
-import { anyTag, type Preconditions } from '../domain/entity-tags.ts'
+import type { Preconditions } from '../domain/entity-tags.ts'
 import { type Principal, shellPrincipal } from '../domain/permissions.ts'
 
 /** The context of one operation. Handlers and services take it as their first argument. */
@@ -62,17 +62,6 @@ export const shellContext = (db: Database, requestId: string): OpContext<Princip
   idempotency: null,
   signal: () => new AbortController().signal,
 })
-
-/** The same context, which also requires `version`, the version in the body of a replacement. */
-export const withVersion = <C extends OpContext>(ctx: C, version: number | undefined): C => {
-  if (version === undefined) return ctx
-  const tag = String(version)
-  const { ifMatch } = ctx
-  return {
-    ...ctx,
-    ifMatch: ifMatch === null || ifMatch.includes(anyTag) || ifMatch.includes(tag) ? [tag] : [],
-  }
-}
 
 /** The same context without conditions, for a further statement about a resource that has met them. */
 export const withoutConditions = <C extends OpContext>(ctx: C): C => ({

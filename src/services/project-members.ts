@@ -14,18 +14,12 @@ import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { problems } from '../problems/problems.ts'
-import { type OpContext, transaction, withVersion } from './context.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectFound, expectMatch, expectMay, expectMayExpand, expectSeen } from './expectations.ts'
 
 /** A member after a change, and whether they were no member before. */
 export interface ChangedMember extends MemberRow {
   readonly isNew: boolean
-}
-
-/** A role, and the version that it replaces, if the request has one. */
-export interface RoleChange<Role> {
-  readonly role: Role
-  readonly version?: number
 }
 
 /** A page of the members of a project. @throws Problem 403, 404 */
@@ -49,9 +43,9 @@ export const getProjectMember = async (
 export const setProjectMember = (
   ctx: OpContext<Principal>,
   key: ProjectMemberKey,
-  { role, version }: RoleChange<ProjectRole>,
+  role: ProjectRole,
 ): Promise<ChangedMember> =>
-  transaction(withVersion(ctx, version), async (tx) => {
+  transaction(ctx, async (tx) => {
     const locked = await lockProjectMember(tx, key)
     if (locked === null) throw problems.notFound()
     const { member } = locked

@@ -13,9 +13,9 @@ import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { problems } from '../problems/problems.ts'
-import { type OpContext, transaction, withVersion } from './context.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectFound, expectMatch, expectMay, expectSeen } from './expectations.ts'
-import type { ChangedMember, RoleChange } from './project-members.ts'
+import type { ChangedMember } from './project-members.ts'
 
 /** A page of the teams of a project. @throws Problem 404 */
 export const listProjectTeams = async (
@@ -32,9 +32,9 @@ export const getProjectTeam = async (ctx: OpContext<Principal>, key: ProjectTeam
 export const setProjectTeam = (
   ctx: OpContext<Principal>,
   key: ProjectTeamKey,
-  { role, version }: RoleChange<ProjectRole>,
+  role: ProjectRole,
 ): Promise<ChangedMember> =>
-  transaction(withVersion(ctx, version), async (tx) => {
+  transaction(ctx, async (tx) => {
     const { team, project, ...current } = await lockProjectTeam(tx, key)
     expectSeen('team.see', team)
     const managed = expectMay('project.manage', expectSeen('project.see', project))

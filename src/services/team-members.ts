@@ -14,9 +14,9 @@ import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { TeamRole } from '../domain/team-roles.ts'
 import { problems } from '../problems/problems.ts'
-import { type OpContext, transaction, withVersion } from './context.ts'
+import { type OpContext, transaction } from './context.ts'
 import { expectFound, expectMatch, expectMay, expectMayExpand, expectSeen } from './expectations.ts'
-import type { ChangedMember, RoleChange } from './project-members.ts'
+import type { ChangedMember } from './project-members.ts'
 
 /** A page of the members of a team. @throws Problem 403, 404 */
 export const listTeamMembers = async (
@@ -37,9 +37,9 @@ export const getTeamMember = async (ctx: OpContext<Principal>, key: TeamMemberKe
 export const setTeamMember = (
   ctx: OpContext<Principal>,
   key: TeamMemberKey,
-  { role, version }: RoleChange<TeamRole>,
+  role: TeamRole,
 ): Promise<ChangedMember> =>
-  transaction(withVersion(ctx, version), async (tx) => {
+  transaction(ctx, async (tx) => {
     const locked = await lockTeamMember(tx, key)
     if (locked === null) throw problems.notFound()
     const { member } = locked

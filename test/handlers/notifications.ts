@@ -686,7 +686,7 @@ t.test('updateNotificationSettings', async (t) => {
   })
 
   t.test('400: invalid and unknown fields', async (t) => {
-    for (const body of [{ mail_digest: null }, { mail_digest: 'weekly' }, { version: 2 }])
+    for (const body of [{ mail_digest: null }, { mail_digest: 'weekly' }, { version: '2' }])
       t.equal((await update(ada, body)).status, 400, JSON.stringify(body))
   })
 
