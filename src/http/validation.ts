@@ -127,8 +127,6 @@ interface PropertySchema extends BodySchema {
   readonly type?: string
   readonly readOnly?: boolean
   readonly 'x-name'?: string
-  /** Separates the items of a list that is sent as one string. */
-  readonly 'x-separator'?: string
 }
 
 /** The schema of a part of a request, with references resolved. */
@@ -440,14 +438,13 @@ const asList = (values: unknown): string =>
   Array.isArray(values) ? values.map(String).join(', ') : String(values)
 
 /**
- * Converts a query or headers to the types of their schema: integers, booleans, and lists from one value, several values or
- * a separated string. Other text is left as it is, and fails the type check.
+ * Converts a query or headers to the types of their schema: integers, booleans, and lists from several values, each of which can be
+ * comma-separated. Other text is left as it is, and fails the type check.
  */
 const textReader = ({ properties = {} }: ObjectSchema): ((texts: unknown) => unknown) => {
-  const read = ({ type, 'x-separator': separator }: PropertySchema, value: unknown): unknown => {
-    if (type === 'array' && separator !== undefined && typeof value === 'string')
-      return value.split(separator)
-    if (type === 'array') return Array.isArray(value) ? value : [value]
+  const read = ({ type }: PropertySchema, value: unknown): unknown => {
+    if (type === 'array')
+      return [value].flat().flatMap((item) => (typeof item === 'string' ? item.split(',') : [item]))
     if (type === 'integer' && typeof value === 'string' && /^\d+$/.test(value)) return Number(value)
     if (type === 'boolean' && (value === 'true' || value === 'false')) return value === 'true'
     return value

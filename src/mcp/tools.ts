@@ -59,8 +59,6 @@ interface Argument {
   readonly name: string
   readonly schema: Json
   readonly isRequired: boolean
-  /** Separates the items of a list that is sent as one value. */
-  readonly separator: string | null
 }
 
 /** Headers that become arguments. Other headers concern only the HTTP representation. */
@@ -136,7 +134,6 @@ const parameterArguments = (
     )
     .map((parameter) => {
       const schema = resolve(document, parameter.schema)
-      const separator = schema['x-separator']
       const description = parameter['x-mcp-description'] ?? parameter.description
       const described = { ...schema, description }
       return [
@@ -146,7 +143,6 @@ const parameterArguments = (
           name: String(parameter.name),
           schema: toJsonSchema(document, described),
           isRequired: parameter.required === true,
-          separator: typeof separator === 'string' ? separator : null,
         },
       ]
     })
@@ -172,10 +168,7 @@ const bodyArguments = (
   return Object.entries(asObject(properties))
     .map(([name, schema]) => [name, asObject(schema)] as const)
     .filter(([name]) => name !== conditionField)
-    .map(([name, schema]) => [
-      name,
-      { part: 'body', name, schema, isRequired: isRequired.has(name), separator: null },
-    ])
+    .map(([name, schema]) => [name, { part: 'body', name, schema, isRequired: isRequired.has(name) }])
 }
 
 /** The argument that names the fields to set to null. */
@@ -246,12 +239,11 @@ const requestOf = (
   for (const [key, value] of Object.entries(args)) {
     if (value === null) continue
     // The operation refuses an unknown argument, and its problem lists the known ones.
-    const unknown = { part: hasBody ? 'body' : 'query', name: key, separator: null } as const
-    const { part, name, separator } = argumentsByName.get(key) ?? unknown
+    const unknown = { part: hasBody ? 'body' : 'query', name: key } as const
+    const { part, name } = argumentsByName.get(key) ?? unknown
     if (part === 'body') body[name] = value
     else if (part === 'path') segments.set(name, textOf(value))
     else if (part === 'header') headers[name.toLowerCase()] = textOf(value)
-    else if (separator !== null && Array.isArray(value)) query.set(name, value.map(textOf).join(separator))
     else for (const one of [value].flat()) query.append(name, textOf(one))
   }
   const filled = path.replaceAll(/\{(\w+)\}/g, (_, name: string) => segmentOf(segments.get(name)))
