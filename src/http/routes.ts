@@ -12,7 +12,7 @@ import { problems } from '../problems/problems.ts'
 import { type AdapterDeps, adaptOperation, type AnyHandler } from './adapter.ts'
 import { chunkMediaType } from './body.ts'
 import { parseJson } from './json-body.ts'
-import { pathOf } from './url.ts'
+import { pathOf, shownPathOf } from './url.ts'
 import { checkQueryText, compileValidation, type ObjectSchema } from './validation.ts'
 
 declare module 'fastify' {
@@ -185,6 +185,13 @@ export const collectPaths = (app: FastifyInstance): KnownPaths => {
 /** The router matches `/tasks/` to `/tasks/{task_id}` with an empty id. */
 const hasEmptyParameter = (params: unknown): boolean => Object.values(params ?? {}).includes('')
 
+/** A path without the slashes at its end. */
+const withoutSlashes = (path: string): string => {
+  let end = path.length
+  while (path[end - 1] === '/') end -= 1
+  return path.slice(0, end)
+}
+
 /** Characters. Every valid path is shorter. */
 const maxPath = 8_192
 
@@ -192,6 +199,8 @@ const maxPath = 8_192
 export const handleUnknownRoutes = (app: FastifyInstance, { methodsOf, patternOf }: KnownPaths): void => {
   const refuse = ({ method, url }: FastifyRequest): never => {
     const methods = methodsOf(url)
+    const path = withoutSlashes(pathOf(url))
+    if (methods === null && methodsOf(path) !== null) throw problems.trailingSlash(shownPathOf(path))
     if (methods === null || methods.includes(method)) throw problems.notFound()
     throw problems.methodNotAllowed(method, methods.join(', '))
   }

@@ -279,6 +279,8 @@ export const problems = {
   accountDisabled: () =>
     new Problem('account_disabled', 'This account is disabled. Ask an administrator to enable it.'),
   notFound: () => new Problem('not_found', 'The resource does not exist, or you are not allowed to see it.'),
+  trailingSlash: (path: string) =>
+    new Problem('not_found', `No path ends with a slash. Send the request to ${path}.`),
   methodNotAllowed: (method: string, allow: string) =>
     new Problem('method_not_allowed', `${method} is not allowed. Allowed: ${allow}.`, { headers: { allow } }),
   requestTimeout: () => new Problem('request_timeout', 'The request did not arrive in time. Send it again.'),
