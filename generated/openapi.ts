@@ -3810,7 +3810,7 @@ export interface components {
             readonly created_at?: string;
             readonly user?: components["schemas"]["User"];
         };
-        /** @description An `http` or `https` URL without a user name, a password or a fragment. Responses have the URL in the normalized form of browsers. */
+        /** @description An `http` or `https` URL without a user name, a password or a fragment. Responses have the URL in the normalized form of browsers (the URL Standard of the WHATWG): the scheme and the domain in lower case, an international domain in ASCII, and other characters percent-encoded. */
         WebhookUrl: string;
         /** @description The purpose of the webhook. */
         WebhookDescription: string;

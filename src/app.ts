@@ -119,6 +119,7 @@ export interface AppDeps {
     | 'publicUrl'
     | 'trustProxy'
     | 'corsOrigins'
+    | 'corsHeaders'
     | 'logLevel'
     | 'attachmentMaxBytes'
     | 'attachmentQuotaBytes'
@@ -265,7 +266,11 @@ export const buildApp = async ({
   logRequests(app)
   const paths = collectPaths(app)
   setSecurityHeaders(app, publicUrl)
-  enableCors(app, config.corsOrigins, paths.methodsOf)
+  enableCors(app, {
+    origins: config.corsOrigins,
+    headers: config.corsHeaders,
+    methodsOf: paths.methodsOf,
+  })
   requireHost(app)
   refuseExpectations(app)
   delayContinue(app)

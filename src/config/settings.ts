@@ -8,6 +8,7 @@ import {
   parseDatabaseUrl,
   parseDayCount,
   parseEndpoint,
+  parseHeaderNames,
   parseHost,
   parseHosts,
   parseMailAddress,
@@ -89,6 +90,14 @@ export const settings = {
     shownDefault: 'unset: none',
     example: 'https://app.example.com,http://localhost:5173',
     doc: 'Origins whose pages may use the API from a browser, separated by commas, or `*`.',
+  }),
+  corsHeaders: setting({
+    name: 'CORS_HEADERS',
+    parse: parseHeaderNames,
+    default: ['traceparent', 'tracestate', 'baggage', 'sentry-trace'],
+    shownDefault: '`traceparent,tracestate,baggage,sentry-trace`',
+    example: 'traceparent,tracestate,x-datadog-trace-id',
+    doc: 'Request headers that these pages may send besides those of the API, separated by commas. Tracing in browsers adds some to every request.',
   }),
   registration: setting({
     name: 'REGISTRATION',

@@ -270,6 +270,14 @@ export function parseOrigins(text: string): Parsed<'*' | readonly string[]> {
   return { fault: `must be * or a comma-separated list of origins; '${bad}' is not an origin` }
 }
 
+/** Comma-separated names of header fields (RFC 9110 §5.6.2). */
+export function parseHeaderNames(text: string): Parsed<readonly string[]> {
+  const names = text.split(',').map((name) => name.trim())
+  const bad = names.find((name) => !/^[\w!#$%&'*+.^`|~-]+$/.test(name) || name === '*')
+  if (bad === undefined) return { value: names }
+  return { fault: `must be a comma-separated list of header names; '${bad}' is not one` }
+}
+
 // Only a slash may follow the port; there are no wildcards in host names.
 function isOrigin(entry: string): boolean {
   const url = URL.parse(entry)

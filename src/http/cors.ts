@@ -41,8 +41,8 @@ const exposedHeaders = [
   'X-Request-Id',
 ].join(', ')
 
-/** Request headers of the contract. */
-const allowedHeaders = [
+/** Request headers of the contract, which are always allowed. */
+const contractHeaders = [
   'Authorization',
   'Content-Digest',
   'Content-Type',
@@ -64,7 +64,7 @@ const allowedHeaders = [
   'Upload-Offset',
   'X-HTTP-Method-Override',
   'X-Request-Id',
-].join(', ')
+]
 
 /** Seconds for which browsers may cache a preflight response. Chromium caps it at this value. */
 const preflightAge = '7200'
@@ -104,9 +104,20 @@ export const isTrustedOrigin = (
   return ownHost === host && (hostname === 'localhost' || isIP(hostname.replaceAll(/[[\]]/g, '')) !== 0)
 }
 
+interface CorsOptions {
+  readonly origins: CorsOrigins
+  /** Request headers that pages may send, apart from those of the contract. */
+  readonly headers: readonly string[]
+  readonly methodsOf: MethodsOf
+}
+
 /** Adds CORS headers, and answers preflights before authentication. */
-export const enableCors = (app: FastifyInstance, allowed: CorsOrigins, methodsOf: MethodsOf): void => {
+export const enableCors = (
+  app: FastifyInstance,
+  { origins: allowed, headers: otherHeaders, methodsOf }: CorsOptions,
+): void => {
   if (allowed.length === 0) return
+  const allowedHeaders = [...contractHeaders, ...otherHeaders].join(', ')
   app.addHook('onRequest', async ({ method, url, headers }, reply) => {
     const cors = corsHeaders(allowed, headers.origin)
     reply.headers(cors)

@@ -31,6 +31,7 @@ t.test('an empty environment has the defaults', async (t) => {
     publicUrl: null,
     trustProxy: [],
     corsOrigins: [],
+    corsHeaders: ['traceparent', 'tracestate', 'baggage', 'sentry-trace'],
     logLevel: 'info',
     logFormat: null,
     attachmentMaxBytes: 52_428_800,
@@ -133,6 +134,7 @@ const good: readonly (readonly [
     'corsOrigins',
     ['https://app.example.com', 'http://localhost:5173'],
   ],
+  ['CORS_HEADERS', 'traceparent, X-Datadog-Trace-Id', 'corsHeaders', ['traceparent', 'X-Datadog-Trace-Id']],
   ['LOG_LEVEL', 'silent', 'logLevel', 'silent'],
   ['ATTACHMENT_MAX_BYTES', '1', 'attachmentMaxBytes', 1],
   ['ATTACHMENT_QUOTA_BYTES', '1099511627776', 'attachmentQuotaBytes', 2 ** 40],
@@ -250,6 +252,7 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
     ['true', '1', '10.0.0.0/33', '::/129', '127.0.0.1,,::1', 'proxy'],
   ],
   ['TRUST_PROXY', /'0\.0\.0\.0\/0' is neither/, ['127.0.0.1,0.0.0.0/0']],
+  ['CORS_HEADERS', /must be a comma-separated list of header names/, ['*', 'a b', 'a,,b', 'a:b']],
   [
     'CORS_ORIGINS',
     /must be \* or a comma-separated list of origins/,

@@ -164,6 +164,22 @@ t.test('all request headers of the contract are allowed', async (t) => {
     t.ok(allowed.includes(name), name)
 })
 
+t.test('headers of tracing are allowed, or those that the operator names', async (t) => {
+  const allowedAt = async (at: Pick<Service, 'url'>) =>
+    listed((await preflight('/tasks', {}, at)).headers.get('access-control-allow-headers'))
+  const tracing = ['traceparent', 'tracestate', 'baggage', 'sentry-trace']
+  const byDefault = await allowedAt(service)
+  t.same(
+    tracing.filter((name) => !byDefault.includes(name)),
+    [],
+  )
+  const config = { corsOrigins: [origin], corsHeaders: ['x-datadog-trace-id'] }
+  const named = await allowedAt(await startService(t, { db: service.deps.db, config }))
+  t.ok(named.includes('x-datadog-trace-id'))
+  t.ok(named.includes('Authorization'), 'headers of the contract are always allowed')
+  t.notOk(named.includes('traceparent'))
+})
+
 t.test('all response headers of the contract are exposed', async (t) => {
   const { headers } = await fetchPath('/health/live', { headers: { origin } })
   const exposed = listed(headers.get('access-control-expose-headers'))
