@@ -35,7 +35,7 @@ export interface paths {
         put?: never;
         /**
          * Sign in
-         * @description Starts a session. A wrong password and an unknown email address return the same response after the same time. A disabled account is reported (403 `account_disabled`) only if the password is correct. If the account has a second factor, the response is 401 `second_factor_required`, with a `challenge` for `POST /auth/login/second-factor`.
+         * @description Starts a session. Send either `email` or `username`. A wrong password and an unknown email address or username return the same response after the same time, and failed attempts at an account count together. A disabled account is reported (403 `account_disabled`) only if the password is correct. If the account has a second factor, the response is 401 `second_factor_required`, with a `challenge` for `POST /auth/login/second-factor`.
          */
         post: operations["login"];
         delete?: never;
@@ -4110,10 +4110,11 @@ export interface components {
             /** @description The token of an invitation, which the new account accepts. */
             invitation_token?: components["schemas"]["OpaqueToken"];
         };
-        /** @description An email address and a password. */
+        /** @description Either an email address or a username, and a password. */
         Login: {
-            email: components["schemas"]["EmailAddress"];
+            email?: components["schemas"]["EmailAddress"];
             password: components["schemas"]["Password"];
+            username?: string;
         };
         /** @description The refresh token to exchange. */
         RefreshRequest: {

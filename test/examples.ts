@@ -65,9 +65,9 @@ const freshCode = async ({ secret = '', user }: KnownValues): Promise<string> =>
   return authenticator(secret)()
 }
 
-/** The credentials in the contract's example of login. */
-const credentials = (): Schemas['Login'] =>
-  operations.filter(({ id }) => id === 'login').flatMap(bodiesOf)[0]?.value as Schemas['Login']
+/** The credentials in the contract's first example of login, which has an email address. */
+const credentials = () =>
+  operations.filter(({ id }) => id === 'login').flatMap(bodiesOf)[0]?.value as Required<Schemas['Login']>
 
 type Fields = Readonly<Record<string, unknown>>
 

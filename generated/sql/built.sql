@@ -1078,9 +1078,14 @@ left join "sessions" on "sessions"."id" = $1::uuid
 where ("users"."id" = $2::uuid and "users"."deleted_at" is null and "users"."is_disabled" = $3);
 
 /* users.select_credentials */
-select "id", "password_hash"
+select "id", "email", "password_hash"
 from "users"
 where "users"."email" = $1::text;
+
+/* users.select_credentials_by_username */
+select "id", "email", "password_hash"
+from "users"
+where "users"."username" = $1::text;
 
 /* users.select_facts */
 select "username", "email", "display_name", "role", "time_zone", "is_disabled", "attachment_quota_bytes", "task_quota", "version"

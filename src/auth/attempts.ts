@@ -8,7 +8,8 @@ import { networkOf } from '../domain/network.ts'
  * counted per user only, because six digits could be guessed from many networks by an attacker who knows the password.
  */
 export interface AttemptKeys {
-  ofSignIn(email: string, client: Client): Buffer
+  /** `name` is the address of an account, whichever name the attempt is under, or the unknown name. */
+  ofSignIn(name: string, client: Client): Buffer
   ofPassword(userId: string, client: Client): Buffer
   ofSecondFactor(userId: string): Buffer
 }
@@ -18,7 +19,7 @@ export const createAttemptKeys = (key: KeyObject): AttemptKeys => {
   const keyOf = (...parts: readonly string[]): Buffer =>
     createHmac('sha256', key).update(JSON.stringify(parts)).digest()
   return {
-    ofSignIn: (email, { address }) => keyOf('sign-in', email, networkOf(address)),
+    ofSignIn: (name, { address }) => keyOf('sign-in', name, networkOf(address)),
     ofPassword: (userId, { address }) => keyOf('password', userId, networkOf(address)),
     ofSecondFactor: (userId) => keyOf('second-factor', userId),
   }

@@ -34,16 +34,22 @@ const claim = builtStatement('installation.claim', {}, (db) =>
 export const claimInstallation = async ({ db }: TransactionContext): Promise<boolean> =>
   (await claim(db, {})).length > 0
 
-const selectPassword = builtStatement('users.select_credentials', { email: 'text' }, (db, p) =>
-  db
-    .select({ userId: users.id, passwordHash: users.password_hash })
-    .from(users)
-    .where(eq(users.email, p.email)),
+const storedPassword = { userId: users.id, email: users.email, passwordHash: users.password_hash }
+
+const selectByEmail = builtStatement('users.select_credentials', { email: 'text' }, (db, p) =>
+  db.select(storedPassword).from(users).where(eq(users.email, p.email)),
 )
 
-/** The account with an address, and the hash that a sign-in verifies its password against. */
+const selectByUsername = builtStatement(
+  'users.select_credentials_by_username',
+  { username: 'text' },
+  (db, p) => db.select(storedPassword).from(users).where(eq(users.username, p.username)),
+)
+
+/** An account, and the hash that a sign-in verifies its password against. */
 export interface StoredPassword {
   readonly userId: string
+  readonly email: string
   readonly passwordHash: string
 }
 
@@ -51,7 +57,13 @@ export interface StoredPassword {
 export const selectStoredPassword = async (
   { db }: StatementContext,
   email: string,
-): Promise<StoredPassword | null> => firstRow(await selectPassword(db, { email }))
+): Promise<StoredPassword | null> => firstRow(await selectByEmail(db, { email }))
+
+/** The same of the account with this username. */
+export const selectStoredPasswordByUsername = async (
+  { db }: StatementContext,
+  username: string,
+): Promise<StoredPassword | null> => firstRow(await selectByUsername(db, { username }))
 
 /** Lifetime of a challenge in seconds. */
 export const challengeLifetime = 300

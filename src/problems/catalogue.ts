@@ -26,7 +26,7 @@ export const problemTypes = {
     status: 401,
     title: 'Invalid credentials',
     cause:
-      'The email address or the password is wrong, or the token in the body is unknown, expired or already used. The response does not say which.',
+      'The email address, username or password is wrong, or the token in the body is unknown, expired or already used. The response does not say which.',
     remedy: 'Try again, or start over: sign in, or request another email.',
   },
   second_factor_required: {

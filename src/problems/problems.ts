@@ -162,13 +162,16 @@ export const problems = {
       challenge('invalid_token'),
     ),
   wrongPassword: () =>
-    new Problem('invalid_credentials', 'The email address or the password is wrong.', challenge()),
+    new Problem('invalid_credentials', 'The email address, username or password is wrong.', challenge()),
   invalidRefreshToken: () =>
     new Problem(
       'invalid_credentials',
       'The refresh token is unknown, expired or already used. Sign in again.',
       challenge('invalid_token'),
     ),
+  noAccountName: () => problems.invalidField('/email', 'is required, unless you send username'),
+  twoAccountNames: () =>
+    problems.invalidField('/username', 'cannot be combined with email; send one of them'),
   invalidResetToken: () =>
     new Problem(
       'invalid_credentials',

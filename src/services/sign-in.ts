@@ -20,6 +20,8 @@ import {
   hasAccounts,
   insertChallenge,
   selectStoredPassword,
+  selectStoredPasswordByUsername,
+  type StoredPassword,
 } from '../db/sign-in.ts'
 import { insertUser } from '../db/users.ts'
 import type { AuditAction } from '../domain/audit.ts'
@@ -46,12 +48,19 @@ interface Registration {
   readonly invitationToken: string | null
 }
 
+/** An account has one of the two names. */
+interface Credentials {
+  readonly email?: string
+  readonly username?: string
+  readonly password: string
+}
+
 /** Registers users and signs them in. */
 export interface SignIn {
   /** @throws Problem 403 when registration is closed and this is not the first account, 422 for an invalid invitation */
   register(ctx: OpContext, registration: Registration): Promise<IssuedTokens>
-  /** @throws Problem 401 for a wrong password and when a second factor is required, 403 when disabled, 429 after too many attempts */
-  signIn(ctx: OpContext, input: { readonly email: string; readonly password: string }): Promise<IssuedTokens>
+  /** @throws Problem 400 for no name or two, 401 for a wrong password and when a second factor is required, 403 when disabled, 429 after too many attempts */
+  signIn(ctx: OpContext, input: Credentials): Promise<IssuedTokens>
   /** @throws Problem 401 for a wrong challenge or code, 429 after too many attempts */
   completeSignIn(
     ctx: OpContext,
@@ -105,14 +114,10 @@ export const createSignIn = ({
     return issueTokens(accessTokens, started, { refreshToken })
   },
 
-  async signIn(ctx, { email, password }) {
-    const attemptKey = attemptKeys.ofSignIn(email, ctx.client)
-    const [wait, stored] = await Promise.all([
-      insertAttempt(ctx, attemptKey),
-      selectStoredPassword(ctx, email),
-    ])
+  async signIn(ctx, { password, ...name }) {
+    const { wait, attemptKey, stored } = await countSignIn(ctx, attemptKeys, name)
     if (wait > 0) throw problems.tooManyAttempts(wait)
-    // As much work for an unknown address.
+    // As much work for an unknown name.
     const { valid, rehash } = await passwords.verify(stored?.passwordHash ?? null, password)
     const wrongPassword = async (): Promise<Error> => {
       if (shouldAuditFailure(ctx.client))
@@ -177,6 +182,35 @@ export const createSignIn = ({
     return issueTokens(accessTokens, started, { refreshToken })
   },
 })
+
+interface CountedAttempt {
+  /** In seconds. Greater than 0 if the attempt is refused. */
+  readonly wait: number
+  readonly attemptKey: Buffer
+  /** Null for an unknown name. */
+  readonly stored: StoredPassword | null
+}
+
+/** Counts an attempt at an account. Both of its names have one counter: otherwise there would be twice as many guesses. */
+const countSignIn = async (
+  ctx: OpContext,
+  attemptKeys: AttemptKeys,
+  { email, username }: Omit<Credentials, 'password'>,
+): Promise<CountedAttempt> => {
+  if (email !== undefined && username !== undefined) throw problems.twoAccountNames()
+  if (email !== undefined) {
+    const attemptKey = attemptKeys.ofSignIn(email, ctx.client)
+    const [wait, stored] = await Promise.all([
+      insertAttempt(ctx, attemptKey),
+      selectStoredPassword(ctx, email),
+    ])
+    return { wait, attemptKey, stored }
+  }
+  if (username === undefined) throw problems.noAccountName()
+  const stored = await selectStoredPasswordByUsername(ctx, username)
+  const attemptKey = attemptKeys.ofSignIn(stored?.email ?? username, ctx.client)
+  return { wait: await insertAttempt(ctx, attemptKey), attemptKey, stored }
+}
 
 /** The session of a sign-in, or why there is none yet. */
 type SignedIn = StartedSession | 'challenged' | 'wrong_password'

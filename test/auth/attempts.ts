@@ -74,6 +74,30 @@ const operations: Readonly<Record<string, () => Promise<Attempts>>> = {
       failed: 401,
     }
   },
+  async 'sign-in by username'() {
+    const { password } = await service.register('signs-in-by-name')
+    const attempt = (text: string) =>
+      service.call('login', {
+        body: { username: 'signs-in-by-name', password: text },
+        headers: from('192.0.2.1'),
+      })
+    return { fail: () => attempt('wrong'), succeed: () => attempt(password), failed: 401 }
+  },
+  async 'sign-in by either name'() {
+    const { email, password } = await service.register('signs-in-by-both')
+    let attempts = 0
+    const attempt = (text: string) => {
+      attempts += 1
+      const name = attempts % 2 === 0 ? { email } : { username: 'signs-in-by-both' }
+      return service.call('login', { body: { ...name, password: text }, headers: from('192.0.2.1') })
+    }
+    return { fail: () => attempt('wrong'), succeed: () => attempt(password), failed: 401 }
+  },
+  async 'sign-in to an unknown username'() {
+    const body = { username: 'nobody', password: 'wrong' }
+    const fail = () => service.call('login', { body, headers: from('192.0.2.1') })
+    return { fail, succeed: null, failed: 401 }
+  },
   async 'sign-in to an unknown account'() {
     return { fail: () => signIn('nobody@example.com', 'wrong'), succeed: null, failed: 401 }
   },

@@ -302,6 +302,32 @@ t.test('login', async (t) => {
     t.equal(body.version, 1, 'the version of the user stays')
   })
 
+  t.test('200: the username, in any case', async (t) => {
+    for (const username of ['returning', 'Returning', 'RETURNING']) {
+      const body = { username, password: account.password }
+      t.strictSame((await service.expect('login', 200, { body })).body.user, account.user)
+    }
+    const unnamed = { email: null, username: 'returning', password: account.password }
+    await service.expect('login', 200, { body: unnamed })
+  })
+
+  t.test('401: an unknown username and a wrong password are indistinguishable', async (t) => {
+    const { email, ...wrongs } = { email: account.email, username: 'returning', password: 'wrong' }
+    const wrong = await service.call('login', { body: wrongs })
+    const unknown = await service.call('login', { body: { username: 'nobody', password: 'wrong' } })
+    const byEmail = await service.call('login', { body: { email, password: 'wrong' } })
+    t.match(wrong, { status: 401, body: { code: 'invalid_credentials' } })
+    t.strictSame(withoutIds(unknown), withoutIds(wrong))
+    t.strictSame(withoutIds(byEmail), withoutIds(wrong))
+  })
+
+  t.test('401: the id of a deleted account', async () => {
+    const gone = await service.register('gone')
+    await service.expect('deleteUser', 204, { token: gone.token, params: { user_id: gone.id } })
+    for (const username of ['gone', gone.id.slice(0, 32)])
+      await service.expect('login', 401, { body: { username, password: gone.password } })
+  })
+
   t.test('401: an unknown email address and a wrong password are indistinguishable', async (t) => {
     const wrong = await service.call('login', { body: { email: account.email, password: 'wrong' } })
     const unknown = await service.call('login', { body: { email: 'nobody@example.com', password: 'wrong' } })
@@ -320,6 +346,8 @@ t.test('login', async (t) => {
       ['password', 'p'.repeat(257)],
       ['password', 'p'.repeat(10_000)],
       ['username', 'returning'],
+      ['username', 'r'.repeat(33)],
+      ['username', 7],
     ] as const) {
       t.match(
         await service.call('login', { body: { ...valid, [name]: value } }),
