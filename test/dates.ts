@@ -715,7 +715,9 @@ t.test('400 for a date has an example of a valid one', async (t) => {
   const { token } = admin
   const body = { title: 'x', due_on: '2026-02-29' }
   const problem = (await service.expect('createTask', 400, { token, body })).body
-  t.match(withoutRequest(problem), { detail: 'due_on must be a date, such as 2026-11-02.' })
+  t.match(withoutRequest(problem), {
+    detail: 'due_on must be a date of the years 0001 to 9999, such as 2026-11-02.',
+  })
 })
 
 t.test('each task is in the list of exactly one day', async (t) => {

@@ -5,6 +5,9 @@ const dateTime =
 export const earliestInstant = Date.parse('0001-01-01T00:00:00.000Z')
 export const latestInstant = Date.parse('9999-12-31T23:59:59.999Z')
 
+/** What times are accepted, in words. */
+export const timeLimits = 'in the years 0001 to 9999 of UTC, without a leap second'
+
 /**
  * How the query parameters `*_after` and `*_before` compare: a range includes its start and excludes its end. So ranges that follow
  * each other have no value twice and miss none.

@@ -1,5 +1,5 @@
 import { closestMatch } from 'leven'
-import { canonicalTimeOrDay, isDay } from './dates.ts'
+import { canonicalTimeOrDay, isDay, timeLimits } from './dates.ts'
 import { meansMissing } from './foreign-operators.ts'
 import { parseSearch } from './search.ts'
 import { priorityRanks, statusRanks } from './task-ranks.ts'
@@ -275,7 +275,7 @@ const readId = (word: Word, { me }: { readonly me?: string }): string => {
   throw unexpected(word, expected)
 }
 
-const expectedTime = 'a time such as 2026-11-02T09:00:00Z, 2026-11-02, now or now+7d'
+const expectedTime = `a time such as 2026-11-02T09:00:00Z, 2026-11-02, now or now+7d, ${timeLimits}`
 const expectedDay = 'a date such as 2026-11-02, now or now+7d'
 const relative = /^now(?:([+-]\d{1,9}(?:\.\d{1,9})?)([smhdw]))?$/
 const units: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3_600, d: 86_400, w: 604_800 }

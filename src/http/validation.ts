@@ -7,6 +7,7 @@ import { canonicalTimeZone } from '../domain/time-zones.ts'
 import { type Problem, type ProblemError, problems } from '../problems/problems.ts'
 import { escapePointer, validateText } from './json-body.ts'
 import type { Fields } from './sent-back.ts'
+import { countedWords, formatWords, hints, patternWords, typeWords } from './words.ts'
 
 /**
  * Validates requests against the schemas of the contract. Bodies are never coerced, since that would replace the nulls of a
@@ -346,25 +347,32 @@ const describe = (part: Part, error: ErrorObject): ProblemError => {
     case 'format':
       return {
         pointer: error.instancePath,
-        detail: `must be ${formatNames[String(params.format)] ?? 'well-formed'}`,
+        detail: `must be ${formatWords[String(params.format)] ?? 'well-formed'}`,
       }
+    case 'pattern':
+      return {
+        pointer: error.instancePath,
+        detail: `must ${patternWords[String(params.pattern)] ?? 'have another form'}`,
+      }
+    case 'type':
+      return { pointer: error.instancePath, detail: describeType(part, params.type, error.data) }
     default:
       return {
         pointer: error.instancePath,
-        detail: `${describeRule(error.keyword, params, error.parentSchema) ?? error.message ?? 'is not valid'}${hints[`${error.keyword} ${error.instancePath}`] ?? ''}`,
+        detail: `${describeRule(error.keyword, params) ?? error.message ?? 'is not valid'}${hints[`${error.keyword} ${error.instancePath}`] ?? ''}`,
       }
   }
 }
 
+/** A parameter that is sent twice is an array. */
+const describeType = (part: Part, type: unknown, value: unknown): string =>
+  part === 'querystring' && Array.isArray(value)
+    ? 'must not appear more than once'
+    : `must be ${[type].flat().map(nameType).join(' or ')}`
+
 /** Replaces Ajv's messages that are written for authors of schemas. */
-const describeRule = (
-  keyword: string,
-  { type, limit }: Readonly<Record<string, unknown>>,
-  schema: ObjectSchema = {},
-): string | undefined => {
+const describeRule = (keyword: string, { limit }: Readonly<Record<string, unknown>>): string | undefined => {
   switch (keyword) {
-    case 'type':
-      return `must be ${[type].flat().map(nameType).join(' or ')}`
     case 'minimum':
       return `must be ${String(limit)} or more`
     case 'maximum':
@@ -379,55 +387,15 @@ const describeRule = (
       return `must have at most ${count(limit, keyword)}`
     case 'uniqueItems':
       return 'must not contain duplicates'
-    case 'pattern':
-      return schema['x-normalize'] === 'user' ? 'must be a UUID or me' : undefined
     default:
       return undefined
   }
 }
 
 const count = (limit: unknown, keyword: string): string =>
-  `${String(limit)} ${countedNames[keyword.slice('max'.length)] ?? 'value'}${limit === 1 ? '' : 's'}`
+  `${String(limit)} ${countedWords[keyword.slice('max'.length)] ?? 'value'}${limit === 1 ? '' : 's'}`
 
-const countedNames: Readonly<Record<string, string>> = {
-  Length: 'character',
-  Items: 'item',
-  Properties: 'field',
-}
-
-const typeNames: Readonly<Record<string, string>> = {
-  string: 'a string',
-  integer: 'an integer',
-  boolean: 'true or false',
-  array: 'an array',
-  object: 'a JSON object',
-}
-
-const nameType = (type: unknown): string => typeNames[String(type)] ?? String(type)
-
-/** Appended to a message, by keyword and location. */
-const hints: Readonly<Record<string, string>> = {
-  'maximum /offset': '; use cursor instead',
-  'pattern /username':
-    ': lower-case letters, digits, dots, underscores and hyphens, with a letter or digit at both ends',
-  'pattern /sort': ': up to three sort fields, comma-separated; prefix with - for descending',
-  'pattern /color': ', such as #d92d20',
-  'pattern /idempotency-key': ': visible ASCII characters without spaces',
-  'pattern /upload-length': ': a number of bytes',
-  'pattern /upload-offset': ': a number of bytes',
-  'pattern /upload-checksum': ': an algorithm, a space and Base64',
-  'pattern /upload-metadata': ': comma-separated pairs of a key, a space and a value in Base64',
-}
-
-const formatNames: Readonly<Record<string, string>> = {
-  uuid: 'a UUID',
-  'date-time': 'an RFC 3339 date and time, such as 2026-11-02T09:00:00Z',
-  date: 'a date, such as 2026-11-02',
-  'time-or-date': 'an RFC 3339 date and time, such as 2026-11-02T09:00:00Z, or a date, such as 2026-11-02',
-  'time-zone': 'the name of an IANA time zone, such as Europe/Berlin',
-  email:
-    'an email address such as ada@example.com, with only ASCII characters before the @, and without a name, comments, quotes or a route',
-}
+const nameType = (type: unknown): string => typeWords[String(type)] ?? String(type)
 
 const expectedNames = ({ properties = {} }: ObjectSchema = {}): string => {
   const names = Object.keys(properties).filter((name) => properties[name]?.readOnly !== true)
@@ -445,7 +413,7 @@ const textReader = ({ properties = {} }: ObjectSchema): ((texts: unknown) => unk
   const read = ({ type }: PropertySchema, value: unknown): unknown => {
     if (type === 'array')
       return [value].flat().flatMap((item) => (typeof item === 'string' ? item.split(',') : [item]))
-    if (type === 'integer' && typeof value === 'string' && /^\d+$/.test(value)) return Number(value)
+    if (type === 'integer' && typeof value === 'string' && /^-?\d+$/.test(value)) return Number(value)
     if (type === 'boolean' && (value === 'true' || value === 'false')) return value === 'true'
     return value
   }

@@ -39,7 +39,7 @@ t.test('all errors of a request are reported together', async (t) => {
       { pointer: '/tag_ids/0', detail: 'must be a UUID' },
       {
         pointer: '/Idempotency-Key',
-        detail: /^must match pattern .*: visible ASCII characters without spaces$/,
+        detail: 'must have only visible ASCII characters, without spaces',
       },
     ],
   })
