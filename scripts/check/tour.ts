@@ -77,16 +77,28 @@ const createTour = (url: string): Tour => {
     const shown = note.length > noteWidth ? `${note.slice(0, noteWidth - 1)}…` : note
     console.log(`  ${method.padEnd(6)} ${shorten(path).padEnd(pathWidth)}  ${status}  ${shown}`.trimEnd())
   }
+  /** Repeats a request after 429: others at this address, such as an earlier tour, may have used its limit. */
+  const patiently = async <T>(send: () => Promise<T>): Promise<T> => {
+    const [outcome] = await Promise.allSettled([send()])
+    if (latest?.reply.status !== 429) {
+      if (outcome.status === 'fulfilled') return outcome.value
+      throw outcome.reason
+    }
+    const seconds = Number(latest.reply.headers.get('retry-after'))
+    console.log(`  waiting ${seconds} s for the rate limit`)
+    await pause(seconds * 1_000)
+    return patiently(send)
+  }
   return {
     heading: (text) => console.log(`\n${text}`),
     count: () => exchanges,
     async call(operation, request, describe) {
-      const reply = await client.call(operation, request)
+      const reply = await patiently(() => client.call(operation, request))
       print(reply.status, describe(reply))
       return reply
     },
     async expect(operation, status, request, describe) {
-      const reply = await client.expect(operation, status, request)
+      const reply = await patiently(() => client.expect(operation, status, request))
       print(status, describe?.(reply) ?? '')
       return reply
     },
