@@ -65,6 +65,11 @@ const seed = async (): Promise<void> => {
   )
   await fill('sessions', 'id, user_id, expires_at', `${id(6)}, ${id(1)}, now() + interval '1 day'`)
   await fill(
+    'refresh_tokens',
+    'hash, session_id, expires_at',
+    `sha256(n::text::bytea), ${id(6)}, now() + interval '1 day'`,
+  )
+  await fill(
     'api_tokens',
     'id, user_id, name, hash, scopes',
     `${id(7)}, ${id(1)}, 'token', sha256(n::text::bytea), '{}'`,

@@ -422,7 +422,8 @@ const textReader = ({ properties = {} }: ObjectSchema): ((texts: unknown) => unk
   const read = ({ type }: PropertySchema, value: unknown): unknown => {
     if (type === 'array')
       return [value].flat().flatMap((item) => (typeof item === 'string' ? item.split(',') : [item]))
-    if (type === 'integer' && typeof value === 'string' && /^-?\d+$/.test(value)) return Number(value)
+    if (type === 'integer' && typeof value === 'string' && /^(\d+|-[1-9]\d*)$/.test(value))
+      return Number(value)
     if (type === 'boolean' && (value === 'true' || value === 'false')) return value === 'true'
     return value
   }

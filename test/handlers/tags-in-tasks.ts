@@ -108,7 +108,7 @@ for (const [operation, change] of Object.entries(changes)) {
     t.test('400 for malformed, repeated and too many ids', async (t) => {
       const task = await newTask([])
       const many = Array.from({ length: 101 }, (_, n) => `${unknownId.slice(0, -3)}${100 + n}`)
-      for (const tag_ids of [['x'], [a.id, a.id], many, null, a.id, [null]]) {
+      for (const tag_ids of [['x'], [a.id, a.id], many, 7, a.id, [null]]) {
         const { status, body } = await change(owner, task, { tag_ids })
         t.equal(status, 400)
         t.match(pointersOf(body as Schemas['Problem'])[0], /tag_ids/)
@@ -253,7 +253,7 @@ for (const [operation, create] of Object.entries(creations)) {
         t.match(pointersOf(body as Schemas['Problem'])[0], /tag_names\/1$/)
       }
       const many = Array.from({ length: 101 }, (_, n) => `tag ${n}`)
-      for (const tag_names of [many, ['a', 'a'], null, 'a'])
+      for (const tag_names of [many, ['a', 'a'], 7, 'a'])
         t.equal((await create(owner, { tag_names })).status, 400)
       t.strictSame(await tagsOf(owner), before)
     })

@@ -72,9 +72,9 @@ for (const operation of withKey) {
 /** POSTs that create a resource without a key, because a repeat is harmless or refused for another reason. */
 const withoutKey: readonly OperationId[] = [
   'register',
-  'enrolSecondFactor',
   'createAttachmentLink',
   'createUpload',
+  'enrolSecondFactor',
 ]
 
 t.test('only listed POSTs create resources without an Idempotency-Key', async (t) => {

@@ -27,6 +27,13 @@ const arraysOf = ({ path, method }: Operation) =>
     return [{ name: String(parameter.node.name), values: values.slice(0, Number(schema.node.maxItems ?? 2)) }]
   })
 
+/** Other transactions move the cursor of the change feed on. */
+const withoutCursors = (body: unknown): object => ({
+  ...(body as object),
+  next_cursor: null,
+  prev_cursor: null,
+})
+
 for (const operation of operations) {
   const arrays = arraysOf(operation)
   if (arrays.length === 0) continue
@@ -38,7 +45,8 @@ for (const operation of operations) {
       const repeated = await send([first, ...others].map((value) => `${name}=${value}`).join('&'))
       t.not(repeated.status, 400, `${name}: ${JSON.stringify(repeated.body)}`)
       const separated = await send(`${name}=${[first, ...others].join(',')}`)
-      t.same({ ...separated, headers: null }, { ...repeated, headers: null }, name)
+      t.equal(separated.status, repeated.status, name)
+      t.same(withoutCursors(separated.body), withoutCursors(repeated.body), name)
       t.equal((await send(`${name}=${first},`)).status, 400, 'no value is empty')
     }
   })
