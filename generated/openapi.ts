@@ -35,7 +35,7 @@ export interface paths {
         put?: never;
         /**
          * Sign in
-         * @description Starts a session. Send either `email` or `username`. A wrong password and an unknown email address or username return the same response after the same time, and failed attempts at an account count together. A disabled account is reported (403 `account_disabled`) only if the password is correct. If the account has a second factor, the response is 401 `second_factor_required`, with a `challenge` for `POST /auth/login/second-factor`.
+         * @description Starts a session. Send either `email` or `username`. A wrong password and an unknown email address or username return the same response after the same time. A disabled account is reported (403 `account_disabled`) only if the password is correct. If the account has a second factor, the response is 401 `second_factor_required`, with a `challenge` for `POST /auth/login/second-factor`.
          */
         post: operations["login"];
         delete?: never;

@@ -449,7 +449,7 @@ export const buildApp = async ({
       contract,
       checkReadiness: createCheckReadiness({
         db,
-        databaseFolder: databaseFolder,
+        databaseFolder,
         storage,
         readinessTime: timeLimits.readiness,
       }),

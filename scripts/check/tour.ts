@@ -79,8 +79,9 @@ const createTour = (url: string): Tour => {
   }
   /** Repeats a request after 429: others at this address, such as an earlier tour, may have used its limit. */
   const patiently = async <T>(send: () => Promise<T>): Promise<T> => {
+    const before = exchanges
     const [outcome] = await Promise.allSettled([send()])
-    if (latest?.reply.status !== 429) {
+    if (exchanges === before || latest?.reply.status !== 429) {
       if (outcome.status === 'fulfilled') return outcome.value
       throw outcome.reason
     }

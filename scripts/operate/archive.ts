@@ -152,7 +152,7 @@ const write = async (stream: NodeJS.WritableStream, text: string): Promise<void>
 const isSame = async (one: string, other: string): Promise<boolean> =>
   (await readFile(one)).equals(await readFile(other))
 
-/** The files and folders in a folder. A folder comes before its content. */
+/** The files and folders in a folder. A folder comes before its content. @throws Error for a link, which would be missing in a copy */
 export async function* walk(
   folder: string,
   isExcluded: (path: string) => boolean,
@@ -161,6 +161,10 @@ export async function* walk(
   for await (const entry of await opendir(join(folder, below))) {
     const path = join(below, entry.name)
     if (isExcluded(path)) continue
+    if (entry.isSymbolicLink())
+      throw new Error(
+        `${join(folder, path)} is a link. Mount its target there instead, or set DATA_DIR to the target`,
+      )
     if (entry.isFile()) yield { path, isFolder: false }
     if (!entry.isDirectory()) continue
     yield { path, isFolder: true }

@@ -44,7 +44,7 @@ await runToEnd('backup', deadline, async (t) => {
     throw new Error(`The folder ${dirname(file)} does not exist. Create it first`)
   if (!relative(dataDir, file).startsWith(`..${sep}`)) throw new Error(`${file} must not be inside DATA_DIR`)
 
-  const folder = await prepareFolder(t, dataDir)
+  const folder = await prepareFolder(t, dataDir, dirname(file))
   const scratch = await mkdtemp(join(tmpdir(), 'taskwright-backup-'))
   t.teardown(() => rm(scratch, { recursive: true, force: true }))
   const unfinished = unfinishedName(file)
@@ -60,7 +60,7 @@ await runToEnd('backup', deadline, async (t) => {
 })
 
 /** The folder to archive: DATA_DIR, which no service can use meanwhile, or a copy of it that the running service leaves alone. */
-async function prepareFolder(t: Teardown, dataDir: string): Promise<string> {
+async function prepareFolder(t: Teardown, dataDir: string, target: string): Promise<string> {
   const service = await connectToService(dataDir)
   if (service === null) {
     t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, exitWithError))
@@ -70,23 +70,30 @@ async function prepareFolder(t: Teardown, dataDir: string): Promise<string> {
   if (service.isBusy) throw new Error('Another backup is running. Wait until it ends')
   // On the same disk, so that attachments need no copy.
   const copy = join(dataDir, 'backing-up')
-  await expectRoom(dataDir)
   await rm(copy, { recursive: true, force: true })
+  await expectRoom(dataDir, target)
   await mkdir(copy, { mode: 0o700 })
   t.teardown(() => rm(copy, { recursive: true, force: true }))
   await copyRunning(service, dataDir, copy, isExcluded)
   return copy
 }
 
-/** @throws Error unless the disk has room for a copy of the database, and for the service beside it */
-async function expectRoom(dataDir: string): Promise<void> {
-  let needed = 2 * minFreeBytes
-  for await (const { path, isFolder } of walk(clusterFolder(dataDir), () => false))
-    if (!isFolder) needed += (await stat(join(clusterFolder(dataDir), path)).catch(() => null))?.size ?? 0
+/** @throws Error unless the disk has room for a copy of the database, for an archive in `target`, and for the service beside them */
+async function expectRoom(dataDir: string, target: string): Promise<void> {
+  let needed = 2 * minFreeBytes + (await sizeOf(clusterFolder(dataDir), () => false))
+  if ((await stat(target)).dev === (await stat(dataDir)).dev) needed += await sizeOf(dataDir, isExcluded)
   if ((await freeBytesOf(dataDir)) >= needed) return
   throw new Error(
-    `The disk with DATA_DIR ${dataDir} needs ${Math.ceil(needed / 1_048_576)} MiB of free space for a copy of the database. Free up space, or stop the service first: a backup of a stopped service needs no copy`,
+    `The disk with DATA_DIR ${dataDir} needs ${Math.ceil(needed / 1_048_576)} MiB of free space for a copy of the database and the archive. Free up space, write the archive to another disk, or stop the service first: a backup of a stopped service needs no copy`,
   )
+}
+
+/** The bytes in the files of a folder. */
+async function sizeOf(folder: string, isLeftOut: (path: string) => boolean): Promise<number> {
+  let size = 0
+  for await (const { path, isFolder } of walk(folder, isLeftOut))
+    if (!isFolder) size += (await stat(join(folder, path)).catch(() => null))?.size ?? 0
+  return size
 }
 
 /** The lock was lost, so another process may have changed files during the copy. */

@@ -31,16 +31,28 @@ export const takeVersion = (
   return { body, ifMatch: ifMatch === null || ifMatch.includes(anyTag) || ifMatch.includes(tag) ? [tag] : [] }
 }
 
+/** Fields that change without a new version of the resource, so that a client cannot know their present values. */
+export const unversioned: ReadonlySet<string> = new Set([
+  'is_blocked',
+  'role',
+  'member_count',
+  'open_task_count',
+  'subtask_count',
+  'open_subtask_count',
+  'disabled_reason',
+  'failing_since',
+])
+
 /**
- * Requires that read-only fields have their present values. Resources that `expand` embeds are not compared: they change on their
- * own, and `json`, the resource, does not have them.
+ * Requires that read-only fields have their present values. Fields that change on their own are not compared; neither are resources that
+ * `expand` embeds, which `json`, the resource, does not have.
  *
  * @throws Problem 400
  */
 export const expectPresentValues = (sent: Fields, json: string): void => {
   const present = JSON.parse(json) as Fields
   const changed = Object.keys(sent).filter(
-    (name) => name in present && !isDeepStrictEqual(sent[name], present[name]),
+    (name) => name in present && !unversioned.has(name) && !isDeepStrictEqual(sent[name], present[name]),
   )
   if (changed.length > 0)
     throw problems.invalidFields(

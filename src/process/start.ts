@@ -7,6 +7,7 @@ import { listenForBackups } from './backup-socket.ts'
 import { makeDataDir } from './data-dir.ts'
 import { createFirstAdmin } from './first-admin.ts'
 import { type Database, openDatabase } from '../db/engine/client.ts'
+import { clusterFolder } from '../db/engine/cluster-folder.ts'
 import { type ConnectionOptions, standbysAt } from '../db/engine/connection.ts'
 import { startEmbedded } from '../db/engine/embedded.ts'
 import { startEmbeddedMaintenance } from '../db/engine/maintenance.ts'
@@ -148,7 +149,7 @@ const serve = async (
     db: refusing,
     standbys,
     backgroundDb: waiting,
-    databaseFolder: connection.kind === 'embedded' ? config.dataDir : null,
+    databaseFolder: connection.kind === 'embedded' ? clusterFolder(config.dataDir) : null,
     secrets: await loadSecrets(config),
     storage,
     passwords,

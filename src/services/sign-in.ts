@@ -191,25 +191,24 @@ interface CountedAttempt {
   readonly stored: StoredPassword | null
 }
 
-/** Counts an attempt at an account. Both of its names have one counter: otherwise there would be twice as many guesses. */
+/**
+ * Counts an attempt at an account by one of its names. Each name has its own counter: a common one would tell which private email address
+ * belongs to a username.
+ */
 const countSignIn = async (
   ctx: OpContext,
   attemptKeys: AttemptKeys,
   { email, username }: Omit<Credentials, 'password'>,
 ): Promise<CountedAttempt> => {
   if (email !== undefined && username !== undefined) throw problems.twoAccountNames()
-  if (email !== undefined) {
-    const attemptKey = attemptKeys.ofSignIn(email, ctx.client)
-    const [wait, stored] = await Promise.all([
-      insertAttempt(ctx, attemptKey),
-      selectStoredPassword(ctx, email),
-    ])
-    return { wait, attemptKey, stored }
-  }
-  if (username === undefined) throw problems.noAccountName()
-  const stored = await selectStoredPasswordByUsername(ctx, username)
-  const attemptKey = attemptKeys.ofSignIn(stored?.email ?? username, ctx.client)
-  return { wait: await insertAttempt(ctx, attemptKey), attemptKey, stored }
+  const name = email ?? username
+  if (name === undefined) throw problems.noAccountName()
+  const attemptKey = attemptKeys.ofSignIn(name, ctx.client)
+  const [wait, stored] = await Promise.all([
+    insertAttempt(ctx, attemptKey),
+    email === undefined ? selectStoredPasswordByUsername(ctx, name) : selectStoredPassword(ctx, name),
+  ])
+  return { wait, attemptKey, stored }
 }
 
 /** The session of a sign-in, or why there is none yet. */

@@ -83,16 +83,6 @@ const operations: Readonly<Record<string, () => Promise<Attempts>>> = {
       })
     return { fail: () => attempt('wrong'), succeed: () => attempt(password), failed: 401 }
   },
-  async 'sign-in by either name'() {
-    const { email, password } = await service.register('signs-in-by-both')
-    let attempts = 0
-    const attempt = (text: string) => {
-      attempts += 1
-      const name = attempts % 2 === 0 ? { email } : { username: 'signs-in-by-both' }
-      return service.call('login', { body: { ...name, password: text }, headers: from('192.0.2.1') })
-    }
-    return { fail: () => attempt('wrong'), succeed: () => attempt(password), failed: 401 }
-  },
   async 'sign-in to an unknown username'() {
     const body = { username: 'nobody', password: 'wrong' }
     const fail = () => service.call('login', { body, headers: from('192.0.2.1') })

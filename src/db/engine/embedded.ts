@@ -61,6 +61,7 @@ const lockUpdate = 1_000
 const lockPoll = 500
 const closeDeadline = 20_000
 const restartPause = 500
+const pauseTimeout = 30_000
 
 const maxRestartAttempts = 3
 
@@ -305,7 +306,8 @@ async function startThread(
       async pause() {
         const paused = new Int32Array(new SharedArrayBuffer(Int32Array.BYTES_PER_ELEMENT))
         state = paused
-        const answer = once(worker, 'message')
+        // A thread that is restarted meanwhile does not answer.
+        const answer = once(worker, 'message', { signal: AbortSignal.timeout(pauseTimeout) })
         worker.postMessage(paused satisfies WorkerRequest)
         await answer
         return () => {
