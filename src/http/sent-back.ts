@@ -44,15 +44,19 @@ export const unversioned: ReadonlySet<string> = new Set([
 ])
 
 /**
- * Requires that read-only fields have their present values. Fields that change on their own are not compared; neither are resources that
- * `expand` embeds, which `json`, the resource, does not have.
+ * Requires that read-only fields have their present values. Not compared are fields that change on their own, empty lists, which generated
+ * clients send for fields that were not set, and resources that `expand` embeds, which `json`, the resource, does not have.
  *
  * @throws Problem 400
  */
 export const expectPresentValues = (sent: Fields, json: string): void => {
   const present = JSON.parse(json) as Fields
   const changed = Object.keys(sent).filter(
-    (name) => name in present && !unversioned.has(name) && !isDeepStrictEqual(sent[name], present[name]),
+    (name) =>
+      name in present &&
+      !unversioned.has(name) &&
+      !isEmptyList(sent[name]) &&
+      !isDeepStrictEqual(sent[name], present[name]),
   )
   if (changed.length > 0)
     throw problems.invalidFields(
@@ -62,3 +66,5 @@ export const expectPresentValues = (sent: Fields, json: string): void => {
       })),
     )
 }
+
+const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0
