@@ -85,7 +85,7 @@ const linkSet = (publicUrl: string): string =>
   })
 
 const pageStyle = `
-  body { font: 1rem/1.5 system-ui, sans-serif; max-width: 42rem; margin: 3rem auto; padding: 0 1rem; }
+  body { font: 1rem/1.5 system-ui, sans-serif; max-width: 42rem; margin: 3rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
   code { font-size: 0.95em; }
   pre { overflow-x: auto; padding: 0.75rem; background: light-dark(#f3f5f8, #23272f); }
   li { margin: 0.5rem 0; }
