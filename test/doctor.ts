@@ -4,17 +4,14 @@ import { type AddressInfo, createServer } from 'node:net'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { openDatabase } from '../src/db/engine/client.ts'
 import { createClient } from '../src/db/engine/connection.ts'
 import { SchemaUnknown } from '../src/db/engine/errors.ts'
-import { migrate } from '../src/db/engine/migrate.ts'
 import {
   copyTemplate,
   createEmptyDatabase,
   createTestDatabase,
   dropOnServer,
-  environmentFor,
-  openDatabaseOf,
+  environmentOfEarlierSchema,
 } from './fixture/database.ts'
 import { folderState, runProcess, runUnprivileged, startProcess, temporaryFolder } from './fixture/process.ts'
 import { startMailServer } from './fixture/smtp.ts'
@@ -103,13 +100,7 @@ t.test('an embedded database is not changed, and not opened in its place', async
 })
 
 t.test('the schema of an earlier development version fails', async (t) => {
-  const environment = await environmentFor(t)
-  const database = await openDatabaseOf(environment)
-  await migrate(database.options)
-  const db = openDatabase(database.options)
-  await db.run('update drizzle.__drizzle_migrations set created_at = created_at - 1', [], 'once')
-  await db.close()
-  await database.close()
+  const environment = await environmentOfEarlierSchema(t)
   const before = await folderState(environment.DATA_DIR)
   const { code, output } = await runProcess(environment, doctor)
   t.match(output, new RegExp(`^FAIL +database: ${new SchemaUnknown().message}`, 'm'))

@@ -1078,12 +1078,12 @@ left join "sessions" on "sessions"."id" = $1::uuid
 where ("users"."id" = $2::uuid and "users"."deleted_at" is null and "users"."is_disabled" = $3);
 
 /* users.select_credentials */
-select "id", "email", "password_hash"
+select "id", "password_hash"
 from "users"
 where "users"."email" = $1::text;
 
 /* users.select_credentials_by_username */
-select "id", "email", "password_hash"
+select "id", "password_hash"
 from "users"
 where "users"."username" = $1::text;
 

@@ -1,6 +1,7 @@
 import { constants, type BigIntStats } from 'node:fs'
 import { copyFile, link, lstat, mkdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
+import { hasCode } from '../../src/db/engine/system-errors.ts'
 import { walk } from './archive.ts'
 import type { ServiceConnection } from './running-service.ts'
 
@@ -24,9 +25,6 @@ const stampOf = ({ ino, size, mtimeNs, ctimeNs }: BigIntStats): string =>
 
 /** Complete attachments never change, so a link is a copy. */
 const isImmutable = (path: string): boolean => /^attachments[/\\][0-9a-f]{2}[/\\]/.test(path)
-
-const hasCode = (error: unknown, code: string): boolean =>
-  error instanceof Error && 'code' in error && error.code === code
 
 const ignoreMissing = (error: unknown): void => {
   if (!hasCode(error, 'ENOENT')) throw error

@@ -8,7 +8,7 @@ import { networkOf } from '../domain/network.ts'
  * counted per user only, because six digits could be guessed from many networks by an attacker who knows the password.
  */
 export interface AttemptKeys {
-  /** `name` is the address of an account, whichever name the attempt is under, or the unknown name. */
+  /** `name` is the email address or the username of the attempt. */
   ofSignIn(name: string, client: Client): Buffer
   ofPassword(userId: string, client: Client): Buffer
   ofSecondFactor(userId: string): Buffer

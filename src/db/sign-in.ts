@@ -34,7 +34,7 @@ const claim = builtStatement('installation.claim', {}, (db) =>
 export const claimInstallation = async ({ db }: TransactionContext): Promise<boolean> =>
   (await claim(db, {})).length > 0
 
-const storedPassword = { userId: users.id, email: users.email, passwordHash: users.password_hash }
+const storedPassword = { userId: users.id, passwordHash: users.password_hash }
 
 const selectByEmail = builtStatement('users.select_credentials', { email: 'text' }, (db, p) =>
   db.select(storedPassword).from(users).where(eq(users.email, p.email)),
@@ -49,7 +49,6 @@ const selectByUsername = builtStatement(
 /** An account, and the hash that a sign-in verifies its password against. */
 export interface StoredPassword {
   readonly userId: string
-  readonly email: string
   readonly passwordHash: string
 }
 

@@ -24,14 +24,21 @@ export const registerGuides = async (
   app.addHook('onRequest', async (_request, reply) => {
     reply.header('cache-control', 'no-cache')
   })
-  const guides = new Map(names.map((name) => [name, readGuide(name)]))
-  const list = listPage(base, guides)
-  app.get('/guides', (_request, reply) => sendPage(reply, list))
+  app.get('/guides', (_request, reply) => sendPage(reply, listPage(base)))
   app.get<{ Params: { name: string } }>('/guides/:name', (request, reply) => {
-    const guide = guides.get(request.params.name)
-    if (guide === undefined) throw problems.notFound()
-    return sendPage(reply, guidePage(base, guide))
+    const { name } = request.params
+    if (!names.includes(name)) throw problems.notFound()
+    return sendPage(reply, guidePage(base, guideOf(name)))
   })
+}
+
+const rendered = new Map<string, Guide>()
+
+/** A guide, which is rendered at its first request. */
+const guideOf = (name: string): Guide => {
+  const guide = rendered.get(name) ?? readGuide(name)
+  rendered.set(name, guide)
+  return guide
 }
 
 const readGuide = (name: string): Guide => {
@@ -68,9 +75,9 @@ const followLinks = (tokens: readonly Token[]): void => {
   }
 }
 
-const listPage = (base: string, guides: ReadonlyMap<string, Guide>): string => {
-  const entries = [...guides].map(
-    ([name, { title }]) => `<li><a href="${escapeHtml(base)}/guides/${name}">${escapeHtml(title)}</a></li>`,
+const listPage = (base: string): string => {
+  const entries = names.map(
+    (name) => `<li><a href="${escapeHtml(base)}/guides/${name}">${escapeHtml(guideOf(name).title)}</a></li>`,
   )
   return page(
     'Guides',

@@ -31,57 +31,53 @@ const types = {
 
 type AssetName = `${string}.${keyof typeof types}`
 
-const defineAsset = (name: AssetName, version: string, compressed: Asset['compressed']): Asset => {
+/**
+ * An asset is compressed when it is first requested, and only the compressed content of a package stays in memory. A failure is not kept:
+ * the next request tries again.
+ */
+const defineAsset = (name: AssetName, version: string, compressed: () => Promise<Buffer>): Asset => {
   const extension = name.slice(name.lastIndexOf('.') + 1) as keyof typeof types
-  return { path: `/assets/${version}/${name}`, type: types[extension], version, compressed }
+  let result: Promise<Buffer> | undefined
+  return {
+    path: `/assets/${version}/${name}`,
+    type: types[extension],
+    version,
+    compressed() {
+      result ??= compressed().catch((error: unknown) => {
+        result = undefined
+        throw error
+      })
+      return result
+    },
+  }
 }
-
-const versionOf = (content: Buffer): string => createHash('sha256').update(content).digest('hex').slice(0, 16)
 
 const compress = promisify(gzip)
 
 /** An asset from memory, versioned by its hash. */
-export const contentAsset = (name: AssetName, content: Buffer): Asset => {
-  const result = compress(content)
-  return defineAsset(name, versionOf(content), () => result)
-}
+export const contentAsset = (name: AssetName, content: Buffer): Asset =>
+  defineAsset(name, createHash('sha256').update(content).digest('hex').slice(0, 16), () => compress(content))
 
 /** A file of the folder `assets`. */
 export const ownAsset = async (name: AssetName): Promise<Asset> =>
   contentAsset(name, await readFile(new URL(`assets/${name}`, import.meta.url)))
 
-/** A file at the top level of an npm package. */
+/** A file at the top level of an npm package, versioned by that of the package: published versions never change. */
 export const packageAsset = (packageName: string, name: AssetName): Asset => {
   const { folder, version } = findPackage(packageName)
-  return lazyAsset(name, version, async () => compress(await readFile(join(folder, name))))
+  return defineAsset(name, version, async () => compress(await readFile(join(folder, name))))
 }
 
 /** The bundle of Scalar, the API reference. */
 export const scalarAsset = (): Asset => {
   const { version } = findPackage('@scalar/fastify-api-reference')
-  return lazyAsset('scalar.js', version, async () => {
+  return defineAsset('scalar.js', version, async () => {
     const [content] = (await once(
       new Worker(new URL('reference-bundle.ts', import.meta.url)),
       'message',
     )) as [Uint8Array]
     return Buffer.from(content.buffer, content.byteOffset, content.byteLength)
   })
-}
-
-/**
- * An asset of a package, versioned by that of the package: published versions never change. It is read when it is first requested,
- * and only the compressed content stays in memory. A failure is not kept: the next request tries again.
- */
-const lazyAsset = (name: AssetName, version: string, read: () => Promise<Buffer>): Asset => {
-  let result: Promise<Buffer> | undefined
-  const compressed = (): Promise<Buffer> => {
-    result ??= read().catch((error: unknown) => {
-      result = undefined
-      throw error
-    })
-    return result
-  }
-  return defineAsset(name, version, compressed)
 }
 
 const findPackage = (name: string): { readonly folder: string; readonly version: string } => {

@@ -3,6 +3,7 @@ import { link, mkdir, open, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Secrets } from '../auth/keys.ts'
 import { type Config, ConfigError } from '../config/config.ts'
+import { hasCode } from '../db/engine/system-errors.ts'
 
 const minimumBytes = 32
 
@@ -71,8 +72,4 @@ async function readSecret(path: string): Promise<Buffer> {
   throw new ConfigError(
     `${path} is damaged: it has ${secret.length} bytes instead of at least ${minimumBytes}; delete it to generate a new one`,
   )
-}
-
-function hasCode(error: unknown, code: string): boolean {
-  return error instanceof Error && 'code' in error && error.code === code
 }

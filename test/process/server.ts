@@ -11,10 +11,13 @@ import { runProcess, type ServiceProcess, startProcess, temporaryFolder } from '
 import { createClient, fileForm } from '../fixture/service.ts'
 import { filesBelow } from '../fixture/storage.ts'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
-import { openDatabase } from '../../src/db/engine/client.ts'
 import { SchemaUnknown } from '../../src/db/engine/errors.ts'
-import { migrate } from '../../src/db/engine/migrate.ts'
-import { createEmptyDatabase, dropOnServer, environmentFor, openDatabaseOf } from '../fixture/database.ts'
+import {
+  createEmptyDatabase,
+  dropOnServer,
+  environmentFor,
+  environmentOfEarlierSchema,
+} from '../fixture/database.ts'
 
 const serverUrl = process.env.DATABASE_URL
 const oneForAll = serverUrl !== undefined && 'a server has many clients'
@@ -153,13 +156,7 @@ t.test('a HOST that is not this machine prevents the start before anything is cr
 })
 
 t.test('a schema that cannot be migrated prevents the start, and is the only error', async (t) => {
-  const environment = await environmentFor(t)
-  const database = await openDatabaseOf(environment)
-  await migrate(database.options)
-  const db = openDatabase(database.options)
-  await db.run('update drizzle.__drizzle_migrations set created_at = created_at - 1', [], 'once')
-  await db.close()
-  await database.close()
+  const environment = await environmentOfEarlierSchema(t)
   const { code, output } = await runProcess(environment)
   t.equal(code, 78)
   t.match(output, new SchemaUnknown().message)

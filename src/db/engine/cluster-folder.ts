@@ -1,5 +1,6 @@
 import { access, constants, lstat, readdir } from 'node:fs/promises'
 import { join } from 'node:path'
+import { hasCode } from './system-errors.ts'
 
 /** Files that are not the service's, or that it may not use. Nothing was changed. */
 export class FolderUnusable extends Error {
@@ -23,7 +24,7 @@ export const isMissing = async (path: string): Promise<boolean> => {
     await lstat(path)
     return false
   } catch (error) {
-    if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return true
+    if (hasCode(error, 'ENOENT')) return true
     throw error
   }
 }

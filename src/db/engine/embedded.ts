@@ -10,6 +10,7 @@ import lockfile from 'proper-lockfile'
 import { clusterFolder, FolderUnusable, hasCluster } from './cluster-folder.ts'
 import type { EmbeddedConnection } from './connection.ts'
 import { freeBytesOf, minFreeBytes } from './disk-space.ts'
+import { hasCode } from './system-errors.ts'
 import type { WorkerInput, WorkerMessage, WorkerReady, WorkerRequest } from './embedded-worker.ts'
 
 export interface EmbeddedOptions {
@@ -246,10 +247,6 @@ export async function isLocked(dataDir: string): Promise<boolean> {
 // If this process did not refresh its lock in time and another took it over, there is nothing to release.
 function ignoreReleased(error: unknown): void {
   if (!hasCode(error, 'ERELEASED')) throw error
-}
-
-function hasCode(error: unknown, code: string): boolean {
-  return error instanceof Error && 'code' in error && error.code === code
 }
 
 interface Socket {
