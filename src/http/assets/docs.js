@@ -164,30 +164,66 @@ const findOperations = () => ({
   },
 })
 
-/** Renders an operation when something of it has changed. Swagger UI renders all open ones with each click and each character. */
-const renderChanged = ({ React, getState }) => ({
-  wrapComponents: {
-    operation: (Operation) => {
-      const Memoized = React.memo(
-        Operation,
-        (before, after) =>
-          ['inputs', 'body', 'authorized', 'response', 'isShown'].every(
-            (name) => before[name] === after[name],
-          ) && before.operation.equals(after.operation),
-      )
-      return (props) => {
-        const place = [props.operation.get('path'), props.operation.get('method')]
-        const state = getState()
-        return React.createElement(Memoized, {
-          ...props,
-          inputs: state.getIn(['spec', 'meta', 'paths', ...place]),
-          body: state.getIn(['oas3', 'requestData', ...place]),
-          authorized: state.getIn(['auth', 'authorized']),
-        })
+/** Renders what has changed. Swagger UI renders all open operations with each click, and many times while one opens. */
+const renderChanged = ({ React, getState }) => {
+  /** Swagger UI connects a component to all state, unless it names the state that it needs besides its properties. */
+  const needing = (select) => (Component) =>
+    class extends React.Component {
+      mapStateToProps(state, props) {
+        return select(state, props)
       }
+      render() {
+        return React.createElement(Component, this.props)
+      }
+    }
+  const needingNothing = needing(() => ({}))
+  const needingRequest = needing((state, { path, method, pathMethod = [path, method] }) => ({
+    requestData: state.getIn(['oas3', 'requestData', ...pathMethod]),
+    examples: state.getIn(['oas3', 'examples', ...pathMethod]),
+  }))
+  return {
+    wrapComponents: {
+      Markdown: needingNothing,
+      HighlightCode: needingNothing,
+      SyntaxHighlighter: needingNothing,
+      RequestBody: needingNothing,
+      modelExample: needing((state) => ({ layout: state.get('layout') })),
+      parameters: needingRequest,
+      responses: needingRequest,
+      operation: (Operation) => {
+        const Memoized = React.memo(
+          Operation,
+          (before, after) =>
+            before.inputs === after.inputs &&
+            before.response === after.response &&
+            before.operation.equals(after.operation),
+        )
+        return (props) => {
+          const place = [props.operation.get('path'), props.operation.get('method')]
+          const inputs = getState().getIn(['spec', 'meta', 'paths', ...place])
+          return React.createElement(Memoized, { ...props, inputs })
+        }
+      },
     },
-  },
-})
+  }
+}
+
+/** Resolves the references of an operation when it is first opened. Swagger UI would convert and render the ones before it again. */
+const resolveOnce = () => {
+  const requested = new Set()
+  const requestResolvedSubtree =
+    (_original, { fn, specSelectors, specActions }) =>
+    async (place) => {
+      if (requested.has(String(place))) return
+      requested.add(String(place))
+      const { paths, ...others } = specSelectors.specJS()
+      const [part, path] = place
+      const contract = { ...others, paths: part === 'paths' ? { [path]: paths[path] } : {} }
+      const { spec } = await fn.resolveSubtree(contract, place, { baseDoc: specSelectors.url() })
+      specActions.updateResolvedSubtree(place, spec)
+    }
+  return { statePlugins: { spec: { wrapActions: { requestResolvedSubtree } } } }
+}
 
 /** A response that does not end is never shown. */
 const explainStreams = ({ React }) => ({
@@ -218,7 +254,7 @@ applyColorScheme()
 const ui = globalThis.SwaggerUIBundle({
   url: addressOf(page.dataset.contract),
   domNode: page,
-  plugins: [keepDialogToken, introduce, findOperations, renderChanged, explainStreams],
+  plugins: [keepDialogToken, introduce, findOperations, renderChanged, resolveOnce, explainStreams],
   requestInterceptor,
   responseInterceptor,
   onComplete() {
