@@ -4094,7 +4094,7 @@ export interface components {
             /** @description Keeps its value if omitted. */
             time_zone?: components["schemas"]["TimeZone"];
             /** @description Keeps its value if omitted. Only administrators can change it, and not for themselves. */
-            is_disabled?: components["schemas"]["IsDisabled"];
+            is_disabled?: boolean;
             /** @description Keeps its value if omitted. Only administrators can change it. */
             attachment_quota_bytes?: components["schemas"]["AttachmentQuota"];
             /** @description Keeps its value if omitted. Only administrators can change it. */

@@ -165,19 +165,14 @@ t.test('getTask', async (t) => {
     })
   })
 
-  t.test('400 for unknown or repeated expansions', async (t) => {
-    const bad = [
-      '',
-      'x',
-      'owner,x',
-      'owner,',
-      ',owner',
-      'owner,owner',
-      'Owner',
-      'owner_id',
-      'tags',
-      'owner assignee',
-    ]
+  t.test('an expansion that is repeated is added once', async (t) => {
+    const read = (expand: string) =>
+      service.expect('getTask', 200, { token: owner.token, params: { task_id: id }, query: { expand } })
+    t.same((await read('owner,owner')).body, (await read('owner')).body)
+  })
+
+  t.test('400 for unknown expansions', async (t) => {
+    const bad = ['', 'x', 'owner,x', 'owner,', ',owner', 'Owner', 'owner_id', 'tags', 'owner assignee']
     for (const expand of bad) {
       const request = { token: owner.token, params: { task_id: id }, query: { expand } }
       const { body } = await service.expect('getTask', 400, request)
