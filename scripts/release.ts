@@ -1,10 +1,11 @@
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { mkdirSync, readFileSync, writeFileSync } from 'node:fs'
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs'
 import { join, resolve } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { load } from 'js-yaml'
 import manifest from '../package.json' with { type: 'json' }
+import { readSchema } from '../src/db/engine/migrate.ts'
 
 /**
  * `npm run release -- FOLDER`: tags the checked-out commit with the version in package.json, and writes an archive of the sources,
@@ -28,6 +29,16 @@ const notesOf = (changelog: string): string => {
 
 const notes = notesOf(read('CHANGELOG.md'))
 
+/** Whether the files of `npm run release:prepare` are those of this commit. */
+const isPrepared = (): boolean => {
+  const [contract, schema] = ['scripts/released/openapi.yaml', `test/releases/${version}/schema.json`]
+  return (
+    [contract, schema].every((path) => existsSync(join(root, path))) &&
+    read(contract) === read('openapi.yaml') &&
+    read(schema) === `${JSON.stringify(readSchema())}\n`
+  )
+}
+
 /** Why the commit cannot be released, and what to do. Null if it can. */
 const findFault = (): string | null => {
   const { info } = load(read('openapi.yaml')) as { readonly info: { readonly version: string } }
@@ -36,11 +47,8 @@ const findFault = (): string | null => {
     return `package.json has version ${version}, but openapi.yaml ${info.version}. Set both to the new version.`
   if (git('tag', '--list', tag) !== '') return `The tag ${tag} already exists. Set a new version.`
   if (notes === '') return `CHANGELOG.md has no entry for ${version}. Add a section with this heading.`
-  if (
-    git('ls-files', 'scripts/released/openapi.yaml') === '' ||
-    read('scripts/released/openapi.yaml') !== read('openapi.yaml')
-  )
-    return 'scripts/released/openapi.yaml differs from openapi.yaml. Copy openapi.yaml there, and commit it.'
+  if (!isPrepared())
+    return `The files of version ${version} are missing or out of date. Run npm run release:prepare, and commit what it writes.`
   return null
 }
 

@@ -158,14 +158,15 @@ const invite = async ({ token }: Account, project_id: string, { email }: Account
   })
 }
 
-const newWorld = await createWorlds(service, admin, async (owner, former) => {
+const place = async (owner: Account, former: Account) => {
   const team = await createTeam(owner)
   await setTeamMember(owner, team, people.inTeam, 'member')
   const newProject = () => newSharedProject(owner, former, team)
   const { id: project_id } = await newProject()
   await invite(owner, project_id, people.invited)
   return { fields: { project_id }, newProject }
-})
+}
+const newWorld = await createWorlds(service, admin, { place })
 // One world is enough, because only requests on the owner's account change what others depend on.
 const world: ProjectWorld = { ...(await newWorld()), ...people }
 

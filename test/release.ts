@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import manifest from '../package.json' with { type: 'json' }
+import { readSchema } from '../src/db/engine/migrate.ts'
 import { temporaryFolder } from './fixture/process.ts'
 
 const root = fileURLToPath(new URL('..', import.meta.url))
@@ -18,13 +19,16 @@ const openRepository = async (t: Test) => {
     cpSync(join(root, file), join(folder, file))
   mkdirSync(join(folder, 'scripts/released'))
   cpSync(join(root, 'openapi.yaml'), join(folder, 'scripts/released/openapi.yaml'))
+  const prepared = join(folder, 'test/releases', version)
+  mkdirSync(prepared, { recursive: true })
+  writeFileSync(join(prepared, 'schema.json'), `${JSON.stringify(readSchema())}\n`)
   writeFileSync(
     join(folder, 'CHANGELOG.md'),
     `# Changelog\n\n## ${version}\n\nWhat is new.\n\n## 0.0.1\n\nWhat was.\n`,
   )
-  symlinkSync(join(root, 'node_modules'), join(folder, 'node_modules'))
+  for (const name of ['node_modules', 'src']) symlinkSync(join(root, name), join(folder, name))
   git('init', '--quiet')
-  appendFileSync(join(folder, '.git/info/exclude'), 'node_modules\n')
+  appendFileSync(join(folder, '.git/info/exclude'), 'node_modules\nsrc\n')
   git('config', 'user.name', 'Somebody')
   git('config', 'user.email', 'somebody@example.com')
   const commit = (): void => {
@@ -62,6 +66,7 @@ t.test('a commit that is not ready is refused with a remedy, and no tag is creat
   const change = (file: string, text: string): void => writeFileSync(join(folder, file), text)
   const changelog = readFileSync(join(folder, 'CHANGELOG.md'), 'utf8')
   const contract = readFileSync(join(folder, 'openapi.yaml'), 'utf8')
+  const schema = readFileSync(join(folder, `test/releases/${version}/schema.json`), 'utf8')
   const refused = (fault: RegExp): void => {
     const { status, output } = release(target)
     t.equal(status, 1, String(fault))
@@ -80,8 +85,12 @@ t.test('a commit that is not ready is refused with a remedy, and no tag is creat
   refused(/openapi\.yaml 9\.9\.9\. Set both/)
   change('openapi.yaml', `${contract}\n`)
   commit()
-  refused(/differs from openapi\.yaml/)
+  refused(/out of date\. Run npm run release:prepare/)
   change('openapi.yaml', contract)
+  change(`test/releases/${version}/schema.json`, '{}')
+  commit()
+  refused(/out of date\. Run npm run release:prepare/)
+  change(`test/releases/${version}/schema.json`, schema)
   commit()
   t.equal(release(target).status, 0)
   t.match(release(target), { status: 1, output: /already exists/ })

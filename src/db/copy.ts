@@ -1,7 +1,7 @@
 import type postgres from 'postgres'
 import { type ConnectionOptions, createClient } from './engine/connection.ts'
 import { translateError } from './engine/errors.ts'
-import { migrate } from './engine/migrate.ts'
+import { migrate, readSchema, type Schema } from './engine/migrate.ts'
 import { restartHistory } from './task-changes.ts'
 
 /** The target database is not empty. */
@@ -23,17 +23,18 @@ export interface CopiedTable {
 const batch = 200
 
 /**
- * Copies all rows of one database into another, which must be empty. Both are migrated first. The copy is one transaction:
- * either all rows are copied, with equal row counts in each table, or none.
+ * Copies all rows of one database into another, which must be empty. Both are migrated first, to the schema of this version unless
+ * another is given. The copy is one transaction: either all rows are copied, with equal row counts in each table, or none.
  *
  * @throws NotEmpty, DatabaseUnavailable
  */
 export const copyDatabase = async (
   from: ConnectionOptions,
   to: ConnectionOptions,
+  schema: Schema = readSchema(),
 ): Promise<readonly CopiedTable[]> => {
-  await migrate(from)
-  await migrate(to)
+  await migrate(from, schema)
+  await migrate(to, schema)
   const options = { max_lifetime: null, connection: { statement_timeout: 0, timezone: 'UTC' } }
   const source = createClient(from, from.kind === 'server' ? options : {})
   const target = createClient(to, options)

@@ -1,0 +1,92 @@
+import { execFileSync } from 'node:child_process'
+import { copyFile, mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { promisify } from 'node:util'
+import { brotliCompress, constants } from 'node:zlib'
+import manifest from '../package.json' with { type: 'json' }
+import { createClient } from '../src/db/engine/connection.ts'
+import { startEmbedded } from '../src/db/engine/embedded.ts'
+import { migrate, readSchema } from '../src/db/engine/migrate.ts'
+import { fillInstallation, type Recording, startInstallation } from '../test/fixture/installation.ts'
+import { runProcess, temporaryFolder } from '../test/fixture/process.ts'
+import { runToEnd } from './run/run-to-end.ts'
+
+/**
+ * `npm run release:prepare`: writes what later versions are compared with. CONTRIBUTING.md describes the whole release.
+ *
+ *     scripts/released/openapi.yaml   the contract
+ *     test/releases/<version>/        an installation with data; test/releases/README.md describes the files
+ */
+
+const inRepository = (path: string): string => fileURLToPath(new URL(`../${path}`, import.meta.url))
+
+/** In a century, what would expire within days or hours is still valid. */
+const postponements = [
+  ['sessions', 'expires_at'],
+  ['refresh_tokens', 'expires_at'],
+  ['one_time_tokens', 'expires_at'],
+  ['invitations', 'expires_at'],
+  ['uploads', 'expires_at'],
+  ['idempotency_keys', 'created_at'],
+].map(([table, column]) => `update ${table} set ${column} = ${column} + interval '100 years'`)
+
+/** Without dead rows and an old write-ahead log, which are most of a small database. */
+const shrinking = ['vacuum full', 'set wal_recycle = off', 'select pg_switch_wal()', 'checkpoint']
+
+/** Fills a new installation in a folder, and resolves to what it answers. */
+const fill = async (dataDir: string) => {
+  await using stack = new AsyncDisposableStack()
+  const t = { teardown: (action: () => Promise<unknown>) => stack.defer(async () => void (await action())) }
+  const log = { info: () => undefined, warn: console.error }
+  const onFailure = (error: Error): never => {
+    throw error
+  }
+  const database = await startEmbedded({ dataDir, log, onFailure })
+  stack.defer(() => database.close())
+  await migrate(database.connection)
+  stack.defer(async () => {
+    const client = createClient(database.connection)
+    for (const statement of [...postponements, ...shrinking]) await client.unsafe(statement).simple()
+    await client.end()
+  })
+  return await fillInstallation(t, await startInstallation(t, dataDir, database.connection))
+}
+
+/** JSON with a line for each read. */
+const inLines = ({ reads, ...rest }: Recording): string => {
+  const lines = reads.map((read) => `    ${JSON.stringify(read)}`)
+  const reading = `,\n  "reads": [\n${lines.join(',\n')}\n  ]\n}\n`
+  return JSON.stringify(rest, null, 2).replace(/\n}$/, () => reading)
+}
+
+await runToEnd('release:prepare', 600_000, async (t) => {
+  const { version } = manifest
+  if (execFileSync('git', ['tag', '--list', `v${version}`], { cwd: inRepository('') }).length > 0)
+    throw new Error(`${version} is released, and its files never change. Set a new version first`)
+  const dataDir = await temporaryFolder(t)
+  const recording = await fill(dataDir)
+  const archive = join(await temporaryFolder(t), 'backup.tar')
+  const { code, output } = await runProcess(
+    { DATA_DIR: dataDir },
+    inRepository('scripts/operate/backup.ts'),
+    [archive],
+  )
+  if (code !== 0) throw new Error(output)
+  // A backup is mostly the catalogs of PostgreSQL; the large window finds what they repeat.
+  const params = { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_LGWIN]: 24 }
+  const compressed = await promisify(brotliCompress)(await readFile(archive), { params })
+
+  const folder = inRepository(`test/releases/${version}`)
+  await rm(folder, { recursive: true, force: true })
+  await mkdir(folder, { recursive: true })
+  await mkdir(inRepository('scripts/released'), { recursive: true })
+  await copyFile(inRepository('openapi.yaml'), inRepository('scripts/released/openapi.yaml'))
+  await writeFile(join(folder, 'schema.json'), `${JSON.stringify(readSchema())}\n`)
+  await writeFile(join(folder, 'backup.tar.br'), compressed)
+  await writeFile(join(folder, 'recording.json'), inLines(recording))
+  execFileSync(process.execPath, [inRepository('scripts/run/test.ts'), 'test/upgrades.ts'], {
+    stdio: 'inherit',
+  })
+  console.log(`Wrote scripts/released and test/releases/${version}. Commit them.`)
+})

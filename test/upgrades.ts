@@ -1,0 +1,225 @@
+import { readdirSync, readFileSync } from 'node:fs'
+import { writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { brotliDecompressSync } from 'node:zlib'
+import t, { type Test } from 'tap'
+import { readArchive } from '../scripts/operate/archive.ts'
+import { passwordHasher } from '../src/auth/passwords.ts'
+import { copyDatabase } from '../src/db/copy.ts'
+import { openDatabase } from '../src/db/engine/client.ts'
+import { migrate, readSchema, type Schema } from '../src/db/engine/migrate.ts'
+import { restartHistoryIfCopied } from '../src/db/task-changes.ts'
+import { claimFiles } from '../src/jobs/ownership.ts'
+import { diskStorage } from '../src/storage/disk.ts'
+import { filesFolder } from '../src/storage/open.ts'
+import { createEmptyDatabase, openDatabaseOf } from './fixture/database.ts'
+import { checkDerived } from './fixture/derived.ts'
+import {
+  read,
+  type RecordedRead,
+  type Recording,
+  startInstallation,
+  tokenFor,
+} from './fixture/installation.ts'
+import { sendRequest, type Sent } from './fixture/http-client.ts'
+import { isRead } from './fixture/matrix.ts'
+import { operations, prepareOperations } from './fixture/operations.ts'
+import { runProcess, temporaryFolder } from './fixture/process.ts'
+import { authenticator } from './fixture/second-factor.ts'
+import { testHashing } from './fixture/service.ts'
+
+/**
+ * Upgrades from every release: a backup with data of every kind is restored, and then answers as its version did. `npm run
+ * release:prepare` makes the folders of test/releases.
+ */
+
+const releases = fileURLToPath(new URL('releases', import.meta.url))
+const restore = fileURLToPath(new URL('../scripts/operate/restore.ts', import.meta.url))
+const serverUrl = process.env.DATABASE_URL
+
+const versions = readdirSync(releases, { withFileTypes: true })
+  .flatMap((entry) => (entry.isDirectory() ? [entry.name] : []))
+  .toSorted((a, b) => a.localeCompare(b, 'en', { numeric: true }))
+const parse = (version: string, name: string): unknown =>
+  JSON.parse(readFileSync(join(releases, version, name), 'utf8'))
+
+/** Tables that may be empty in a backup. */
+const emptyTables: Readonly<Record<string, string>> = {
+  file_deletions: 'a job deletes each file at once',
+  leases: 'a job has one while it runs',
+}
+
+/** Restores the backup to the embedded database. */
+const restoreEmbedded = async (t: Test, file: string) => {
+  const DATA_DIR = await temporaryFolder(t)
+  const { code, output } = await runProcess({ DATA_DIR }, restore, [file])
+  t.equal(code, 0, output)
+  const database = await openDatabaseOf({ DATA_DIR })
+  t.teardown(() => database.close())
+  return { dataDir: DATA_DIR, connection: database.options }
+}
+
+/** Copies the backup to a server as it was then, and migrates it there. */
+const restoreOnServer = async (t: Test, file: string, schema: Schema, url: string) => {
+  const dataDir = await temporaryFolder(t)
+  await readArchive(file, dataDir, await temporaryFolder(t))
+  const embedded = await openDatabaseOf({ DATA_DIR: dataDir })
+  const { options: connection } = await createEmptyDatabase(t, url)
+  await copyDatabase(embedded.options, connection, schema).finally(() => embedded.close())
+  await migrate(connection)
+  const [db, storage] = [openDatabase(connection), await diskStorage(filesFolder({ dataDir }))]
+  await claimFiles(storage, await restartHistoryIfCopied(db)).finally(() => db.close())
+  return { dataDir, connection }
+}
+
+/** The paths of what a recorded value has and the current one has not. New fields are allowed. */
+const differences = (recorded: unknown, current: unknown, path = ''): readonly string[] => {
+  if (typeof recorded !== 'object' || recorded === null || typeof current !== 'object' || current === null)
+    return recorded === current
+      ? []
+      : [`${path}: ${JSON.stringify(current)} instead of ${JSON.stringify(recorded)}`]
+  if (Array.isArray(recorded) && Array.isArray(current) && recorded.length !== current.length)
+    return [`${path}: ${current.length} items instead of ${recorded.length}`]
+  const fields = new Map<string, unknown>(Object.entries(current))
+  return Object.entries(recorded).flatMap(([name, value]) =>
+    differences(value, fields.get(name), `${path}/${name}`),
+  )
+}
+
+t.test('migrations that were released stay as they were', async (t) => {
+  const current = readSchema()
+  for (const version of versions) {
+    const { migrations, routines } = parse(version, 'schema.json') as Schema
+    t.strictSame(current.migrations.slice(0, migrations.length), migrations, `migrations of ${version}`)
+    const isNewer = current.routines.revision > routines.revision
+    t.ok(isNewer || current.routines.hash === routines.hash, 'changed routines have a higher revision')
+  }
+})
+
+t.test('the newest release has rows in every table', async (t) => {
+  for (const version of versions.slice(-1)) {
+    const { rows } = parse(version, 'recording.json') as Recording
+    const empty = Object.keys(rows).filter((table) => rows[table] === 0)
+    t.strictSame(
+      empty.filter((table) => emptyTables[table] === undefined),
+      [],
+      version,
+    )
+  }
+})
+
+for (const version of versions)
+  t.test(`an upgrade from ${version}`, async (t) => {
+    const schema = parse(version, 'schema.json') as Schema
+    const { people, guarded, creation, reads } = parse(version, 'recording.json') as Recording
+    const file = join(await temporaryFolder(t), 'backup.tar')
+    await writeFile(file, brotliDecompressSync(readFileSync(join(releases, version, 'backup.tar.br'))))
+    const { dataDir, connection } = await (serverUrl === undefined
+      ? restoreEmbedded(t, file)
+      : restoreOnServer(t, file, schema, serverUrl))
+    const service = await startInstallation(
+      t,
+      dataDir,
+      connection,
+      passwordHasher({ parameters: testHashing }),
+    )
+
+    await t.test('every read is answered as then', async (t) => {
+      const sessions = new Map<string, string>()
+      for (const [name, { refresh_token }] of Object.entries(people))
+        sessions.set(
+          name,
+          (await service.expect('refreshToken', 200, { body: { refresh_token } })).body.access_token,
+        )
+      for (const { answer, ...request } of reads) {
+        const { operation, by, method, path } = request
+        const person = people[by ?? '']
+        const token = person && tokenFor(operation, person, sessions.get(by ?? ''))
+        t.strictSame(differences(answer, await read(service.url, request, token)), [], `${method} ${path}`)
+      }
+    })
+
+    /** Access tokens of new sessions. */
+    const tokens = new Map<string, string>()
+    await t.test('passwords, second factors and recovery codes are accepted', async (t) => {
+      for (const [name, { email, password }] of Object.entries(people))
+        tokens.set(
+          name,
+          (await service.expect('login', 200, { body: { email, password } })).body.access_token,
+        )
+      const { email, password, secret, recovery_code } = guarded
+      for (const code of [authenticator(secret)(), recovery_code]) {
+        const { challenge } = (await service.expect('login', 401, { body: { email, password } })).body
+        t.equal((await service.call('completeLogin', { body: { challenge, code } })).status, 200, code)
+      }
+    })
+
+    await t.test('a repeated creation gets the stored response', async (t) => {
+      const { task, ...request } = creation
+      const { headers, body } = await service.expect('createTask', 201, {
+        token: tokens.get('owner'),
+        ...request,
+      })
+      t.equal(headers.get('idempotency-replayed'), 'true')
+      t.strictSame(body, task)
+    })
+
+    const admin = await service.register('new-admin')
+    const promotion = { params: { user_id: admin.id }, body: { role: 'admin' } }
+    await service.expect('updateUser', 200, { token: tokens.get('admin'), ...promotion })
+    const { requestTo } = await prepareOperations(service, admin, { prefix: 'new' })
+
+    /** The write of the first of the methods that the path of a read has. */
+    const writeOf = ({ operation, path }: RecordedRead, ...methods: readonly string[]) => {
+      const resource = operations.find(({ id }) => id === operation)?.path
+      const writes = methods.flatMap((method) =>
+        operations.filter((write) => write.path === resource && write.method === method),
+      )
+      return writes.slice(0, 1).map((write) => ({ write, target: path.split('?', 1)[0] ?? '' }))
+    }
+    const send = async (target: string, by: string | null, sent: Sent): Promise<number> => {
+      const headers = { authorization: `Bearer ${tokens.get(by ?? '')}`, ...sent.headers }
+      const { status, body } = await sendRequest(`${service.url}${target}`, { ...sent, headers })
+      body.resume()
+      return status
+    }
+
+    await t.test('what was read then can be changed, with its ETag of then', async (t) => {
+      const changed = new Set<string>()
+      for (const recorded of reads)
+        for (const { write, target } of writeOf(recorded, 'PATCH', 'PUT')) {
+          const { etag } = recorded.answer.headers
+          if (etag === undefined || changed.has(target)) continue
+          changed.add(target)
+          const body = JSON.stringify((await requestTo(write)).body)
+          const headers = { 'if-match': etag, 'content-type': 'application/json' }
+          t.equal(await send(target, recorded.by, { method: write.method, headers, body }), 200, target)
+        }
+      t.ok(changed.size > 0)
+    })
+
+    await t.test('every write succeeds', async (t) => {
+      for (const operation of operations) {
+        if (isRead(operation)) continue
+        const { status, body } = await service.call(operation.id, await requestTo(operation))
+        t.ok(status < 300, operation.id, { body })
+      }
+    })
+
+    await t.test('what was read then can be deleted', async (t) => {
+      const deleted = new Set<string>()
+      // Subtasks before their parents.
+      for (const recorded of reads.toReversed())
+        for (const { target } of writeOf(recorded, 'DELETE')) {
+          // The owner manages projects with other members.
+          if (deleted.has(target) || target.startsWith('/users/')) continue
+          deleted.add(target)
+          const { by, headers } = recorded
+          t.equal(await send(target, by, { method: 'DELETE', headers }), 204, target)
+        }
+      t.ok(deleted.size > 0)
+    })
+
+    await checkDerived(t, service.deps.db)
+  })
