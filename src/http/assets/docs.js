@@ -164,51 +164,46 @@ const findOperations = () => ({
   },
 })
 
-/** Renders what has changed. Swagger UI renders all open operations with each click, and many times while one opens. */
+/** Renders what has changed. Swagger UI renders all open operations, many times with each click. */
 const renderChanged = ({ React, getState }) => {
-  /** Swagger UI connects a component to all state, unless it names the state that it needs besides its properties. */
-  const needing = (select) => (Component) =>
-    class extends React.Component {
-      mapStateToProps(state, props) {
-        return select(state, props)
-      }
-      render() {
-        return React.createElement(Component, this.props)
-      }
-    }
-  const needingNothing = needing(() => ({}))
-  const needingRequest = needing((state, { path, method, pathMethod = [path, method] }) => ({
+  /** Without `mapStateToProps`, a component is rendered with each change of any state. */
+  const withState = (mapStateToProps) => (Component) => {
+    const WithState = (props) => React.createElement(Component, props)
+    WithState.prototype = { mapStateToProps }
+    return WithState
+  }
+  const withoutState = withState(() => ({}))
+  const withRequest = withState((state, { path, method, pathMethod = [path, method] }) => ({
     requestData: state.getIn(['oas3', 'requestData', ...pathMethod]),
     examples: state.getIn(['oas3', 'examples', ...pathMethod]),
   }))
+  const operation = (Operation) => {
+    const isSame = (before, after) =>
+      before.inputs === after.inputs &&
+      before.response === after.response &&
+      before.operation.equals(after.operation)
+    const Memoized = React.memo(Operation, isSame)
+    return (props) => {
+      const place = [props.operation.get('path'), props.operation.get('method')]
+      const inputs = getState().getIn(['spec', 'meta', 'paths', ...place])
+      return React.createElement(Memoized, { ...props, inputs })
+    }
+  }
   return {
     wrapComponents: {
-      Markdown: needingNothing,
-      HighlightCode: needingNothing,
-      SyntaxHighlighter: needingNothing,
-      RequestBody: needingNothing,
-      modelExample: needing((state) => ({ layout: state.get('layout') })),
-      parameters: needingRequest,
-      responses: needingRequest,
-      operation: (Operation) => {
-        const Memoized = React.memo(
-          Operation,
-          (before, after) =>
-            before.inputs === after.inputs &&
-            before.response === after.response &&
-            before.operation.equals(after.operation),
-        )
-        return (props) => {
-          const place = [props.operation.get('path'), props.operation.get('method')]
-          const inputs = getState().getIn(['spec', 'meta', 'paths', ...place])
-          return React.createElement(Memoized, { ...props, inputs })
-        }
-      },
+      Markdown: withoutState,
+      HighlightCode: withoutState,
+      SyntaxHighlighter: withoutState,
+      RequestBody: withoutState,
+      modelExample: withState((state) => ({ layout: state.get('layout') })),
+      parameters: withRequest,
+      responses: withRequest,
+      operation,
     },
   }
 }
 
-/** Resolves the references of an operation when it is first opened. Swagger UI would convert and render the ones before it again. */
+/** Resolves an operation when it is first opened. Swagger UI also converts those that were opened before. */
 const resolveOnce = () => {
   const requested = new Set()
   const requestResolvedSubtree =
@@ -216,9 +211,9 @@ const resolveOnce = () => {
     async (place) => {
       if (requested.has(String(place))) return
       requested.add(String(place))
+      const [, path] = place
       const { paths, ...others } = specSelectors.specJS()
-      const [part, path] = place
-      const contract = { ...others, paths: part === 'paths' ? { [path]: paths[path] } : {} }
+      const contract = { ...others, paths: { [path]: paths[path] } }
       const { spec } = await fn.resolveSubtree(contract, place, { baseDoc: specSelectors.url() })
       specActions.updateResolvedSubtree(place, spec)
     }
