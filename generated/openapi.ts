@@ -5427,7 +5427,10 @@ export interface components {
          * @example 0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
          */
         AttachmentId: string;
-        /** @description The token of the link, as in the URL that `POST /attachments/{attach_id}/links` returned. */
+        /**
+         * @description The token of the link, as in the URL that `POST /attachments/{attach_id}/links` returned.
+         * @example AXkY0Cq1Yk5rTq0o2J9v3oVqk7n2gk1m8Q4bXx0t5m3
+         */
         LinkToken: string;
         /** @description The width in pixels, rounded up to 16, 32, 64, 128, 256, 512 or 1,024. A narrower image keeps its width. The height is limited to four times the width. */
         ThumbnailWidth: number;
@@ -7114,7 +7117,10 @@ export interface operations {
     downloadLinkedAttachment: {
         parameters: {
             query: {
-                /** @description The token of the link, as in the URL that `POST /attachments/{attach_id}/links` returned. */
+                /**
+                 * @description The token of the link, as in the URL that `POST /attachments/{attach_id}/links` returned.
+                 * @example AXkY0Cq1Yk5rTq0o2J9v3oVqk7n2gk1m8Q4bXx0t5m3
+                 */
                 token: components["parameters"]["LinkToken"];
             };
             header?: {

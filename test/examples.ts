@@ -80,46 +80,52 @@ const newInvitation = async (): Promise<string> => {
   return service.invitations.at(-1)?.token ?? ''
 }
 
+type LiveFields = Partial<
+  Record<OperationId, (known: KnownValues, example: Fields) => object | Promise<object>>
+>
+
+/** Ids of other resources. The first example of an operation has none, so that everybody can send it as it is. */
+const references: LiveFields = {
+  async moveTask({ access_token: token }, { after }) {
+    if (after === undefined) return { section_id: null }
+    const { body } = await service.expect('createTask', 201, { token, body: { title: 'Another task' } })
+    return { after: body.id }
+  },
+  async updateSection({ access_token: token, project_id = '' }, { before }) {
+    if (before === undefined) return {}
+    const request = { token, params: { project_id }, body: { name: 'Another section' } }
+    return { before: (await service.expect('createSection', 201, request)).body.id }
+  },
+  async createWebhook({ access_token: token }) {
+    const { body } = await service.expect('createProject', 201, { token, body: { name: 'A project' } })
+    return { project_id: body.id }
+  },
+}
+
 /** Fields that cannot be literal, because the service or an authenticator generates their values. */
-const live: Partial<Record<OperationId, (known: KnownValues, example: Fields) => object | Promise<object>>> =
-  {
-    register: async (_known, { invitation_token }) =>
-      invitation_token === undefined ? {} : { invitation_token: await newInvitation() },
-    refreshToken: ({ refresh_token }) => ({ refresh_token }),
-    lookUpInvitation: async () => ({ token: await newInvitation() }),
-    acceptInvitation: async () => ({ token: await newInvitation() }),
-    async moveTask({ access_token: token }, { after }) {
-      if (after === undefined) return { section_id: null }
-      const { body } = await service.expect('createTask', 201, { token, body: { title: 'Another task' } })
-      return { after: body.id }
-    },
-    async updateSection({ access_token: token, project_id = '' }, { before }) {
-      if (before === undefined) return {}
-      const request = { token, params: { project_id }, body: { name: 'Another section' } }
-      return { before: (await service.expect('createSection', 201, request)).body.id }
-    },
-    async createWebhook({ access_token: token }, { project_id }) {
-      if (project_id === undefined) return {}
-      const { body } = await service.expect('createProject', 201, { token, body: { name: 'A project' } })
-      return { project_id: body.id }
-    },
-    resetPassword: () => ({ token: service.mails.at(-1)?.token }),
-    confirmSecondFactor: async (known) => ({ code: await freshCode(known) }),
-    completeLogin: async (known, { code }) => ({
-      challenge: await challengeOf(credentials()),
-      code: /^\d+$/.test(String(code)) ? await freshCode(known) : known.recovery_codes?.[0],
-    }),
-    async reauthenticate(known, { code }) {
-      return code === undefined ? {} : { code: await freshCode(known) }
-    },
-    async undoEmailChange() {
-      const { id, token } = await service.register('moved')
-      const change = { params: { user_id: id }, body: { email: 'moved-by-another@example.com' } }
-      await service.expect('updateUser', 200, { token, ...change })
-      return { token: service.emailChanges.at(-1)?.undoToken }
-    },
-    disableSecondFactor: async (known) => ({ code: await freshCode(known) }),
-  }
+const live: LiveFields = {
+  register: async (_known, { invitation_token }) =>
+    invitation_token === undefined ? {} : { invitation_token: await newInvitation() },
+  refreshToken: ({ refresh_token }) => ({ refresh_token }),
+  lookUpInvitation: async () => ({ token: await newInvitation() }),
+  acceptInvitation: async () => ({ token: await newInvitation() }),
+  resetPassword: () => ({ token: service.mails.at(-1)?.token }),
+  confirmSecondFactor: async (known) => ({ code: await freshCode(known) }),
+  completeLogin: async (known, { code }) => ({
+    challenge: await challengeOf(credentials()),
+    code: /^\d+$/.test(String(code)) ? await freshCode(known) : known.recovery_codes?.[0],
+  }),
+  async reauthenticate(known, { code }) {
+    return code === undefined ? {} : { code: await freshCode(known) }
+  },
+  async undoEmailChange() {
+    const { id, token } = await service.register('moved')
+    const change = { params: { user_id: id }, body: { email: 'moved-by-another@example.com' } }
+    await service.expect('updateUser', 200, { token, ...change })
+    return { token: service.emailChanges.at(-1)?.undoToken }
+  },
+  disableSecondFactor: async (known) => ({ code: await freshCode(known) }),
+}
 
 /** The path of an existing relation between two new tasks. */
 const newRelation = async ({ access_token: token }: KnownValues) => {
@@ -362,10 +368,10 @@ t.test('every example request succeeds', async (t) => {
   const ids = new Map<string, string>()
   const known: KnownValues = {}
   for (const operation of inOrder) {
-    for (const { name, mediaType, value } of bodiesOf(operation)) {
+    for (const [index, { name, mediaType, value }] of bodiesOf(operation).entries()) {
       const { headers, ...parameters } = parametersOf(operation, ids)
-      const body =
-        typeof value === 'string' ? value : { ...value, ...(await live[operation.id]?.(known, value)) }
+      const fieldsOf = (index === 0 ? undefined : references[operation.id]) ?? live[operation.id]
+      const body = typeof value === 'string' ? value : { ...value, ...(await fieldsOf?.(known, value)) }
       const call = callWith(mediaType, body)
       const reply = await service.call(operation.id, {
         ...parameters,

@@ -14,11 +14,13 @@ import { authenticator } from '../../test/fixture/second-factor.ts'
 import { startMailServer } from '../../test/fixture/smtp.ts'
 import { findCommand } from '../run/commands.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
+import { exampleResults } from './examples.ts'
 
 /**
  * Tests the pages in Chromium with the viewports of a desktop and a phone:
  *
  * - Swagger UI: find an operation, sign in, create a task, list it, upload and download a file, get a problem, reload, open a second tab, sign out.
+ * - Swagger UI on the desktop: a new user executes the first example of each operation (examples.ts).
  * - The API reference.
  * - Files by link, embedded in a page of another origin and opened directly.
  * - Password reset, with the keyboard only.
@@ -139,6 +141,34 @@ const clickAllClosed = `document
   .querySelectorAll('.opblock:not(.is-open) .opblock-summary-control')
   .forEach((control) => control.click())`
 
+/** Evaluated in the page. */
+const allAreOpen = `[...document.querySelectorAll('.opblock')]
+  .every((block) => block.querySelector('button.execute, .no-stream') !== null)`
+
+/** The tags and ids of operations that end what the others need: the password of the examples, and the session. */
+const executedLast = [
+  ['passwords', 'changePassword'],
+  ['auth', 'logout'],
+] as const
+
+/**
+ * Evaluated in the page: executes the shown operations, one after the other, and resolves to [id, result] of each: `success`, or the status
+ * and the code of a problem.
+ */
+const executeShown = `(async () => {
+  const results = []
+  for (const block of document.querySelectorAll('.opblock:has(button.execute)')) {
+    const id = block.id.split('-').at(-1)
+    if (${JSON.stringify(executedLast.flat())}.includes(id)) continue
+    block.querySelector('button.execute').click()
+    const find = (column) => block.querySelector('.live-responses-table tbody .response-col_' + column)?.textContent
+    while (!find('status')) await new Promise((resolve) => setTimeout(resolve, 5))
+    const code = /"code": "(\\w+)"/.exec(find('description'))?.[1] ?? ''
+    results.push([id, find('status') < '400' ? 'success' : find('status') + ' ' + code])
+  }
+  return results
+})()`
+
 /** Evaluated in the page: controls that need horizontal scrolling of the page. Containers that scroll themselves are allowed. */
 const findOverflow = `(() => {
   const scrolls = (element) =>
@@ -197,16 +227,16 @@ class PageDriver {
   }
 
   /**
-   * Opens every operation, one tag at a time, all operations of a tag at once, because each click causes a new layout. The last tag
-   * stays expanded.
+   * Opens every operation, one tag at a time, all operations of a tag at once, because each click causes a new layout. Calls `visit` for
+   * each tag. The last tag stays expanded.
    */
-  async openAll(): Promise<void> {
-    const closed = this.page.locator('.opblock:not(.is-open)')
+  async openAll(visit: () => Promise<void>): Promise<void> {
     const tags = await this.page.locator('.opblock-tag').all()
     for (const [index, tag] of tags.entries()) {
       await this.expand(tag)
       await this.page.evaluate(clickAllClosed)
-      await closed.first().waitFor({ state: 'detached' })
+      await this.page.waitForFunction(allAreOpen)
+      await visit()
       if (index < tags.length - 1) await tag.locator('.expand-operation').click()
     }
   }
@@ -250,7 +280,7 @@ const signIn = async (driver: PageDriver, { email, password }: Account): Promise
   const { status, shown } = await driver.execute(block)
   await driver.capture('signed-in', shown)
   assert.equal(status, '200')
-  await driver.page.getByText('Signed in as ada').waitFor()
+  await driver.page.getByText('Signed in as lin').waitFor()
 }
 
 /** Executes an operation that needs a token but no input. Resolves to the status. */
@@ -266,6 +296,31 @@ const reload = async ({ page }: PageDriver): Promise<void> => {
   await page.locator('.opblock-tag').first().waitFor()
 }
 
+/** Registers with the example of `register`, and executes the first example of each operation as Swagger UI fills it in. */
+const executeExamples = async (browser: Browser, device: Device, url: string): Promise<void> => {
+  const page = await browser.newPage({ viewport: device.viewport })
+  const driver = new PageDriver(page, device, url)
+  const errors: string[] = []
+  page.on('pageerror', ({ message }) => errors.push(message))
+  await page.goto(`${url}/docs`)
+  await page.locator('.opblock-tag').first().waitFor()
+  const results = new Map<string, string>()
+  await driver.openAll(async () => {
+    for (const input of await page.locator('input[type=file]').all())
+      await input.setInputFiles({ name: 'notes.txt', mimeType: 'text/plain', buffer: Buffer.from('A file') })
+    for (const [id, result] of await page.evaluate<[string, string][]>(executeShown)) results.set(id, result)
+  })
+  await driver.capture('all-operations-executed', page.locator('.opblock').last())
+  for (const [tag, id] of executedLast) {
+    await driver.expand(page.locator(`#operations-tag-${tag}`))
+    const { status } = await driver.execute(page.locator(`#operations-${tag}-${id}`))
+    results.set(id, status < '400' ? 'success' : status)
+  }
+  assert.deepEqual(Object.fromEntries(results), Object.fromEntries(exampleResults()))
+  assert.deepEqual(errors, [])
+  await page.close()
+}
+
 /** Evaluated in the page: advances its clock by more than the lifetime of an access token. */
 const advanceClock = `{
   const now = Date.now
@@ -276,7 +331,7 @@ const advanceClock = `{
 const checkSession = async (driver: PageDriver, monitor: ErrorMonitor): Promise<void> => {
   const { page, device, url } = driver
   await reload(driver)
-  await page.getByText('Signed in as ada').waitFor()
+  await page.getByText('Signed in as lin').waitFor()
   assert.equal(await executeCurrentUser(driver), '200')
 
   const refreshed: string[] = []
@@ -289,7 +344,7 @@ const checkSession = async (driver: PageDriver, monitor: ErrorMonitor): Promise<
       if (response.url().endsWith('/auth/refresh')) refreshed.push(`${response.status()}`)
     })
   for (const tab of [other, driver]) {
-    await tab.page.getByText('Signed in as ada').waitFor()
+    await tab.page.getByText('Signed in as lin').waitFor()
     await tab.page.evaluate(advanceClock)
   }
   assert.equal(await executeCurrentUser(other), '200')
@@ -570,7 +625,7 @@ const testDevice = async (t: Teardown, browser: Browser, device: Device): Promis
   console.log(device.name)
   const service = await startService(t, device)
   const { url, localUrl } = service
-  const account = await createClient(localUrl, () => undefined).register('ada')
+  const account = await createClient(localUrl, () => undefined).register('lin')
   const context = await browser.newContext({
     viewport: device.viewport,
     isMobile: device.isPhone,
@@ -598,8 +653,10 @@ const testDevice = async (t: Teardown, browser: Browser, device: Device): Promis
   monitor.check()
   monitor.allowErrors(`${url}/tasks`)
   await expectProblem(driver)
-  await driver.openAll()
-  await driver.capture('all-operations-open', page.locator('.opblock').last())
+  if (device.isPhone) {
+    await driver.openAll(async () => undefined)
+    await driver.capture('all-operations-open', page.locator('.opblock').last())
+  }
   monitor.check()
   await checkSession(driver, monitor)
   await authorize(driver, account.token)
@@ -620,6 +677,7 @@ const testDevice = async (t: Teardown, browser: Browser, device: Device): Promis
   await acceptInvitations(driver, service, manager)
   monitor.check()
   await context.close()
+  if (!device.isPhone) await executeExamples(browser, device, url)
 }
 
 const run = async (t: Teardown): Promise<void> => {

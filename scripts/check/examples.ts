@@ -1,0 +1,48 @@
+import { type ContractOperation, loadContract, type OperationId } from '../../src/contract/contract.ts'
+import { permissions } from '../../src/domain/permissions.ts'
+import { type ProblemCode, problemTypes } from '../../src/problems/catalogue.ts'
+
+/**
+ * What a newly registered user gets for the requests that Swagger UI fills in by itself, with the first example of each operation: all are
+ * valid, and succeed unless they need what an example cannot contain.
+ */
+
+/** Operations that need what the service or an authenticator issues: a token, a code, or an enrolment that needs such a code. */
+const needIssued = {
+  completeLogin: 'invalid_credentials',
+  refreshToken: 'invalid_credentials',
+  resetPassword: 'invalid_credentials',
+  undoEmailChange: 'invalid_credentials',
+  lookUpInvitation: 'invitation_invalid',
+  acceptInvitation: 'invitation_invalid',
+  confirmSecondFactor: 'wrong_code',
+  disableSecondFactor: 'second_factor_not_enrolled',
+} satisfies Partial<Record<OperationId, ProblemCode>>
+
+/** Operations with an id in their path that answer without looking for the resource. */
+const needNoResource: ReadonlySet<string> = new Set<OperationId>(['getUploadOptions'])
+
+/** Operations whose response never ends. The page does not execute them. */
+const endless: ReadonlySet<string> = new Set<OperationId>(['streamEvents'])
+
+const issued: ReadonlyMap<string, ProblemCode> = new Map(Object.entries(needIssued))
+
+/** The problem of the response; null if the request succeeds. */
+const problemOf = ({ id, path, permission }: ContractOperation): ProblemCode | null => {
+  if (permissions[permission].every((relation) => relation.includes('admin'))) return 'forbidden'
+  const needsResource = path.includes('{') && !needNoResource.has(id)
+  return issued.get(id) ?? (needsResource ? 'not_found' : null)
+}
+
+/** The expected result by operation id: `success`, or the status and the code of a problem. */
+export const exampleResults = (): ReadonlyMap<string, string> => {
+  const executed = [...loadContract().operations.values()].filter(({ id }) => !endless.has(id))
+  return new Map(
+    executed.map((operation) => {
+      const code = problemOf(operation)
+      // The response to HEAD has no body that could show the code.
+      const shown = operation.method === 'HEAD' ? '' : code
+      return [operation.id, code === null ? 'success' : `${problemTypes[code].status} ${shown}`]
+    }),
+  )
+}
