@@ -473,7 +473,7 @@ export const buildApp = async ({
     deadline: timeLimits.answer,
     finish: awaitOnClose(app),
   })
-  await app.register(registerPages, { base, publicUrl, contract })
+  await app.register(registerPages, { base, publicUrl, contract, isRegistrationOpen })
   await app.register(registerGuides, { base })
   await registerDocumentationPages(app, { base, contract })
   await registerPasswordResetPage(app, { base })

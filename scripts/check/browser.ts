@@ -327,10 +327,10 @@ const advanceClock = `{
   Date.now = () => now() + 900_000
 }`
 
-/** A tab stays signed in after a reload and when its token expires, and tabs share refreshed tokens. */
+/** A tab stays signed in on other pages and when its token expires, and tabs share refreshed tokens. */
 const checkSession = async (driver: PageDriver, monitor: ErrorMonitor): Promise<void> => {
   const { page, device, url } = driver
-  await reload(driver)
+  await checkStartPage(driver, 'Signed in as lin')
   await page.getByText('Signed in as lin').waitFor()
   assert.equal(await executeCurrentUser(driver), '200')
 
@@ -358,13 +358,25 @@ const checkSession = async (driver: PageDriver, monitor: ErrorMonitor): Promise<
   await other.page.close()
 }
 
+/** The start page knows the session of the tab. */
+const checkStartPage = async (driver: PageDriver, state: string): Promise<void> => {
+  const { page, url } = driver
+  await page.emulateMedia({ colorScheme: 'dark' })
+  await page.goto(`${url}/`)
+  await page.getByRole('status').filter({ hasText: state }).waitFor()
+  await driver.capture('start-dark')
+  await page.emulateMedia({ colorScheme: 'light' })
+  await page.goto(`${url}/docs`)
+  await page.locator('.opblock-tag').first().waitFor()
+}
+
 const signOut = async (driver: PageDriver, monitor: ErrorMonitor): Promise<void> => {
   const { status } = await driver.execute(await driver.open('auth', 'logout'))
   assert.equal(status, '204')
   await driver.page.getByText('Not signed in').waitFor()
   monitor.allowErrors(`${driver.url}/auth/me`)
   assert.equal(await executeCurrentUser(driver), '401')
-  await reload(driver)
+  await checkStartPage(driver, 'Not signed in: register or sign in in Swagger UI.')
   await driver.page.getByText('Not signed in').waitFor()
 }
 

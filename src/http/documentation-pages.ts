@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import type { Contract } from '../contract/contract.ts'
-import { escapeHtml, iconLink, sendPage } from './pages.ts'
+import { escapeHtml, iconLink, sendPage, sessionKey } from './pages.ts'
 import { documentationContract } from './documentation-contract.ts'
 import {
   type Asset,
@@ -89,7 +89,8 @@ ${body}
 const bar = (base: string, current: 'docs' | 'reference'): string => {
   const link = (path: string, text: string): string =>
     `<a href="${escapeHtml(base)}/${path}"${path === current ? ' aria-current="page"' : ''}>${text}</a>`
-  const status = current === 'docs' ? '\n<output id="signed-in"></output>' : ''
+  const status =
+    current === 'docs' ? `\n<output id="signed-in" data-key="${escapeHtml(sessionKey(base))}"></output>` : ''
   return `<header class="bar">
 <nav aria-label="Pages">
 ${link('', 'Taskwright')}

@@ -1,6 +1,6 @@
 import type { FastifyInstance, FastifyReply } from 'fastify'
 import { readFile } from 'node:fs/promises'
-import { escapeHtml, page, sendPage } from './pages.ts'
+import { escapeHtml, page, scriptedPagePolicy, sendPage } from './pages.ts'
 
 /** A page that is opened by a link in an email. */
 interface FormPage {
@@ -29,7 +29,7 @@ export const registerFormPage = async (
     sendPage(
       reply.headers({ 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' }),
       html,
-      formPolicy,
+      scriptedPagePolicy,
     ),
   )
   const sendScript = (reply: FastifyReply, text: Buffer | undefined): FastifyReply =>
@@ -38,21 +38,10 @@ export const registerFormPage = async (
   app.get(`/${name}/form.js`, (_request, reply) => sendScript(reply, sharedScript))
 }
 
-const formPolicy =
-  "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-
 const formPage = (title: string, script: string, form: string): string =>
   page(
     title,
-    `<style>
-  label { display: block; margin-top: 1rem; }
-  input, button { font: inherit; box-sizing: border-box; padding: 0.5rem; }
-  input:not([type='radio']) { width: 100%; }
-  input[aria-invalid] { outline: 2px solid light-dark(#b00020, #ff8a80); }
-  button { margin-top: 1.5rem; padding-inline: 1.5rem; }
-  .fault { color: light-dark(#b00020, #ff8a80); }
-</style>
-<script type="module" src="${escapeHtml(script)}"></script>
+    `<script type="module" src="${escapeHtml(script)}"></script>
 <main>
 <h1>${escapeHtml(title)}</h1>
 <form method="post" hidden>

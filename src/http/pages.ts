@@ -1,17 +1,20 @@
 import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { createHash } from 'node:crypto'
+import { readFileSync } from 'node:fs'
 import type { Contract } from '../contract/contract.ts'
 import { retryRules } from '../contract/retries.ts'
 import { version } from '../domain/version.ts'
 import { isProblemCode, type ProblemCode, problemCodes, problemTypes } from '../problems/catalogue.ts'
 import { problems } from '../problems/problems.ts'
 import { addVary } from './cors.ts'
+import { type Asset, ownAsset, serveAssets } from './static-assets.ts'
 
 interface PageDeps {
   /** The path of PUBLIC_URL. */
   readonly base: string
   readonly publicUrl: string
   readonly contract: Contract
+  readonly isRegistrationOpen: boolean
 }
 
 /**
@@ -20,12 +23,20 @@ interface PageDeps {
  */
 export const registerPages = async (
   app: FastifyInstance,
-  { base, publicUrl, contract }: PageDeps,
+  { base, publicUrl, contract, isRegistrationOpen }: PageDeps,
 ): Promise<void> => {
   app.addHook('onRequest', async (_request, reply) => {
     reply.header('cache-control', 'no-cache')
   })
-  app.get('/', (_request, reply) => sendPage(reply.header('link', rootLinks(publicUrl)), rootPage(base)))
+  const script = await ownAsset('start.js')
+  serveAssets(app, [script])
+  app.get('/', (_request, reply) =>
+    sendPage(
+      reply.header('link', rootLinks(publicUrl)),
+      rootPage(base, script, isRegistrationOpen),
+      scriptedPagePolicy,
+    ),
+  )
   // A Buffer, since Fastify would add a charset to the type of a string, and this media type has none.
   const catalog = Buffer.from(linkSet(publicUrl))
   app.get(catalogPath, (_request, reply) =>
@@ -46,6 +57,12 @@ export const registerPages = async (
       : reply.send({ code, ...problemTypes[code] })
   })
 }
+
+/**
+ * The key in sessionStorage under which Swagger UI keeps the session of the tab. Services under different paths of one origin must not
+ * share tokens.
+ */
+export const sessionKey = (base: string): string => `taskwright ${base}/docs`
 
 const wantsPage = ({ headers }: FastifyRequest): boolean => (headers.accept ?? '').includes('text/html')
 
@@ -84,21 +101,19 @@ const linkSet = (publicUrl: string): string =>
     ],
   })
 
-const pageStyle = `
-  body { font: 1rem/1.5 system-ui, sans-serif; max-width: 42rem; margin: 3rem auto; padding: 0 1rem; overflow-wrap: anywhere; }
-  code { font-size: 0.95em; }
-  pre { overflow-x: auto; padding: 0.75rem; background: light-dark(#f3f5f8, #23272f); }
-  li { margin: 0.5rem 0; }
-  dd { margin: 0.25rem 0 1rem 1rem; }
-  table { display: block; overflow-x: auto; }
-  th, td { padding: 0.2rem 1rem 0.2rem 0; text-align: left; vertical-align: top; }
-`
+const pageStyle = readFileSync(new URL('assets/page.css', import.meta.url), 'utf8')
 
 /** The source expression that allows an inline style in a Content Security Policy. */
 const hashOf = (style: string): string => `'sha256-${createHash('sha256').update(style).digest('base64')}'`
 
 // data: is for the icon.
-const pagePolicy = `default-src 'none'; style-src ${hashOf(pageStyle)}; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'`
+const policyWith = (scripts: string): string =>
+  `default-src 'none'; ${scripts}style-src ${hashOf(pageStyle)}; img-src data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'`
+
+const pagePolicy = policyWith('')
+
+/** The policy of a page with scripts of the service, which can send requests to it. */
+export const scriptedPagePolicy = policyWith("script-src 'self'; connect-src 'self'; ")
 
 const icon =
   '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><rect width="16" height="16" rx="3.5" fill="#1f5fb4"/><path d="M4 8.4l2.7 2.7L12 5.2" fill="none" stroke="#fff" stroke-width="2" stroke-linecap="round" stroke-linejoin="round"/></svg>'
@@ -121,24 +136,31 @@ ${body}
 </html>
 `
 
-const rootPage = (base: string): string =>
-  page(
+const rootPage = (base: string, script: Asset, isRegistrationOpen: boolean): string => {
+  const root = escapeHtml(base)
+  const register = isRegistrationOpen ? `<a href="${root}/docs#/auth/register">register</a> or ` : ''
+  return page(
     'Taskwright',
-    `<main>
+    `<script type="module" src="${root}${script.path}"></script>
+<main>
 <h1>Taskwright</h1>
 <p>This is the HTTP API of a Taskwright service (version ${version}), which manages tasks that people share in projects, with
 comments, attachments, history, notifications and webhooks. It has no user interface of its own: use it from programs, or
 work with it in Swagger UI.</p>
+<p><output id="signed-in" data-key="${escapeHtml(sessionKey(base))}">Not signed in: ${register}<a href="${root}/docs#/auth/login">sign in</a> in Swagger UI.</output></p>
+<ul class="ways">
+  <li><a href="${root}/docs">Work with the API in Swagger UI</a> Sign in and send requests.</li>
+  <li><a href="${root}/reference">Read the API reference</a> Every operation, with samples in many languages.</li>
+  <li><a href="${root}/guides">Read the guides</a> Sign-in, errors, lists, retries, events, uploads and more.</li>
+</ul>
 <ul>
-  <li><a href="${escapeHtml(base)}/docs">Work with the API in Swagger UI</a>: sign in and send requests</li>
-  <li><a href="${escapeHtml(base)}/reference">Read the API reference</a>, with samples in many languages</li>
-  <li><a href="${escapeHtml(base)}/guides">Read the guides</a>: sign-in, errors, lists, retries, events, uploads and more</li>
-  <li>Download the OpenAPI description <a href="${escapeHtml(base)}/openapi.yaml">as YAML</a> or <a href="${escapeHtml(base)}/openapi.json">as JSON</a></li>
-  <li><a href="${escapeHtml(base)}/problems">Look up a problem code</a></li>
-  <li><a href="${escapeHtml(base)}/health/ready">Check whether the service is ready</a></li>
+  <li>Download the OpenAPI description <a href="${root}/openapi.yaml">as YAML</a> or <a href="${root}/openapi.json">as JSON</a></li>
+  <li><a href="${root}/problems">Look up a problem code</a></li>
+  <li><a href="${root}/health/ready">Check whether the service is ready</a></li>
 </ul>
 </main>`,
   )
+}
 
 /** Lists all problems with their texts, so that the page can be searched for an error message. */
 const problemsPage = (base: string, contract: Contract): string =>
@@ -173,7 +195,7 @@ ${rows.join('\n')}
 const problemEntry = (base: string, code: ProblemCode): string => {
   const { status, title, cause, remedy } = problemTypes[code]
   return `<dt id="${code}"><a href="${escapeHtml(base)}/problems/${code}"><code>${code}</code></a>, status ${status}</dt>
-<dd><strong>${escapeHtml(title)}.</strong> ${escapeHtml(cause)}<br><strong>What to do:</strong> ${escapeHtml(remedy)}</dd>`
+<dd><strong>${escapeHtml(title)}.</strong> ${proseHtml(cause)}<br><strong>What to do:</strong> ${proseHtml(remedy)}</dd>`
 }
 
 const problemPage = (base: string, code: ProblemCode): string => {
@@ -184,9 +206,9 @@ const problemPage = (base: string, code: ProblemCode): string => {
 <h1>${escapeHtml(title)}</h1>
 <p><code>${code}</code>, status ${status}</p>
 <h2>Cause</h2>
-<p>${escapeHtml(cause)}</p>
+<p>${proseHtml(cause)}</p>
 <h2>What to do</h2>
-<p>${escapeHtml(remedy)}</p>
+<p>${proseHtml(remedy)}</p>
 <p><a href="${escapeHtml(base)}/problems#${code}">All problems</a> · <a href="${escapeHtml(base)}/guides/errors">The guide on errors</a></p>
 </main>`,
   )
@@ -194,3 +216,7 @@ const problemPage = (base: string, code: ProblemCode): string => {
 
 export const escapeHtml = (text: string): string =>
   text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;')
+
+/** A text of the catalogue, in which backticks enclose code. */
+export const proseHtml = (text: string): string =>
+  escapeHtml(text).replaceAll(/`([^`]+)`/g, '<code>$1</code>')

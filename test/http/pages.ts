@@ -3,7 +3,7 @@ import { readFile } from 'node:fs/promises'
 import t from 'tap'
 import { loadContract } from '../../src/contract/contract.ts'
 import { problemTypes } from '../../src/problems/catalogue.ts'
-import { escapeHtml } from '../../src/http/pages.ts'
+import { proseHtml } from '../../src/http/pages.ts'
 import { startService } from '../fixture/service.ts'
 
 /** Discovery of the API from the address of a service: root page, API catalog, contract and problem pages. */
@@ -40,7 +40,11 @@ t.test('the root page', async (t) => {
     t.match(html, /<html lang="en">[\s\S]+<title>Taskwright<\/title>[\s\S]+<main>\s*<h1>Taskwright<\/h1>/)
     t.match(html, /HTTP API of a Taskwright service/)
     const addresses = addressesIn(html).filter((address) => !address.startsWith('data:'))
-    t.strictSame(addresses, [
+    const [script = '', ...links] = addresses
+    t.match(script, /^\/assets\/\w+\/start\.js$/)
+    t.strictSame(links, [
+      '/docs#/auth/register',
+      '/docs#/auth/login',
       '/docs',
       '/reference',
       '/guides',
@@ -52,11 +56,25 @@ t.test('the root page', async (t) => {
     for (const address of addresses) t.equal((await follow(service.url, address)).status, 200, address)
   })
 
-  t.test('allows no scripts and no framing', async (t) => {
+  t.test('allows no scripts of others and no framing', async (t) => {
     const policy = response.headers.get('content-security-policy') ?? ''
-    t.match(policy, /^default-src 'none';/)
-    t.notMatch(policy, /script-src/)
+    t.match(policy, /^default-src 'none'; script-src 'self'; connect-src 'self';/)
+    t.notMatch(policy, /unsafe|https?:|\*/)
     t.match(policy, /frame-ancestors 'none'/)
+    t.notMatch(html, /<script>|\son\w+=/)
+  })
+
+  t.test('says that the tab is not signed in, and where Swagger UI keeps its session', async (t) => {
+    t.match(html, '<output id="signed-in" data-key="taskwright /docs">Not signed in: ')
+    const { text: docs } = await follow(prefixed.url, '/api/docs')
+    t.match(docs, 'data-key="taskwright /api/docs"')
+    t.match((await follow(prefixed.url, '/api/')).text, 'data-key="taskwright /api/docs"')
+  })
+
+  t.test('links to no registration if it is closed', async (t) => {
+    const closed = await startService(t, { db: service.deps.db, config: { registration: 'closed' } })
+    const { text } = await follow(closed.url, '/')
+    t.match(text, 'Not signed in: <a href="/docs#/auth/login">sign in</a> in Swagger UI.')
   })
 
   t.test('has a viewport for phones', async (t) => {
@@ -201,8 +219,9 @@ t.test('/problems/<code>', async (t) => {
       const forPeople = await follow(service.url, `/problems/${code}`, { headers: { accept: 'text/html' } })
       t.equal(forPeople.headers.get('content-type'), 'text/html; charset=utf-8')
       t.match(forPeople.text, new RegExp(`<code>${code}</code>, status ${status}`))
-      for (const text of [title, cause, remedy]) t.match(forPeople.text, escapeHtml(text))
+      for (const text of [title, cause, remedy]) t.match(forPeople.text, proseHtml(text))
       t.match(forPeople.text, `href="/problems#${code}"`)
+      t.notMatch(forPeople.text, '`')
     })
   }
 

@@ -8,8 +8,7 @@
 const page = document.querySelector('#swagger-ui')
 const status = document.querySelector('#signed-in')
 
-/** Services under different paths of one origin must not share tokens. */
-const storageKey = `taskwright ${location.pathname}`
+const storageKey = status.dataset.key
 const channel = new BroadcastChannel(storageKey)
 
 const scheme = 'bearerAuth'
