@@ -136,10 +136,10 @@ const monitorErrors = async (context: BrowserContext, origin: string): Promise<E
   }
 }
 
-/** Evaluated in the page. */
-const clickAllClosed = `document
-  .querySelectorAll('.opblock:not(.is-open) .opblock-summary-control')
-  .forEach((control) => control.click())`
+/** Evaluated in the page: opens the first `count` operations that are closed. */
+const openClosed = (count: number): string => `[
+  ...document.querySelectorAll('.opblock:not(.is-open) .opblock-summary-control')
+].slice(0, ${count}).forEach((control) => control.click())`
 
 /** Evaluated in the page. */
 const allAreOpen = `[...document.querySelectorAll('.opblock')]
@@ -234,7 +234,7 @@ class PageDriver {
     const tags = await this.page.locator('.opblock-tag').all()
     for (const [index, tag] of tags.entries()) {
       await this.expand(tag)
-      await this.page.evaluate(clickAllClosed)
+      await this.page.evaluate(openClosed(Number.POSITIVE_INFINITY))
       await this.page.waitForFunction(allAreOpen)
       await visit()
       if (index < tags.length - 1) await tag.locator('.expand-operation').click()
@@ -253,6 +253,35 @@ class PageDriver {
     await shown.locator('.response-col_status', { hasText: String(response.status()) }).waitFor()
     return { status: String(response.status()), shown }
   }
+}
+
+/** Processor time in milliseconds, which does not depend on what else the machine does. Swagger UI by itself takes 1,700. */
+const openingLimit = 600
+
+/** Opening an operation stays fast when others are open. */
+const checkOpening = async (driver: PageDriver): Promise<void> => {
+  const { page } = driver
+  for (const tag of ['tasks', 'projects', 'notifications'])
+    await driver.expand(page.locator(`#operations-tag-${tag}`))
+  const showsForms = (count: number): Promise<unknown> =>
+    page.waitForFunction(`document.querySelectorAll('.opblock button.execute').length === ${count}`)
+  await page.evaluate(openClosed(24))
+  await showsForms(24)
+
+  const session = await page.context().newCDPSession(page)
+  await session.send('Performance.enable', { timeDomain: 'threadTicks' })
+  const processorTime = async (): Promise<number> => {
+    const { metrics } = await session.send('Performance.getMetrics')
+    return 1_000 * (metrics.find(({ name }) => name === 'TaskDuration')?.value ?? Number.NaN)
+  }
+  const before = await processorTime()
+  await page.evaluate(openClosed(1))
+  await showsForms(25)
+  const spent = Math.round((await processorTime()) - before)
+  console.log(`  opening an operation with 24 open: ${spent} ms of processor time`)
+  assert.ok(spent < openingLimit, `Opening an operation took ${spent} ms of processor time`)
+  await session.detach()
+  await reload(driver)
 }
 
 /** The filter finds an operation by its id, and shows it. A stream, which would never be shown, cannot be executed. */
@@ -654,6 +683,7 @@ const testDevice = async (t: Teardown, browser: Browser, device: Device): Promis
   await page.locator('.opblock-tag').first().waitFor()
   await driver.capture('docs')
   monitor.check()
+  if (!device.isPhone) await checkOpening(driver)
   await findById(driver)
   await signIn(driver, account)
   const taskId = await createTask(driver)
