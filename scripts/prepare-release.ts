@@ -1,9 +1,10 @@
 import { execFileSync } from 'node:child_process'
-import { copyFile, mkdir, readFile, rm, writeFile } from 'node:fs/promises'
+import { mkdir, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { promisify } from 'node:util'
 import { brotliCompress, constants } from 'node:zlib'
+import { load } from 'js-yaml'
 import manifest from '../package.json' with { type: 'json' }
 import { createClient } from '../src/db/engine/connection.ts'
 import { startEmbedded } from '../src/db/engine/embedded.ts'
@@ -13,10 +14,8 @@ import { runProcess, temporaryFolder } from '../test/fixture/process.ts'
 import { runToEnd } from './run/run-to-end.ts'
 
 /**
- * `npm run release:prepare`: writes what later versions are compared with. CONTRIBUTING.md describes the whole release.
- *
- *     scripts/released/openapi.yaml   the contract
- *     test/releases/<version>/        an installation with data; test/releases/README.md describes the files
+ * `npm run release:prepare`: writes what later versions are compared with to test/releases/<version>/, whose README describes the files.
+ * CONTRIBUTING.md describes the whole release.
  */
 
 const inRepository = (path: string): string => fileURLToPath(new URL(`../${path}`, import.meta.url))
@@ -80,13 +79,15 @@ await runToEnd('release:prepare', 600_000, async (t) => {
   const folder = inRepository(`test/releases/${version}`)
   await rm(folder, { recursive: true, force: true })
   await mkdir(folder, { recursive: true })
-  await mkdir(inRepository('scripts/released'), { recursive: true })
-  await copyFile(inRepository('openapi.yaml'), inRepository('scripts/released/openapi.yaml'))
+  await writeFile(
+    join(folder, 'openapi.json'),
+    `${JSON.stringify(load(await readFile(inRepository('openapi.yaml'), 'utf8')))}\n`,
+  )
   await writeFile(join(folder, 'schema.json'), `${JSON.stringify(readSchema())}\n`)
   await writeFile(join(folder, 'backup.tar.br'), compressed)
   await writeFile(join(folder, 'recording.json'), inLines(recording))
   execFileSync(process.execPath, [inRepository('scripts/run/test.ts'), 'test/upgrades.ts'], {
     stdio: 'inherit',
   })
-  console.log(`Wrote scripts/released and test/releases/${version}. Commit them.`)
+  console.log(`Wrote test/releases/${version}. Commit it.`)
 })

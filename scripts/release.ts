@@ -31,12 +31,11 @@ const notes = notesOf(read('CHANGELOG.md'))
 
 /** Whether the files of `npm run release:prepare` are those of this commit. */
 const isPrepared = (): boolean => {
-  const [contract, schema] = ['scripts/released/openapi.yaml', `test/releases/${version}/schema.json`]
-  return (
-    [contract, schema].every((path) => existsSync(join(root, path))) &&
-    read(contract) === read('openapi.yaml') &&
-    read(schema) === `${JSON.stringify(readSchema())}\n`
-  )
+  const present = { openapi: load(read('openapi.yaml')), schema: readSchema() }
+  return Object.entries(present).every(([name, value]) => {
+    const path = `test/releases/${version}/${name}.json`
+    return existsSync(join(root, path)) && read(path) === `${JSON.stringify(value)}\n`
+  })
 }
 
 /** Why the commit cannot be released, and what to do. Null if it can. */

@@ -2,6 +2,7 @@ import { execFileSync, spawnSync } from 'node:child_process'
 import { appendFileSync, cpSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
+import { load } from 'js-yaml'
 import t, { type Test } from 'tap'
 import manifest from '../package.json' with { type: 'json' }
 import { readSchema } from '../src/db/engine/migrate.ts'
@@ -17,11 +18,11 @@ const openRepository = async (t: Test) => {
     execFileSync('git', args, { cwd: folder, encoding: 'utf8' })
   for (const file of ['package.json', 'openapi.yaml', 'scripts/release.ts'])
     cpSync(join(root, file), join(folder, file))
-  mkdirSync(join(folder, 'scripts/released'))
-  cpSync(join(root, 'openapi.yaml'), join(folder, 'scripts/released/openapi.yaml'))
   const prepared = join(folder, 'test/releases', version)
   mkdirSync(prepared, { recursive: true })
   writeFileSync(join(prepared, 'schema.json'), `${JSON.stringify(readSchema())}\n`)
+  const contract = load(readFileSync(join(root, 'openapi.yaml'), 'utf8'))
+  writeFileSync(join(prepared, 'openapi.json'), `${JSON.stringify(contract)}\n`)
   writeFileSync(
     join(folder, 'CHANGELOG.md'),
     `# Changelog\n\n## ${version}\n\nWhat is new.\n\n## 0.0.1\n\nWhat was.\n`,
@@ -83,7 +84,7 @@ t.test('a commit that is not ready is refused with a remedy, and no tag is creat
   change('openapi.yaml', contract.replace(`version: ${version}`, 'version: 9.9.9'))
   commit()
   refused(/openapi\.yaml 9\.9\.9\. Set both/)
-  change('openapi.yaml', `${contract}\n`)
+  change('openapi.yaml', contract.replace('title: Taskwright', 'title: Another'))
   commit()
   refused(/out of date\. Run npm run release:prepare/)
   change('openapi.yaml', contract)

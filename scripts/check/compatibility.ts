@@ -1,4 +1,4 @@
-import { existsSync, readFileSync } from 'node:fs'
+import { globSync, readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { load } from 'js-yaml'
 import manifest from '../../package.json' with { type: 'json' }
@@ -6,13 +6,16 @@ import { findBreaking, findEarlyRemovals, findOasdiff, validateVersion } from '.
 
 /**
  * Fails if openapi.yaml breaks clients of the last released contract without a matching version, or if CHANGELOG.md has no entry
- * for the version. The default for the released contract is scripts/released/openapi.yaml; an argument overrides it.
+ * for the version. The default for the released contract is that of the newest folder in test/releases; an argument overrides it.
  */
 
 const inRepository = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url))
 
 const currentFile = inRepository('openapi.yaml')
-const releasedFile = process.argv[2] ?? inRepository('scripts/released/openapi.yaml')
+const [newest] = globSync('test/releases/*/openapi.json', { cwd: inRepository('') }).toSorted((one, other) =>
+  other.localeCompare(one, 'en', { numeric: true }),
+)
+const releasedFile = process.argv[2] ?? (newest === undefined ? null : inRepository(newest))
 
 interface Schema {
   readonly required: string[]
@@ -243,7 +246,7 @@ const prepareTool = (): string | null => {
 const check = (): void => {
   const current = read(currentFile)
   const { version } = current.info
-  const released = existsSync(releasedFile) ? read(releasedFile) : null
+  const released = releasedFile === null ? null : read(releasedFile)
   const oasdiff = prepareTool()
   const canCompare = oasdiff !== null && released !== null
   const changes = canCompare ? findBreaking(oasdiff, released, current) : []
