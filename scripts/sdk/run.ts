@@ -1,6 +1,6 @@
 import { existsSync } from 'node:fs'
-import { mkdir, rm } from 'node:fs/promises'
-import { join } from 'node:path'
+import { cp, mkdir, rm, writeFile } from 'node:fs/promises'
+import { dirname, join, resolve } from 'node:path'
 import { isDeepStrictEqual, parseArgs } from 'node:util'
 import { fileURLToPath } from 'node:url'
 import { startProcess, temporaryFolder } from '../../test/fixture/process.ts'
@@ -8,21 +8,22 @@ import { createClient } from '../../test/fixture/service.ts'
 import { startReceiver } from '../../test/fixture/webhooks.ts'
 import { CommandFailure, isInstalled, runCommand } from '../run/commands.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
-import { type Generator, generators, type Paths, type Step } from './generators.ts'
-import { startGrowthProxy, unknownValue } from './growth-proxy.ts'
+import { type Generator, generators, type Paths, type Plan, type Step } from './generators.ts'
+import { startGrowthProxy, startUnreliableProxy, unknownValue } from './proxies.ts'
 
 /**
  * Generates a client from openapi.yaml with each generator, compiles it, and runs the scenario with it against a new service: directly,
  * and through a proxy that answers as a later version could, with unknown fields and unknown values of enumerations that may grow.
  *
- *     node scripts/sdk/run.ts [--all | language...]
+ *     node scripts/sdk/run.ts [language...]
+ *     node scripts/sdk/run.ts package FOLDER        makes only the packages for npm and PyPI, and copies their archives to the folder
  *
- * The variables of the programs: TASKWRIGHT_URL, the URL of a service that has an administrator; TASKWRIGHT_RECEIVER, the URL of a
- * receiver of webhooks that accepts everything; TASKWRIGHT_RECEIVERS, the folder of the receivers that docs/guides/webhooks.md shows;
+ * The variables of the programs: TASKWRIGHT_URL, the URL of a service that has an administrator; TASKWRIGHT_UNRELIABLE, that of a proxy
+ * that fails twice before it relays a request; TASKWRIGHT_RECEIVER, the URL of a receiver of webhooks that accepts everything;
  * TASKWRIGHT_UNKNOWN_VALUE, set if the service sends this instead of every value of an enumeration that may grow.
  */
 
-/** The steps of every program, which prints `ok <step>` after each. They use the generated client only. */
+/** The steps of the programs, which print `ok <step>` after each. They use the generated client only. */
 const scenario: Readonly<Record<string, string>> = {
   register: 'registers an account, whose access token signs the requests that follow',
   create: 'creates a task with a value of an enumeration and a time in milliseconds',
@@ -31,6 +32,8 @@ const scenario: Readonly<Record<string, string>> = {
   tag: 'tags a task with a tag that has an optional field',
   file: 'uploads a file with its SHA-256, and downloads the same bytes',
   page: 'follows the cursors of a list, which has every task once',
+  retry:
+    'creates a task once, although the service refuses the first request and the response to the second is lost',
   project: 'adds a colleague to a project, who reads its tasks',
   comment: 'mentions a user, edits a comment by its ETag, and pages through comments',
   subtask: 'creates a subtask, which is counted and belongs to the project of its parent',
@@ -63,6 +66,7 @@ const pathsOf = (name: string): Paths => ({
 interface Urls {
   readonly direct: string
   readonly proxy: string
+  readonly unreliable: string
   readonly receiver: string
 }
 
@@ -76,7 +80,7 @@ const runStep = async (
   const started = performance.now()
   const env = { ...process.env, ...environment, ...step.env }
   try {
-    return await runCommand(t, { ...step, cwd: output, env })
+    return await runCommand(t, { ...step, cwd: join(output, step.cwd ?? '.'), env })
   } catch (error) {
     throw new CommandFailure(`${step.title}: ${error instanceof Error ? error.message : String(error)}`)
   } finally {
@@ -86,22 +90,52 @@ const runStep = async (
   }
 }
 
+const runSteps = async (t: Teardown, steps: readonly Step[], output: string): Promise<void> => {
+  for (const step of steps) {
+    if (step.creates === undefined || !existsSync(step.creates)) await runStep(t, step, output)
+  }
+}
+
+/** Makes the output, with the package if the generator makes one. */
+const prepare = async (
+  t: Teardown,
+  { output, cache }: Paths,
+  { files = {}, pack = [] }: Plan,
+): Promise<void> => {
+  await rm(output, { recursive: true, force: true })
+  await mkdir(cache, { recursive: true })
+  await mkdir(join(output, 'archives'), { recursive: true })
+  for (const [path, text] of Object.entries(files)) {
+    await mkdir(dirname(join(output, path)), { recursive: true })
+    await writeFile(join(output, path), text)
+  }
+  await runSteps(t, pack, output)
+}
+
+const makePackages = async (t: Teardown, folder: string): Promise<void> => {
+  for (const [name, { plan }] of Object.entries(generators)) {
+    const paths = pathsOf(name)
+    const planned = plan(paths)
+    if (planned.pack === undefined) continue
+    await prepare(t, paths, planned)
+    await cp(join(paths.output, 'archives'), resolve(folder), { recursive: true })
+  }
+}
+
 const runGenerator = async (
   t: Teardown,
   name: string,
-  { plan, unsupported = [] }: Generator,
+  { plan, omitted = [] }: Generator,
   urls: Urls,
 ): Promise<void> => {
   const paths = pathsOf(name)
-  await rm(paths.output, { recursive: true, force: true })
-  await Promise.all([paths.output, paths.cache].map((folder) => mkdir(folder, { recursive: true })))
-  const { steps, program } = plan(paths)
-  for (const step of steps) {
-    if (step.creates === undefined || !existsSync(step.creates)) await runStep(t, step, paths.output)
-  }
+  const planned = plan(paths)
+  const { steps, program, examples } = planned
+  await prepare(t, paths, planned)
+  await runSteps(t, steps, paths.output)
   // The output must be complete, and must not contain warnings.
   const expected = Object.keys(scenario)
-    .filter((step) => !unsupported.includes(step))
+    .filter((step) => !omitted.includes(step))
     .map((step) => `ok ${step}`)
   for (const [title, url, growth] of [
     [program.title, urls.direct, {}],
@@ -109,13 +143,14 @@ const runGenerator = async (
   ] as const) {
     const output = await runStep(t, { ...program, title }, paths.output, {
       TASKWRIGHT_URL: url,
+      TASKWRIGHT_UNRELIABLE: urls.unreliable,
       TASKWRIGHT_RECEIVER: urls.receiver,
-      TASKWRIGHT_RECEIVERS: join(root, 'scripts/sdk/receivers'),
       ...growth,
     })
     if (!isDeepStrictEqual(output.trim().split('\n'), expected))
       throw new CommandFailure(`${title}: printed\n${output}\ninstead of\n${expected.join('\n')}`)
   }
+  if (examples !== undefined) await runStep(t, examples, paths.output, { TASKWRIGHT_URL: urls.direct })
 }
 
 /** Runs a generator. Resolves to its line in the summary, and whether it passed. */
@@ -141,30 +176,24 @@ const check = async (
   }
 }
 
-const select = (all: boolean, names: readonly string[]): readonly (readonly [string, Generator])[] => {
+const select = (names: readonly string[]): readonly (readonly [string, Generator])[] => {
   const unknown = names.find((name) => !Object.hasOwn(generators, name))
   if (unknown !== undefined)
     throw new Error(`Unknown language ${unknown}. Expected one of: ${Object.keys(generators).join(', ')}`)
-  return Object.entries(generators).filter(([name, { slow }]) =>
-    names.length > 0 ? names.includes(name) : all || slow !== true,
-  )
+  return Object.entries(generators).filter(([name]) => names.length === 0 || names.includes(name))
 }
 
-await runToEnd('sdk', deadline, async (t) => {
-  const { values, positionals } = parseArgs({
-    options: { all: { type: 'boolean', default: false } },
-    allowPositionals: true,
-  })
-  const selected = select(values.all, positionals)
+const runAll = async (t: Teardown, selected: readonly (readonly [string, Generator])[]): Promise<void> => {
   const service = await startProcess(t, {
     DATA_DIR: await temporaryFolder(t),
     WEBHOOK_ALLOW: '127.0.0.1',
   })
-  // The first user becomes the administrator, so the users of the programs are members.
-  await createClient(service.url, () => undefined).register('first')
+  // The first user becomes the administrator, so the users of the programs are members. The READMEs sign in as this one.
+  await createClient(service.url, () => undefined).register('ada')
   const urls = {
     direct: service.url,
     proxy: await startGrowthProxy(t, service.url),
+    unreliable: await startUnreliableProxy(t, service.url),
     receiver: (await startReceiver(t)).url,
   }
   const results: string[] = []
@@ -174,4 +203,10 @@ await runToEnd('sdk', deadline, async (t) => {
     if (!passed) process.exitCode = 1
   }
   console.log(`\n${results.join('\n')}`)
-})
+}
+
+const { positionals } = parseArgs({ allowPositionals: true })
+const [first, folder] = positionals
+await runToEnd('sdk', deadline, (t) =>
+  first === 'package' && folder !== undefined ? makePackages(t, folder) : runAll(t, select(positionals)),
+)

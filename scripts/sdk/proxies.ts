@@ -80,37 +80,33 @@ const isJson = ({ 'content-type': type = '' }: IncomingHttpHeaders): boolean =>
 /** Headers that do not apply to the changed body. */
 const bodyHeaders = new Set(['content-length', 'transfer-encoding', 'repr-digest', 'content-digest'])
 
-const relay = async (target: string, incoming: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
-  const { method = 'GET', url = '/', headers } = incoming
-  const forwarded = request(new URL(url, target), {
+/** Sends a request on. Resolves to the response. */
+const forward = async (target: string, incoming: IncomingMessage): Promise<IncomingMessage> => {
+  const { method, url = '/', headers } = incoming
+  // The proxies cannot parse a compressed body.
+  const sent = request(new URL(url, target), {
     method,
-    // The proxy cannot parse a compressed body.
     headers: { ...headers, 'accept-encoding': 'identity' },
   })
-  const [response] = await Promise.all([
-    once(forwarded, 'response').then(([message]: IncomingMessage[]) => message),
-    pipeline(incoming, forwarded),
-  ])
-  if (response === undefined) return
-  const body = isJson(response.headers) ? await buffer(response) : null
-  if (body === null || body.length === 0) {
-    outgoing.writeHead(response.statusCode ?? 502, response.headers)
-    await pipeline(response, outgoing)
-    return
-  }
-  const kept = Object.entries(response.headers).filter(([name]) => !bodyHeaders.has(name))
-  outgoing.writeHead(response.statusCode ?? 502, Object.fromEntries(kept))
-  const schema = schemaOf(method, url, response.statusCode ?? 502, response.headers['content-type'] ?? '')
-  outgoing.end(JSON.stringify(grow(growValues(JSON.parse(body.toString()) as Json, schema))))
+  const response = once(sent, 'response').then(([message]: IncomingMessage[]) => message)
+  await pipeline(incoming, sent)
+  const received = await response
+  if (received === undefined) throw new Error('no response')
+  return received
 }
 
-/**
- * Starts a proxy in front of the service at `target` that answers as a later version could: with an unknown field in every JSON object,
- * and `unknownValue` in every enumeration that may grow. The contract allows both. Resolves to the URL of the proxy.
- */
-export const startGrowthProxy = async (t: Teardown, target: string): Promise<string> => {
+const relay = async (response: IncomingMessage, outgoing: ServerResponse): Promise<void> => {
+  outgoing.writeHead(response.statusCode ?? 502, response.headers)
+  await pipeline(response, outgoing)
+}
+
+/** Starts a proxy. Resolves to its URL. */
+const startProxy = async (
+  t: Teardown,
+  respond: (incoming: IncomingMessage, outgoing: ServerResponse) => Promise<unknown>,
+): Promise<string> => {
   const server = createServer((incoming, outgoing) => {
-    relay(target, incoming, outgoing).catch(() => outgoing.destroy())
+    respond(incoming, outgoing).catch(() => outgoing.destroy())
   })
   const port = await listen(server)
   t.teardown(async () => {
@@ -119,4 +115,35 @@ export const startGrowthProxy = async (t: Teardown, target: string): Promise<str
     await once(server, 'close')
   })
   return `http://127.0.0.1:${port}`
+}
+
+/**
+ * Starts a proxy in front of the service at `target` that answers as a later version could: with an unknown field in every JSON object,
+ * and `unknownValue` in every enumeration that may grow. The contract allows both.
+ */
+export const startGrowthProxy = (t: Teardown, target: string): Promise<string> =>
+  startProxy(t, async (incoming, outgoing) => {
+    const response = await forward(target, incoming)
+    const body = isJson(response.headers) ? await buffer(response) : null
+    if (body === null || body.length === 0) return relay(response, outgoing)
+    const { statusCode: status = 502, headers } = response
+    const kept = Object.entries(headers).filter(([name]) => !bodyHeaders.has(name))
+    const { method = 'GET', url = '/' } = incoming
+    const schema = schemaOf(method, url, status, headers['content-type'] ?? '')
+    const grown = grow(growValues(JSON.parse(body.toString()) as Json, schema))
+    return outgoing.writeHead(status, Object.fromEntries(kept)).end(JSON.stringify(grown))
+  })
+
+/**
+ * Starts a proxy in front of the service at `target` that answers the first of three requests with 503, cuts the connection of the second
+ * when the service has processed it, and relays the third.
+ */
+export const startUnreliableProxy = (t: Teardown, target: string): Promise<string> => {
+  let requests = 0
+  return startProxy(t, async (incoming, outgoing) => {
+    requests += 1
+    if (requests % 3 === 1) return outgoing.writeHead(503, { 'retry-after': '1' }).end()
+    const response = await forward(target, incoming)
+    return requests % 3 === 2 ? outgoing.destroy() : relay(response, outgoing)
+  })
 }
