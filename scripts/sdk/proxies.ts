@@ -135,15 +135,17 @@ export const startGrowthProxy = (t: Teardown, target: string): Promise<string> =
   })
 
 /**
- * Starts a proxy in front of the service at `target` that answers the first of three requests with 503, cuts the connection of the second
- * when the service has processed it, and relays the third.
+ * Starts a proxy in front of the service at `target` that answers the first request with an Idempotency-Key with 503, cuts the connection
+ * of the second when the service has processed it, and relays the third.
  */
 export const startUnreliableProxy = (t: Teardown, target: string): Promise<string> => {
-  let requests = 0
+  const requests: string[] = []
   return startProxy(t, async (incoming, outgoing) => {
-    requests += 1
-    if (requests % 3 === 1) return outgoing.writeHead(503, { 'retry-after': '1' }).end()
+    const key = String(incoming.headers['idempotency-key'])
+    const earlier = requests.filter((one) => one === key).length
+    requests.push(key)
+    if (earlier === 0) return outgoing.writeHead(503, { 'retry-after': '1' }).end()
     const response = await forward(target, incoming)
-    return requests % 3 === 2 ? outgoing.destroy() : relay(response, outgoing)
+    return earlier === 1 ? outgoing.destroy() : relay(response, outgoing)
   })
 }

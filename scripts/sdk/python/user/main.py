@@ -122,15 +122,15 @@ def main() -> None:
         ok("page")
 
         # The service behind this proxy fails twice, and works at last.
-        unreliable = os.environ["TASKWRIGHT_UNRELIABLE"]
-        with connect(unreliable, tokens.access_token) as patient:
-            once = create_task.sync(client=patient, body=TaskCreate(title="Only once"))
+        async def create_two() -> tuple[Task, Task]:
+            with connect(os.environ["TASKWRIGHT_UNRELIABLE"], tokens.access_token) as patient:
+                async with patient:
+                    return await asyncio.gather(
+                        asyncio.to_thread(create_task.sync, client=patient, body=TaskCreate(title="Only once")),
+                        create_task.asyncio(client=patient, body=TaskCreate(title="Only later")),
+                    )
 
-        async def create_later() -> Task:
-            async with connect(unreliable, tokens.access_token) as patient:
-                return await create_task.asyncio(client=patient, body=TaskCreate(title="Only later"))
-
-        later = asyncio.run(create_later())
+        once, later = asyncio.run(create_two())
         found = each(lambda cursor: list_tasks.sync(client=client, q="only", cursor=cursor))
         equal("two tasks", {item.id: item.title for item in found}, {once.id: "Only once", later.id: "Only later"})
         ok("retry")
