@@ -58,5 +58,46 @@ export const dayAt = (
   return day.year < 1 ? '-infinity' : day.toString()
 }
 
+/** The day of a time in the zone. A day is returned unchanged. `infinity` or `-infinity` as by `dayAt`. */
+export const dayOf = (timeOrDay: string, timeZone: string): string =>
+  isDay(timeOrDay) ? timeOrDay : dayAt(Date.parse(timeOrDay), timeZone)
+
+/**
+ * The time on a day at the time of day that `time` has in the zone; null outside of the years 1 to 9999. Where the clock skips it, it
+ * is as much later as the clock skips; where the clock repeats it, it is the first.
+ */
+export const atTimeOf = (time: string, day: string, timeZone: string): string | null => {
+  const plainTime = zonedTime(Date.parse(time), timeZone).toPlainTime()
+  const { epochMilliseconds } = Temporal.PlainDate.from(day).toZonedDateTime({ timeZone, plainTime })
+  return epochMilliseconds < earliestInstant || epochMilliseconds > latestInstant
+    ? null
+    : new Date(epochMilliseconds).toISOString()
+}
+
+/** Moves a time or a day by days of the calendar, as `atTimeOf`; null outside of the years 1 to 9999. */
+export const shift = (timeOrDay: string, days: number, timeZone: string): string | null => {
+  const present = dayOf(timeOrDay, timeZone)
+  if (!isDay(present)) return null
+  const day = Temporal.PlainDate.from(present).add({ days })
+  if (day.year < 1 || day.year > 9999) return null
+  return isDay(timeOrDay) ? day.toString() : atTimeOf(timeOrDay, day.toString(), timeZone)
+}
+
+/**
+ * The days from `from` until before `end` that the zone left out when it crossed the date line, as Pacific/Apia left out 2011-12-30:
+ * they are missing from the hours that pass in between.
+ */
+export const missingDays = (from: string, end: string, timeZone: string): readonly string[] => {
+  const [first, last] = [Temporal.PlainDate.from(from), Temporal.PlainDate.from(end)]
+  const { days } = first.until(last)
+  const hours =
+    (last.toZonedDateTime(timeZone).epochMilliseconds - first.toZonedDateTime(timeZone).epochMilliseconds) /
+    3_600_000
+  if (hours > days * 24 - 12) return []
+  if (days === 1) return [from]
+  const middle = first.add({ days: Math.floor(days / 2) }).toString()
+  return [...missingDays(from, middle, timeZone), ...missingDays(middle, end, timeZone)]
+}
+
 const zonedTime = (milliseconds: number, timeZone: string): Temporal.ZonedDateTime =>
   Temporal.Instant.fromEpochMilliseconds(milliseconds).toZonedDateTimeISO(timeZone)
