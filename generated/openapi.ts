@@ -268,6 +268,52 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/tasks/{task_id}/occurrences": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the next occurrences of a task
+         * @description Lists the dates of the occurrences that follow a recurring task, as if each were closed on its day. Only the next one is ever a task.
+         */
+        get: operations["listOccurrences"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/recurrence/preview": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Preview a recurrence
+         * @description Lists the dates of a recurrence, from its first one, as if each task were closed on its day. Changes nothing.
+         */
+        post: operations["previewRecurrence"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/tasks/batch": {
         parameters: {
             query?: never;
@@ -2700,6 +2746,29 @@ export interface components {
             parent_id: string | null;
             /** @description The place of the task in the manual order of its project, or of the personal tasks of its owner. Compare positions by code points, then by `id`. Use `moveTask` to change it. New tasks come last. */
             position: components["schemas"]["Position"];
+            recurrence: components["schemas"]["Recurrence"];
+            /**
+             * Format: uuid
+             * @description The series that the task is an occurrence of; null without a recurrence.
+             */
+            series_id: string | null;
+            /** @description The number of the occurrence that the task is, counted from the task whose recurrence was set, which is 1. Skipped occurrences count too. */
+            occurrence_number: number | null;
+            /**
+             * Format: date-time
+             * @description The time of the occurrence that the task is, from which the next one follows. It stays when only the dates of the task are changed. Null for all-day dates.
+             */
+            occurrence_at: string | null;
+            /**
+             * Format: date
+             * @description The day of the occurrence, instead of `occurrence_at`, for all-day dates.
+             */
+            occurrence_on: string | null;
+            /**
+             * Format: uuid
+             * @description The task that was created as the next occurrence when this one was closed. It can be in the trash, or permanently deleted.
+             */
+            next_task_id: string | null;
             /** @description The tags of the task, sorted by name. */
             tags: components["schemas"]["Tag"][];
             attachment_count: number;
@@ -2774,6 +2843,7 @@ export interface components {
              * @description The parent task, which must be in the same project, or a personal task of the same owner. A tree can have at most 8 levels.
              */
             parent_id?: string | null;
+            recurrence?: components["schemas"]["RecurrenceCreate"];
             /** @description Tags to add to the task. */
             tag_ids?: string[];
             /** @description Names of tags to add to the task: tags of its project, or your own if the task is personal. Names are compared as in `createTag`, and missing tags are created. */
@@ -2823,11 +2893,21 @@ export interface components {
              * @description Keeps its value if omitted, unless the task moves to another project or owner, as in `updateTask`.
              */
             parent_id?: string | null;
+            recurrence?: components["schemas"]["RecurrenceReplace"];
             /** @description All tags of the task. Keeps its value if omitted. */
             tag_ids?: string[];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
             readonly position?: components["schemas"]["Position"];
+            /** Format: uuid */
+            readonly series_id?: string | null;
+            readonly occurrence_number?: number | null;
+            /** Format: date-time */
+            readonly occurrence_at?: string | null;
+            /** Format: date */
+            readonly occurrence_on?: string | null;
+            /** Format: uuid */
+            readonly next_task_id?: string | null;
             /** Format: uuid */
             readonly id?: string;
             /** Format: date-time */
@@ -2899,11 +2979,21 @@ export interface components {
              * @description The parent task; null for no parent. The subtasks of the task stay with it. The parent must be in the same project, or a personal task of the same owner, and not be below the task itself. A tree can have at most 8 levels. Can be changed by anyone who can change `project_id`.
              */
             parent_id?: string | null;
+            recurrence?: components["schemas"]["RecurrencePatch"];
             /** @description All tags of the task. Replaces the current tags. */
             tag_ids?: string[];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
             readonly position?: components["schemas"]["Position"];
+            /** Format: uuid */
+            readonly series_id?: string | null;
+            readonly occurrence_number?: number | null;
+            /** Format: date-time */
+            readonly occurrence_at?: string | null;
+            /** Format: date */
+            readonly occurrence_on?: string | null;
+            /** Format: uuid */
+            readonly next_task_id?: string | null;
             /** Format: uuid */
             readonly id?: string;
             /** Format: date-time */
@@ -2926,6 +3016,112 @@ export interface components {
             /** @description Use `parent_id` to change the parent. */
             readonly parent?: Record<string, never>;
             readonly subtasks?: Record<string, never>[];
+        };
+        /**
+         * @description How often the task recurs, as the value of an RRULE of [RFC 5545](https://www.rfc-editor.org/rfc/rfc5545#section-3.3.10): `FREQ` (`DAILY`, `WEEKLY`, `MONTHLY` or `YEARLY`), `INTERVAL`, `BYDAY`, `BYMONTHDAY`, `BYMONTH`, `BYSETPOS`, `WKST`, and `COUNT` or `UNTIL`. Responses have the shortest form, without what the date of the task says anyway.
+         * @example FREQ=MONTHLY;BYDAY=-1FR
+         */
+        RecurrenceRule: string;
+        /**
+         * @description What the next occurrence follows from: the `schedule`, or the day of the `completion`. A rule from the completion has only `FREQ`, `INTERVAL`, `COUNT` and `UNTIL`.
+         * @enum {string}
+         */
+        RecurrenceFrom: "schedule" | "completion";
+        /**
+         * @description What happens in a month without the 29th, 30th or 31st on which the task recurs: it recurs on the `last_day`, or the month is left out (`skip`).
+         * @enum {string}
+         */
+        RecurrenceMonthEnd: "last_day" | "skip";
+        /**
+         * @description What happens to occurrences before today when a task is closed late: `skip` creates the first one that is not before today, `each` creates them one by one.
+         * @enum {string}
+         */
+        RecurrenceMissed: "skip" | "each";
+        /** @description How the task recurs; null if it does not. When the task is closed, the next one is created, and this one keeps its recurrence as a record. */
+        Recurrence: {
+            rule: components["schemas"]["RecurrenceRule"];
+            time_zone: components["schemas"]["TimeZone"];
+            from: components["schemas"]["RecurrenceFrom"];
+            month_end: components["schemas"]["RecurrenceMonthEnd"];
+            missed: components["schemas"]["RecurrenceMissed"];
+        } | null;
+        /** @description Makes the task recur: it is the first occurrence, on its due date or, without one, its start. Occurrences keep their time of day in `time_zone`, which defaults to yours. */
+        RecurrenceCreate: {
+            rule: components["schemas"]["RecurrenceRule"];
+            time_zone?: components["schemas"]["TimeZone"];
+            /** @default schedule */
+            from: components["schemas"]["RecurrenceFrom"];
+            /** @default last_day */
+            month_end: components["schemas"]["RecurrenceMonthEnd"];
+            /** @default skip */
+            missed: components["schemas"]["RecurrenceMissed"];
+        } | null;
+        /** @description As in `createTask`. Keeps its value if omitted; null ends the series with this task. With other dates in the same request, the task becomes the first occurrence again. */
+        RecurrenceReplace: {
+            rule: components["schemas"]["RecurrenceRule"];
+            time_zone?: components["schemas"]["TimeZone"];
+            /** @default schedule */
+            from: components["schemas"]["RecurrenceFrom"];
+            /** @default last_day */
+            month_end: components["schemas"]["RecurrenceMonthEnd"];
+            /** @default skip */
+            missed: components["schemas"]["RecurrenceMissed"];
+        } | null;
+        /** @description The fields of the recurrence to change; null ends the series with this task. If the task did not recur, `rule` is required, and the others have the defaults of `createTask`. A change, or other dates in the same request, makes the task the first occurrence again. Can be changed by those who can create tasks there. */
+        RecurrencePatch: {
+            rule?: components["schemas"]["RecurrenceRule"];
+            time_zone?: components["schemas"]["TimeZone"];
+            from?: components["schemas"]["RecurrenceFrom"];
+            month_end?: components["schemas"]["RecurrenceMonthEnd"];
+            missed?: components["schemas"]["RecurrenceMissed"];
+        } | null;
+        /** @description A recurrence, and the date of its first occurrence in either `at` or `on`; today, without both. */
+        RecurrencePreview: {
+            rule: components["schemas"]["RecurrenceRule"];
+            time_zone?: components["schemas"]["TimeZone"];
+            /** @default schedule */
+            from: components["schemas"]["RecurrenceFrom"];
+            /** @default last_day */
+            month_end: components["schemas"]["RecurrenceMonthEnd"];
+            /**
+             * Format: date-time
+             * @description A time.
+             */
+            at?: string;
+            /**
+             * Format: date
+             * @description A day.
+             */
+            on?: string;
+            /**
+             * @description The number of occurrences.
+             * @default 10
+             */
+            limit: number;
+        };
+        /** @description A date on which a task recurs. */
+        Occurrence: {
+            /**
+             * Format: date-time
+             * @description Null for all-day dates.
+             */
+            at: string | null;
+            /**
+             * Format: date
+             * @description The day in the time zone of the recurrence.
+             */
+            on: string;
+        };
+        /** @description Occurrences in their order. */
+        OccurrenceList: {
+            occurrences: components["schemas"]["Occurrence"][];
+            /** @description Whether there are more than the limit. */
+            has_more: boolean;
+            /**
+             * @description Why there are no more: the rule has ended by its `count` or `until`, has no further dates (`exhausted`), or the task does not recur (`no_recurrence`). Null if there are more.
+             * @enum {string|null}
+             */
+            end_reason: "count" | "until" | "exhausted" | "no_recurrence" | null;
         };
         /** @description The new place of a task: next to another task, or the end of a section, project or the personal tasks. `before` and `after` cannot be combined with each other or with `section_id`. */
         TaskMove: {
@@ -2994,6 +3190,7 @@ export interface components {
             section_id?: string | null;
             /** Format: uuid */
             parent_id?: string | null;
+            recurrence?: components["schemas"]["RecurrencePatch"];
             tag_ids?: string[];
         };
         /** @description A task to move to the trash. */
@@ -3758,10 +3955,10 @@ export interface components {
         /** @description An event type (`task.created`), all types of one kind (`task.*`), or all types (`*`). */
         EventTypePattern: string;
         /**
-         * @description The kind of change: `task.` and `created`, `updated`, `deleted`, `restored`, `tagged`, `untagged`, `related` or `unrelated`; `comment.` and `created`, `updated` or `deleted`; `attachment.` and `created` or `deleted`; `project.` and `created`, `updated`, `archived`, `unarchived`, `deleted` or `restored`; `member.` and `added`, `changed` or `removed`.
+         * @description The kind of change: `task.` and `created`, `updated`, `deleted`, `restored`, `recurred`, `tagged`, `untagged`, `related` or `unrelated`; `comment.` and `created`, `updated` or `deleted`; `attachment.` and `created` or `deleted`; `project.` and `created`, `updated`, `archived`, `unarchived`, `deleted` or `restored`; `member.` and `added`, `changed` or `removed`.
          * @enum {string}
          */
-        EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed";
+        EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.recurred" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed";
         /** @description The tag that was added or removed, as it was at that time. */
         EventTag: {
             /** Format: uuid */
@@ -3796,6 +3993,21 @@ export interface components {
              */
             parent_id?: string | null;
             position?: string;
+            recurrence?: components["schemas"]["Recurrence"];
+            /** Format: uuid */
+            series_id?: string | null;
+            occurrence_number?: number | null;
+            /** Format: date-time */
+            occurrence_at?: string | null;
+            /** Format: date */
+            occurrence_on?: string | null;
+            /** Format: uuid */
+            next_task_id?: string | null;
+            /**
+             * Format: uuid
+             * @description The task that a new one repeats, if it was created because a recurring task was closed.
+             */
+            recurred_from?: string;
             tag?: components["schemas"]["EventTag"];
             /** @description The kind of a relation. */
             kind?: string;
@@ -3841,7 +4053,7 @@ export interface components {
             project_id: string | null;
             /**
              * Format: uuid
-             * @description The comment, attachment, tag, related task or member that the event is about; null if it is about the task or project itself.
+             * @description The comment, attachment, tag, related task, next task (`task.recurred`) or member that the event is about; null if it is about the task or project itself.
              */
             resource_id: string | null;
             before: components["schemas"]["EventValues"];
@@ -4432,7 +4644,7 @@ export interface components {
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
         /** @description A single error. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
@@ -4492,6 +4704,17 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["Task"];
+            };
+        };
+        /** @description The occurrences. */
+        OccurrencesRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["OccurrenceList"];
             };
         };
         /** @description A page of tasks. */
@@ -5173,7 +5396,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The body refers to a user, tag, project, section or task that does not exist, that you cannot see, or that belongs elsewhere; the task cannot be a subtask of `parent_id`; or the `Idempotency-Key` was used for a different request. */
+        /** @description The body refers to a user, tag, project, section or task that does not exist, that you cannot see, or that belongs elsewhere; the task cannot be a subtask of `parent_id`; it cannot have this `recurrence`; or the `Idempotency-Key` was used for a different request. */
         UnprocessableContent: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -5355,6 +5578,10 @@ export interface components {
         HasAttachments: boolean;
         /** @description If true, only tasks that are blocked by an open task. If false, all other tasks. */
         IsBlocked: boolean;
+        /** @description If true, only tasks with a recurrence, open or closed. If false, all other tasks. */
+        Recurring: boolean;
+        /** @description Only the tasks of this series. */
+        SeriesFilter: string;
         /**
          * @description Only tasks with these words in the title or description, ignoring case and accents. A word matches the beginning of a
          *     word: `rel` finds "Release". `"release notes"` matches the words as a phrase, `or` matches either of two words, and
@@ -5378,7 +5605,7 @@ export interface components {
          *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
          *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
          *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-         *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+         *     * `project_id`, `section_id`, `parent_id`, `series_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
          *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
          *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
          *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
@@ -6045,7 +6272,7 @@ export interface operations {
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-                 *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+                 *     * `project_id`, `section_id`, `parent_id`, `series_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
@@ -6062,6 +6289,10 @@ export interface operations {
                 filter?: components["parameters"]["TaskFilter"];
                 /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `projects:read`, `attachments:read`). */
                 expand?: components["parameters"]["TaskExpand"];
+                /** @description If true, only tasks with a recurrence, open or closed. If false, all other tasks. */
+                recurring?: components["parameters"]["Recurring"];
+                /** @description Only the tasks of this series. */
+                series_id?: components["parameters"]["SeriesFilter"];
             };
             header?: never;
             path?: never;
@@ -6301,6 +6532,56 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listOccurrences: {
+        parameters: {
+            query?: {
+                /** @description The number of occurrences. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["OccurrencesRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    previewRecurrence: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["RecurrencePreview"];
+            };
+        };
+        responses: {
+            200: components["responses"]["OccurrencesRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
         };
     };
     batchTasks: {
@@ -7933,7 +8214,7 @@ export interface operations {
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-                 *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+                 *     * `project_id`, `section_id`, `parent_id`, `series_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
@@ -7950,6 +8231,10 @@ export interface operations {
                 filter?: components["parameters"]["TaskFilter"];
                 /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `projects:read`, `attachments:read`). */
                 expand?: components["parameters"]["TaskExpand"];
+                /** @description If true, only tasks with a recurrence, open or closed. If false, all other tasks. */
+                recurring?: components["parameters"]["Recurring"];
+                /** @description Only the tasks of this series. */
+                series_id?: components["parameters"]["SeriesFilter"];
             };
             header?: never;
             path: {
@@ -10497,7 +10782,7 @@ export interface operations {
                  *     * `title`, `description`: `=` and `!=` compare the whole text and are case-sensitive; a `*` at either end is a wildcard. `:` matches any part of the text, ignoring case and accents, in the first 8,192 characters.
                  *     * `status`: `=`, `!=`. `priority`: also `<`, `<=`, `>`, `>=`.
                  *     * `id`, `owner_id`, `assignee_id`: `=`, `!=` with an id. `me` is your own id.
-                 *     * `project_id`, `section_id`, `parent_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
+                 *     * `project_id`, `section_id`, `parent_id`, `series_id`: `=`, `!=` with an id. `NOT project_id:*` stands for personal tasks.
                  *     * `tags`: `:` matches the name of a tag, ignoring case and accents; a `*` at either end is a wildcard.
                  *     * `start_at`, `due_at`, `completed_at`, `created_at`, `updated_at`: all comparisons, with an RFC 3339 time, a date, `now`, or a time relative to now in `s`, `m`, `h`, `d` or `w`, such as `now+7d` or `now-1.5h`. A date stands for that whole day in your time zone: `=` means on that day, `<` before it, `<=` on that day or before, `>` after it. All pages of a list use the `now` of its first page.
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
@@ -10514,6 +10799,10 @@ export interface operations {
                 filter?: components["parameters"]["TaskFilter"];
                 /** @description Related resources to include in each task, comma-separated. Each adds a property to the task; the ids stay. An API token also needs the scopes to read them (`users:read`, `projects:read`, `attachments:read`). */
                 expand?: components["parameters"]["TaskExpand"];
+                /** @description If true, only tasks with a recurrence, open or closed. If false, all other tasks. */
+                recurring?: components["parameters"]["Recurring"];
+                /** @description Only the tasks of this series. */
+                series_id?: components["parameters"]["SeriesFilter"];
             };
             header?: never;
             path: {

@@ -51,6 +51,7 @@ import { taskBatchHandlers } from './handlers/task-batch.ts'
 import { taskHandlers } from './handlers/tasks.ts'
 import { teamHandlers } from './handlers/teams.ts'
 import { thumbnailHandlers } from './handlers/thumbnails.ts'
+import { recurrenceHandlers } from './handlers/recurrence.ts'
 import { trashHandlers } from './handlers/trash.ts'
 import { uploadHandlers } from './handlers/uploads.ts'
 import { userHandlers } from './handlers/users.ts'
@@ -398,6 +399,7 @@ export const buildApp = async ({
     ...userHandlers({ paging, users }),
     ...taskBatchHandlers({ publicUrl, taskQuota }),
     ...taskHandlers({ paging, listTaskChanges: createListTaskChanges(cursorKeys), taskQuota }),
+    ...recurrenceHandlers,
     ...trashHandlers({ paging, trash: createTrash({ jobs }) }),
     ...eventHandlers({ paging, streams, expiryOf: createExpiryOf(accessTokens) }),
     ...attachmentHandlers({

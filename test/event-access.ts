@@ -28,6 +28,7 @@ const subjects: Readonly<Record<EventType, 'task' | 'relation' | 'project'>> = {
   'task.updated': 'task',
   'task.deleted': 'task',
   'task.restored': 'task',
+  'task.recurred': 'task',
   'task.tagged': 'task',
   'task.untagged': 'task',
   'task.related': 'relation',
@@ -139,7 +140,8 @@ const changeTask = ({ id }: Pick<Task, 'id'>, body: object) =>
 
 const changeEverything = async (task: Pick<Task, 'id'>): Promise<void> => {
   const ofTask = { task_id: task.id }
-  await changeTask(task, { description: 'Changed' })
+  const recurrence = { due_on: '2090-01-06', recurrence: { rule: 'FREQ=DAILY' } }
+  await changeTask(task, { description: 'Changed', ...recurrence, status: 'done' })
   const comment_id = await addComment(manager, task.id, 'Words to be deleted')
   const ofComment = { token, params: { comment_id } }
   await service.expect('updateComment', 200, { ...ofComment, body: { body: 'Other words to be deleted' } })

@@ -104,6 +104,7 @@ const rules: Partial<Record<Permission, Rule>> = {
   'webhook.create': { see: signedIn, may: signedIn },
   'webhook.change': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
   'mcp.use': { see: signedIn, may: signedIn },
+  'recurrence.preview': { see: signedIn, may: signedIn },
 }
 
 const adminOnly: Rule = { see: signedIn, may: ['admin'] }

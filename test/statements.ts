@@ -45,7 +45,7 @@ const seed = async (): Promise<void> => {
   )
   await fill('tags', 'id, name, canonical_name, owner_id', `${id(3)}, 'tag', 'tag', ${id(1)}`)
   await fill('task_tags', 'task_id, tag_id', `${id(2)}, ${id(3)}`)
-  await db.run('analyze task_followers', [], 'once')
+  await fill('task_followers', 'task_id, user_id', `${id(2)}, ${id(1)}`)
   await fill(
     'projects',
     'id, name, description, deleted_at',

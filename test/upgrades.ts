@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs'
 import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
+import { json } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import { brotliDecompressSync } from 'node:zlib'
 import t, { type Test } from 'tap'
@@ -73,10 +74,14 @@ const restoreOnServer = async (t: Test, file: string, schema: Schema, url: strin
   return { dataDir, connection }
 }
 
+/** An entity tag without the hash of an expanded representation, which new fields change. */
+const withoutHash = (value: unknown, path: string): unknown =>
+  path === '/headers/etag' ? String(value).replace(/\.[\w-]+"$/, '"') : value
+
 /** The paths of what a recorded value has and the current one has not. New fields are allowed. */
 const differences = (recorded: unknown, current: unknown, path = ''): readonly string[] => {
   if (typeof recorded !== 'object' || recorded === null || typeof current !== 'object' || current === null)
-    return recorded === current
+    return withoutHash(recorded, path) === withoutHash(current, path)
       ? []
       : [`${path}: ${JSON.stringify(current)} instead of ${JSON.stringify(recorded)}`]
   if (Array.isArray(recorded) && Array.isArray(current) && recorded.length !== current.length)
@@ -156,13 +161,19 @@ for (const version of versions)
     })
 
     await t.test('a repeated creation gets the stored response', async (t) => {
-      const { task, ...request } = creation
-      const { headers, body } = await service.expect('createTask', 201, {
-        token: tokens.get('owner'),
-        ...request,
+      const { task, body, ...request } = creation
+      // As it was: without the fields that tasks have got since.
+      const replayed = await sendRequest(`${service.url}/tasks`, {
+        method: 'POST',
+        headers: {
+          ...request.headers,
+          authorization: `Bearer ${tokens.get('owner')}`,
+          'content-type': 'application/json',
+        },
+        body: JSON.stringify(body),
       })
-      t.equal(headers.get('idempotency-replayed'), 'true')
-      t.strictSame(body, task)
+      t.equal(replayed.headers.get('idempotency-replayed'), 'true')
+      t.strictSame(await json(replayed.body), task)
     })
 
     const admin = await service.register('new-admin')

@@ -47,7 +47,8 @@ where "held_notifications"."comment_id" = "comment"."id" and "held_notifications
 ) mentioned order by comment_id, user_id, changed_in, ordinal) union all
 select ("event"."after" ->> 'assignee_id')::uuid as user_id, 'assignment' as reason, 1 as rank,
   "event"."id" as event_id, "event"."actor_id", "event"."task_id", null::uuid as comment_id, "event"."changed_in", "event"."ordinal"
-from batch event  where ("event"."type" in ('task.created', 'task.updated') and "event"."after" ->> 'assignee_id' is not null) union all
+from batch event  where ("event"."type" in ('task.created', 'task.updated') and "event"."after" ->> 'assignee_id' is not null
+and "event"."after" ->> 'recurred_from' is null) union all
 select "follower"."user_id" as user_id, 'comment' as reason, 2 as rank,
   "event"."id" as event_id, "event"."actor_id", "event"."task_id", "comment"."id" as comment_id, "event"."changed_in", "event"."ordinal"
 from batch event join comments comment on "comment"."id" = "event"."resource_id" and "comment"."id" in (select id from locked_comments) join task_followers follower on "follower"."task_id" = "event"."task_id" and not "follower"."has_stopped" where "event"."type" in ('comment.created') union all

@@ -10,7 +10,8 @@ select true from events event where ("event"."changed_in", "event"."ordinal") > 
       order by "event"."changed_in", "event"."ordinal" limit 100
     ) event
   ), interesting as materialized (
-      select "event"."changed_in", "event"."ordinal" from batch event where ("event"."type" in ('comment.created', 'comment.updated') or ("event"."type" in ('task.created', 'task.updated') and "event"."after" ->> 'assignee_id' is not null) or ("event"."type" in ('task.updated') and "event"."after" ->> 'status' = 'done') or "event"."type" in ('task.restored', 'project.restored'))
+      select "event"."changed_in", "event"."ordinal" from batch event where ("event"."type" in ('comment.created', 'comment.updated') or ("event"."type" in ('task.created', 'task.updated') and "event"."after" ->> 'assignee_id' is not null
+and "event"."after" ->> 'recurred_from' is null) or ("event"."type" in ('task.updated') and "event"."after" ->> 'status' = 'done') or "event"."type" in ('task.restored', 'project.restored'))
       order by "event"."changed_in", "event"."ordinal" limit 1
     ), moved as (update "event_readers" "reader" set "changed_in" = "last"."changed_in", "ordinal" = "last"."ordinal" from (
       select * from batch last where not exists (

@@ -211,7 +211,9 @@ const mentioned = sql`
       and not ${wasMentioned(notifications)} and not ${wasMentioned(heldNotifications)}
   ) mentioned order by comment_id, user_id, changed_in, ordinal`
 
-const isAssignment = sql`(${isOfType('task.created', 'task.updated')} and ${event.after} ->> 'assignee_id' is not null)`
+// The assignee of a task that recurs knows the next one.
+const isAssignment = sql`(${isOfType('task.created', 'task.updated')} and ${event.after} ->> 'assignee_id' is not null
+  and ${event.after} ->> 'recurred_from' is null)`
 
 const assigned = sql`
   ${recipientsOf('assignment', sql`(${event.after} ->> 'assignee_id')::uuid`, none, sql``)} where ${isAssignment}`

@@ -6,11 +6,13 @@ import { sql } from './schema/drizzle.ts'
 
 /** An event of a task itself, with what decides who may see it: the state after the change. */
 export interface TaskEvent extends FieldChanges {
-  readonly type: 'task.created' | 'task.updated' | 'task.deleted' | 'task.restored'
+  readonly type: 'task.created' | 'task.updated' | 'task.deleted' | 'task.restored' | 'task.recurred'
   readonly task_id: string
   readonly project_id: string | null
   readonly owner_id: string
   readonly assignee_id: string | null
+  /** The next occurrence of a task that recurred. */
+  readonly resource_id?: string
 }
 
 const record = statement(
@@ -18,9 +20,9 @@ const record = statement(
   { events: 'json' },
   {},
   (p) => sql`
-    select count(record_event(row.type, row.task_id, row.project_id, row.owner_id, row.assignee_id, null, row.before, row.after)::text)
+    select count(record_event(row.type, row.task_id, row.project_id, row.owner_id, row.assignee_id, row.resource_id, row.before, row.after)::text)
     from jsonb_to_recordset(${p.events} -> 'rows') as row (
-      type text, task_id uuid, project_id uuid, owner_id uuid, assignee_id uuid, before jsonb, after jsonb)`,
+      type text, task_id uuid, project_id uuid, owner_id uuid, assignee_id uuid, resource_id uuid, before jsonb, after jsonb)`,
 )
 
 /** Records events of tasks in their order, in the name of the transaction's principal. */

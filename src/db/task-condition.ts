@@ -86,12 +86,15 @@ export const projectsIn = (condition: TaskCondition | null): RequiredProjects | 
   return isOne ? { ids: [condition.value], hasPersonal: false } : null
 }
 
-/** The parents that a condition restricts tasks to: the list then reads only their subtasks. Null for no restriction. */
-export const parentsIn = (condition: TaskCondition | null): readonly string[] | null => {
+/** The parents, or series, that a condition restricts tasks to: the list then reads only their tasks. Null for no restriction. */
+export const groupsIn = (
+  condition: TaskCondition | null,
+  field: 'parent_id' | 'series_id',
+): readonly string[] | null => {
   if (condition === null) return null
   const required = conjunctsOf(condition).map((part) => {
-    if (part.kind === 'one_of' && part.field === 'parent_id') return part.values
-    return part.kind === 'id' && part.field === 'parent_id' && part.operator === '=' ? [part.value] : null
+    if (part.kind === 'one_of' && part.field === field) return part.values
+    return part.kind === 'id' && part.field === field && part.operator === '=' ? [part.value] : null
   })
   return required.find((ids) => ids !== null) ?? null
 }

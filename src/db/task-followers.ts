@@ -90,6 +90,26 @@ export const followTasks = async (
   await followAll(db, { task_ids, user_ids: followers.map(({ userId }) => userId) })
 }
 
+const copyFollowers = statement(
+  'task_followers.copy',
+  { from_ids: 'uuid[]', to_ids: 'uuid[]' },
+  {},
+  (p) => sql`
+    insert into task_followers (task_id, user_id, has_stopped)
+    select copy.to_id, user_id, has_stopped from unnest(${p.from_ids}, ${p.to_ids}) as copy (from_id, to_id)
+      join task_followers follower on ${follower.task_id} = copy.from_id
+    order by copy.to_id, user_id`,
+)
+
+/** Makes the followers of tasks follow the new ones that repeat them, and leaves out those who have unfollowed. */
+export const followCopies = async (
+  { db }: TransactionContext,
+  copies: readonly { readonly from: string; readonly to: string }[],
+): Promise<void> => {
+  const from_ids = copies.map(({ from }) => from)
+  await copyFollowers(db, { from_ids, to_ids: copies.map(({ to }) => to) })
+}
+
 /** The expansions of a list of followers. */
 export interface FollowerFilter {
   readonly expand?: readonly MemberExpansion[]

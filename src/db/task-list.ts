@@ -3,7 +3,7 @@ import { listReader, type Principal, type Role } from '../domain/permissions.ts'
 import type { TaskList, TaskSortField } from '../domain/task-filter.ts'
 import type { AccessBranch } from './access/branches.ts'
 import {
-  branchesOfParents,
+  branchesOfGroup,
   branchesOfProjects,
   type CallerPlaceholders,
   personalBranches,
@@ -17,7 +17,7 @@ import { parameter } from './engine/parameters.ts'
 import type { SortField } from './lists/keyset.ts'
 import { createdAt, newestFirst, selectPage } from './lists/list.ts'
 import { expandedTaskJson, taskJson } from './read-models.ts'
-import { compileCondition, dateFields, parentsIn, personIn, projectsIn } from './task-condition.ts'
+import { compileCondition, dateFields, groupsIn, personIn, projectsIn } from './task-condition.ts'
 import { tasks } from './schema/tables.ts'
 import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './schema/task-order.ts'
 
@@ -64,8 +64,14 @@ const ofProjects = (ids: readonly string[], hasPersonal = false): Scope => ({
 
 const ofParents = (ids: readonly string[]): Scope => ({
   name: 'subtasks',
-  branches: (_role, caller) => branchesOfParents(parameter('parent_ids', 'uuid[]'), caller),
+  branches: (_role, caller) => branchesOfGroup(item.parent_id, parameter('parent_ids', 'uuid[]'), caller),
   values: { parent_ids: ids },
+})
+
+const ofSeries = (ids: readonly string[]): Scope => ({
+  name: 'occurrences',
+  branches: (_role, caller) => branchesOfGroup(item.series_id, parameter('series_ids', 'uuid[]'), caller),
+  values: { series_ids: ids },
 })
 
 const everything: Scope = {
@@ -77,8 +83,10 @@ const everything: Scope = {
 const scopeOf = ({ userId, projectId, condition }: TaskList, reader: Principal): Scope => {
   if (userId !== null) return ofPerson('user_tasks', ['owner_id', 'assignee_id'], userId)
   if (projectId !== null) return ofProjects([projectId])
-  const parents = parentsIn(condition)
+  const parents = groupsIn(condition, 'parent_id')
   if (parents !== null) return ofParents(parents)
+  const series = groupsIn(condition, 'series_id')
+  if (series !== null) return ofSeries(series)
   const projects = projectsIn(condition)
   if (projects !== null && !(projects.hasPersonal && reader.role === 'admin'))
     return ofProjects(projects.ids, projects.hasPersonal)

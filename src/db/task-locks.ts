@@ -1,4 +1,5 @@
 import type { TaskFields } from '../domain/task-fields.ts'
+import { recurringRoot } from '../domain/task-trees.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { allowsTag } from './access/permissions.ts'
@@ -10,6 +11,7 @@ import { query, statement } from './engine/statement.ts'
 import { aliasedTable, and, eq, isNull, sql } from './schema/drizzle.ts'
 import { memberships, projects, sections, tags, tasks, taskTags, users } from './schema/tables.ts'
 import { idsOfProjects, lockProjects, lockTaskRows } from './task-facts.ts'
+import { seriesColumns } from './tasks.ts'
 
 /**
  * What writes of tasks depend on, read under locks. The order of the locks: users, projects, sections, tags, tasks with their trees; each
@@ -25,6 +27,13 @@ export interface TaskReferences {
   readonly parents?: readonly string[]
   /** Those of `tasks` that may leave their place with their subtasks. */
   readonly roots?: readonly string[]
+  /**
+   * Those of `tasks` that the request may close or reopen. If they recur, their trees are written too, and those of their next
+   * occurrences as long as these are as they were created.
+   */
+  readonly turning?: readonly string[]
+  /** Whether a task of `roots` may recur from now on: it can be closed by the same request. */
+  readonly startsSeries?: boolean
   /** Whether the parents of `tasks` count them anew. */
   readonly countsAnew?: boolean
   /** A task in the trash, with the subtasks that were deleted with it. */
@@ -80,6 +89,10 @@ export interface LockedReferences {
   readonly tags: ReadonlyMap<string, LockedTag>
   /** The ids of the tags of each task, if tags are written. */
   readonly links: ReadonlyMap<string, readonly string[]>
+  /** Those of the tasks that have a relation, if an occurrence may be taken back. */
+  readonly related: ReadonlySet<string>
+  /** The numbers of tasks in the trees of recurring tasks that new parents are in. */
+  readonly recurringTrees: ReadonlyMap<string, number>
 }
 
 const lockUsers = builtStatement('task_locks.lock_users', { ids: 'uuid[]' }, (db, p) =>
@@ -107,11 +120,28 @@ const selectProjects = builtStatement(
       .where(eq(projects.id, idsOfProjects(p))),
 )
 
+const task = aliasedTable(tasks, 'task')
+const next = aliasedTable(tasks, 'next')
+/** The project or the owner whose list a task is in. */
+const placeOf = ({ project_id, owner_id }: typeof tasks) => sql`coalesce(${project_id}, ${owner_id})`
+
 const lockTrees = statement(
   'task_locks.lock_trees',
-  { targets: 'uuid[]', parents: 'uuid[]', roots: 'uuid[]', trashed: 'uuid?' },
-  { id: 'text' },
-  (p) => sql`select unnest(lock_trees(${p.targets}, ${p.parents}, ${p.roots}, ${p.trashed}))::text as id`,
+  { targets: 'uuid[]', parents: 'uuid[]', roots: 'uuid[]', turning: 'uuid[]', trashed: 'uuid?' },
+  { id: 'text', recurs: 'bool', next_task_id: 'text?' },
+  (p) => sql`
+    with recurring as materialized (
+      select task.id, task.next_task_id, next.id as withdrawable
+      from tasks task left join tasks next
+        on next.id = task.next_task_id and next.version = 1 and ${placeOf(next)} = ${placeOf(task)}
+      where task.id = ${anyOf(p.turning)} and task.series_id is not null
+    ), roots as materialized (
+      select array(select id from recurring union select withdrawable from recurring where withdrawable is not null) as ids
+    )
+    select tree.id::text, recurring.id is not null as recurs, recurring.next_task_id::text
+    from roots
+      cross join unnest(lock_trees(${p.targets} || roots.ids, ${p.parents}, ${p.roots} || roots.ids, ${p.trashed})) tree (id)
+      left join recurring on recurring.id = tree.id`,
 )
 
 const lockSections = builtStatement(
@@ -178,6 +208,7 @@ const selectTasks = builtStatement(
         section_id: tasks.section_id,
         parent_id: tasks.parent_id,
         position: tasks.position,
+        ...seriesColumns,
         deleted_at: tasks.deleted_at,
         subtask_count: tasks.subtask_count,
         owner_zone: users.time_zone,
@@ -186,6 +217,29 @@ const selectTasks = builtStatement(
       .from(tasks)
       .innerJoin(users, eq(users.id, tasks.owner_id))
       .where(eq(tasks.id, anyOf(p.ids))),
+)
+
+const selectRelated = statement(
+  'task_locks.select_related',
+  { ids: 'uuid[]' },
+  { id: 'text' },
+  (p) => sql`
+    select task_id::text as id from task_relations where task_id = ${anyOf(p.ids)}
+    union select other_task_id::text from task_relations where other_task_id = ${anyOf(p.ids)}`,
+)
+
+const countTrees = statement(
+  'task_locks.count_trees',
+  { ids: 'uuid[]' },
+  { id: 'text', tasks: 'int' },
+  (p) => sql`
+    with recursive tree as (
+      select id, id as root from tasks where id = ${anyOf(p.ids)}
+      union all select task.id, root from tree cross join lateral (
+        select id from tasks where parent_id = tree.id and deleted_at is null offset 0
+      ) task
+    )
+    select root::text as id, count(*)::int as tasks from tree group by root`,
 )
 
 const selectOwners = builtStatement('task_locks.select_owners', { ids: 'uuid[]' }, (db, p) =>
@@ -223,14 +277,26 @@ export const lockReferences = async (
   const userIds = [...named, ...owners.map(({ owner_id }) => owner_id)]
   const taskIds = [...ids, ...parents, ...(trashed === undefined ? [] : [trashed])]
   const ofProjects = { project_ids: projectIds, task_ids: taskIds }
-  const select = (wanted: readonly string[]) =>
-    selectTasks(db, { ids: wanted, with_descriptions: writesDescriptions })
-  /** The trees are found while they are locked. */
+  /** The trees are found while they are locked. What they are repeated from is read whole. */
   const lockTreesAndSelect = async () => {
-    const trees = await lockTrees(db, { targets: ids, parents, roots, trashed: trashed ?? null })
-    return select(trees.map(({ id }) => id))
+    const { turning = [], startsSeries = false } = references
+    const trees = await lockTrees(db, { targets: ids, parents, roots, turning, trashed: trashed ?? null })
+    const recurring = new Map(trees.flatMap((tree) => (tree.recurs ? [[tree.id, tree.next_task_id]] : [])))
+    const isWhole = writesDescriptions || startsSeries || recurring.size > 0
+    const wanted = trees.map(({ id }) => id)
+    const found = await selectTasks(db, { ids: wanted, with_descriptions: isWhole })
+    for (const { id, series_id, next_task_id } of found)
+      if (turning.includes(id) && series_id !== null && recurring.get(id) !== next_task_id)
+        throw new SerializationFailure()
+    return found
   }
-  const lockAndSelect = async () => (await Promise.all([lockTaskRows(db, { ids }), select(ids)]))[1]
+  const lockAndSelect = async () =>
+    (
+      await Promise.all([
+        lockTaskRows(db, { ids }),
+        selectTasks(db, { ids, with_descriptions: writesDescriptions }),
+      ])
+    )[1]
   const hasTrees = references.countsAnew === true || taskIds.length > ids.length || roots.length > 0
   const ofAny = [...projectIds, ...taskIds]
   const linked = references.writesTags === true ? ids : []
@@ -255,14 +321,27 @@ export const lockReferences = async (
     time_zone: owner_zone,
     deleted_at: owner_deleted_at,
   }))
-  const links = Map.groupBy(ofLinks, ({ task_id }) => task_id)
+  const tasksById = byId(rows)
+  const isRepeating =
+    references.startsSeries === true ||
+    rows.some(({ id, series_id }) => series_id !== null && references.turning?.includes(id) === true)
+  const whole = isRepeating ? rows.map(({ id }) => id) : []
+  const growing = [...new Set(parents.flatMap((id) => recurringRoot(tasksById, id)?.id ?? []))]
+  const [ofTrees, related, sizes] = await Promise.all([
+    ifAny(whole, () => selectLinks(db, { ids: whole })),
+    ifAny(whole, () => selectRelated(db, { ids: whole })),
+    ifAny(growing, () => countTrees(db, { ids: growing })),
+  ])
+  const links = Map.groupBy(isRepeating ? ofTrees : ofLinks, ({ task_id }) => task_id)
   return {
-    tasks: byId(rows),
+    tasks: tasksById,
     projects: byId(ofProject),
     users: byId([...ofTasks, ...lockedUsers]),
     sections: byId(ofSections),
     tags: byId(ofTags),
     links: new Map([...links].map(([taskId, tags]) => [taskId, tags.map(({ tag_id }) => tag_id)])),
+    related: new Set(related.map(({ id }) => id)),
+    recurringTrees: new Map(sizes.map(({ id, tasks: size }) => [id, size])),
   }
 }
 

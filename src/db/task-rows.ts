@@ -24,6 +24,13 @@ const types = {
   section_id: 'uuid',
   parent_id: 'uuid',
   position: 'text',
+  recurrence: 'jsonb',
+  series_id: 'uuid',
+  recurrence_anchor: 'jsonb',
+  occurrence_number: 'int',
+  occurrence_at: 'timestamptz',
+  occurrence_on: 'date',
+  next_task_id: 'uuid',
 } as const satisfies Readonly<Record<keyof TaskFields, string>>
 
 /**
@@ -45,6 +52,8 @@ export interface InsertedTask extends TaskFields {
   readonly id: string
   readonly version: number
   readonly is_trashed: boolean
+  readonly subtasks: number
+  readonly open_subtasks: number
 }
 
 const insert = statement(
@@ -52,10 +61,10 @@ const insert = statement(
   { tasks: 'json' },
   {},
   (p) => sql`
-    insert into tasks (id, version, ${columnNames}, completed_at, deleted_at)
-    select row.id, row.version, ${rowColumns}, case when row.status = 'done' then now() end,
+    insert into tasks (id, version, ${columnNames}, subtask_count, open_subtask_count, completed_at, deleted_at)
+    select row.id, row.version, ${rowColumns}, row.subtasks, row.open_subtasks, case when row.status = 'done' then now() end,
       case when row.is_trashed then now() end
-    from ${rowsOf(p.tasks, 'id uuid, version int, is_trashed boolean')}`,
+    from ${rowsOf(p.tasks, 'id uuid, version int, is_trashed boolean, subtasks int, open_subtasks int')}`,
 )
 
 export const insertTasks = async (
@@ -137,6 +146,11 @@ export const deleteTasks = async (
   deletable: readonly DeletableTask[],
 ): Promise<void> => {
   await remove(db, { ids: deletable.map(({ id }) => id) })
+}
+
+/** Deletes locked tasks that were created as the next occurrence of another one, and that nobody has touched since. */
+export const deleteWithdrawn = async ({ db }: TransactionContext, ids: readonly string[]): Promise<void> => {
+  await remove(db, { ids })
 }
 
 /** A name that a new task gets a tag for. */

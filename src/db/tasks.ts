@@ -1,11 +1,13 @@
 import type { TaskExpansion } from '../domain/expansions.ts'
+import type { TaskSeries } from '../domain/task-series.ts'
 import { allowsTask } from './access/permissions.ts'
+import { builtStatement } from './engine/built-statement.ts'
 import type { ContextPlaceholders, StatementContext, TransactionContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { expandedTaskJson, isBlocked, taskJson } from './read-models.ts'
-import { aliasedTable, sql, type SQL } from './schema/drizzle.ts'
+import { aliasedTable, eq, sql, type SQL } from './schema/drizzle.ts'
 import { tasks } from './schema/tables.ts'
 
 /** A task as JSON text, and the version that this text shows. */
@@ -47,6 +49,25 @@ export const selectTask = async (
   )
 
 const reread = query('tasks.reread', { id: 'uuid' }, taskColumns, (p) => taskWithId(p, taskJson(task, p)))
+
+/** The columns of a task's series. */
+export const seriesColumns = {
+  recurrence: tasks.recurrence,
+  series_id: tasks.series_id,
+  recurrence_anchor: tasks.recurrence_anchor,
+  occurrence_number: tasks.occurrence_number,
+  occurrence_at: tasks.occurrence_at,
+  occurrence_on: tasks.occurrence_on,
+  next_task_id: tasks.next_task_id,
+}
+
+const selectSeriesOf = builtStatement('tasks.select_series', { id: 'uuid' }, (db, p) =>
+  db.select(seriesColumns).from(tasks).where(eq(tasks.id, p.id)),
+)
+
+/** The series of a task, whether or not the caller can see it. */
+export const selectSeries = async ({ db }: StatementContext, taskId: string): Promise<TaskSeries | null> =>
+  firstRow(await selectSeriesOf(db, { id: taskId }))
 
 /** A task that the transaction has written, whether or not the caller can still see it. */
 export const viewTask = async (tx: TransactionContext, taskId: string): Promise<TaskRow> =>

@@ -46,10 +46,13 @@ export const permissions = {
   'task.create': ['signed_in'],
   'task.create_for_another': ['admin'],
   'task.batch': ['signed_in'],
+  'recurrence.preview': ['signed_in'],
   'task.change': ['owner', 'assignee', 'editor', 'admin'],
   'task.transfer': ['owner', 'editor', 'admin'],
   // To another project or section, or out of a project.
   'task.move': ['owner', 'editor', 'admin'],
+  // Those who can create tasks in its place.
+  'task.set_recurrence': ['owner', 'editor', 'admin'],
   'task.delete': ['owner', 'editor', 'admin'],
   'trash.see': ['owner', 'editor', 'admin'],
   'trash.restore': ['owner', 'editor', 'admin'],

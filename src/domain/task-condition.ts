@@ -36,6 +36,7 @@ const fields = {
   project_id: { type: 'id' },
   section_id: { type: 'id' },
   parent_id: { type: 'id' },
+  series_id: { type: 'id' },
   attachment_count: { type: 'number' },
   subtask_count: { type: 'number' },
   open_subtask_count: { type: 'number' },

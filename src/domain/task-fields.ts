@@ -1,9 +1,10 @@
 import { conflictsOf, type DateConflict, replacingOtherKind, type TaskDates } from './dates.ts'
+import type { RecurrenceChange, TaskSeries } from './task-series.ts'
 import { positionAtEnd } from './positions.ts'
 import { dayAt } from './time-zones.ts'
 
-/** The fields of a task that clients set: those that events record. Instants are RFC 3339 in UTC with milliseconds. */
-export interface TaskFields extends Required<TaskDates> {
+/** The fields of a task that requests about it set. Instants are RFC 3339 in UTC with milliseconds. */
+export interface TaskFields extends Required<TaskDates>, TaskSeries {
   readonly title: string
   readonly description: string
   readonly status: string
@@ -31,7 +32,17 @@ export const taskFields = [
   'section_id',
   'parent_id',
   'position',
+  'recurrence',
+  'series_id',
+  'recurrence_anchor',
+  'occurrence_number',
+  'occurrence_at',
+  'occurrence_on',
+  'next_task_id',
 ] as const satisfies readonly (keyof TaskFields)[]
+
+/** Those of them that events record: all that the contract has. */
+export const recordedFields = taskFields.filter((field) => field !== 'recurrence_anchor')
 
 const dateFields = [
   'start_at',
@@ -51,16 +62,20 @@ export interface NewTask extends TaskDates {
   readonly project_id?: string | null
   readonly section_id?: string | null
   readonly parent_id?: string | null
+  readonly recurrence?: RecurrenceChange | null
   readonly tag_ids?: readonly string[]
   /** Names of tags of the task's project, or of the caller for a personal task. Missing tags are created. */
   readonly tag_names?: readonly string[]
 }
 
 /** A merge patch: absent fields are not changed. */
-export type TaskPatch = Partial<Omit<NewTask, 'tag_names'>>
+export type TaskPatch = Partial<Omit<NewTask, 'tag_names'>> & {
+  /** Whether it has all fields, as PUT does: the present recurrence in it is no change. */
+  readonly isWhole?: boolean
+}
 
 /** The part of a patch that concerns the task alone. */
-export type FieldPatch = Omit<TaskPatch, 'tag_ids'>
+export type FieldPatch = Omit<TaskPatch, 'tag_ids' | 'recurrence' | 'isWhole'>
 
 /** Where a task is: in a project, or among the personal tasks of its owner. Its parent and its subtasks are in the same place. */
 export type Place = Pick<TaskFields, 'project_id' | 'owner_id'>

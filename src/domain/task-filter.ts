@@ -27,6 +27,8 @@ export interface TaskListQuery {
   readonly has_attachments?: boolean
   readonly is_blocked?: boolean
   readonly overdue?: boolean
+  readonly recurring?: boolean
+  readonly series_id?: string
   readonly due_after?: string
   readonly due_before?: string
   readonly created_after?: string
@@ -112,7 +114,15 @@ const allOf = (operands: readonly TaskCondition[]): TaskCondition | null => {
 const not = (operand: TaskCondition): TaskCondition => ({ kind: 'not', operand })
 
 const oneOf = (
-  field: 'status' | 'priority' | 'owner_id' | 'assignee_id' | 'project_id' | 'section_id' | 'parent_id',
+  field:
+    | 'status'
+    | 'priority'
+    | 'owner_id'
+    | 'assignee_id'
+    | 'project_id'
+    | 'section_id'
+    | 'parent_id'
+    | 'series_id',
   values: readonly string[],
 ): TaskCondition => ({ kind: 'one_of', field, values: [...new Set(values)] })
 
@@ -146,7 +156,7 @@ const parameterConditions = (query: TaskListQuery, context: FilterContext): read
     tag_id: tags,
     tag_match: match = 'any',
   } = query
-  const { untagged, has_attachments: attached, is_blocked: blocked, overdue } = query
+  const { untagged, has_attachments: attached, is_blocked: blocked, overdue, recurring } = query
   const choices = (['status', 'priority', 'owner_id', 'assignee_id'] as const).flatMap((field) => {
     const values = query[field]
     return values === undefined ? [] : [oneOf(field, values)]
@@ -160,6 +170,7 @@ const parameterConditions = (query: TaskListQuery, context: FilterContext): read
   )
   const hasTags: TaskCondition = { kind: 'has_tags' }
   const isBlocked: TaskCondition = { kind: 'blocked' }
+  const recurs: TaskCondition = { kind: 'present', field: 'series_id' }
   return [
     ...choices,
     ...ranges,
@@ -172,6 +183,8 @@ const parameterConditions = (query: TaskListQuery, context: FilterContext): read
       ? []
       : [{ kind: 'number', field: 'attachment_count', operator: attached ? '>' : '=', value: 0 } as const]),
     ...(blocked === undefined ? [] : [blocked ? isBlocked : not(isBlocked)]),
+    ...(recurring === undefined ? [] : [recurring ? recurs : not(recurs)]),
+    ...(query.series_id === undefined ? [] : [oneOf('series_id', [query.series_id])]),
     ...(overdue === undefined ? [] : [overdue ? isOverdue(context) : not(isOverdue(context))]),
   ]
 }

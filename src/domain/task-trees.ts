@@ -1,3 +1,4 @@
+import { isLive, type TaskSeries } from './task-series.ts'
 import { maxLevels } from './subtasks.ts'
 
 /** A task in a tree: its parent is another one of the tasks, or none. */
@@ -18,6 +19,19 @@ export const subtasksOf = <Task extends Node>(tasks: Iterable<Task>, rootId: str
     level = below.map(({ id }) => id)
   }
   return found
+}
+
+/** The recurring task that a task is, or is below; null if there is none. There is one at most. */
+export const recurringRoot = <Task extends Node & TaskSeries>(
+  tasks: ReadonlyMap<string, Task>,
+  id: string | null,
+): Task | null => {
+  let task = id === null ? undefined : tasks.get(id)
+  for (let above = 0; task !== undefined && above <= maxLevels; above += 1) {
+    if (isLive(task)) return task
+    task = task.parent_id === null ? undefined : tasks.get(task.parent_id)
+  }
+  return null
 }
 
 /** The number of levels of a task and the tasks below it. */

@@ -57,7 +57,14 @@ export const taskHandlers = ({ paging, listTaskChanges, taskQuota }: Deps) =>
     },
 
     async replaceTask(ctx, { params, body }) {
-      const replacement = { ...noDates, assignee_id: null, ...body }
+      const { recurrence } = body
+      const replacement = {
+        ...noDates,
+        assignee_id: null,
+        isWhole: true,
+        ...body,
+        ...(recurrence != null && { recurrence: { time_zone: ctx.principal.timeZone, ...recurrence } }),
+      }
       return taskResponse(await updateTask(ctx, params.task_id, replacement, taskQuota))
     },
 

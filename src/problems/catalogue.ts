@@ -152,7 +152,7 @@ export const problemTypes = {
     status: 409,
     title: 'Too many subtasks',
     cause:
-      'A task is moved or deleted with its subtasks, and this task has more subtasks than one request can change. Nothing was changed.',
+      'A task is moved, deleted or repeated with its subtasks, and these are more than one request can change. Nothing was changed.',
     remedy: 'Move or delete some of the subtasks first.',
   },
   webhook_disabled: {
@@ -303,6 +303,13 @@ export const problemTypes = {
     cause:
       'The task cannot be a subtask of the task in `parent_id`: that task is in another project or list, it is the task itself or one of its subtasks, or the nesting would be too deep. The detail says which.',
     remedy: 'Choose another parent, or move one of the tasks first.',
+  },
+  invalid_recurrence: {
+    status: 422,
+    title: 'Invalid recurrence',
+    cause:
+      'The task cannot recur, or not in this way: it has no date, it is in a tree of tasks that already recurs, the tree has too many tasks, or it was closed and the next occurrence exists. The detail says which.',
+    remedy: 'Set a date, choose another task of the tree, or change the next occurrence.',
   },
   idempotency_key_reused: {
     status: 422,

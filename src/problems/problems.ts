@@ -4,6 +4,7 @@ import { FilterError } from '../domain/filter-expression.ts'
 import { TooManyToSort } from '../domain/sort.ts'
 import { LastManager } from '../domain/managers.ts'
 import { maxLevels, maxMovedSubtasks } from '../domain/subtasks.ts'
+import { maxRecurringTasks } from '../domain/task-series.ts'
 import { TextTooCostly } from '../domain/text.ts'
 import { leaseSeconds } from '../domain/uploads.ts'
 import { type ProblemCode, problemTypes } from './catalogue.ts'
@@ -429,10 +430,34 @@ export const problems = {
     problems.invalidParent('must be a task of the same project, or a personal task of the same owner'),
   parentCycle: () => problems.invalidParent('must not be the task itself or one of its subtasks'),
   parentTooDeep: () => problems.invalidParent(`would nest tasks more than ${maxLevels} levels deep`),
+  recurrenceWithoutDate: () =>
+    new Problem(
+      'invalid_recurrence',
+      'A task that recurs needs a due date or a start. Set one, or remove the recurrence.',
+      at('/recurrence', 'needs a due date or a start'),
+    ),
+  recurrenceSpent: (nextId: string) =>
+    new Problem(
+      'invalid_recurrence',
+      `The task was closed, and the task ${nextId} is its next occurrence. Change the recurrence there.`,
+      at('/recurrence', 'cannot be changed in a closed task whose next occurrence exists'),
+    ),
+  recurrenceNested: (pointer: string) =>
+    new Problem(
+      'invalid_recurrence',
+      'Another task of the same tree recurs. Its subtasks are created with it each time.',
+      at(pointer, 'would put a task that recurs below another one'),
+    ),
+  recurringTreeTooLarge: (pointer: string) =>
+    new Problem(
+      'invalid_recurrence',
+      `A task that recurs can have at most ${maxRecurringTasks - 1} subtasks, at all levels.`,
+      at(pointer, `would make a tree of more than ${maxRecurringTasks} tasks recur`),
+    ),
   tooManySubtasks: () =>
     new Problem(
       'too_many_subtasks',
-      `More than ${maxMovedSubtasks} subtasks would have to be moved or deleted at once. Move or delete some of them first.`,
+      `More than ${maxMovedSubtasks} subtasks would have to be moved, deleted or repeated at once. Move or delete some of them first, or send fewer items.`,
     ),
   idempotencyKeyReused: () =>
     new Problem(
@@ -525,7 +550,7 @@ const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number,
     `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes. Delete attachments, or ask an administrator for a larger quota.`,
   webhooks: (quota, used) => `You own ${used} of ${quota} webhooks. Delete one that you no longer need.`,
   tasks: (quota, used, size) =>
-    `${size} more tasks exceed the quota: the owner has ${used} of ${quota} tasks, including the trash. Delete tasks permanently, or ask an administrator for a larger quota.`,
+    `${size} more tasks exceed the quota: the owner has ${used} of ${quota} tasks, including the trash. Delete tasks permanently, or ask an administrator for a larger quota. Its owner can close a task that recurs with "recurrence": null, which creates no next one.`,
 }
 
 const describeCursorFault = (fault: CursorFault): string => {

@@ -1,7 +1,7 @@
 import type { TransactionContext } from '../db/engine/context.ts'
 import { recordTagged, recordUntagged } from '../db/record-event.ts'
 import { recordTagsOfNew, recordTaskEvents, type TaskEvent } from '../db/record-task-events.ts'
-import { followTasks } from '../db/task-followers.ts'
+import { followCopies, followTasks } from '../db/task-followers.ts'
 import {
   type LockedTask,
   type LockedReferences,
@@ -10,6 +10,7 @@ import {
 } from '../db/task-locks.ts'
 import {
   addNamedTags,
+  deleteWithdrawn,
   type InsertedTask,
   insertTasks,
   type NamedTag,
@@ -21,7 +22,14 @@ import { addLinks, removeLinks } from '../db/task-tags.ts'
 import { changedFields } from '../domain/changes.ts'
 import { type Authorized, type Principal, type Relation, relationsToTask } from '../domain/permissions.ts'
 import { maxMovedSubtasks } from '../domain/subtasks.ts'
-import { type Completion, completionWith, type TaskFields, taskFields } from '../domain/task-fields.ts'
+import {
+  type Completion,
+  completionWith,
+  recordedFields,
+  type TaskFields,
+  taskFields,
+} from '../domain/task-fields.ts'
+import { problems } from '../problems/problems.ts'
 import { isOpen, type SubtaskChange, subtaskChanges, subtasksOf } from '../domain/task-trees.ts'
 
 /**
@@ -48,6 +56,11 @@ export interface TaskPlan {
   readonly hasTooManySubtasks: boolean
   /** The tags that new tasks get by name. */
   readonly namedTags: NamedTag[]
+  /** The tasks that new ones repeat, by the ids of these. */
+  readonly repeats: Map<string, PlannedTask>
+  /** Tasks that were created as the next occurrence, and are deleted as if they never had been. */
+  readonly withdrawn: Set<string>
+  readonly now: Date
 }
 
 /** A planned task, and what the caller is to it. */
@@ -61,7 +74,11 @@ export const openPlan = async (
   const facts = await lockReferences(tx, references)
   const tasks = [...facts.tasks.values()].map((task) => planned(task, facts.links.get(task.id) ?? []))
   const before = new Map(tasks.map((task) => [task.id, task]))
-  const below = new Set((references.roots ?? []).flatMap((root) => subtasksOf(tasks, root)))
+  const roots = [
+    ...(references.roots ?? []),
+    ...(references.turning ?? []).flatMap((id) => treesOfSeries(facts, id)),
+  ]
+  const below = new Set(roots.flatMap((root) => subtasksOf(tasks, root)))
   return {
     principal: tx.principal,
     facts,
@@ -69,7 +86,17 @@ export const openPlan = async (
     tasks: new Map(before),
     hasTooManySubtasks: below.size > maxMovedSubtasks,
     namedTags: [],
+    repeats: new Map(),
+    withdrawn: new Set(),
+    now: new Date(),
   }
+}
+
+/** The trees that closing or reopening a task writes. */
+const treesOfSeries = ({ tasks }: LockedReferences, id: string): readonly string[] => {
+  const task = tasks.get(id)
+  if (task === undefined || task.series_id === null) return []
+  return task.next_task_id === null ? [id] : [id, task.next_task_id]
 }
 
 const planned = ({ deleted_at, ...task }: LockedTask, tagIds: readonly string[]): PlannedTask => ({
@@ -93,10 +120,27 @@ export const relatedTask = (plan: TaskPlan, id: string): RelatedTask | null => {
 /** The version that a task of the plan has after the changes so far. */
 export const versionIn = (plan: TaskPlan, id: string): number => plannedTask(plan, id).version
 
-const plannedTask = (plan: TaskPlan, id: string): PlannedTask => {
+/** A task that the plan has. */
+export const plannedTask = (plan: TaskPlan, id: string): PlannedTask => {
   const task = plan.tasks.get(id)
   if (task === undefined) throw new Error('The plan has no such task')
   return task
+}
+
+/**
+ * The subtasks of a task, which are few enough to be written with it. If those of all tasks of the request together are too many, not
+ * all were read, and each task with subtasks is refused.
+ *
+ * @throws Problem 409
+ */
+export const expectFewSubtasks = (
+  plan: TaskPlan,
+  { id, subtask_count }: PlannedTask,
+): readonly PlannedTask[] => {
+  const live = [...plan.tasks.values()].filter(({ isTrashed }) => !isTrashed)
+  const subtasks = subtasksOf(live, id)
+  if (plan.hasTooManySubtasks && (subtasks.length > 0 || subtask_count > 0)) throw problems.tooManySubtasks()
+  return subtasks
 }
 
 /** Plans a new task. The caller may create tasks in its place. */
@@ -111,6 +155,34 @@ export const addTask = (plan: TaskPlan, id: string, fields: TaskFields, tagIds: 
     isTrashed: false,
     tagIds: tagIds.toSorted(),
   })
+}
+
+/** Plans a new task that repeats another one. */
+export const repeatTask = (
+  plan: TaskPlan,
+  repeated: PlannedTask,
+  id: string,
+  change: Partial<TaskFields>,
+): void => {
+  plan.repeats.set(id, repeated)
+  plan.tasks.set(id, {
+    ...repeated,
+    status: 'todo',
+    completion: 'never',
+    subtask_count: 0,
+    ...change,
+    id,
+    version: 1,
+  })
+}
+
+/** Plans that a task which repeats another one is deleted permanently. */
+export const withdrawTask = (plan: TaskPlan, { id }: PlannedTask): void => {
+  if (plan.repeats.delete(id)) plan.tasks.delete(id)
+  else {
+    takeAlong(plan, plannedTask(plan, id), { isTrashed: true })
+    plan.withdrawn.add(id)
+  }
 }
 
 type Changeable = Authorized<
@@ -150,8 +222,9 @@ const isEqual = (one: PlannedTask, other: PlannedTask): boolean =>
  * tags change while the task still has its viewers, whom triggers count for each tag, and events read what was written.
  */
 export const writePlan = async (tx: TransactionContext<Principal>, plan: TaskPlan): Promise<void> => {
-  const { before, tasks, namedTags } = plan
+  const { before, tasks, namedTags, repeats } = plan
   const added = [...tasks.values()].filter(({ id }) => !before.has(id))
+  const requested = added.filter(({ id }) => !repeats.has(id))
   const counts = subtaskChanges(before, tasks)
   const changes = [...before.values()].flatMap((present): readonly Change[] => {
     const task = tasks.get(present.id) ?? present
@@ -169,11 +242,22 @@ export const writePlan = async (tx: TransactionContext<Principal>, plan: TaskPla
   const unblocking = changes.flatMap(({ before: present, task }) =>
     isBlocking(present) === isBlocking(task) ? [] : [task.id],
   )
-  const events = [...added.flatMap(creationEvents), ...changes.flatMap(changeEvent)]
-  const followers = [...added.flatMap(followersOfNew(plan)), ...changes.flatMap(newFollowers)]
+  const events = [
+    ...requested.flatMap(creationEvents),
+    ...changes.flatMap(changeEvent),
+    ...[...repeats].flatMap(([id, repeated]) => repetitionEvents(tasks, repeated, id)),
+  ]
+  const followers = [...requested.flatMap(followersOfNew(plan)), ...changes.flatMap(newFollowers)]
+  const recurred = [...repeats].flatMap(([id, repeated]) => recurrenceEvent(tasks, repeated, id))
+  const copies = [...repeats].map(([to, { id: from }]) => ({ from, to }))
   const tagged = new Set([...ofAdded.map(({ taskId }) => taskId), ...namedTags.map(({ task_id }) => task_id)])
   await Promise.all([
-    ifAny(added, () => insertTasks(tx, added.map(insertionOf))),
+    ifAny(added, () =>
+      insertTasks(
+        tx,
+        added.map((task) => insertionOf(task, counts.get(task.id))),
+      ),
+    ),
     ifAny(unlinked, () => removeLinks(tx, unlinked)),
     ifAny([...ofAdded, ...linked], () => addLinks(tx, [...ofAdded, ...linked])),
     ifAny(namedTags, () => addNamedTags(tx, namedTags)),
@@ -181,9 +265,12 @@ export const writePlan = async (tx: TransactionContext<Principal>, plan: TaskPla
     ifAny(unblocking, () => redeliverBlocked(tx, unblocking)),
     ifAny(events, () => recordTaskEvents(tx, events)),
     ifAny([...tagged], () => recordTagsOfNew(tx, [...tagged])),
+    ifAny(recurred, () => recordTaskEvents(tx, recurred)),
     ifAny(linked, () => recordTagged(tx, linked)),
     ifAny(unlinked, () => recordUntagged(tx, unlinked)),
     ifAny(followers, () => followTasks(tx, followers)),
+    ifAny(copies, () => followCopies(tx, copies)),
+    ifAny([...plan.withdrawn], () => deleteWithdrawn(tx, [...plan.withdrawn])),
   ])
 }
 
@@ -200,11 +287,19 @@ const without = (ids: readonly string[], others: readonly string[]): readonly st
 const linksTo = ({ id }: { readonly id: string }, tagIds: readonly string[]) =>
   tagIds.map((tagId) => ({ taskId: id, tagId }))
 
-const insertionOf = (task: PlannedTask): InsertedTask => ({ ...task, is_trashed: task.isTrashed })
+const noSubtasks: SubtaskChange = { subtasks: 0, open_subtasks: 0 }
+
+const insertionOf = (task: PlannedTask, counted = noSubtasks): InsertedTask => ({
+  ...task,
+  is_trashed: task.isTrashed,
+  ...counted,
+})
 
 /** A new task can be deleted with its parent by the same request. */
 const creationEvents = (task: PlannedTask): readonly TaskEvent[] => {
-  const values = taskFields.filter((name) => task[name] !== null).map((name) => [name, task[name]] as const)
+  const values = recordedFields
+    .filter((name) => task[name] !== null)
+    .map((name) => [name, task[name]] as const)
   const created = {
     ...ofTask(task),
     type: 'task.created',
@@ -214,6 +309,33 @@ const creationEvents = (task: PlannedTask): readonly TaskEvent[] => {
   return task.isTrashed
     ? [created, { ...ofTask(task), type: 'task.deleted', before: {}, after: {} }]
     : [created]
+}
+
+/** `recurred_from` keeps its assignee from being notified. */
+const repetitionEvents = (
+  tasks: TaskPlan['tasks'],
+  repeated: PlannedTask,
+  id: string,
+): readonly TaskEvent[] => {
+  const task = tasks.get(id)
+  if (task === undefined) return []
+  const [created, ...others] = creationEvents(task)
+  return created === undefined
+    ? []
+    : [{ ...created, after: { ...created.after, recurred_from: repeated.id } }, ...others]
+}
+
+/** Said of the task that was closed, after all tasks of the next occurrence exist. */
+const recurrenceEvent = (
+  tasks: TaskPlan['tasks'],
+  { id, series_id }: PlannedTask,
+  nextId: string,
+): readonly TaskEvent[] => {
+  const [closed, next] = [tasks.get(id), tasks.get(nextId)]
+  if (closed === undefined || next === undefined || series_id === null) return []
+  const { occurrence_number, occurrence_at, occurrence_on } = next
+  const after = { occurrence_number, occurrence_at, occurrence_on }
+  return [{ ...ofTask(closed), type: 'task.recurred', resource_id: nextId, before: {}, after }]
 }
 
 const ofTask = ({ id, project_id, owner_id, assignee_id }: Pick<PlannedTask, 'id' | keyof TaskFields>) => ({
@@ -237,13 +359,13 @@ const updateOf = ({ before, task, counted }: Change): UpdatedTask => {
     ...(description !== before.description && { description }),
     is_trashed: isTrashed,
     versions: version - before.version + (counted === undefined ? 0 : 1),
-    ...(counted ?? { subtasks: 0, open_subtasks: 0 }),
+    ...(counted ?? noSubtasks),
   }
 }
 
 /** A change of tags alone has no event of the task itself. */
 const changeEvent = ({ before, task }: Change): readonly TaskEvent[] => {
-  const fields = changedFields(taskFields, before, task)
+  const fields = changedFields(recordedFields, before, task)
   const isMovedToOrFromTrash = before.isTrashed !== task.isTrashed
   if (fields === null && !isMovedToOrFromTrash) return []
   const type = isMovedToOrFromTrash ? (task.isTrashed ? 'task.deleted' : 'task.restored') : 'task.updated'

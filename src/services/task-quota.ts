@@ -33,8 +33,8 @@ export const countOwnedTasks = async (
   }
 }
 
-/** By how many tasks users own more, and those of them who were given tasks of others. */
-const changesOfOwners = ({ before, tasks }: TaskPlan) => {
+/** By how many tasks users own more, and those of them who were given tasks by others, or whose tasks recur. */
+const changesOfOwners = ({ before, tasks, repeats }: TaskPlan) => {
   const gained = new Map<string, number>()
   const received = new Set<string>()
   const add = (userId: string, count: number): void =>
@@ -43,6 +43,7 @@ const changesOfOwners = ({ before, tasks }: TaskPlan) => {
     const present = before.get(id)?.owner_id
     if (present === owner_id) continue
     add(owner_id, 1)
+    if (repeats.has(id)) received.add(owner_id)
     if (present === undefined) continue
     add(present, -1)
     received.add(owner_id)

@@ -20,16 +20,21 @@ export const referencesOfCreation = (task: NewTask, callerId: string): TaskRefer
 
 export const referencesOfPatch = (id: string, patch: TaskPatch): TaskReferences => {
   const mayLeavePlace = patch.project_id !== undefined || patch.owner_id !== undefined
+  const isClosedOrReopened = patch.status !== undefined
+  const setsRecurrence = patch.recurrence != null
   return {
     tasks: [id],
     users: ids(patch.owner_id, patch.assignee_id),
     projects: ids(patch.project_id),
     sections: ids(patch.section_id),
     tags: patch.tag_ids ?? [],
-    parents: ids(patch.parent_id),
+    // What is above the task tells whether it is in a tree that recurs.
+    parents: ids(patch.parent_id, setsRecurrence || patch.parent_id != null ? id : null),
     // Its subtasks move with it, or tell whether it would become its own subtask and how deep the tree would be.
-    roots: mayLeavePlace || patch.parent_id != null ? [id] : [],
-    countsAnew: patch.status !== undefined || patch.parent_id !== undefined || mayLeavePlace,
+    roots: mayLeavePlace || patch.parent_id != null || setsRecurrence ? [id] : [],
+    turning: isClosedOrReopened ? [id] : [],
+    countsAnew: isClosedOrReopened || patch.parent_id !== undefined || mayLeavePlace,
+    startsSeries: setsRecurrence,
     writesDescriptions: patch.description !== undefined,
     writesTags: patch.tag_ids !== undefined,
     leaving: patch.project_id === null ? [id] : [],
@@ -75,20 +80,22 @@ export const referencesOfBatch = (batch: TaskBatch<NewTask, TaskPatch>, callerId
     ...links.map(({ task_id: taskId, tag_id: tagId }) => referencesOfLink({ taskId, tagId })),
   ] satisfies readonly TaskReferences[]
   const union = (
-    name: 'tasks' | 'parents' | 'roots' | 'users' | 'projects' | 'sections' | 'tags' | 'leaving',
+    name: 'tasks' | 'parents' | 'roots' | 'turning' | 'users' | 'projects' | 'sections' | 'tags' | 'leaving',
   ) => [...new Set(all.flatMap((one: TaskReferences) => one[name] ?? []))]
-  const isAny = (name: 'countsAnew' | 'writesDescriptions' | 'writesTags'): boolean =>
+  const isAny = (name: 'countsAnew' | 'startsSeries' | 'writesDescriptions' | 'writesTags'): boolean =>
     all.some((one: TaskReferences) => one[name] === true)
   return {
     tasks: union('tasks'),
     parents: union('parents'),
     roots: union('roots'),
+    turning: union('turning'),
     users: union('users'),
     projects: union('projects'),
     sections: union('sections'),
     tags: union('tags'),
     leaving: union('leaving'),
     countsAnew: isAny('countsAnew'),
+    startsSeries: isAny('startsSeries'),
     writesDescriptions: isAny('writesDescriptions'),
     writesTags: isAny('writesTags'),
   }

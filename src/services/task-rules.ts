@@ -15,6 +15,7 @@ import {
   type TaskPatch,
 } from '../domain/task-fields.ts'
 import { refusalOfParent, subtasksOf } from '../domain/task-trees.ts'
+import { noSeries } from '../domain/task-series.ts'
 import { canonicalName } from '../domain/text.ts'
 import { problems } from '../problems/problems.ts'
 import {
@@ -28,12 +29,20 @@ import {
 import {
   addTask,
   changeTask,
-  type PlannedTask,
+  expectFewSubtasks,
   type RelatedTask,
   relatedTask,
   takeAlong,
   type TaskPlan,
 } from './task-plan.ts'
+import {
+  changeOfSeries,
+  planTurn,
+  refusalOfSeries,
+  seriesAfter,
+  seriesOfNew,
+  turnOfSeries,
+} from './task-recurrence.ts'
 
 /** What each change of a task requires. A problem plans nothing. */
 
@@ -51,7 +60,7 @@ export interface TaskTarget {
 export const planCreation = (
   plan: TaskPlan,
   id: string,
-  { tag_ids = [], tag_names = [], ...fields }: NewTask,
+  { tag_ids = [], tag_names = [], recurrence = null, ...fields }: NewTask,
 ): void => {
   const { principal } = plan
   const parent = fields.parent_id == null ? null : visibleTask(plan, fields.parent_id)
@@ -64,6 +73,7 @@ export const planCreation = (
     section_id: null,
     parent_id: null,
     owner_id: principal.userId,
+    ...noSeries,
     ...fields,
     // A subtask is created where its parent is.
     project_id: fields.project_id === undefined ? (parent?.project_id ?? null) : fields.project_id,
@@ -78,7 +88,7 @@ export const planCreation = (
   expectTags(plan, tag_ids)
   expectPerson(plan, task.owner_id, '/owner_id')
   if (task.assignee_id !== null) expectPerson(plan, task.assignee_id, '/assignee_id')
-  addTask(plan, id, task, tag_ids)
+  addTask(plan, id, { ...task, ...seriesOfNew(plan, task, recurrence) }, tag_ids)
   for (const name of tag_names)
     plan.namedTags.push({
       task_id: id,
@@ -97,15 +107,17 @@ export const planCreation = (
 export const planUpdate = (
   plan: TaskPlan,
   { id, conditions }: TaskTarget,
-  { tag_ids: sentTags, ...patch }: TaskPatch,
+  { tag_ids: sentTags, recurrence, isWhole = false, ...patch }: TaskPatch,
 ): void => {
   const seen = expectSeen('task.see', liveTask(plan, id))
   const task = expectMay('task.change', seen)
-  const { relations: _, ...after } = patched(task, patch)
-  if (after.owner_id !== task.owner_id) expectMay('task.transfer', seen)
-  if (isRegrouped(task, after)) expectMay('task.move', seen)
+  const { relations: _, ...moved } = patched(task, patch)
+  if (moved.owner_id !== task.owner_id) expectMay('task.transfer', seen)
+  if (isRegrouped(task, moved)) expectMay('task.move', seen)
+  const change = changeOfSeries(plan, seen, moved, recurrence, isWhole)
   expectMatch(conditions, task)
   expectUnarchived(plan, task)
+  const after = { ...moved, ...seriesAfter(plan, task, moved, change) }
   if (after.project_id !== task.project_id) expectTarget(plan, after.project_id)
   if (changesDates(task, after)) expectNoConflicts(plan, after, patch)
   if (patch.section_id != null) expectSection(plan, patch.section_id, after.project_id)
@@ -116,9 +128,11 @@ export const planUpdate = (
   else if (after.project_id === null && task.project_id !== null)
     expectPerson(plan, after.owner_id, '/project_id')
   if (patch.assignee_id != null) expectPerson(plan, patch.assignee_id, '/assignee_id')
+  const turn = turnOfSeries(plan, task, after)
   if (!isSamePlace(task, after)) moveSubtasks(plan, task, after)
   const tagIds = sentTags === undefined ? task.tagIds : [...new Set(sentTags)].toSorted()
-  changeTask(plan, task, { ...after, tagIds })
+  changeTask(plan, task, { ...after, tagIds, ...(turn !== null && { next_task_id: turn.next_task_id }) })
+  if (turn !== null) planTurn(plan, id, turn)
 }
 
 /**
@@ -227,7 +241,10 @@ export const planRestoration = (plan: TaskPlan, { id, conditions }: TaskTarget):
   for (const subtask of subtasksOf(plan.tasks.values(), id)) takeAlong(plan, subtask, { isTrashed: false })
   const parent = task.parent_id === null ? null : visibleTask(plan, task.parent_id)
   const keepsParent =
-    parent !== null && isSamePlace(parent, task) && refusalOfParent(plan.tasks, id, parent.id) === null
+    parent !== null &&
+    isSamePlace(parent, task) &&
+    refusalOfParent(plan.tasks, id, parent.id) === null &&
+    refusalOfSeries(plan, task, parent.id) === null
   changeTask(plan, task, { isTrashed: false, parent_id: keepsParent ? parent.id : null })
 }
 
@@ -309,6 +326,9 @@ const expectParent = (plan: TaskPlan, task: TaskFields & { readonly id: string }
   // How deep its own tree is can only be told if all of it was read.
   if (moved !== undefined) expectFewSubtasks(plan, moved)
   const live = new Map([...plan.tasks].filter(([, { isTrashed }]) => !isTrashed))
+  const refusalByParent = refusalOfSeries(plan, task, parentId)
+  if (refusalByParent === 'nested') throw problems.recurrenceNested('/parent_id')
+  if (refusalByParent === 'too_large') throw problems.recurringTreeTooLarge('/parent_id')
   const refusal = refusalOfParent(live, task.id, parentId)
   if (refusal === 'parent_cycle') throw problems.parentCycle()
   if (refusal === 'parent_too_deep') throw problems.parentTooDeep()
@@ -321,17 +341,6 @@ const expectTags = ({ facts }: TaskPlan, ids: readonly string[]): void => {
 
 const expectPerson = ({ facts }: TaskPlan, id: string, pointer: string): void => {
   if (facts.users.get(id)?.deleted_at !== null) throw problems.unknownReference(pointer, 'user')
-}
-
-/**
- * The subtasks of a task, which are few enough to be written with it. If those of all tasks of the request together are too many, not
- * all were read, and each task with subtasks is refused.
- */
-const expectFewSubtasks = (plan: TaskPlan, { id, subtask_count }: PlannedTask): readonly PlannedTask[] => {
-  const live = [...plan.tasks.values()].filter(({ isTrashed }) => !isTrashed)
-  const subtasks = subtasksOf(live, id)
-  if (plan.hasTooManySubtasks && (subtasks.length > 0 || subtask_count > 0)) throw problems.tooManySubtasks()
-  return subtasks
 }
 
 const moveSubtasks = (plan: TaskPlan, task: RelatedTask, { project_id, owner_id }: TaskFields): void => {

@@ -11,6 +11,7 @@ import type { Created } from '../domain/idempotency.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { scopesOfNewTask } from '../domain/scopes.ts'
 import type { NewTask, TaskPatch } from '../domain/task-fields.ts'
+import { defaultTimeZone } from '../domain/time-zones.ts'
 import { problems } from '../problems/problems.ts'
 import { type OpContext, transaction } from './context.ts'
 import { expectFound, expectMayExpand, expectScopes } from './expectations.ts'
@@ -23,6 +24,7 @@ import {
   referencesOfMove,
   referencesOfPatch,
 } from './task-references.ts'
+import { expectRecurrence } from './task-recurrence.ts'
 import {
   planCreation,
   expectDeletable,
@@ -58,6 +60,7 @@ export const createTask = (
 ): Promise<Created> => {
   expectScopes(ctx, scopesOfNewTask(task))
   expectNoConflicts(task)
+  expectRule(task)
   return idempotent(ctx, async (tx, id) => {
     const plan = await openPlan(tx, referencesOfCreation(task, ctx.principal.userId))
     planCreation(plan, id, task)
@@ -82,6 +85,7 @@ export const updateTask = (
   taskQuota: TaskQuota,
 ): Promise<TaskRow> => {
   expectNoConflicts(patch)
+  expectRule(patch)
   return transaction(ctx, async (tx) => {
     const plan = await openPlan(tx, referencesOfPatch(id, patch))
     planUpdate(plan, { id, conditions: tx }, patch)
@@ -158,6 +162,11 @@ export const deleteTrashedTask = (ctx: OpContext<Principal>, id: string): Promis
     const [, plan] = await Promise.all([lockUploaders(tx, id), openPlan(tx, { trashed: id })])
     await deleteTasks(tx, expectDeletable(plan, { id, conditions: tx }))
   })
+
+/** The rule alone is valid. Whether it is together with the present recurrence is decided under the lock. */
+const expectRule = ({ recurrence }: Pick<TaskPatch, 'recurrence'>): void => {
+  if (recurrence?.rule !== undefined) expectRecurrence(recurrence, null, defaultTimeZone)
+}
 
 const expectNoConflicts = (dates: TaskDates): void => {
   const conflicts = conflictsOf(dates)

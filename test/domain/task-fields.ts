@@ -7,6 +7,8 @@ import {
   type TaskFields,
 } from '../../src/domain/task-fields.ts'
 
+import { noSeries } from '../../src/domain/task-series.ts'
+
 /** What a change of a task does to its other fields, and which dates contradict each other. */
 
 const task: TaskFields = {
@@ -24,6 +26,7 @@ const task: TaskFields = {
   section_id: 'first',
   parent_id: 'parent',
   position: 'a5',
+  ...noSeries,
 }
 const personal = { ...task, project_id: null, section_id: null }
 

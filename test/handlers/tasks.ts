@@ -86,6 +86,12 @@ const defaults = {
   comment_count: 0,
   subtask_count: 0,
   open_subtask_count: 0,
+  recurrence: null,
+  series_id: null,
+  occurrence_number: null,
+  occurrence_at: null,
+  occurrence_on: null,
+  next_task_id: null,
   version: 1,
 } as const
 

@@ -149,10 +149,11 @@ const placesIn = ({ path, method }: Operation): readonly Place[] => {
   ]
 }
 
-/** What is not in the contract's examples. */
+/** What is not in the contract's examples, or excludes other fields. */
 const prepared: Partial<Record<Operation['id'], Call>> = {
   downloadLinkedAttachment: { query: { token: 'AAAA' } },
   addTaskAttachment: { body: fileForm('x') },
+  previewRecurrence: { body: { rule: 'FREQ=DAILY' } },
   createUpload: { headers: tusHeaders(5) },
   appendUpload: { headers: pieceHeaders(0), body: 'x' },
   getUploadOffset: { headers: { 'tus-resumable': '1.0.0' } },

@@ -316,9 +316,13 @@ export const personBranches = (
     }
   })
 
-/** Access branches for the subtasks `item` of these tasks that the caller can see. */
-export const branchesOfParents = (ids: SQL, caller: CallerPlaceholders): readonly AccessBranch[] =>
-  onlyBranch(sql`${item.parent_id} = any(${ids}) and ${allowsTask('task.see', caller, item)}`)
+/** Access branches for the tasks `item` of a few parents or series that the caller can see. */
+export const branchesOfGroup = (
+  group: SQLWrapper,
+  ids: SQL,
+  caller: CallerPlaceholders,
+): readonly AccessBranch[] =>
+  onlyBranch(sql`${group} = any(${ids}) and ${allowsTask('task.see', caller, item)}`)
 
 /** The same caller without the role of an administrator. */
 const withoutRole = (caller: CallerPlaceholders): CallerPlaceholders => ({ ...caller, is_admin: sql`false` })

@@ -1,3 +1,5 @@
+import type { Recurrence } from '../../domain/recurrence.ts'
+import type { Anchor } from '../../domain/task-series.ts'
 import type { ProjectRole } from '../../domain/project-roles.ts'
 import type { TeamRole } from '../../domain/team-roles.ts'
 import {
@@ -42,6 +44,8 @@ const day = customType<{ data: string; driverData: Date | string }>({
 })
 /** Sent as it is: the driver serializes it. */
 const json = customType<{ data: Readonly<Record<string, unknown>> }>({ dataType: () => 'jsonb' })
+const recurrence = customType<{ data: Recurrence }>({ dataType: () => 'jsonb' })
+const recurrenceAnchor = customType<{ data: Anchor }>({ dataType: () => 'jsonb' })
 /** Whether a column has times. */
 export const isInstant = (column: AnyColumn): boolean => column.getSQLType() === instantType
 const now = sql`now()`
@@ -555,6 +559,16 @@ export const tasks = pgTable(
      * foreign key, so that rows can be written in any order.
      */
     parent_id: uuid('parent_id'),
+    /** Null for a task that does not recur, as are the columns of its series. */
+    recurrence: recurrence('recurrence'),
+    series_id: uuid('series_id'),
+    /** The date of the first occurrence, from which the rule counts. */
+    recurrence_anchor: recurrenceAnchor('recurrence_anchor'),
+    occurrence_number: integer('occurrence_number'),
+    occurrence_at: instant('occurrence_at'),
+    occurrence_on: day('occurrence_on'),
+    /** The next occurrence, once this one was closed. No foreign key: it can be deleted, and this one creates no other. */
+    next_task_id: uuid('next_task_id'),
     attachment_count: integer('attachment_count').notNull().default(0),
     comment_count: integer('comment_count').notNull().default(0),
     /** The number of subtasks that are not in the trash, and of those that are open. A trigger counts what is deleted permanently. */
@@ -606,6 +620,10 @@ export const tasks = pgTable(
     index('tasks_parent')
       .on(t.parent_id, t.position.desc(), t.id.desc())
       .where(sql`${t.parent_id} is not null`),
+    // `series_id`.
+    index('tasks_series')
+      .on(t.series_id)
+      .where(sql`${t.series_id} is not null`),
     // `q` and `filter`: words, and parts of titles.
     index('tasks_search').using('gin', t.search),
     // GET /trash with `all`, and the removal of old trash.

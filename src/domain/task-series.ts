@@ -1,0 +1,243 @@
+import { Temporal } from 'temporal-polyfill'
+import { isDay, type TaskDates } from './dates.ts'
+import {
+  firstOccurrence,
+  nextOccurrence,
+  type Occurrences,
+  occurrencesAfter,
+  type Recurrence,
+  type Series,
+} from './recurrence.ts'
+import { withoutImplied } from './recurrence-days.ts'
+import { formatRule, parseRule } from './recurrence-rule.ts'
+import { dayAt, dayOf, defaultTimeZone, shift } from './time-zones.ts'
+
+/** Recurring tasks: each occurrence is a task, and closing it creates the next one. */
+
+/** The date of occurrence 1: which date of the task it is, and its value, a day or an instant. */
+export interface Anchor {
+  readonly of: 'due' | 'start'
+  readonly date: string
+}
+
+/** What a task is in its series. All null for a task that does not recur. */
+export interface TaskSeries {
+  readonly recurrence: Recurrence | null
+  readonly series_id: string | null
+  readonly recurrence_anchor: Anchor | null
+  readonly occurrence_number: number | null
+  /** The date of the occurrence, wherever the task was moved since: one of them is set. */
+  readonly occurrence_at: string | null
+  readonly occurrence_on: string | null
+  /** Set once the task was closed: it is spent, and creates no other one, whatever becomes of this one. */
+  readonly next_task_id: string | null
+}
+
+/** A recurrence in a request; absent fields keep their values, or have the defaults. */
+export type RecurrenceChange = Partial<Recurrence>
+
+const defaults = { from: 'schedule', month_end: 'last_day', missed: 'skip' } as const
+
+/** Why a recurrence in a request is refused. */
+export interface RecurrenceFault {
+  readonly field: keyof Recurrence
+  readonly message: string
+}
+
+/** The recurrence of a request, with what it leaves out: the present values, or the defaults. */
+export const readRecurrence = (
+  sent: RecurrenceChange,
+  present: Recurrence | null,
+  timeZone: string,
+): Recurrence | RecurrenceFault => {
+  const { rule, ...others } = { ...(present ?? { ...defaults, time_zone: timeZone }), ...sent }
+  if (rule === undefined) return { field: 'rule', message: 'is required to make a task recur' }
+  const parsed = parseRule(rule, others.from)
+  return 'message' in parsed
+    ? { field: 'rule', message: parsed.message }
+    : { rule: formatRule(parsed), ...others }
+}
+
+/** The part of a task that its series is. */
+export const seriesOf = ({
+  recurrence,
+  series_id,
+  recurrence_anchor,
+  occurrence_number,
+  occurrence_at,
+  occurrence_on,
+  next_task_id,
+}: TaskSeries): TaskSeries => ({
+  recurrence,
+  series_id,
+  recurrence_anchor,
+  occurrence_number,
+  occurrence_at,
+  occurrence_on,
+  next_task_id,
+})
+
+export const noSeries: TaskSeries = {
+  recurrence: null,
+  series_id: null,
+  recurrence_anchor: null,
+  occurrence_number: null,
+  occurrence_at: null,
+  occurrence_on: null,
+  next_task_id: null,
+}
+
+/** The largest number of tasks in a tree that recurs. */
+export const maxRecurringTasks = 100
+
+/** The first occurrence of a series: the task with these dates. Null without a date. */
+export const startSeries = (id: string, wanted: Recurrence, dates: TaskDates): TaskSeries | null => {
+  const anchor = anchorOf(dates)
+  if (anchor === null) return null
+  const recurrence = shortest(wanted, anchor)
+  const { number, at, on } = firstOccurrence({ ...recurrence, anchor: anchor.date })
+  return {
+    recurrence,
+    series_id: id,
+    recurrence_anchor: anchor,
+    occurrence_number: number,
+    occurrence_at: at,
+    occurrence_on: at === null ? on : null,
+    next_task_id: null,
+  }
+}
+
+/** The due date, or without one the start. */
+export const anchorOf = ({ start_at, start_on, due_at, due_on }: TaskDates): Anchor | null => {
+  const due = due_at ?? due_on ?? null
+  if (due !== null) return { of: 'due', date: due }
+  const start = start_at ?? start_on ?? null
+  return start === null ? null : { of: 'start', date: start }
+}
+
+/** A series, and where a task is in it. */
+export const placeInSeries = (
+  task: TaskSeries,
+): { readonly series: Series; readonly number: number; readonly on: string } | null => {
+  const { recurrence, recurrence_anchor: anchor, occurrence_number: number } = task
+  const date = task.occurrence_at ?? task.occurrence_on
+  if (recurrence === null || anchor === null || number === null || date === null) return null
+  return { series: { ...recurrence, anchor: anchor.date }, number, on: dayOf(date, recurrence.time_zone) }
+}
+
+/** The dates of the occurrences after that of a task; null if it does not recur. */
+export const occurrencesOf = (task: TaskSeries, limit: number): Occurrences | null => {
+  const place = placeInSeries(task)
+  return place === null ? null : occurrencesAfter(place.series, place, limit)
+}
+
+/** The dates of a recurrence from the first one. */
+export const previewOf = (series: Series, limit: number): Occurrences => {
+  const first = firstOccurrence(series)
+  // In some time zones, the first and the last instants are on days outside of the years 1 to 9999.
+  if (!isDay(first.on)) return { items: [], hasMore: false, endReason: 'exhausted' }
+  const { items, ...end } = occurrencesAfter(series, first, limit - 1)
+  return { items: [first, ...items], ...end }
+}
+
+/** The next occurrence of a task that is closed. */
+export interface NextOccurrence extends TaskSeries {
+  /** By how many days its dates, and those of its subtasks, move. */
+  readonly days: number
+}
+
+/** What follows a task that is closed at a time; null if the series ends with it. */
+export const nextInSeries = (task: TaskSeries, closedAt: Date): NextOccurrence | null => {
+  const place = placeInSeries(task)
+  if (place === null) return null
+  const next = nextOccurrence(place.series, place, dayAt(closedAt.getTime(), place.series.time_zone))
+  if (typeof next === 'string') return null
+  const { recurrence, series_id, recurrence_anchor } = task
+  return {
+    recurrence,
+    series_id,
+    recurrence_anchor,
+    occurrence_number: next.number,
+    occurrence_at: next.at,
+    occurrence_on: next.at === null ? next.on : null,
+    next_task_id: null,
+    days: Temporal.PlainDate.from(place.on).until(next.on).days,
+  }
+}
+
+/**
+ * The dates of the next occurrence: the date that the series follows is that of the occurrence, and the other one shifts by the same
+ * days. `timeZone` is that of the owner.
+ */
+export const datesOfNext = (
+  dates: Required<TaskDates>,
+  next: NextOccurrence,
+  timeZone: string,
+): Required<TaskDates> => {
+  const shifted = shiftedDates(dates, next, timeZone)
+  const { occurrence_at: at, occurrence_on: on } = next
+  if (next.recurrence_anchor?.of === 'start')
+    return inOrder({ ...shifted, start_at: at, start_on: on }, timeZone, 'start')
+  return inOrder({ ...shifted, due_at: at, due_on: on }, timeZone, 'due')
+}
+
+/** Dates shifted by the days between two occurrences. They keep their time of day in the time zone of the series. */
+export const shiftedDates = (
+  { start_at, start_on, due_at, due_on }: Required<TaskDates>,
+  { recurrence, days }: NextOccurrence,
+  timeZone: string,
+): Required<TaskDates> => {
+  const shifted = (date: string | null) =>
+    date === null ? null : shift(date, days, recurrence?.time_zone ?? defaultTimeZone)
+  const dates = {
+    start_at: shifted(start_at),
+    start_on: shifted(start_on),
+    due_at: shifted(due_at),
+    due_on: shifted(due_on),
+  }
+  return inOrder(dates, timeZone, 'due')
+}
+
+/** If dates were moved past each other, or the clock was changed in between, the other one meets the date that counts. */
+const inOrder = (
+  dates: Required<TaskDates>,
+  timeZone: string,
+  counts: 'start' | 'due',
+): Required<TaskDates> => {
+  const { start_at, start_on, due_at, due_on } = dates
+  if (!isBefore(due_at ?? due_on, start_at ?? start_on, timeZone)) return dates
+  return counts === 'due'
+    ? { ...dates, start_at: due_at, start_on: due_on }
+    : { ...dates, due_at: start_at, due_on: start_on }
+}
+
+/** Whether a date is before another one; a time and a day are compared by days. */
+const isBefore = (one: string | null, other: string | null, timeZone: string): boolean => {
+  if (one === null || other === null) return false
+  return isDay(one) === isDay(other) ? one < other : dayOf(one, timeZone) < dayOf(other, timeZone)
+}
+
+/** Whether closing the task creates another one: it recurs, and is not spent. */
+export const isLive = ({ recurrence, next_task_id }: TaskSeries): boolean =>
+  recurrence !== null && next_task_id === null
+
+/** A recurrence without what the date of occurrence 1 says anyway. */
+const shortest = (recurrence: Recurrence, { date }: Anchor): Recurrence => {
+  const parsed = parseRule(recurrence.rule, recurrence.from)
+  const day = dayOf(date, recurrence.time_zone)
+  // In some time zones, the first and the last instants are on days outside of the years 1 to 9999.
+  if ('message' in parsed || !isDay(day)) return recurrence
+  return { ...recurrence, rule: formatRule(withoutImplied(parsed, day)) }
+}
+
+/** Whether a recurrence says the same as that of a task. */
+export const isSameRecurrence = (
+  wanted: Recurrence | null,
+  { recurrence, recurrence_anchor: anchor }: TaskSeries,
+): boolean => {
+  if (wanted === null || recurrence === null || anchor === null) return wanted === recurrence
+  const short = shortest(wanted, anchor)
+  return recurrenceFields.every((field) => short[field] === recurrence[field])
+}
+
+const recurrenceFields = ['rule', 'time_zone', 'from', 'month_end', 'missed'] as const

@@ -1,0 +1,206 @@
+import { newId } from '../db/engine/ids.ts'
+import type { Recurrence } from '../domain/recurrence.ts'
+import { maxMovedSubtasks } from '../domain/subtasks.ts'
+import { changesDates, type TaskFields } from '../domain/task-fields.ts'
+import {
+  anchorOf,
+  datesOfNext,
+  isLive,
+  isSameRecurrence,
+  maxRecurringTasks,
+  type NextOccurrence,
+  nextInSeries,
+  noSeries,
+  readRecurrence,
+  type RecurrenceChange,
+  seriesOf,
+  shiftedDates,
+  startSeries,
+  type TaskSeries,
+} from '../domain/task-series.ts'
+import { defaultTimeZone } from '../domain/time-zones.ts'
+import { isOpen, recurringRoot, subtasksOf } from '../domain/task-trees.ts'
+import { problems } from '../problems/problems.ts'
+import { expectMay } from './expectations.ts'
+import {
+  expectFewSubtasks,
+  plannedTask,
+  type PlannedTask,
+  type RelatedTask,
+  repeatTask,
+  takeAlong,
+  type TaskPlan,
+  withdrawTask,
+} from './task-plan.ts'
+
+/**
+ * What makes a task recur, and what closing and reopening it does. An occurrence is spent once it has created the next one, whatever
+ * becomes of that one: closing it again creates nothing.
+ */
+
+/**
+ * What the contract's schema does not check of a recurrence.
+ *
+ * @throws Problem 400
+ */
+export const expectRecurrence = (
+  sent: RecurrenceChange,
+  present: Recurrence | null,
+  timeZone: string,
+  pointer = '/recurrence',
+): Recurrence => {
+  const read = readRecurrence(sent, present, timeZone)
+  if ('message' in read) throw problems.invalidField(`${pointer}/${read.field}`, read.message)
+  return read
+}
+
+/**
+ * The series of a new task.
+ *
+ * @throws Problem 400, 422
+ */
+export const seriesOfNew = (plan: TaskPlan, task: TaskFields, sent: RecurrenceChange | null): TaskSeries => {
+  if (sent === null) return noSeries
+  if (recurringRoot(plan.tasks, task.parent_id) !== null) throw problems.recurrenceNested('/recurrence')
+  return expectStarted(expectRecurrence(sent, null, plan.principal.timeZone), task, newId())
+}
+
+/** What a request does to the series of a task: nothing, or it ends, or the task becomes the first occurrence. */
+type SeriesChange = 'none' | 'end' | { readonly start: Recurrence }
+
+/**
+ * Decides what a request does to the series of a task. The same recurrence again is a change only if dates change with it, unless the
+ * request is whole: PUT has all fields, whether or not it is about them.
+ *
+ * @throws Problem 400, 403
+ */
+export const changeOfSeries = (
+  { principal }: TaskPlan,
+  task: RelatedTask,
+  after: TaskFields,
+  sent: RecurrenceChange | null | undefined,
+  isWhole: boolean,
+): SeriesChange => {
+  if (sent === undefined) return 'none'
+  const wanted = sent === null ? null : expectRecurrence(sent, task.recurrence, principal.timeZone)
+  const isAnchoredAnew = wanted !== null && !isWhole && isLive(task) && changesDates(task, after)
+  if (isSameRecurrence(wanted, task) && !isAnchoredAnew) return 'none'
+  expectMay('task.set_recurrence', task)
+  return wanted === null ? 'end' : { start: wanted }
+}
+
+/**
+ * The series of a task after that change.
+ *
+ * @throws Problem 409, 422
+ */
+export const seriesAfter = (
+  plan: TaskPlan,
+  task: PlannedTask,
+  after: TaskFields,
+  change: SeriesChange,
+): TaskSeries => {
+  if (change === 'none') {
+    if (isLive(task) && anchorOf(after) === null) throw problems.recurrenceWithoutDate()
+    return seriesOf(task)
+  }
+  if (task.next_task_id !== null) throw problems.recurrenceSpent(task.next_task_id)
+  if (change === 'end') return noSeries
+  const subtasks = expectFewSubtasks(plan, task)
+  if (recurringRoot(plan.tasks, after.parent_id) !== null || subtasks.some(isLive))
+    throw problems.recurrenceNested('/recurrence')
+  if (subtasks.length >= maxRecurringTasks) throw problems.recurringTreeTooLarge('/recurrence')
+  return expectStarted(change.start, after, task.series_id ?? newId())
+}
+
+const expectStarted = (recurrence: Recurrence, task: TaskFields, id: string): TaskSeries => {
+  const series = startSeries(id, recurrence, task)
+  if (series === null) throw problems.recurrenceWithoutDate()
+  return series
+}
+
+/** Why a task cannot be in the tree of a parent, because that recurs; null if it can. */
+export const refusalOfSeries = (
+  plan: TaskPlan,
+  task: { readonly id: string } & TaskSeries,
+  parentId: string,
+): 'nested' | 'too_large' | null => {
+  const root = recurringRoot(plan.tasks, parentId)
+  if (root === null) return null
+  const moved = liveSubtasks(plan.tasks, task.id)
+  if (isLive(task) || moved.some(isLive)) return 'nested'
+  const added = liveSubtasks(plan.tasks, root.id).filter(({ id }) => !isIn(plan.before, id, root.id))
+  // Without a count, all of the tree was read.
+  const present = plan.facts.recurringTrees.get(root.id) ?? liveSubtasks(plan.before, root.id).length + 1
+  const size = new Set([...added, ...moved, task].map(({ id }) => id))
+  const isThere = isIn(plan.before, task.id, root.id)
+  return !isThere && present + size.size > maxRecurringTasks ? 'too_large' : null
+}
+
+/** Whether a task is in the tree of another one. */
+const isIn = (tasks: ReadonlyMap<string, PlannedTask>, id: string, rootId: string): boolean => {
+  const seen = new Set<string>()
+  for (let at: string | null = id; at !== null && !seen.has(at); at = tasks.get(at)?.parent_id ?? null) {
+    if (at === rootId) return true
+    seen.add(at)
+  }
+  return false
+}
+
+const liveSubtasks = (tasks: ReadonlyMap<string, PlannedTask>, id: string): readonly PlannedTask[] =>
+  subtasksOf(
+    [...tasks.values()].filter(({ isTrashed }) => !isTrashed),
+    id,
+  )
+
+/** What a change of the status does to the series, beside the task itself: the next occurrence is created, or taken back. */
+export type Turn =
+  | { readonly next_task_id: string; readonly next: NextOccurrence }
+  | { readonly next_task_id: null; readonly withdrawn: readonly PlannedTask[] }
+
+/**
+ * Decides what a change of the status does to the series; null for nothing.
+ *
+ * @throws Problem 409
+ */
+export const turnOfSeries = (plan: TaskPlan, task: PlannedTask, after: TaskFields): Turn | null => {
+  if (isOpen(task.status) === isOpen(after.status)) return null
+  if (isOpen(after.status)) return withdrawalOf(plan, after)
+  const next = after.next_task_id === null ? nextInSeries(after, plan.now) : null
+  if (next === null) return null
+  if (plan.repeats.size + expectFewSubtasks(plan, task).length >= maxMovedSubtasks)
+    throw problems.tooManySubtasks()
+  return { next_task_id: newId(), next }
+}
+
+/** The next occurrence is taken back if nobody has touched it since it was created; otherwise both stay. */
+const withdrawalOf = (plan: TaskPlan, { next_task_id }: TaskFields): Turn | null => {
+  const next = next_task_id === null ? undefined : plan.tasks.get(next_task_id)
+  if (next === undefined || next.isTrashed) return null
+  const withdrawn = [...expectFewSubtasks(plan, next), next]
+  const isUntouched = withdrawn.every(
+    ({ id, version }) =>
+      version === 1 && (plan.before.has(id) || plan.repeats.has(id)) && !plan.facts.related.has(id),
+  )
+  return isUntouched ? { next_task_id: null, withdrawn } : null
+}
+
+/** Plans it, once the change of the task itself is planned. */
+export const planTurn = (plan: TaskPlan, id: string, turn: Turn): void => {
+  if (turn.next_task_id === null) for (const task of turn.withdrawn) withdrawTask(plan, task)
+  else repeatTree(plan, plannedTask(plan, id), turn.next_task_id, turn.next)
+}
+
+/** The subtasks are repeated as they are, but open. Those of the closed task that are open will not be done any more. */
+const repeatTree = (plan: TaskPlan, task: PlannedTask, nextId: string, next: NextOccurrence): void => {
+  const subtasks = liveSubtasks(plan.tasks, task.id)
+  const ids = new Map([[task.id, nextId], ...subtasks.map(({ id }) => [id, newId()] as const)])
+  const zoneOf = ({ owner_id }: PlannedTask) => plan.facts.users.get(owner_id)?.time_zone ?? defaultTimeZone
+  repeatTask(plan, task, nextId, { ...seriesOf(next), ...datesOfNext(task, next, zoneOf(task)) })
+  for (const subtask of subtasks) {
+    const dates = shiftedDates(subtask, next, zoneOf(subtask))
+    const parent_id = ids.get(subtask.parent_id ?? task.id) ?? nextId
+    repeatTask(plan, subtask, ids.get(subtask.id) ?? newId(), { ...noSeries, ...dates, parent_id })
+    if (isOpen(subtask.status)) takeAlong(plan, subtask, { status: 'cancelled' })
+  }
+}

@@ -1,0 +1,98 @@
+import t from 'tap'
+import { openDatabase } from '../../src/db/engine/client.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { roundsOfRace } from '../fixture/races.ts'
+import { startService } from '../fixture/service.ts'
+import { taskActions } from '../fixture/tasks.ts'
+
+/** Completions of one recurring task that race each other and other writes, on two instances where the database is a server. */
+
+const { db, options } = await openTestDatabase(t)
+const one = await startService(t, { db })
+/** The embedded database has one connection, and so one instance. */
+const two = process.env.DATABASE_URL === undefined ? one : await startService(t, { db: await openAnother() })
+async function openAnother() {
+  const other = openDatabase(options)
+  t.teardown(() => other.close())
+  return other
+}
+
+const ada = await one.register('ada')
+const { createTask } = taskActions(one)
+const { createProject } = projectActions(one)
+const { token } = ada
+
+const newTask = (fields: object = {}) =>
+  createTask(ada, { due_on: '2090-01-06', recurrence: { rule: 'FREQ=DAILY' }, ...fields })
+
+const instance = (index: number) => (index % 2 === 0 ? one : two)
+
+const patch = (index: number, id: string, body: object) =>
+  instance(index).call('updateTask', { token, params: { task_id: id }, body })
+
+/** The tasks of a series that are not in the trash. */
+const seriesOf = async (series_id: string | null) =>
+  (await one.expect('listTasks', 200, { token, query: { series_id: series_id ?? '', sort: 'created_at' } }))
+    .body.items
+
+const rounds = Array.from({ length: roundsOfRace(10) }, (_, index) => index)
+
+t.test('fifty completions at once create one next task', async (t) => {
+  const task = await newTask()
+  const replies = await Promise.all(
+    Array.from({ length: 50 }, (_, index) => patch(index, task.id, { status: 'done' })),
+  )
+  t.ok(replies.every(({ status }) => status === 200))
+  const nextIds = new Set(replies.map(({ body }) => (body as typeof task).next_task_id))
+  t.equal(nextIds.size, 1)
+  t.strictSame(
+    (await seriesOf(task.series_id)).map(({ id }) => id),
+    [task.id, ...nextIds],
+  )
+})
+
+t.test('done, reopened and done again: the next one is there exactly if the task is closed', async (t) => {
+  for (const _round of rounds) {
+    const task = await newTask()
+    const statuses = ['done', 'todo', 'cancelled', 'in_progress', 'done', 'todo']
+    await Promise.all(statuses.map((status, index) => patch(index, task.id, { status })))
+    const [first, ...others] = await seriesOf(task.series_id)
+    const isClosed = first?.status === 'done' || first?.status === 'cancelled'
+    t.strictSame(
+      others.map(({ id }) => id),
+      isClosed ? [first.next_task_id] : [],
+    )
+    t.equal(first?.next_task_id === null, !isClosed)
+  }
+})
+
+t.test('completion against another write', async (t) => {
+  const project = await createProject(ada)
+  const others = {
+    deletion: (id: string) => two.call('deleteTask', { token, params: { task_id: id } }),
+    'the end of the series': (id: string) => patch(1, id, { recurrence: null }),
+    'a move to a project': (id: string) => patch(1, id, { project_id: project.id }),
+    'a new subtask': (id: string) => two.call('createTask', { token, body: { title: 'x', parent_id: id } }),
+  }
+  for (const [name, write] of Object.entries(others))
+    for (const _round of rounds) {
+      const task = await newTask()
+      await createTask(ada, { parent_id: task.id })
+      const [closed, other] = await Promise.all([patch(0, task.id, { status: 'done' }), write(task.id)])
+      t.ok([200, 404].includes(closed.status), `${name}: ${closed.status}`)
+      t.ok([200, 201, 204, 404, 422].includes(other.status), `${name}: ${other.status}`)
+      const live = await seriesOf(task.series_id)
+      const next = live.filter(({ id }) => id !== task.id)
+      t.ok(next.length <= 1, name)
+      for (const { subtask_count, open_subtask_count, project_id, id } of next) {
+        t.equal(open_subtask_count, subtask_count, name)
+        const { items } = (await one.expect('listTasks', 200, { token, query: { parent_id: id } })).body
+        t.equal(items.length, subtask_count, name)
+        t.ok(
+          items.every((subtask) => subtask.project_id === project_id),
+          name,
+        )
+      }
+    }
+})
