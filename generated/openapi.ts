@@ -3037,7 +3037,10 @@ export interface components {
          * @enum {string}
          */
         RecurrenceMissed: "skip" | "each";
-        /** @description How the task recurs; null if it does not. When the task is closed, the next one is created, and this one keeps its recurrence as a record. */
+        /**
+         * Recurrence
+         * @description How the task recurs; null if it does not. When the task is closed, the next one is created, and this one keeps its recurrence as a record.
+         */
         Recurrence: {
             rule: components["schemas"]["RecurrenceRule"];
             time_zone: components["schemas"]["TimeZone"];
@@ -3045,7 +3048,10 @@ export interface components {
             month_end: components["schemas"]["RecurrenceMonthEnd"];
             missed: components["schemas"]["RecurrenceMissed"];
         } | null;
-        /** @description Makes the task recur: it is the first occurrence, on its due date or, without one, its start. Occurrences keep their time of day in `time_zone`, which defaults to yours. */
+        /**
+         * RecurrenceCreate
+         * @description Makes the task recur: it is the first occurrence, on its due date or, without one, its start. Occurrences keep their time of day in `time_zone`, which defaults to yours.
+         */
         RecurrenceCreate: {
             rule: components["schemas"]["RecurrenceRule"];
             time_zone?: components["schemas"]["TimeZone"];
@@ -3056,7 +3062,10 @@ export interface components {
             /** @default skip */
             missed: components["schemas"]["RecurrenceMissed"];
         } | null;
-        /** @description As in `createTask`. Keeps its value if omitted; null ends the series with this task. With other dates in the same request, the task becomes the first occurrence again. */
+        /**
+         * RecurrenceReplace
+         * @description As in `createTask`. Keeps its value if omitted; null ends the series with this task. With other dates in the same request, the task becomes the first occurrence again.
+         */
         RecurrenceReplace: {
             rule: components["schemas"]["RecurrenceRule"];
             time_zone?: components["schemas"]["TimeZone"];
@@ -3067,7 +3076,10 @@ export interface components {
             /** @default skip */
             missed: components["schemas"]["RecurrenceMissed"];
         } | null;
-        /** @description The fields of the recurrence to change; null ends the series with this task. If the task did not recur, `rule` is required, and the others have the defaults of `createTask`. A change, or other dates in the same request, makes the task the first occurrence again. Can be changed by those who can create tasks there. */
+        /**
+         * RecurrencePatch
+         * @description The fields of the recurrence to change; null ends the series with this task. If the task did not recur, `rule` is required, and the others have the defaults of `createTask`. A change, or other dates in the same request, makes the task the first occurrence again. Can be changed by those who can create tasks there.
+         */
         RecurrencePatch: {
             rule?: components["schemas"]["RecurrenceRule"];
             time_zone?: components["schemas"]["TimeZone"];

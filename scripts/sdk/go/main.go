@@ -60,6 +60,20 @@ func main() {
 	equal("due_at", must(patched.DueAt.Get()).UTC(), tomorrow)
 	ok("patch")
 
+	change := func(patch taskwright.TaskPatch) *taskwright.Task {
+		return success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil, patch)).JSON200
+	}
+	recurring := change(taskwright.TaskPatch{Recurrence: nullable.NewNullableWithValue(
+		taskwright.RecurrencePatch{Rule: new("FREQ=WEEKLY")})})
+	equal("rule", must(recurring.Recurrence.Get()).Rule, "FREQ=WEEKLY")
+	each := change(taskwright.TaskPatch{Recurrence: nullable.NewNullableWithValue(
+		taskwright.RecurrencePatch{Missed: new(taskwright.RecurrenceMissedEach)})})
+	equal("rule", must(each.Recurrence.Get()).Rule, "FREQ=WEEKLY")
+	equal("missed", must(each.Recurrence.Get()).Missed, taskwright.RecurrenceMissedEach)
+	single := change(taskwright.TaskPatch{Recurrence: nullable.NewNullNullable[taskwright.RecurrencePatch]()})
+	equal("recurrence is null", single.Recurrence.IsNull(), true)
+	ok("recur")
+
 	cleared := success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil,
 		taskwright.TaskPatch{DueAt: nullable.NewNullNullable[time.Time]()})).JSON200
 	equal("due_at is null", cleared.DueAt.IsNull(), true)

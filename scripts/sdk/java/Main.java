@@ -34,6 +34,8 @@ import taskwright.model.Registration;
 import taskwright.model.RelationKind;
 import taskwright.model.TagCreate;
 import taskwright.model.TaskCreate;
+import taskwright.model.RecurrenceMissed;
+import taskwright.model.RecurrencePatch;
 import taskwright.model.TaskPatch;
 import taskwright.model.TaskPriority;
 import taskwright.model.TaskStatus;
@@ -78,6 +80,17 @@ public final class Main {
     equal("status", patched.getStatus(), TaskStatus.IN_PROGRESS);
     equal("due_at", patched.getDueAt(), tomorrow);
     ok("patch");
+
+    var weekly = new RecurrencePatch().rule("FREQ=WEEKLY");
+    var recurring = tasks.updateTask(task.getId(), new TaskPatch().recurrence(weekly), null, null);
+    equal("rule", recurring.getRecurrence().getRule(), "FREQ=WEEKLY");
+    var each = new RecurrencePatch().missed(RecurrenceMissed.EACH);
+    var changed = tasks.updateTask(task.getId(), new TaskPatch().recurrence(each), null, null);
+    equal("rule", changed.getRecurrence().getRule(), "FREQ=WEEKLY");
+    equal("missed", changed.getRecurrence().getMissed(), RecurrenceMissed.EACH);
+    var single = tasks.updateTask(task.getId(), new TaskPatch().recurrence(null), null, null);
+    equal("recurrence", single.getRecurrence(), null);
+    ok("recur");
 
     var cleared = tasks.updateTask(task.getId(), new TaskPatch().dueAt(null), null, null);
     equal("due_at", cleared.getDueAt(), null);

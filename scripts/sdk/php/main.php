@@ -20,6 +20,8 @@ use Taskwright\Model\Registration;
 use Taskwright\Model\RelationKind;
 use Taskwright\Model\TagCreate;
 use Taskwright\Model\TaskCreate;
+use Taskwright\Model\RecurrenceMissed;
+use Taskwright\Model\RecurrencePatch;
 use Taskwright\Model\TaskPatch;
 use Taskwright\Model\TaskPriority;
 use Taskwright\Model\TaskStatus;
@@ -89,6 +91,17 @@ $patched = $tasks->updateTask($task->getId(), new TaskPatch(['status' => TaskSta
 equal('status', $patched->getStatus(), TaskStatus::IN_PROGRESS);
 equal('due_at', $inMilliseconds($patched->getDueAt()), $inMilliseconds($tomorrow));
 ok('patch');
+
+$weekly = new RecurrencePatch(['rule' => 'FREQ=WEEKLY']);
+$recurring = $tasks->updateTask($task->getId(), new TaskPatch(['recurrence' => $weekly]));
+equal('rule', $recurring->getRecurrence()->getRule(), 'FREQ=WEEKLY');
+$each = new RecurrencePatch(['missed' => RecurrenceMissed::EACH]);
+$changed = $tasks->updateTask($task->getId(), new TaskPatch(['recurrence' => $each]));
+equal('rule', $changed->getRecurrence()->getRule(), 'FREQ=WEEKLY');
+equal('missed', $changed->getRecurrence()->getMissed(), RecurrenceMissed::EACH);
+$single = $tasks->updateTask($task->getId(), new TaskPatch(['recurrence' => null]));
+equal('recurrence', $single->getRecurrence(), null);
+ok('recur');
 
 $cleared = $tasks->updateTask($task->getId(), new TaskPatch(['due_at' => null]));
 equal('due_at', $cleared->getDueAt(), null);

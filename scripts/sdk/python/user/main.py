@@ -37,11 +37,12 @@ from taskwright.models import (
     ProjectCreate,
     ProjectMemberSet,
     ProjectRole,
+    RecurrenceMissed,
+    RecurrencePatch,
     RefreshRequest,
     Registration,
     RelationKind,
     TagCreate,
-    Task,
     Task,
     TaskCreate,
     TaskPatch,
@@ -86,6 +87,18 @@ def main() -> None:
         equal("status", patched.status, TaskStatus.IN_PROGRESS)
         equal("due_at", patched.due_at, tomorrow)
         ok("patch")
+
+        weekly = TaskPatch(recurrence=RecurrencePatch(rule="FREQ=WEEKLY"))
+        recurring = update_task.sync(task.id, client=client, body=weekly)
+        equal("rule", recurring.recurrence and recurring.recurrence.rule, "FREQ=WEEKLY")
+        each_one = TaskPatch(recurrence=RecurrencePatch(missed=RecurrenceMissed.EACH))
+        changed = update_task.sync(task.id, client=client, body=each_one)
+        equal("rule", changed.recurrence and changed.recurrence.rule, "FREQ=WEEKLY")
+        equal("missed", changed.recurrence and changed.recurrence.missed, RecurrenceMissed.EACH)
+        not_again = TaskPatch(recurrence=None)
+        single = update_task.sync(task.id, client=client, body=not_again)
+        equal("recurrence", single.recurrence, None)
+        ok("recur")
 
         no_date = TaskPatch(due_at=None)
         cleared = update_task.sync(task.id, client=client, body=no_date)

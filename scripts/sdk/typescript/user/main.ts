@@ -60,6 +60,16 @@ equal('status', patched.status, 'in_progress')
 equal('due_at', patched.due_at, tomorrow)
 ok('patch')
 
+const weekly = { rule: 'FREQ=WEEKLY', time_zone: 'Europe/Berlin' }
+const recurring = await taskwright.updateTask({ path, body: { recurrence: weekly } })
+equal('rule', recurring.recurrence?.rule, weekly.rule)
+const changed = await taskwright.updateTask({ path, body: { recurrence: { missed: 'each' } } })
+equal('time_zone', changed.recurrence?.time_zone, weekly.time_zone)
+equal('missed', changed.recurrence?.missed, 'each')
+const single = await taskwright.updateTask({ path, body: { recurrence: null } })
+equal('recurrence', single.recurrence, null)
+ok('recur')
+
 const cleared = await taskwright.updateTask({ path, body: { due_at: null } })
 equal('due_at', cleared.due_at, null)
 equal('title', cleared.title, task.title)
