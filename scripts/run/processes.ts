@@ -149,14 +149,6 @@ export const residentMemory = async (pid: number): Promise<number> => {
   return Number(/^VmRSS:\s+(\d+) kB$/m.exec(text)?.[1] ?? Number.NaN) * 1_024
 }
 
-/** Resident memory of a process and its children, in bytes. */
-export const memoryOfTree = async (pid: number): Promise<number> => {
-  // A child may have exited.
-  const members = [pid, ...(await childrenOf(pid))]
-  const sizes = await Promise.all(members.map((member) => residentMemory(member).catch(() => 0)))
-  return sizes.reduce((sum, size) => sum + size, 0)
-}
-
 /** The child processes of a process, oldest first. */
 export const childrenOf = async (pid: number): Promise<readonly number[]> => {
   const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8').catch(() => '')
