@@ -115,12 +115,13 @@ where "membership"."user_id" = "webhook"."owner_id" and "membership"."project_id
   and "membership"."role" in ('manager') offset 0) or ("webhook"."project_id" is not null and "owner"."role" = 'admin')))))))
   ), counted as (update "webhooks" "webhook" set "last_sequence" = "webhook"."last_sequence" + added.deliveries, "due_at" = least("webhook"."due_at", now()) from (select webhook_id, count(*) as deliveries from matched group by webhook_id) added where "webhook"."id" = added.webhook_id returning "webhook"."id", "webhook"."last_sequence" - added.deliveries as "before"), added as (
     insert into webhook_deliveries (
-      id, webhook_id, sequence, event_id, event_type, event_changed_in, event_ordinal, due_at)
+      id, webhook_id, sequence, event_id, event_type, event_changed_in, event_ordinal, due_at, created_at)
     select event_id(clock_timestamp(), sequence), counted.id, sequence, matched.event_id, matched.event_type, matched.changed_in,
-      matched.ordinal, clock_timestamp()
+      matched.ordinal, clock_timestamp(), clock_timestamp()
     from (
       select matched.*, row_number() over (partition by webhook_id order by changed_in, ordinal) as place from matched
     ) matched join counted on counted.id = matched.webhook_id
       cross join lateral (select before + place as sequence) numbered
+    order by counted.id, sequence
   )
     select count(*) as events from batch;

@@ -69,10 +69,10 @@ const mayDeliver = (): SQL => {
 const dueAfterAdding = (dueBefore: SQLWrapper): SQL => sql`least(${dueBefore}, now())`
 
 /**
- * When an added delivery is due. Not now(): of two transactions, the one that began first may add its deliveries second, after those
- * with lower sequences.
+ * When an added delivery is due, and from when it is in the list. Not now(): of two transactions, the one that began first may add its
+ * deliveries second, after those with lower sequences.
  */
-const dueWhenAdded = sql`clock_timestamp()`
+const whenAdded = sql`clock_timestamp()`
 
 /** The deliveries of the events `batch`. Viewers are selected before webhooks, so that access is not checked for every webhook. */
 const newDeliveries = (): SQL => {
@@ -104,13 +104,14 @@ const newDeliveries = (): SQL => {
         before: sql`${webhook.last_sequence} - added.deliveries`.as('before'),
       })}, added as (
       insert into webhook_deliveries (
-        id, webhook_id, sequence, event_id, event_type, event_changed_in, event_ordinal, due_at)
+        id, webhook_id, sequence, event_id, event_type, event_changed_in, event_ordinal, due_at, created_at)
       select event_id(clock_timestamp(), sequence), counted.id, sequence, matched.event_id, matched.event_type, matched.changed_in,
-        matched.ordinal, ${dueWhenAdded}
+        matched.ordinal, ${whenAdded}, ${whenAdded}
       from (
         select matched.*, row_number() over (partition by webhook_id order by changed_in, ordinal) as place from matched
       ) matched join counted on counted.id = matched.webhook_id
         cross join lateral (select before + place as sequence) numbered
+      order by counted.id, sequence
     )`
 }
 
@@ -569,7 +570,7 @@ const insert = builtStatement(
     event_changed_in: 'xid8?',
     event_ordinal: 'int8?',
   } satisfies ParametersOf<typeof webhookDeliveries>,
-  (db, p) => db.insert(webhookDeliveries).values({ ...p, due_at: dueWhenAdded }),
+  (db, p) => db.insert(webhookDeliveries).values({ ...p, due_at: whenAdded }),
 )
 
 const advance = builtStatement('webhooks.advance', { id: 'uuid', sequence: 'int8' }, (db, p) =>
