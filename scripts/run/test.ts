@@ -52,8 +52,8 @@ const environment = {
 }
 
 /**
- * Files that start, stop and kill services, or keep the machine busy. They take half of the time of all files. On the embedded
- * database, `npm run test:faults` runs them; on a server, they run with the rest.
+ * Files that start, stop and kill services, upgrade each release, or keep the machine busy. They take half of the time of all files. On
+ * the embedded database, `npm run test:faults` runs them; on a server, they run with the rest.
  */
 const slowFiles: readonly string[] = [
   'test/admin.ts',
@@ -70,6 +70,7 @@ const slowFiles: readonly string[] = [
   'test/jobs/storage-check.ts',
   'test/transfer-memory.ts',
   'test/process/workers.ts',
+  'test/upgrades.ts',
 ]
 
 rmSync(coverageFolder, { recursive: true, force: true })
