@@ -618,6 +618,32 @@ const collaborate = async (tour: Tour, manager: Session, colleague: Account): Pr
 /** The sorted ids of resources. */
 const ids = (items: readonly { readonly id: string }[]): string[] => items.map(({ id }) => id).toSorted()
 
+const recur = async (tour: Tour, { token }: Session): Promise<void> => {
+  const recurrence = { rule: 'FREQ=MONTHLY', time_zone: 'Europe/Berlin' }
+  const preview = await tour.expect(
+    'previewRecurrence',
+    200,
+    { token, body: { ...recurrence, on: '2027-01-31', limit: 3 } },
+    ({ body }) => body.occurrences.map(({ on }) => on).join(', '),
+  )
+  const days = preview.body.occurrences.map(({ on }) => on)
+  expectSame('the last days of months', days, ['2027-01-31', '2027-02-28', '2027-03-31'])
+  const task = { title: 'Pay the rent', due_at: '2090-03-01T08:00:00.000Z', recurrence }
+  const created = await tour.expect('createTask', 201, { token, body: task }, ({ body }) =>
+    fields(body, 'due_at', 'occurrence_number'),
+  )
+  const closing = { token, params: { task_id: created.body.id }, body: { status: 'done' } }
+  const closed = await tour.expect('updateTask', 200, closing, ({ body }) =>
+    fields(body, 'status', 'next_task_id'),
+  )
+  const task_id = closed.body.next_task_id ?? ''
+  const next = await tour.expect('getTask', 200, { token, params: { task_id } }, ({ body }) =>
+    fields(body, 'status', 'due_at', 'occurrence_number'),
+  )
+  // Daylight saving time began in between.
+  expectSame('the next due date', next.body.due_at, '2090-04-01T07:00:00.000Z')
+}
+
 const refresh = async (tour: Tour, old: Session): Promise<void> => {
   const request = { body: { refresh_token: old.refreshToken } }
   const { body } = await tour.expect('refreshToken', 200, request, () => 'new tokens')
@@ -663,6 +689,8 @@ const runSections = async (tour: Tour, account: Account, colleague: Account): Pr
   await shareProject(tour, laptop, colleague, cake)
   tour.heading('Collaborating: dependencies, subtasks, comments, notifications, history and webhooks')
   await collaborate(tour, laptop, colleague)
+  tour.heading('Recurring tasks: closing one creates the next, at the same time of day')
+  await recur(tour, laptop)
   tour.heading('Refreshing tokens: a used refresh token ends the session, unless it is a retry')
   await refresh(tour, phone)
   tour.heading('Signing out: the tokens stop working immediately')

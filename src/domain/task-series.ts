@@ -53,9 +53,9 @@ export const readRecurrence = (
   const { rule, ...others } = { ...(present ?? { ...defaults, time_zone: timeZone }), ...sent }
   if (rule === undefined) return { field: 'rule', message: 'is required to make a task recur' }
   const parsed = parseRule(rule, others.from)
-  return 'message' in parsed
-    ? { field: 'rule', message: parsed.message }
-    : { rule: formatRule(parsed), ...others }
+  if ('message' in parsed)
+    return { field: 'rule', message: `is not valid: ${parsed.message.replace(/\.$/, '')}` }
+  return { rule: formatRule(parsed), ...others }
 }
 
 /** The part of a task that its series is. */

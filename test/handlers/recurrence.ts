@@ -164,6 +164,7 @@ t.test('recurrence of a task', async (t) => {
       const reply = await service.call('createTask', { token: ada.token, body })
       t.match(reply, { status: 400, body: { code: 'invalid_request' } }, rule)
       t.match((reply.body as Problem).detail, part, rule)
+      t.match((reply.body as Problem).detail, /^recurrence\/rule is not valid: [A-Z].*[^.]\.$/, rule)
       t.strictSame(pointersOf(reply.body as Problem), ['/recurrence/rule'], rule)
     }
     t.match(await refused(ada, { id: unknownId }, { recurrence: { rule: 'FREQ=HOURLY' } }), {
@@ -578,6 +579,18 @@ t.test('closing a task', async (t) => {
     t.notOk(items.some(({ task_id }) => task_id === next.id))
     t.ok(items.some(({ task_id, reason }) => task_id === task.id && reason === 'assignment'))
   })
+})
+
+t.test('archiving and moving', async (t) => {
+  const project = await createProject(ada)
+  const task = await createTask(ada, { project_id: project.id, due_on: '2090-01-06', recurrence: weekly })
+  const params = { project_id: project.id }
+  await service.expect('archiveProject', 200, { token: ada.token, params })
+  t.match(await refused(ada, task, { status: 'done' }), { status: 409, code: 'project_archived' })
+  await service.expect('unarchiveProject', 200, { token: ada.token, params })
+  const personal = await patch(ada, task, { project_id: null })
+  t.match(seriesOf(personal), seriesOf(task), 'a series moves with its task')
+  t.match(await close(ada, task), { project_id: null, due_on: '2090-01-13' })
 })
 
 t.test('deleting the open task ends the series until it is restored', async (t) => {
