@@ -52,8 +52,8 @@ const environment = {
 }
 
 /**
- * Files that start, stop and kill services, upgrade each release, or keep the machine busy. They take half of the time of all files. On
- * the embedded database, `npm run test:faults` runs them; on a server, they run with the rest.
+ * Files that start, stop and kill services, upgrade each release, keep the machine busy, or mostly wait. They take half of the time of
+ * all files. On the embedded database, `npm run test:faults` runs them; on a server, they run with the rest.
  */
 const slowFiles: readonly string[] = [
   'test/admin.ts',
@@ -65,12 +65,15 @@ const slowFiles: readonly string[] = [
   'test/overload.ts',
   'test/rotation.ts',
   'test/process/data-dir.ts',
+  'test/process/event-streams.ts',
+  'test/process/log.ts',
   'test/process/server.ts',
   'test/process/stop.ts',
   'test/jobs/storage-check.ts',
   'test/transfer-memory.ts',
   'test/process/workers.ts',
   'test/upgrades.ts',
+  'test/webhooks/sending.ts',
 ]
 
 rmSync(coverageFolder, { recursive: true, force: true })
