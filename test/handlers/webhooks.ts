@@ -405,7 +405,7 @@ const countDeliveries = async (webhook: Pick<Webhook, 'id'>): Promise<number> =>
   return (await service.expect('listWebhookDeliveries', 200, request)).body.items.length
 }
 
-t.test('redeliverWebhook', async (t) => {
+t.test('testWebhook, redeliverWebhook', async (t) => {
   const { token } = ada
 
   t.test('409 for a disabled webhook', async (t) => {
@@ -413,6 +413,8 @@ t.test('redeliverWebhook', async (t) => {
     const params = { ...pathOf(webhook), delivery_id: (await sendTest(webhook)).id }
     const disable = { token, params: pathOf(webhook), body: { is_enabled: false } }
     await service.expect('updateWebhook', 200, disable)
+    const tested = await service.expect('testWebhook', 409, { token, params: pathOf(webhook) })
+    t.match(tested.body, { code: 'webhook_disabled' })
     const { body } = await service.expect('redeliverWebhook', 409, { token, params })
     t.equal(body.code, 'webhook_disabled')
     t.equal(await countDeliveries(webhook), 1)
