@@ -1,7 +1,7 @@
 import { conflictsOf, type DateConflict, replacingOtherKind, type TaskDates } from './dates.ts'
 import type { RecurrenceChange, TaskSeries } from './task-series.ts'
 import { positionAtEnd } from './positions.ts'
-import { dayAt } from './time-zones.ts'
+import { isEarlier } from './time-zones.ts'
 
 /** The fields of a task that requests about it set. Instants are RFC 3339 in UTC with milliseconds. */
 export interface TaskFields extends Required<TaskDates>, TaskSeries {
@@ -117,11 +117,7 @@ export const changesDates = (one: TaskFields, other: TaskFields): boolean =>
 export const dateConflictsOf = (task: Required<TaskDates>, timeZone: string): readonly DateConflict[] => {
   const conflicts = conflictsOf(task)
   if (conflicts.length > 0) return conflicts
-  const start = dayOf(task.start_on, task.start_at, timeZone)
-  const due = dayOf(task.due_on, task.due_at, timeZone)
-  if (start === null || due === null || due >= start) return []
+  const isBackwards = isEarlier(task.due_at ?? task.due_on, task.start_at ?? task.start_on, timeZone)
+  if (!isBackwards) return []
   return [task.due_on === null ? 'due_at_before_start' : 'due_on_before_start']
 }
-
-const dayOf = (day: string | null, instant: string | null, timeZone: string): string | null =>
-  instant === null ? day : dayAt(Date.parse(instant), timeZone)

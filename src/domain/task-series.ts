@@ -1,16 +1,16 @@
-import { Temporal } from 'temporal-polyfill'
 import { isDay, type TaskDates } from './dates.ts'
 import {
   firstOccurrence,
   nextOccurrence,
   type Occurrences,
   occurrencesAfter,
+  type Position,
   type Recurrence,
   type Series,
 } from './recurrence.ts'
-import { withoutImplied } from './recurrence-days.ts'
+import { dayNumber, withoutImplied } from './recurrence-days.ts'
 import { formatRule, parseRule } from './recurrence-rule.ts'
-import { dayAt, dayOf, defaultTimeZone, shift } from './time-zones.ts'
+import { dayAt, dayOf, defaultTimeZone, isEarlier, shift } from './time-zones.ts'
 
 /** Recurring tasks: each occurrence is a task, and closing it creates the next one. */
 
@@ -116,9 +116,7 @@ export const anchorOf = ({ start_at, start_on, due_at, due_on }: TaskDates): Anc
 }
 
 /** A series, and where a task is in it. */
-export const placeInSeries = (
-  task: TaskSeries,
-): { readonly series: Series; readonly number: number; readonly on: string } | null => {
+const placeInSeries = (task: TaskSeries): (Position & { readonly series: Series }) | null => {
   const { recurrence, recurrence_anchor: anchor, occurrence_number: number } = task
   const date = task.occurrence_at ?? task.occurrence_on
   if (recurrence === null || anchor === null || number === null || date === null) return null
@@ -161,7 +159,7 @@ export const nextInSeries = (task: TaskSeries, closedAt: Date): NextOccurrence |
     occurrence_at: next.at,
     occurrence_on: next.at === null ? next.on : null,
     next_task_id: null,
-    days: Temporal.PlainDate.from(place.on).until(next.on).days,
+    days: dayNumber(next.on) - dayNumber(place.on),
   }
 }
 
@@ -205,16 +203,10 @@ const inOrder = (
   counts: 'start' | 'due',
 ): Required<TaskDates> => {
   const { start_at, start_on, due_at, due_on } = dates
-  if (!isBefore(due_at ?? due_on, start_at ?? start_on, timeZone)) return dates
+  if (!isEarlier(due_at ?? due_on, start_at ?? start_on, timeZone)) return dates
   return counts === 'due'
     ? { ...dates, start_at: due_at, start_on: due_on }
     : { ...dates, due_at: start_at, due_on: start_on }
-}
-
-/** Whether a date is before another one; a time and a day are compared by days. */
-const isBefore = (one: string | null, other: string | null, timeZone: string): boolean => {
-  if (one === null || other === null) return false
-  return isDay(one) === isDay(other) ? one < other : dayOf(one, timeZone) < dayOf(other, timeZone)
 }
 
 /** Whether closing the task creates another one: it recurs, and is not spent. */

@@ -26,12 +26,27 @@ export const recurringRoot = <Task extends Node & TaskSeries>(
   tasks: ReadonlyMap<string, Task>,
   id: string | null,
 ): Task | null => {
+  for (const task of pathUp(tasks, id)) if (isLive(task)) return task
+  return null
+}
+
+/** Whether a task is another one, or below it. */
+export const isInTree = <Task extends Node>(
+  tasks: ReadonlyMap<string, Task>,
+  id: string,
+  rootId: string,
+): boolean => pathUp(tasks, id).some((task) => task.id === rootId)
+
+/** A task and those above it, up to the most levels of a tree. */
+function* pathUp<Task extends Node>(
+  tasks: ReadonlyMap<string, Task>,
+  id: string | null,
+): Generator<Task, undefined> {
   let task = id === null ? undefined : tasks.get(id)
   for (let above = 0; task !== undefined && above <= maxLevels; above += 1) {
-    if (isLive(task)) return task
+    yield task
     task = task.parent_id === null ? undefined : tasks.get(task.parent_id)
   }
-  return null
 }
 
 /** The number of levels of a task and the tasks below it. */

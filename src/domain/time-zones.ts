@@ -62,6 +62,12 @@ export const dayAt = (
 export const dayOf = (timeOrDay: string, timeZone: string): string =>
   isDay(timeOrDay) ? timeOrDay : dayAt(Date.parse(timeOrDay), timeZone)
 
+/** Whether a date is before another one; a time and a day are compared by days. False without one of them. */
+export const isEarlier = (one: string | null, other: string | null, timeZone: string): boolean => {
+  if (one === null || other === null) return false
+  return isDay(one) === isDay(other) ? one < other : dayOf(one, timeZone) < dayOf(other, timeZone)
+}
+
 /**
  * The time on a day at the time of day that `time` has in the zone; null outside of the years 1 to 9999. Where the clock skips it, it
  * is as much later as the clock skips; where the clock repeats it, it is the first.

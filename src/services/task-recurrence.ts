@@ -19,7 +19,7 @@ import {
   type TaskSeries,
 } from '../domain/task-series.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
-import { isOpen, recurringRoot, subtasksOf } from '../domain/task-trees.ts'
+import { isInTree, isOpen, recurringRoot, subtasksOf } from '../domain/task-trees.ts'
 import { problems } from '../problems/problems.ts'
 import { expectMay } from './expectations.ts'
 import {
@@ -129,22 +129,12 @@ export const refusalOfSeries = (
   if (root === null) return null
   const moved = liveSubtasks(plan.tasks, task.id)
   if (isLive(task) || moved.some(isLive)) return 'nested'
-  const added = liveSubtasks(plan.tasks, root.id).filter(({ id }) => !isIn(plan.before, id, root.id))
+  const added = liveSubtasks(plan.tasks, root.id).filter(({ id }) => !isInTree(plan.before, id, root.id))
   // Without a count, all of the tree was read.
   const present = plan.facts.recurringTrees.get(root.id) ?? liveSubtasks(plan.before, root.id).length + 1
   const size = new Set([...added, ...moved, task].map(({ id }) => id))
-  const isThere = isIn(plan.before, task.id, root.id)
+  const isThere = isInTree(plan.before, task.id, root.id)
   return !isThere && present + size.size > maxRecurringTasks ? 'too_large' : null
-}
-
-/** Whether a task is in the tree of another one. */
-const isIn = (tasks: ReadonlyMap<string, PlannedTask>, id: string, rootId: string): boolean => {
-  const seen = new Set<string>()
-  for (let at: string | null = id; at !== null && !seen.has(at); at = tasks.get(at)?.parent_id ?? null) {
-    if (at === rootId) return true
-    seen.add(at)
-  }
-  return false
 }
 
 const liveSubtasks = (tasks: ReadonlyMap<string, PlannedTask>, id: string): readonly PlannedTask[] =>

@@ -5,7 +5,7 @@ import { changesToBeKnown, readChanges } from '../fixture/changes.ts'
 import { notificationOf } from '../fixture/notifications.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
-import { pointersOf, taskActions, type Task, unknownId } from '../fixture/tasks.ts'
+import { noSeries, pointersOf, taskActions, type Task, unknownId } from '../fixture/tasks.ts'
 
 type Event = components['schemas']['Event']
 type Problem = components['schemas']['Problem']
@@ -52,15 +52,6 @@ const seriesOf = ({
   occurrence_on,
   next_task_id,
 })
-
-const noSeries = {
-  recurrence: null,
-  series_id: null,
-  occurrence_number: null,
-  occurrence_at: null,
-  occurrence_on: null,
-  next_task_id: null,
-}
 
 const idsOf = async ({ token }: Account, query: Readonly<Record<string, string>>): Promise<string[]> =>
   (await service.expect('listTasks', 200, { token, query: { sort: 'created_at', ...query } })).body.items.map(

@@ -5,6 +5,7 @@ import { type Account, type Call, fileForm, type Reply, startService } from '../
 import {
   clockToMove,
   countStatuses,
+  noSeries,
   pointersOf,
   type Task,
   taskActions,
@@ -86,12 +87,7 @@ const defaults = {
   comment_count: 0,
   subtask_count: 0,
   open_subtask_count: 0,
-  recurrence: null,
-  series_id: null,
-  occurrence_number: null,
-  occurrence_at: null,
-  occurrence_on: null,
-  next_task_id: null,
+  ...noSeries,
   version: 1,
 } as const
 
