@@ -15,6 +15,7 @@ import {
   comments,
   idempotencyKeys,
   notifications,
+  reminders,
   projects,
   tags,
   taskFollowers,
@@ -220,6 +221,7 @@ const userSteps: readonly Step[] = [
   ),
   deletion('notifications.purge_user', notifications, (p) => sql`user_id = ${p.id}`),
   deletion('task_followers.purge_user', taskFollowers, (p) => sql`user_id = ${p.id}`),
+  deletion('reminders.purge_user', reminders, (p) => sql`user_id = ${p.id}`),
   countingStatement(
     'comments.purge_author',
     parameters,

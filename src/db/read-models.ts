@@ -35,6 +35,7 @@ import {
   memberships,
   type notifications,
   type notificationSettings,
+  type reminders,
   projectCounts,
   projects,
   type projectTeams,
@@ -450,14 +451,20 @@ export const commentJson = (
 
 /** A notification, with the task if `expand` asks for it. Needs no check of access: only users who see the task see it. */
 export const notificationJson = (
-  { id, reason, actor_id, task_id, comment_id, created_at, read_at }: typeof notifications,
+  { id, reason, actor_id, task_id, comment_id, reminder_id, created_at, read_at }: typeof notifications,
   expand: readonly NotificationExpansion[],
   caller: CallerPlaceholders,
 ): SQL => {
-  const fields = { id, reason, actor_id, task_id, comment_id, created_at, read_at } satisfies Fields<
-    Omit<Schemas['Notification'], NotificationExpansion>
-  >
-  const json = object(fields)
+  const json = object({
+    id,
+    reason,
+    actor_id,
+    task_id,
+    comment_id,
+    reminder_id,
+    created_at,
+    read_at,
+  } satisfies Fields<Omit<Schemas['Notification'], NotificationExpansion>>)
   if (!expand.includes('task')) return json
   const task = aliasedTable(tasks, 'task')
   const expanded = sql`(select ${taskJson(task, caller)} from tasks task where ${task.id} = ${task_id})`
@@ -465,11 +472,38 @@ export const notificationJson = (
 }
 
 /** Notification settings, with defaults for a user without a row. */
-export const notificationSettingsJson = ({ mail_digest, version }: typeof notificationSettings): SQL =>
+export const notificationSettingsJson = ({
+  mail_digest,
+  mail_reminders,
+  version,
+}: typeof notificationSettings): SQL =>
   object({
     mail_digest: sql<string>`coalesce(${mail_digest}, 'off')`,
+    mail_reminders: sql<boolean>`coalesce(${mail_reminders}, false)`,
     version: sql<number>`coalesce(${version}, 1)`,
   } satisfies Fields<Schemas['NotificationSettings']>)
+
+/** A reminder, of which only its user hears. */
+export const reminderJson = (reminder: typeof reminders): SQL => {
+  const { id, task_id, at, relative_to, offset_minutes, time_of_day, snoozed_until } = reminder
+  const { remind_at, fires_at, fired_at, late_seconds, version, created_at, updated_at } = reminder
+  return object({
+    id,
+    task_id,
+    at,
+    relative_to,
+    offset_minutes,
+    time_of_day,
+    snoozed_until,
+    remind_at,
+    is_pending: sql<boolean>`${fires_at} is not null`,
+    fired_at,
+    late_seconds,
+    version,
+    created_at,
+    updated_at,
+  } satisfies Fields<Schemas['Reminder']>)
+}
 
 export const sessionJson = (session: typeof sessions, currentId: SQL): SQL => {
   const { id, created_at, last_used_at, expires_at, user_agent, address } = session
