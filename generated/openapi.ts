@@ -2781,6 +2781,22 @@ export interface components {
         TaskExpansion: "owner" | "assignee" | "project" | "attachments" | "parent" | "subtasks";
         /** @description A title of one line. */
         TaskTitle: string;
+        /** @description Texts of other programs, by key. The service does not interpret them. Everybody who can see the resource sees them. */
+        Metadata: {
+            [key: string]: string;
+        };
+        /** @description Texts of other programs, by key: at most 50 keys of 1 to 40 lower-case letters, digits and underscores that begin with a letter, and at most 8,192 bytes of keys and values in UTF-8. Do not store secrets: everybody who can see the resource sees them. */
+        MetadataCreate: {
+            [key: string]: string;
+        };
+        /** @description Texts to merge into those of the resource (RFC 7396): null removes a key, and keys that are missing keep their values. The result is bounded as in a creation. */
+        MetadataPatch: {
+            [key: string]: string | null;
+        };
+        /** @description The system that the resource comes from, such as `jira`. It need not be unique, nor known to the service. */
+        ExternalSource: string | null;
+        /** @description The id of the resource in that system. It need not be unique. */
+        ExternalId: string | null;
         /** @description A task. `owner`, `assignee` (if there is one), `project` and `parent` (if there is one that you can see), `attachments` and `subtasks` are present only if requested with `expand`. */
         Task: {
             /**
@@ -2855,6 +2871,9 @@ export interface components {
              * @description The task that was created as the next occurrence when this one was closed. It can be in the trash, or permanently deleted.
              */
             next_task_id: string | null;
+            metadata: components["schemas"]["Metadata"];
+            external_source: string | null;
+            external_id: string | null;
             /** @description The tags of the task, sorted by name. */
             tags: components["schemas"]["Tag"][];
             attachment_count: number;
@@ -2930,6 +2949,9 @@ export interface components {
              */
             parent_id?: string | null;
             recurrence?: components["schemas"]["RecurrenceCreate"];
+            metadata?: components["schemas"]["MetadataCreate"];
+            external_source?: components["schemas"]["ExternalSource"];
+            external_id?: components["schemas"]["ExternalId"];
             /** @description Tags to add to the task. */
             tag_ids?: string[];
             /** @description Names of tags to add to the task: tags of its project, or your own if the task is personal. Names are compared as in `createTag`, and missing tags are created. */
@@ -2980,6 +3002,9 @@ export interface components {
              */
             parent_id?: string | null;
             recurrence?: components["schemas"]["RecurrenceReplace"];
+            metadata?: components["schemas"]["MetadataCreate"];
+            external_source?: components["schemas"]["ExternalSource"];
+            external_id?: components["schemas"]["ExternalId"];
             /** @description All tags of the task. Keeps its value if omitted. */
             tag_ids?: string[];
             /** @description If present, it must be the current version; otherwise the response is 412. */
@@ -3066,6 +3091,9 @@ export interface components {
              */
             parent_id?: string | null;
             recurrence?: components["schemas"]["RecurrencePatch"];
+            metadata?: components["schemas"]["MetadataPatch"];
+            external_source?: components["schemas"]["ExternalSource"];
+            external_id?: components["schemas"]["ExternalId"];
             /** @description All tags of the task. Replaces the current tags. */
             tag_ids?: string[];
             /** @description If present, it must be the current version; otherwise the response is 412. */
@@ -3289,6 +3317,9 @@ export interface components {
             /** Format: uuid */
             parent_id?: string | null;
             recurrence?: components["schemas"]["RecurrencePatch"];
+            metadata?: components["schemas"]["MetadataPatch"];
+            external_source?: components["schemas"]["ExternalSource"];
+            external_id?: components["schemas"]["ExternalId"];
             tag_ids?: string[];
         };
         /** @description A task to move to the trash. */
@@ -3585,6 +3616,9 @@ export interface components {
             member_count: number;
             /** @description The number of tasks that are `todo` or `in_progress`. */
             open_task_count: number;
+            metadata: components["schemas"]["Metadata"];
+            external_source: string | null;
+            external_id: string | null;
             /** @description Incremented with every change. */
             version: number;
             /** Format: date-time */
@@ -3603,6 +3637,9 @@ export interface components {
             description: string;
             /** @description Stored in lower case. Null if omitted. */
             color?: string | null;
+            metadata?: components["schemas"]["MetadataCreate"];
+            external_source?: components["schemas"]["ExternalSource"];
+            external_id?: components["schemas"]["ExternalId"];
         };
         /** @description All writable fields of a project. Read-only fields are accepted as `getProject` returns them, and ignored. */
         ProjectReplace: {
@@ -3611,6 +3648,9 @@ export interface components {
             description: string;
             /** @description Stored in lower case. Null if omitted. */
             color?: string | null;
+            metadata?: components["schemas"]["MetadataCreate"];
+            external_source?: components["schemas"]["ExternalSource"];
+            external_id?: components["schemas"]["ExternalId"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
             /** Format: uuid */
@@ -3631,6 +3671,9 @@ export interface components {
             description?: string;
             /** @description Stored in lower case. */
             color?: string | null;
+            metadata?: components["schemas"]["MetadataPatch"];
+            external_source?: components["schemas"]["ExternalSource"];
+            external_id?: components["schemas"]["ExternalId"];
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
             /** Format: uuid */
@@ -4206,6 +4249,9 @@ export interface components {
             occurrence_on?: string | null;
             /** Format: uuid */
             next_task_id?: string | null;
+            metadata?: components["schemas"]["Metadata"];
+            external_source?: string | null;
+            external_id?: string | null;
             /**
              * Format: uuid
              * @description The task that a new one repeats, if it was created because a recurring task was closed.
@@ -5826,6 +5872,7 @@ export interface components {
          *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
          *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
          *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
+         *     * `metadata.key`, `external_source`, `external_id`: `=` and `!=` with the whole text, such as `metadata.customer_id = "42"`. `metadata:customer_id` is true if the task has the key.
          *     * `field:*` is true if the field has a value; for a text, if it is not empty.
          *     * A text in quotes that is compared with nothing, such as `"release notes"`, is searched for in the title and description, as a phrase. `q` searches for words.
          *     * On a field that is not a text, `:` means the same as `=`.
@@ -5935,6 +5982,8 @@ export interface components {
         ProjectSearch: string;
         /** @description The sort order: `created_at`, `updated_at` or `name`; prefix with `-` for descending. Names are compared ignoring case and accents. Ties are broken by id. Unless the key is `created_at`, a list of more than 50,000 projects returns 400. The default is `-created_at`. */
         ProjectSort: string;
+        /** @description A filter expression in the syntax of `listTasks`, of the fields `metadata.key`, `metadata`, `external_source` and `external_id`, such as `external_source = jira AND metadata:customer_id`. */
+        ProjectFieldFilter: string;
         /**
          * @description The id of the section.
          * @example 0199c0e9-6e7f-7081-9b2c-3d4e5f607182
@@ -6506,6 +6555,7 @@ export interface operations {
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
                  *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
+                 *     * `metadata.key`, `external_source`, `external_id`: `=` and `!=` with the whole text, such as `metadata.customer_id = "42"`. `metadata:customer_id` is true if the task has the key.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
                  *     * A text in quotes that is compared with nothing, such as `"release notes"`, is searched for in the title and description, as a phrase. `q` searches for words.
                  *     * On a field that is not a text, `:` means the same as `=`.
@@ -8100,6 +8150,8 @@ export interface operations {
                 q?: components["parameters"]["ProjectSearch"];
                 /** @description The sort order: `created_at`, `updated_at` or `name`; prefix with `-` for descending. Names are compared ignoring case and accents. Ties are broken by id. Unless the key is `created_at`, a list of more than 50,000 projects returns 400. The default is `-created_at`. */
                 sort?: components["parameters"]["ProjectSort"];
+                /** @description A filter expression in the syntax of `listTasks`, of the fields `metadata.key`, `metadata`, `external_source` and `external_id`, such as `external_source = jira AND metadata:customer_id`. */
+                filter?: components["parameters"]["ProjectFieldFilter"];
             };
             header?: never;
             path?: never;
@@ -8448,6 +8500,7 @@ export interface operations {
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
                  *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
+                 *     * `metadata.key`, `external_source`, `external_id`: `=` and `!=` with the whole text, such as `metadata.customer_id = "42"`. `metadata:customer_id` is true if the task has the key.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
                  *     * A text in quotes that is compared with nothing, such as `"release notes"`, is searched for in the title and description, as a phrase. `q` searches for words.
                  *     * On a field that is not a text, `:` means the same as `=`.
@@ -11209,6 +11262,7 @@ export interface operations {
                  *     * `start_on`, `due_on`: all comparisons, with a date, `now` (today), or a day relative to now.
                  *     * `start`, `due`: dates of either kind, compared with the same values as `due_at`. With a date, days are compared: `due = 2026-05-14` is true for all tasks due on that day. With a time or `now`, an all-day start counts as the first millisecond of its day in your time zone, and an all-day due date as the last one: `due < now` is true for tasks that are past due.
                  *     * `attachment_count`, `subtask_count`, `open_subtask_count`, `comment_count`, `version`: all comparisons.
+                 *     * `metadata.key`, `external_source`, `external_id`: `=` and `!=` with the whole text, such as `metadata.customer_id = "42"`. `metadata:customer_id` is true if the task has the key.
                  *     * `field:*` is true if the field has a value; for a text, if it is not empty.
                  *     * A text in quotes that is compared with nothing, such as `"release notes"`, is searched for in the title and description, as a phrase. `q` searches for words.
                  *     * On a field that is not a text, `:` means the same as `=`.

@@ -344,8 +344,8 @@ where ("projects"."id" = $2::uuid and "projects"."deleted_at" is not distinct
 from $3::timestamptz and "projects"."visible_in" = $4::xid8);
 
 /* projects.insert */
-insert into "projects" ("id", "name", "name_folded", "description", "color", "archived_at", "version", "created_at", "updated_at", "deleted_at", "purged_at", "visible_in", "is_redelivering")
-values ($1::uuid, $2::text, default, $3::text, $4::text, default, default, default, default, default, default, default, default);
+insert into "projects" ("id", "name", "name_folded", "description", "color", "archived_at", "metadata", "external_source", "external_id", "version", "created_at", "updated_at", "deleted_at", "purged_at", "visible_in", "is_redelivering")
+values ($1::uuid, $2::text, default, $3::text, $4::text, default, $5::jsonb, $6::text, $7::text, default, default, default, default, default, default, default);
 
 /* projects.lock_many */
 select "id"
@@ -391,7 +391,7 @@ from project_grants other join users on "users"."id" = other.user_id and "users"
 where other.project_id = "projects"."id");
 
 /* projects.select_facts */
-select "projects"."id", "projects"."name", "projects"."description", "projects"."color", "projects"."archived_at", "projects"."version", "memberships"."role"
+select "projects"."id", "projects"."name", "projects"."description", "projects"."color", "projects"."metadata", "projects"."external_source", "projects"."external_id", "projects"."archived_at", "projects"."version", "memberships"."role"
 from "projects"
 left join "memberships" on ("memberships"."project_id" = "projects"."id" and "memberships"."user_id" = $1::uuid)
 where ("projects"."id" = $2::uuid and "projects"."deleted_at" is null);
@@ -432,8 +432,8 @@ returning "id";
 
 /* projects.update */
 update "projects"
-set "name" = $1::text, "description" = $2::text, "color" = $3::text, "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at")
-where "projects"."id" = $4::uuid;
+set "name" = $1::text, "description" = $2::text, "color" = $3::text, "metadata" = $4::jsonb, "external_source" = $5::text, "external_id" = $6::text, "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at")
+where "projects"."id" = $7::uuid;
 
 /* purge.select_projects */
 select "id"
@@ -742,7 +742,7 @@ where ("task_tags"."task_id" = any((select $1::uuid[])::uuid[]) and "tags"."dele
 order by "task_tags"."tag_id";
 
 /* task_locks.select_locked */
-select "tasks"."id", "tasks"."version", "tasks"."title", case when $1::bool then "tasks"."description" else '' end, "tasks"."status", "tasks"."priority", "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "tasks"."owner_id", "tasks"."assignee_id", "tasks"."project_id", "tasks"."section_id", "tasks"."parent_id", "tasks"."position", "tasks"."recurrence", "tasks"."series_id", "tasks"."recurrence_anchor", "tasks"."occurrence_number", "tasks"."occurrence_at", "tasks"."occurrence_on", "tasks"."next_task_id", "tasks"."deleted_at", "tasks"."subtask_count", "users"."time_zone", "users"."deleted_at"
+select "tasks"."id", "tasks"."version", "tasks"."title", case when $1::bool then "tasks"."description" else '' end, "tasks"."status", "tasks"."priority", "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "tasks"."owner_id", "tasks"."assignee_id", "tasks"."project_id", "tasks"."section_id", "tasks"."parent_id", "tasks"."position", "tasks"."recurrence", "tasks"."series_id", "tasks"."recurrence_anchor", "tasks"."occurrence_number", "tasks"."occurrence_at", "tasks"."occurrence_on", "tasks"."next_task_id", "tasks"."metadata", "tasks"."external_source", "tasks"."external_id", "tasks"."deleted_at", "tasks"."subtask_count", "users"."time_zone", "users"."deleted_at"
 from "tasks"
 inner join "users" on "users"."id" = "tasks"."owner_id"
 where "tasks"."id" = any((select $2::uuid[])::uuid[]);

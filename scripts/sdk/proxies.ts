@@ -43,34 +43,34 @@ const schemaOf = (method: string, url: string, status: number, type: string): No
   return media === undefined ? {} : resolve(contract.document, asObject(media).schema)
 }
 
-/** Replaces the values of enumerations that may grow. */
-const growValues = (value: Json, schema: Node): Json => {
-  const parts = asArray(schema.allOf ?? []).map((part) => resolve(contract.document, part))
-  const grown = parts.reduce<Json>((inner, part) => growValues(inner, part), value)
-  if (typeof grown === 'string') return 'x-extensible-enum' in schema ? unknownValue : grown
-  if (isList(grown)) {
-    const items = resolve(contract.document, schema.items ?? {})
-    return grown.map((item) => growValues(item, items))
-  }
-  if (typeof grown !== 'object' || grown === null) return grown
-  const properties = asObject(schema.properties ?? {})
-  return Object.fromEntries(
-    Object.entries(grown).map(([name, inner]) => [
-      name,
-      growValues(inner, resolve(contract.document, properties[name] ?? {})),
-    ]),
-  )
+/** A schema with the keywords and the properties of the members of its `allOf`. */
+const flattened = (schema: Node): Node => {
+  const parts = asArray(schema.allOf ?? []).map((part) => flattened(resolve(contract.document, part)))
+  const properties = [schema, ...parts].flatMap((part) => Object.entries(asObject(part.properties ?? {})))
+  const keywords = [schema, ...parts].flatMap(Object.entries<unknown>)
+  return { ...Object.fromEntries(keywords), properties: Object.fromEntries(properties) }
 }
 
 const isList = (value: Json): value is readonly Json[] => Array.isArray(value)
 
-/** Adds an unknown field to every object in a value. */
-const grow = (value: Json): Json => {
-  if (isList(value)) return value.map(grow)
+/**
+ * Adds an unknown field to every object in a value, and replaces the values of enumerations that may grow. The keys of a dictionary are
+ * values, and not fields that a later version could add.
+ */
+const grow = (value: Json, node: unknown): Json => {
+  const schema = flattened(resolve(contract.document, node))
+  if (typeof value === 'string') return 'x-extensible-enum' in schema ? unknownValue : value
+  if (isList(value)) return value.map((item) => grow(item, schema.items ?? {}))
   if (typeof value !== 'object' || value === null) return value
+  const { additionalProperties: ofKeys, properties } = schema
+  const isDictionary = typeof ofKeys === 'object'
+  const fields = asObject(properties)
+  const schemaOfField = (name: string) => (isDictionary ? ofKeys : (fields[name] ?? {}))
   return {
-    ...Object.fromEntries(Object.entries(value).map(([name, inner]) => [name, grow(inner)])),
-    ...addition,
+    ...Object.fromEntries(
+      Object.entries(value).map(([name, inner]) => [name, grow(inner, schemaOfField(name))]),
+    ),
+    ...(!isDictionary && addition),
   }
 }
 
@@ -130,7 +130,7 @@ export const startGrowthProxy = (t: Teardown, target: string): Promise<string> =
     const kept = Object.entries(headers).filter(([name]) => !bodyHeaders.has(name))
     const { method = 'GET', url = '/' } = incoming
     const schema = schemaOf(method, url, status, headers['content-type'] ?? '')
-    const grown = grow(growValues(JSON.parse(body.toString()) as Json, schema))
+    const grown = grow(JSON.parse(body.toString()) as Json, schema)
     return outgoing.writeHead(status, Object.fromEntries(kept)).end(JSON.stringify(grown))
   })
 

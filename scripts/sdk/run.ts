@@ -29,6 +29,7 @@ const scenario: Readonly<Record<string, string>> = {
   create: 'creates a task with a value of an enumeration and a time in milliseconds',
   patch: 'changes one field, and the others keep their values',
   recur: 'sets a nullable object, changes one of its fields, and sets it to null',
+  metadata: 'sets keys of a dictionary, and removes one of them',
   clear: 'sets a field to null',
   tag: 'tags a task with a tag that has an optional field',
   file: 'uploads a file with its SHA-256, and downloads the same bytes',

@@ -1,3 +1,9 @@
+import {
+  type IntegrationFields,
+  type Metadata,
+  type MetadataPatch,
+  noIntegrationFields,
+} from '../domain/integration-fields.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
 import {
   type Authorized,
@@ -6,10 +12,11 @@ import {
   type Relation,
   relationsToProject,
 } from '../domain/permissions.ts'
+import { readProjectCondition } from '../domain/project-condition.ts'
 import { parseSort } from '../domain/sort.ts'
 import { foldSearch } from '../domain/text.ts'
 import { allowsProject, projectBranches, seesProject } from './access/permissions.ts'
-import { nameContains } from './engine/conditions.ts'
+import { bindValues, nameContains } from './engine/conditions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { ContextPlaceholders, StatementContext, TransactionContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
@@ -17,6 +24,7 @@ import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query, type StatementName } from './engine/statement.ts'
 import { createdAt, newestFirst, selectPage, visibilityCheck } from './lists/list.ts'
 import type { SortField } from './lists/keyset.ts'
+import { holdsIntegration } from './integration-condition.ts'
 import { projectJson, projectVariant } from './read-models.ts'
 import { endVisibility, hasManyTasks } from './redelivery.ts'
 import {
@@ -47,6 +55,9 @@ export interface NewProject {
   readonly name: string
   readonly description: string
   readonly color?: string | null
+  readonly metadata?: Metadata
+  readonly external_source?: string | null
+  readonly external_id?: string | null
 }
 
 const project = aliasedTable(projects, 'project')
@@ -80,27 +91,34 @@ export const isProjectVisible = visibilityCheck('projects.check', seesProject)
 /** The variant of a new project: the creator is the manager and only member, and there are no tasks. */
 export const newProjectVariant = 'manager-1-0'
 
-const insert = builtStatement(
-  'projects.insert',
-  { id: 'uuid', name: 'text', description: 'text', color: 'text?' },
-  (db, p) =>
-    db.insert(projects).values({ id: p.id, name: p.name, description: p.description, color: p.color }),
-)
+const fieldParameters = {
+  id: 'uuid',
+  name: 'text',
+  description: 'text',
+  color: 'text?',
+  metadata: 'json',
+  external_source: 'text?',
+  external_id: 'text?',
+} as const
+
+const insert = builtStatement('projects.insert', fieldParameters, (db, p) => db.insert(projects).values(p))
 
 /** Inserts a project. */
 export const insertProject = async (
   { db }: TransactionContext,
   id: string,
-  { name, description, color = null }: NewProject,
+  project: NewProject,
 ): Promise<void> => {
-  await insert(db, { id, name, description, color })
+  await insert(db, { id, color: null, ...noIntegrationFields, ...project })
 }
 
 /** A merge patch: absent fields are not changed. */
-export type ProjectPatch = Partial<NewProject>
+export type ProjectPatch = Partial<Omit<NewProject, 'metadata'>> & {
+  readonly metadata?: MetadataPatch
+}
 
 /** What a change of a project depends on. */
-export interface ProjectFacts {
+export interface ProjectFacts extends IntegrationFields {
   readonly id: string
   readonly name: string
   readonly description: string
@@ -140,6 +158,9 @@ const selectFacts = builtStatement('projects.select_facts', { id: 'uuid', caller
       name: projects.name,
       description: projects.description,
       color: projects.color,
+      metadata: projects.metadata,
+      external_source: projects.external_source,
+      external_id: projects.external_id,
       archived_at: projects.archived_at,
       version: projects.version,
       role: memberships.role,
@@ -176,24 +197,21 @@ export const lockProject = async (
 /** A project that the caller was found to manage. */
 export type ManagedProject = Authorized<'project.manage', ProjectFacts>
 
-const update = builtStatement(
-  'projects.update',
-  { id: 'uuid', name: 'text', description: 'text', color: 'text?' },
-  (db, p) =>
-    db
-      .update(projects)
-      .set({ name: p.name, description: p.description, color: p.color, ...touched(projects) })
-      .where(eq(projects.id, p.id)),
+const update = builtStatement('projects.update', fieldParameters, (db, { id, ...fields }) =>
+  db
+    .update(projects)
+    .set({ ...fields, ...touched(projects) })
+    .where(eq(projects.id, id)),
 )
 
 /** Changes fields of a project. */
 export const updateFields = async (
   { db }: TransactionContext,
-  { id, ...present }: ManagedProject,
-  patch: ProjectPatch,
+  present: ManagedProject,
+  changed: Partial<NewProject>,
 ): Promise<void> => {
-  const { name, description, color } = { ...present, ...patch }
-  await update(db, { id, name, description, color })
+  const { id, name, description, color, metadata, external_source, external_id } = { ...present, ...changed }
+  await update(db, { id, name, description, color, metadata, external_source, external_id })
 }
 
 const archive = builtStatement('projects.archive', { id: 'uuid', is_archived: 'bool' }, (db, p) =>
@@ -229,6 +247,7 @@ export interface ProjectListQuery {
   /** A substring of the name. */
   readonly q?: string
   readonly include_archived?: boolean
+  readonly filter?: string
   readonly sort?: string
   /** All projects of the installation; administrators only. */
   readonly all?: boolean
@@ -255,13 +274,14 @@ const orderOf = (sort: string | undefined) =>
 
 const isNotArchived = { sql: sql`${item.archived_at} is null`, values: {} }
 
-/** A page of the caller's projects that pass the filter. */
+/** A page of the caller's projects that pass the filter. @throws FilterError */
 export const selectProjects = (
   { db, principal }: StatementContext<Principal>,
   filter: ProjectListQuery,
   page: PageRequest,
 ): Promise<Page> => {
   const { q, include_archived = false, sort } = filter
+  const condition = readProjectCondition(filter.filter ?? '')
   const reader = listReader(principal, filter)
   return selectPage<ProjectSortField, typeof projects>(
     db,
@@ -272,6 +292,9 @@ export const selectProjects = (
       filters: [
         ...(include_archived ? [] : [isNotArchived]),
         ...(q === undefined ? [] : [nameContains(item.name_folded, foldSearch(q))]),
+        ...(condition === null
+          ? []
+          : [bindValues('filter', (bind) => ({ sql: holdsIntegration(condition, item, bind) }))]),
       ],
       sortFields,
       order: orderOf(sort),

@@ -175,6 +175,7 @@ const restoredFields = (project: typeof projects, caller: CallerPlaceholders): S
 
 const projectFields = (project: typeof projects, shared: SharedFields) => {
   const { id, name, description, color, archived_at, version, created_at, updated_at } = project
+  const { metadata, external_source, external_id } = project
   const { role, member_count, open_task_count } = shared
   return {
     id,
@@ -185,6 +186,9 @@ const projectFields = (project: typeof projects, shared: SharedFields) => {
     role,
     member_count,
     open_task_count,
+    metadata,
+    external_source,
+    external_id,
     version,
     created_at,
     updated_at,
@@ -351,6 +355,9 @@ const taskFields = (task: typeof tasks, caller: CallerPlaceholders, from: SQL) =
     occurrence_at: task.occurrence_at,
     occurrence_on: task.occurrence_on,
     next_task_id: task.next_task_id,
+    metadata: task.metadata,
+    external_source: task.external_source,
+    external_id: task.external_id,
     tags: sql<Schemas['Tag'][]>`${array(tagJson(tag), from, sql`${tag.name_folded}, ${tag.id}`)}::json`,
     attachment_count: task.attachment_count,
     is_blocked: isBlocked(task, caller),

@@ -1,5 +1,5 @@
+import type { Comparison } from '../domain/filter-expression.ts'
 import {
-  type Comparison,
   isIdField,
   type DateCondition,
   type DateField,
@@ -10,6 +10,7 @@ import {
 } from '../domain/task-condition.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { escapeLike } from '../domain/text.ts'
+import { holdsIntegration } from './integration-condition.ts'
 import { isBlocked } from './read-models.ts'
 import { aliasedTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
 import { tags, tasks, taskTags } from './schema/tables.ts'
@@ -145,6 +146,10 @@ const costOf = (condition: TaskCondition, bind: Bind): SQL => {
     case 'day':
     case 'date':
     case 'number':
+    case 'has_metadata':
+    case 'has_key':
+    case 'metadata':
+    case 'external':
       return sql`100::float8`
   }
 }
@@ -182,6 +187,10 @@ const indexQuery = (condition: TaskCondition): string | null => {
     case 'day':
     case 'date':
     case 'number':
+    case 'has_metadata':
+    case 'has_key':
+    case 'metadata':
+    case 'external':
     case 'not':
     case 'tagged':
     case 'matches':
@@ -272,6 +281,11 @@ const holds = (condition: TaskCondition, bind: Bind, reader: Principal): SQL => 
       return compareDate(condition, bind)
     case 'number':
       return compare(condition, bind('float8', condition.value))
+    case 'has_metadata':
+    case 'has_key':
+    case 'metadata':
+    case 'external':
+      return holdsIntegration(condition, item, bind)
   }
 }
 

@@ -1,3 +1,4 @@
+import type { Metadata } from '../domain/integration-fields.ts'
 import { type Completion, type TaskFields, taskFields } from '../domain/task-fields.ts'
 import type { Authorized, Principal } from '../domain/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
@@ -31,6 +32,9 @@ const types = {
   occurrence_at: 'timestamptz',
   occurrence_on: 'date',
   next_task_id: 'uuid',
+  metadata: 'jsonb',
+  external_source: 'text',
+  external_id: 'text',
 } as const satisfies Readonly<Record<keyof TaskFields, string>>
 
 /**
@@ -74,10 +78,14 @@ export const insertTasks = async (
   await insert(db, { tasks: { rows } })
 }
 
-/** A task to update. Without a description, it keeps the present one. */
-export interface UpdatedTask extends Omit<TaskFields, 'description'> {
+/** Fields that can be long. */
+const longFields: ReadonlySet<keyof TaskFields> = new Set(['description', 'metadata'] as const)
+
+/** A task to update. Without a long field, it keeps the present one. */
+export interface UpdatedTask extends Omit<TaskFields, 'description' | 'metadata'> {
   readonly id: string
   readonly description?: string
+  readonly metadata?: Metadata
   readonly completion: Completion
   readonly is_trashed: boolean
   /** How many versions the changes make. */
@@ -89,7 +97,7 @@ export interface UpdatedTask extends Omit<TaskFields, 'description'> {
 
 const update = statement('tasks.update', { tasks: 'json' }, {}, (p) => {
   const assignments = taskFields.map((name) =>
-    name === 'description' ? `${name} = coalesce(row.${name}, task.${name})` : `${name} = row.${name}`,
+    longFields.has(name) ? `${name} = coalesce(row.${name}, task.${name})` : `${name} = row.${name}`,
   )
   return sql`
     update tasks task set ${sql.raw(assignments.join(', '))},

@@ -15,20 +15,26 @@ import { insteadOfSymbol, insteadOfWord } from './foreign-operators.ts'
  */
 
 /** The syntax tree of a filter. */
-export type Expression =
-  | { readonly kind: 'and' | 'or'; readonly operands: readonly Expression[] }
-  | { readonly kind: 'not'; readonly operand: Expression }
-  | {
-      readonly kind: 'comparison'
-      readonly field: Word
-      readonly operator: Operator
-      /** Position of the operator, as in `Word`. */
-      readonly at: number
-      readonly value: Word
-    }
-  | { readonly kind: 'word'; readonly word: Word }
+export type Expression = Combined<ExpressionLeaf>
+type ExpressionLeaf = ComparisonExpression | { readonly kind: 'word'; readonly word: Word }
+
+/** Leaves, and what AND, OR and NOT make of them. */
+export type Combined<Leaf> =
+  | Leaf
+  | { readonly kind: 'and' | 'or'; readonly operands: readonly Combined<Leaf>[] }
+  | { readonly kind: 'not'; readonly operand: Combined<Leaf> }
+
+export interface ComparisonExpression {
+  readonly kind: 'comparison'
+  readonly field: Word
+  readonly operator: Operator
+  /** Position of the operator, as in `Word`. */
+  readonly at: number
+  readonly value: Word
+}
 
 export type Operator = '=' | '!=' | '<' | '<=' | '>' | '>=' | ':'
+export type Comparison = Exclude<Operator, ':'>
 
 /** A name or a value in a filter. */
 export interface Word {
@@ -306,3 +312,45 @@ const readWord = (image: string, at: number): Word => {
   }
   return { text: between.map(read).join(''), isQuoted, hasOpenStart, hasOpenEnd, image, at }
 }
+
+/** What a filter is once its names and values are resolved. */
+export const resolveLeaves = <Leaf>(
+  expression: Expression,
+  resolve: (leaf: ExpressionLeaf) => Combined<Leaf>,
+): Combined<Leaf> => {
+  switch (expression.kind) {
+    case 'and':
+    case 'or':
+      return {
+        kind: expression.kind,
+        operands: expression.operands.map((operand) => resolveLeaves(operand, resolve)),
+      }
+    case 'not':
+      return { kind: 'not', operand: resolveLeaves(expression.operand, resolve) }
+    case 'comparison':
+    case 'word':
+      return resolve(expression)
+  }
+}
+
+/** The operator. On a field with a single value, `:` means `=`. */
+export const readOrder = ({ operator }: ComparisonExpression): Comparison =>
+  operator === ':' ? '=' : operator
+
+/** @throws FilterError */
+export const readEquality = (comparison: ComparisonExpression): '=' | '!=' => {
+  const operator = readOrder(comparison)
+  if (operator === '=' || operator === '!=') return operator
+  throw new FilterError(comparison.at, operator, '=, != or :, because this field has no order')
+}
+
+export const isWildcard = ({ text, hasOpenStart }: Word): boolean => text === '' && hasOpenStart
+
+/** @throws FilterError */
+export const withoutWildcards = (word: Word, expected: string): Word => {
+  if (word.hasOpenStart || word.hasOpenEnd) throw unexpected(word, expected)
+  return word
+}
+
+export const unexpected = ({ at, image }: Word, expected: string): FilterError =>
+  new FilterError(at, image, expected)

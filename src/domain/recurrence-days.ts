@@ -92,7 +92,7 @@ const periodsOf = ({ freq, weekStart }: Rule): Periods => {
 }
 
 /** A rule with the parts that it takes from the day that the series starts from. */
-const completed = (rule: Rule, anchor: DayNumber): Rule => {
+export const withImplied = (rule: Rule, anchor: DayNumber): Rule => {
   const { freq, byMonth, byMonthDay, byDay } = rule
   if (freq === 'DAILY' || byDay.length > 0 || byMonthDay.length > 0) return rule
   if (freq === 'WEEKLY') return { ...rule, byDay: [{ ordinal: 0, weekday: weekdayOf(anchor) }] }
@@ -107,14 +107,14 @@ const completed = (rule: Rule, anchor: DayNumber): Rule => {
 /** A rule without the parts that it takes from the anchor anyway, such as BYDAY=MO with FREQ=WEEKLY from a Monday. */
 export const withoutImplied = (rule: Rule, anchor: string): Rule => {
   const start = dayNumber(anchor)
-  const wanted = formatRule(completed(rule, start))
+  const wanted = formatRule(withImplied(rule, start))
   const shorter: readonly Rule[] = [
     { ...rule, byMonth: [], byMonthDay: [], byDay: [] },
     { ...rule, byMonthDay: [], byDay: [] },
   ]
   // BYSETPOS needs another part.
   return (
-    (rule.bySetPos.length === 0 && shorter.find((left) => formatRule(completed(left, start)) === wanted)) ||
+    (rule.bySetPos.length === 0 && shorter.find((left) => formatRule(withImplied(left, start)) === wanted)) ||
     rule
   )
 }
@@ -126,7 +126,7 @@ export function* daysAfter(
   anchor: DayNumber,
   after: DayNumber,
 ): Generator<DayNumber, void> {
-  const matches = testOf(completed(rule, anchor), monthEnd)
+  const matches = testOf(withImplied(rule, anchor), monthEnd)
   const positions = new Set(rule.bySetPos)
   const { numberOf, firstDay } = periodsOf(rule)
   const last = lastDayAfter(after)

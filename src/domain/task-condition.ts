@@ -5,7 +5,22 @@ import { parseSearch } from './search.ts'
 import { priorityRanks, statusRanks } from './task-ranks.ts'
 import { foldSearch } from './text.ts'
 import { dayAfter, dayAt, instantOf, lastInstantOf } from './time-zones.ts'
-import { type Expression, FilterError, type Operator, parseFilter, type Word } from './filter-expression.ts'
+import {
+  type Combined,
+  type Comparison,
+  type ComparisonExpression,
+  type Expression,
+  FilterError,
+  isWildcard,
+  parseFilter,
+  readEquality,
+  readOrder,
+  resolveLeaves,
+  unexpected,
+  withoutWildcards,
+  type Word,
+} from './filter-expression.ts'
+import { type IntegrationCondition, integrationFieldNames, readIntegration } from './integration-condition.ts'
 
 /** The type of a field, which determines its operators and values. */
 type FieldType = { readonly type: 'text' | 'date' | 'instant' } | OtherFieldType
@@ -60,8 +75,6 @@ const isInstantField = (field: TaskField): field is InstantField => fields[field
 
 export const isIdField = (field: TaskField): boolean => ['id', 'user'].includes(fields[field].type)
 
-export type Comparison = Exclude<Operator, ':'>
-
 /** Text to match. An open start or end allows any text before or after it. */
 export interface Pattern {
   readonly text: string
@@ -73,9 +86,9 @@ export interface Pattern {
  * A condition on tasks, from `filter` or from another query parameter. Names and values are valid; `now` and `me` are
  * resolved.
  */
-export type TaskCondition =
-  | { readonly kind: 'and' | 'or'; readonly operands: readonly TaskCondition[] }
-  | { readonly kind: 'not'; readonly operand: TaskCondition }
+export type TaskCondition = Combined<TaskLeaf | IntegrationCondition>
+
+type TaskLeaf =
   /** The title or description contains the words, or the title contains the text. See `Search`. */
   | { readonly kind: 'search'; readonly words: string; readonly index: string; readonly text: string }
   /** Has any, or all, of these tags. */
@@ -131,28 +144,16 @@ export const readTaskCondition = (source: string, context: FilterContext): TaskC
   return expression === null ? null : readExpression(expression, context)
 }
 
-const readExpression = (expression: Expression, context: FilterContext): TaskCondition => {
-  switch (expression.kind) {
-    case 'and':
-    case 'or':
-      return {
-        kind: expression.kind,
-        operands: expression.operands.map((operand) => readExpression(operand, context)),
-      }
-    case 'not':
-      return not(readExpression(expression.operand, context))
-    case 'word':
-      return readSearch(expression.word)
-    case 'comparison':
-      return readComparison(expression, context)
-  }
-}
+const readExpression = (expression: Expression, context: FilterContext): TaskCondition =>
+  resolveLeaves(expression, (leaf) =>
+    leaf.kind === 'word' ? readSearch(leaf.word) : readComparison(leaf, context),
+  )
 
 const not = (operand: TaskCondition): TaskCondition => ({ kind: 'not', operand })
 
-type ComparisonExpression = Extract<Expression, { kind: 'comparison' }>
-
 const readComparison = (comparison: ComparisonExpression, context: FilterContext): TaskCondition => {
+  const integration = readIntegration(comparison)
+  if (integration !== null) return integration
   const { field: name, operator, value } = comparison
   const field = readFieldName(name)
   if (!value.isQuoted && meansMissing(value.text)) throw unexpected(value, missingValue(comparison, field))
@@ -192,11 +193,12 @@ const readBlocked = (comparison: ComparisonExpression): TaskCondition => {
 
 type FieldName = TaskField | 'is_blocked' | 'tags'
 
-const isFieldName = (name: string): name is FieldName => fieldNames.includes(name)
-const fieldNames: readonly string[] = [
+const isFieldName = (name: string): name is FieldName => ownNames.includes(name)
+const ownNames: readonly string[] = [
   ...Object.keys(fields),
   ...(['is_blocked', 'tags'] satisfies FieldName[]),
 ]
+const fieldNames: readonly string[] = [...ownNames, ...integrationFieldNames]
 
 const readFieldName = (word: Word): FieldName => {
   const { text, hasOpenStart, hasOpenEnd } = word
@@ -255,15 +257,6 @@ const holds: Readonly<Record<Comparison, (left: number, right: number) => boolea
   '<=': (left, right) => left <= right,
   '>': (left, right) => left > right,
   '>=': (left, right) => left >= right,
-}
-
-/** The operator. On a field with a single value, `:` means `=`. */
-const readOrder = ({ operator }: ComparisonExpression): Comparison => (operator === ':' ? '=' : operator)
-
-const readEquality = (comparison: ComparisonExpression): '=' | '!=' => {
-  const operator = readOrder(comparison)
-  if (operator === '=' || operator === '!=') return operator
-  throw new FilterError(comparison.at, operator, '=, != or :, because this field has no order')
 }
 
 const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
@@ -387,13 +380,3 @@ const insteadOfBareWord = ({ text }: Word): string => {
 }
 
 const patternOf = ({ text, hasOpenStart, hasOpenEnd }: Word): Pattern => ({ text, hasOpenStart, hasOpenEnd })
-
-const isWildcard = ({ text, hasOpenStart }: Word): boolean => text === '' && hasOpenStart
-
-const withoutWildcards = (word: Word, expected: string): Word => {
-  if (word.hasOpenStart || word.hasOpenEnd) throw unexpected(word, expected)
-  return word
-}
-
-const unexpected = ({ at, image }: Word, expected: string): FilterError =>
-  new FilterError(at, image, expected)

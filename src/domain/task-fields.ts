@@ -1,10 +1,16 @@
 import { conflictsOf, type DateConflict, replacingOtherKind, type TaskDates } from './dates.ts'
+import {
+  type IntegrationFields,
+  isEmptyMetadata,
+  type Metadata,
+  type MetadataPatch,
+} from './integration-fields.ts'
 import type { RecurrenceChange, TaskSeries } from './task-series.ts'
 import { positionAtEnd } from './positions.ts'
 import { isEarlier } from './time-zones.ts'
 
 /** The fields of a task that requests about it set. Instants are RFC 3339 in UTC with milliseconds. */
-export interface TaskFields extends Required<TaskDates>, TaskSeries {
+export interface TaskFields extends Required<TaskDates>, TaskSeries, IntegrationFields {
   readonly title: string
   readonly description: string
   readonly status: string
@@ -39,10 +45,17 @@ export const taskFields = [
   'occurrence_at',
   'occurrence_on',
   'next_task_id',
+  'metadata',
+  'external_source',
+  'external_id',
 ] as const satisfies readonly (keyof TaskFields)[]
 
 /** Those of them that events record: all that the contract has. */
 export const recordedFields = taskFields.filter((field) => field !== 'recurrence_anchor')
+
+/** Whether a new task has a value in a field. */
+export const hasValue = (task: TaskFields, field: keyof TaskFields): boolean =>
+  field === 'metadata' ? !isEmptyMetadata(task.metadata) : task[field] !== null
 
 const dateFields = [
   'start_at',
@@ -63,19 +76,23 @@ export interface NewTask extends TaskDates {
   readonly section_id?: string | null
   readonly parent_id?: string | null
   readonly recurrence?: RecurrenceChange | null
+  readonly metadata?: Metadata
+  readonly external_source?: string | null
+  readonly external_id?: string | null
   readonly tag_ids?: readonly string[]
   /** Names of tags of the task's project, or of the caller for a personal task. Missing tags are created. */
   readonly tag_names?: readonly string[]
 }
 
 /** A merge patch: absent fields are not changed. */
-export type TaskPatch = Partial<Omit<NewTask, 'tag_names'>> & {
-  /** Whether it has all fields, as PUT does: the present recurrence in it is no change. */
+export type TaskPatch = Partial<Omit<NewTask, 'tag_names' | 'metadata'>> & {
+  readonly metadata?: MetadataPatch
+  /** Whether it has all fields, as PUT does: the present recurrence in it is no change, and metadata is replaced. */
   readonly isWhole?: boolean
 }
 
 /** The part of a patch that concerns the task alone. */
-export type FieldPatch = Omit<TaskPatch, 'tag_ids' | 'recurrence' | 'isWhole'>
+export type FieldPatch = Omit<TaskPatch, 'tag_ids' | 'recurrence' | 'metadata' | 'isWhole'>
 
 /** Where a task is: in a project, or among the personal tasks of its owner. Its parent and its subtasks are in the same place. */
 export type Place = Pick<TaskFields, 'project_id' | 'owner_id'>

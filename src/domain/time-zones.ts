@@ -1,5 +1,5 @@
 import { Temporal } from 'temporal-polyfill'
-import { earliestInstant, isDay, latestInstant } from './dates.ts'
+import { earliestInstant, isDay, isInstant, latestInstant } from './dates.ts'
 
 /**
  * Time zones of the IANA database, by name, and the calendar days in them. The other functions take only names that
@@ -86,6 +86,52 @@ export const atTime = (
     ? null
     : new Date(epochMilliseconds).toISOString()
 }
+
+/** The time in the zone, as `2026-12-31T23:59:59`. */
+export const localTimeOf = (time: string, timeZone: string): string =>
+  zonedTime(Date.parse(time), timeZone).toPlainDateTime().toString({ smallestUnit: 'second' })
+
+/** The instant of a time in the zone, as `atTimeOf`; null if it is not a time, or outside of the years 1 to 9999. */
+export const instantAtLocal = (localTime: string, timeZone: string): string | null => {
+  if (!isInstant(`${localTime}Z`)) return null
+  const { epochMilliseconds } = Temporal.PlainDateTime.from(localTime).toZonedDateTime(timeZone)
+  return epochMilliseconds < earliestInstant || epochMilliseconds > latestInstant
+    ? null
+    : new Date(epochMilliseconds).toISOString()
+}
+
+/** A change of the offset from UTC, in minutes. */
+export interface ClockChange {
+  /** On the clock that is changed. */
+  readonly localTime: string
+  readonly before: number
+  readonly after: number
+}
+
+/** The changes in a range of years, in their order. */
+export const clockChanges = (
+  firstYear: number,
+  lastYear: number,
+  timeZone: string,
+): readonly ClockChange[] => {
+  const changes: ClockChange[] = []
+  let time: Temporal.ZonedDateTime | null = zonedTime(Date.UTC(firstYear, 0, 1), timeZone)
+  for (;;) {
+    const before = offsetMinutes(time)
+    time = time.getTimeZoneTransition('next')
+    if (time === null || time.year > lastYear) return changes
+    const after = offsetMinutes(time)
+    const localTime = time.toPlainDateTime().add({ minutes: before - after })
+    changes.push({ localTime: localTime.toString({ smallestUnit: 'second' }), before, after })
+  }
+}
+
+/** The offset from UTC at a time, in minutes. */
+export const offsetAt = (time: string, timeZone: string): number =>
+  offsetMinutes(zonedTime(Date.parse(time), timeZone))
+
+const offsetMinutes = ({ offsetNanoseconds }: Temporal.ZonedDateTime): number =>
+  Math.round(offsetNanoseconds / 60_000_000_000)
 
 /** Moves a time or a day by days of the calendar, as `atTimeOf`; null outside of the years 1 to 9999. */
 export const shift = (timeOrDay: string, days: number, timeZone: string): string | null => {

@@ -1,6 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { created, ok, quoteETag, type Versioned } from '../contract/operation.ts'
 import { variantTag } from '../domain/entity-tags.ts'
+import { noIntegrationFields } from '../domain/integration-fields.ts'
 import type { Paging } from '../http/paging.ts'
 import {
   createProject,
@@ -38,7 +39,8 @@ export const projectHandlers = ({ paging, projects }: Deps) =>
     },
 
     async replaceProject(ctx, { params, body }) {
-      return projectResponse(await updateProject(ctx, params.project_id, { color: null, ...body }))
+      const replacement = { color: null, ...noIntegrationFields, ...body }
+      return projectResponse(await updateProject(ctx, params.project_id, replacement, { isWhole: true }))
     },
 
     async updateProject(ctx, { params, body }) {

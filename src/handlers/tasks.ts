@@ -3,6 +3,7 @@ import type { components } from '../../generated/openapi.ts'
 import { jsonObject, jsonText, stringify } from '../contract/json-text.ts'
 import { created, ok, quoteETag, type Versioned } from '../contract/operation.ts'
 import { variantTag } from '../domain/entity-tags.ts'
+import { noIntegrationFields } from '../domain/integration-fields.ts'
 import { defaultLimit } from '../domain/pages.ts'
 import type { Paging } from '../http/paging.ts'
 import type { ListTaskChanges } from '../services/task-changes.ts'
@@ -60,6 +61,7 @@ export const taskHandlers = ({ paging, listTaskChanges, taskQuota }: Deps) =>
       const { recurrence } = body
       const replacement = {
         ...noDates,
+        ...noIntegrationFields,
         assignee_id: null,
         isWhole: true,
         ...body,

@@ -2,7 +2,7 @@ import { createScanner } from 'jsonc-parser'
 import { isUtf8 } from 'node:buffer'
 import secureJson from 'secure-json-parse'
 import { hasTooManyMarks, isCleanText, maxMarksInRow } from '../domain/text.ts'
-import { maxErrors, type ProblemError, problems } from '../problems/problems.ts'
+import { escapePointer, maxErrors, type ProblemError, problems } from '../problems/problems.ts'
 
 /** Nesting depth of a JSON body. No schema of the contract is deeper than ten. */
 const maxDepth = 100
@@ -117,6 +117,3 @@ export const validateText = (text: string): string | null => {
   if (!isCleanText(text)) return 'must not contain U+0000 or a lone surrogate'
   return hasTooManyMarks(text) ? `must have at most ${maxMarksInRow} consecutive combining marks` : null
 }
-
-/** Escapes a name for a JSON Pointer (RFC 6901, section 3). */
-export const escapePointer = (name: string): string => name.replaceAll('~', '~0').replaceAll('/', '~1')

@@ -78,6 +78,9 @@ export const fieldsOfProblem = ({ code, message, errors, headers, members }: Pro
 export const problemOfFields = ({ code, detail, ...options }: ProblemFields): Problem =>
   new Problem(code, detail, options)
 
+/** Escapes a name for a JSON Pointer (RFC 6901, section 3). */
+export const escapePointer = (name: string): string => name.replaceAll('~', '~0').replaceAll('/', '~1')
+
 const at = (pointer: string, detail: string) => ({ errors: [{ pointer, detail }] })
 
 /** The WWW-Authenticate header (RFC 6750 §3). */

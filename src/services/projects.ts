@@ -19,6 +19,7 @@ import {
 import { recordProjectEvent } from '../db/record-event.ts'
 import { changedFields } from '../domain/changes.ts'
 import type { Created } from '../domain/idempotency.ts'
+import { isEmptyMetadata } from '../domain/integration-fields.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
@@ -32,8 +33,18 @@ import {
   expectSeen,
 } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
+import { expectMetadata, metadataAfter } from './metadata.ts'
 
-const fields = ['name', 'description', 'color'] as const
+const fields = ['name', 'description', 'color', 'metadata', 'external_source', 'external_id'] as const
+
+/** What an event says of a new project. */
+const valuesOf = ({ color, metadata = {}, external_source, external_id, ...required }: NewProject) => ({
+  ...required,
+  ...(color != null && { color }),
+  ...(!isEmptyMetadata(metadata) && { metadata }),
+  ...(external_source != null && { external_source }),
+  ...(external_id != null && { external_id }),
+})
 
 /** A page of the caller's projects. @throws Problem 403 */
 export const listProjects = async (
@@ -54,9 +65,9 @@ export const createProject = async (
   ctx: OpContext<Principal>,
   project: NewProject,
 ): Promise<Created & ProjectRow> => {
+  expectMetadata(project.metadata ?? {})
+  const after = valuesOf(project)
   const created = await idempotent(ctx, async (tx, id) => {
-    const { color, ...required } = project
-    const after = color == null ? required : { ...required, color }
     await Promise.all([
       insertProject(tx, id, project),
       recordProjectEvent(tx, 'project.created', id, { before: {}, after }),
@@ -87,19 +98,23 @@ const manage = async (
 export const updateProject = (
   ctx: OpContext<Principal>,
   id: string,
-  patch: ProjectPatch,
-): Promise<ProjectRow> =>
-  transaction(ctx, async (tx) => {
+  { metadata: sentMetadata, ...patch }: ProjectPatch,
+  { isWhole = false } = {},
+): Promise<ProjectRow> => {
+  expectMetadata(sentMetadata ?? {})
+  return transaction(ctx, async (tx) => {
     const project = await manage(tx, id, 'change')
+    const after = { ...patch, metadata: metadataAfter(project.metadata, sentMetadata, isWhole) }
     expectActive(project)
-    const changes = changedFields(fields, project, patch)
+    const changes = changedFields(fields, project, after)
     if (changes !== null)
       await Promise.all([
-        updateFields(tx, project, patch),
+        updateFields(tx, project, after),
         recordProjectEvent(tx, 'project.updated', id, changes),
       ])
     return last(viewProject(tx, id))
   })
+}
 
 /** Archives or unarchives a project. Idempotent. */
 export const setProjectArchived = (

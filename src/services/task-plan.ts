@@ -27,6 +27,7 @@ import {
   changesDates,
   type Completion,
   completionWith,
+  hasValue,
   recordedFields,
   type TaskFields,
   taskFields,
@@ -159,7 +160,7 @@ export const addTask = (plan: TaskPlan, id: string, fields: TaskFields, tagIds: 
   })
 }
 
-/** Plans a new task that repeats another one. */
+/** Plans a new task that repeats another one. It was not made from the record of another system that that one was made from. */
 export const repeatTask = (
   plan: TaskPlan,
   repeated: PlannedTask,
@@ -172,6 +173,8 @@ export const repeatTask = (
     status: 'todo',
     completion: 'never',
     subtask_count: 0,
+    external_source: null,
+    external_id: null,
     ...change,
     id,
     version: 1,
@@ -305,7 +308,7 @@ const insertionOf = (task: PlannedTask, counted = noSubtasks): InsertedTask => (
 /** A new task can be deleted with its parent by the same request. */
 const creationEvents = (task: PlannedTask): readonly TaskEvent[] => {
   const values = recordedFields
-    .filter((name) => task[name] !== null)
+    .filter((name) => hasValue(task, name))
     .map((name) => [name, task[name]] as const)
   const created = {
     ...ofTask(task),
@@ -360,10 +363,11 @@ interface Change {
 }
 
 const updateOf = ({ before, task, counted }: Change): UpdatedTask => {
-  const { isTrashed, tagIds: _, description, version, ...fields } = task
+  const { isTrashed, tagIds: _, description, metadata, version, ...fields } = task
   return {
     ...fields,
     ...(description !== before.description && { description }),
+    ...(metadata !== before.metadata && { metadata }),
     is_trashed: isTrashed,
     versions: version - before.version + (counted === undefined ? 0 : 1),
     ...(counted ?? noSubtasks),

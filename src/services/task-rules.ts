@@ -15,6 +15,7 @@ import {
   type TaskPatch,
 } from '../domain/task-fields.ts'
 import { refusalOfParent, subtasksOf } from '../domain/task-trees.ts'
+import { noIntegrationFields } from '../domain/integration-fields.ts'
 import { noSeries } from '../domain/task-series.ts'
 import { canonicalName } from '../domain/text.ts'
 import { problems } from '../problems/problems.ts'
@@ -26,6 +27,7 @@ import {
   expectMay,
   expectSeen,
 } from './expectations.ts'
+import { expectMetadata, metadataAfter } from './metadata.ts'
 import {
   addTask,
   changeTask,
@@ -63,6 +65,7 @@ export const planCreation = (
   { tag_ids = [], tag_names = [], recurrence = null, ...fields }: NewTask,
 ): void => {
   const { principal } = plan
+  if (fields.metadata !== undefined) expectMetadata(fields.metadata)
   const parent = fields.parent_id == null ? null : visibleTask(plan, fields.parent_id)
   const task: TaskFields = {
     start_at: null,
@@ -74,6 +77,7 @@ export const planCreation = (
     parent_id: null,
     owner_id: principal.userId,
     ...noSeries,
+    ...noIntegrationFields,
     ...fields,
     // A subtask is created where its parent is.
     project_id: fields.project_id === undefined ? (parent?.project_id ?? null) : fields.project_id,
@@ -107,7 +111,7 @@ export const planCreation = (
 export const planUpdate = (
   plan: TaskPlan,
   { id, conditions }: TaskTarget,
-  { tag_ids: sentTags, recurrence, isWhole = false, ...patch }: TaskPatch,
+  { tag_ids: sentTags, recurrence, metadata: sentMetadata, isWhole = false, ...patch }: TaskPatch,
 ): void => {
   const seen = expectSeen('task.see', liveTask(plan, id))
   const task = expectMay('task.change', seen)
@@ -115,9 +119,10 @@ export const planUpdate = (
   if (moved.owner_id !== task.owner_id) expectMay('task.transfer', seen)
   if (isRegrouped(task, moved)) expectMay('task.move', seen)
   const change = changeOfSeries(plan, seen, moved, recurrence, isWhole)
+  const metadata = metadataAfter(task.metadata, sentMetadata, isWhole)
   expectMatch(conditions, task)
   expectUnarchived(plan, task)
-  const after = { ...moved, ...seriesAfter(plan, task, moved, change) }
+  const after = { ...moved, ...seriesAfter(plan, task, moved, change), metadata }
   if (after.project_id !== task.project_id) expectTarget(plan, after.project_id)
   if (changesDates(task, after)) expectNoConflicts(plan, after, patch)
   if (patch.section_id != null) expectSection(plan, patch.section_id, after.project_id)

@@ -16,6 +16,7 @@ import { problems } from '../problems/problems.ts'
 import { type OpContext, transaction } from './context.ts'
 import { expectFound, expectMayExpand, expectScopes } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
+import { expectMetadata } from './metadata.ts'
 import { changeTask, openPlan, writePlan } from './task-plan.ts'
 import { countOwnedTasks } from './task-quota.ts'
 import {
@@ -61,6 +62,7 @@ export const createTask = (
   expectScopes(ctx, scopesOfNewTask(task))
   expectNoConflicts(task)
   expectRule(task)
+  expectMetadata(task.metadata ?? {})
   return idempotent(ctx, async (tx, id) => {
     const plan = await openPlan(tx, referencesOfCreation(task, ctx.principal.userId))
     planCreation(plan, id, task)
@@ -86,6 +88,7 @@ export const updateTask = (
 ): Promise<TaskRow> => {
   expectNoConflicts(patch)
   expectRule(patch)
+  expectMetadata(patch.metadata ?? {})
   return transaction(ctx, async (tx) => {
     const plan = await openPlan(tx, referencesOfPatch(id, patch))
     planUpdate(plan, { id, conditions: tx }, patch)

@@ -116,6 +116,21 @@ t.test('a syntax error has its position, the token found and the tokens expected
     'owner_id > me': [10, '>', /=, != or :/],
     'tags = bug': [6, '=', /:, because/],
     'tags != bug': [6, '!=', /:, because/],
+    // Fields of other programs
+    'metadata = 1': [10, '=', /: and a key, or metadata\.key/],
+    'metadata:Customer': [10, 'Customer', /a key of metadata/],
+    'metadata:cust*': [10, 'cust*', /a key of metadata/],
+    'metadata. = 1': [1, 'metadata.', /a key of metadata/],
+    'metadata.a.b = 1': [1, 'metadata.a.b', /a key of metadata/],
+    'metadata.key = a*': [16, 'a*', /without \*/],
+    'metadata.key > 1': [14, '>', /=, != or :/],
+    'metadata.key = null': [16, 'null', /NOT metadata:key/],
+    'metadat.key = 1': [1, 'metadat.key', /one of id/],
+    'metadata* = 1': [1, 'metadata*', /one of id/],
+    'metdata:key': [1, 'metdata', /^metadata, or one of id/],
+    'external_id >= 1': [13, '>=', /=, != or :/],
+    'external_id = null': [15, 'null', /NOT external_id:\*/],
+    'external_source != null': [20, 'null', /^external_source:\*/],
   }
   for (const [filter, [position, found, expected]] of Object.entries(cases)) {
     const error = refusalOf(filter)

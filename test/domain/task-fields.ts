@@ -7,6 +7,7 @@ import {
   type TaskFields,
 } from '../../src/domain/task-fields.ts'
 
+import { noIntegrationFields } from '../../src/domain/integration-fields.ts'
 import { noSeries } from '../../src/domain/task-series.ts'
 
 /** What a change of a task does to its other fields, and which dates contradict each other. */
@@ -27,6 +28,7 @@ const task: TaskFields = {
   parent_id: 'parent',
   position: 'a5',
   ...noSeries,
+  ...noIntegrationFields,
 }
 const personal = { ...task, project_id: null, section_id: null }
 

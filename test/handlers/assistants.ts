@@ -177,7 +177,11 @@ t.test('sendMcpMessage: null is the same as no argument, in every tool', async (
     const nulls = Object.fromEntries(Object.keys(properties).map((name) => [name, null]))
     const { isError, text } = await call(toolName(id), { ...nulls, ...(await argumentsOf(id)) })
     t.equal(isError, false, `${id} ${text}`)
-    t.notMatch(JSON.stringify(properties), /"null"/, `${id}: no schema asks for null`)
+    // The keys of a dictionary are not known, so null is never one that is left unset.
+    const known = JSON.stringify(properties, (key, value: unknown) =>
+      key === 'additionalProperties' ? undefined : value,
+    )
+    t.notMatch(known, /"null"/, `${id}: no schema asks for null`)
     for (const name of required) {
       const without = { ...(await argumentsOf(id)), [name]: null }
       t.equal((await call(toolName(id), without)).isError, true, `${id} requires ${name}`)

@@ -73,6 +73,9 @@ t.test('createProject', async (t) => {
       role: 'manager',
       member_count: 1,
       open_task_count: 0,
+      metadata: {},
+      external_source: null,
+      external_id: null,
       version: 1,
     })
     t.equal(created_at, updated_at)

@@ -88,6 +88,9 @@ const defaults = {
   subtask_count: 0,
   open_subtask_count: 0,
   ...noSeries,
+  metadata: {},
+  external_source: null,
+  external_id: null,
   version: 1,
 } as const
 

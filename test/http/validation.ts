@@ -30,7 +30,7 @@ t.test('all errors of a request are reported together', async (t) => {
   t.same(pointersOf(many), ['/colour', '/title', '/status', '/priority', '/tag_ids/0', '/Idempotency-Key'])
   t.match(many.body, {
     detail:
-      'colour is not a known field. Expected one of: title, description, status, priority, start_at, start_on, due_at, due_on, owner_id, assignee_id, project_id, section_id, parent_id, recurrence, tag_ids, tag_names. 5 more in errors.',
+      'colour is not a known field. Expected one of: title, description, status, priority, start_at, start_on, due_at, due_on, owner_id, assignee_id, project_id, section_id, parent_id, recurrence, metadata, external_source, external_id, tag_ids, tag_names. 5 more in errors.',
     errors: [
       { pointer: '/colour', detail: /^is not a known field\. Expected one of: title, / },
       { pointer: '/title', detail: 'must have at least 1 character' },

@@ -1,5 +1,6 @@
 import t from 'tap'
 import type { ManagedProject, ProjectFacts } from '../../src/db/projects.ts'
+import { noIntegrationFields } from '../../src/domain/integration-fields.ts'
 import type { Relation } from '../../src/domain/permissions.ts'
 import { expectMay, expectSeen } from '../../src/services/expectations.ts'
 
@@ -9,6 +10,7 @@ const facts = (relations: readonly Relation[]): ProjectFacts => ({
   description: '',
   color: null,
   archived_at: null,
+  ...noIntegrationFields,
   version: 1,
   relations,
 })

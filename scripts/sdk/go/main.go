@@ -74,6 +74,14 @@ func main() {
 	equal("recurrence is null", single.Recurrence.IsNull(), true)
 	ok("recur")
 
+	noted := change(taskwright.TaskPatch{Metadata: &taskwright.MetadataPatch{
+		"customer_id": new("42"), "ticket": new("A-7")}})
+	equal("keys", len(noted.Metadata), 2)
+	merged := change(taskwright.TaskPatch{Metadata: &taskwright.MetadataPatch{"ticket": nil}})
+	equal("keys", len(merged.Metadata), 1)
+	equal("customer_id", merged.Metadata["customer_id"], "42")
+	ok("metadata")
+
 	cleared := success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil,
 		taskwright.TaskPatch{DueAt: nullable.NewNullNullable[time.Time]()})).JSON200
 	equal("due_at is null", cleared.DueAt.IsNull(), true)

@@ -92,6 +92,15 @@ public final class Main {
     equal("recurrence", single.getRecurrence(), null);
     ok("recur");
 
+    var both = Map.of("customer_id", "42", "ticket", "A-7");
+    var noted = tasks.updateTask(task.getId(), new TaskPatch().metadata(both), null, null);
+    equal("two keys", noted.getMetadata(), both);
+    var without = new HashMap<String, String>();
+    without.put("ticket", null);
+    var merged = tasks.updateTask(task.getId(), new TaskPatch().metadata(without), null, null);
+    equal("one key", merged.getMetadata(), Map.of("customer_id", "42"));
+    ok("metadata");
+
     var cleared = tasks.updateTask(task.getId(), new TaskPatch().dueAt(null), null, null);
     equal("due_at", cleared.getDueAt(), null);
     equal("title", cleared.getTitle(), task.getTitle());

@@ -103,6 +103,13 @@ $single = $tasks->updateTask($task->getId(), new TaskPatch(['recurrence' => null
 equal('recurrence', $single->getRecurrence(), null);
 ok('recur');
 
+$both = ['customer_id' => '42', 'ticket' => 'A-7'];
+$noted = $tasks->updateTask($task->getId(), new TaskPatch(['metadata' => $both]));
+equal('a key', $noted->getMetadata()['ticket'], 'A-7');
+$merged = $tasks->updateTask($task->getId(), new TaskPatch(['metadata' => ['ticket' => null]]));
+equal('one key', (array) $merged->getMetadata(), ['customer_id' => '42']);
+ok('metadata');
+
 $cleared = $tasks->updateTask($task->getId(), new TaskPatch(['due_at' => null]));
 equal('due_at', $cleared->getDueAt(), null);
 equal('title', $cleared->getTitle(), $task->getTitle());

@@ -76,6 +76,13 @@ single = tasks.update_task(task.id, Taskwright::TaskPatch.new(recurrence: nil))
 equal('recurrence', single.recurrence, nil)
 ok('recur')
 
+both = { 'customer_id' => '42', 'ticket' => 'A-7' }
+noted = tasks.update_task(task.id, Taskwright::TaskPatch.new(metadata: both))
+equal('two keys', noted.metadata.transform_keys(&:to_s), both)
+merged = tasks.update_task(task.id, Taskwright::TaskPatch.new(metadata: { 'ticket' => nil }))
+equal('one key', merged.metadata.transform_keys(&:to_s), { 'customer_id' => '42' })
+ok('metadata')
+
 cleared = tasks.update_task(task.id, Taskwright::TaskPatch.new(due_at: nil))
 equal('due_at', cleared.due_at, nil)
 equal('title', cleared.title, task.title)

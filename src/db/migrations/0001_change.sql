@@ -24,6 +24,9 @@ ALTER TABLE "notifications" DROP CONSTRAINT "notifications_reason_known";--> sta
 ALTER TABLE "events" ADD COLUMN "recipient_id" uuid;--> statement-breakpoint
 ALTER TABLE "notification_settings" ADD COLUMN "mail_reminders" boolean DEFAULT false NOT NULL;--> statement-breakpoint
 ALTER TABLE "notifications" ADD COLUMN "reminder_id" uuid;--> statement-breakpoint
+ALTER TABLE "projects" ADD COLUMN "metadata" jsonb DEFAULT '{}' NOT NULL;--> statement-breakpoint
+ALTER TABLE "projects" ADD COLUMN "external_source" text;--> statement-breakpoint
+ALTER TABLE "projects" ADD COLUMN "external_id" text;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "recurrence" jsonb;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "series_id" uuid;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "recurrence_anchor" jsonb;--> statement-breakpoint
@@ -31,6 +34,9 @@ ALTER TABLE "tasks" ADD COLUMN "occurrence_number" integer;--> statement-breakpo
 ALTER TABLE "tasks" ADD COLUMN "occurrence_at" timestamp (3) with time zone;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "occurrence_on" date;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "next_task_id" uuid;--> statement-breakpoint
+ALTER TABLE "tasks" ADD COLUMN "metadata" jsonb DEFAULT '{}' NOT NULL;--> statement-breakpoint
+ALTER TABLE "tasks" ADD COLUMN "external_source" text;--> statement-breakpoint
+ALTER TABLE "tasks" ADD COLUMN "external_id" text;--> statement-breakpoint
 ALTER TABLE "reminders" ADD CONSTRAINT "reminders_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "reminders" ADD CONSTRAINT "reminders_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "reminders_user" ON "reminders" USING btree ("user_id","remind_at" desc nulls last,"id" DESC NULLS LAST);--> statement-breakpoint
@@ -39,4 +45,6 @@ CREATE INDEX "reminders_due" ON "reminders" USING btree ("fires_at","id") WHERE 
 CREATE INDEX "reminders_pending" ON "reminders" USING btree ("user_id") WHERE "reminders"."fires_at" is not null;--> statement-breakpoint
 CREATE INDEX "reminders_mail_due" ON "reminders" USING btree ("fired_at") WHERE "reminders"."is_mail_due";--> statement-breakpoint
 CREATE INDEX "tasks_series" ON "tasks" USING btree ("series_id") WHERE "tasks"."series_id" is not null;--> statement-breakpoint
+CREATE INDEX "tasks_metadata" ON "tasks" USING gin ("metadata" jsonb_path_ops) WHERE "tasks"."metadata" <> '{}';--> statement-breakpoint
+CREATE INDEX "tasks_external" ON "tasks" USING btree ("external_id") WHERE "tasks"."external_id" is not null;--> statement-breakpoint
 ALTER TABLE "notifications" ADD CONSTRAINT "notifications_reason_known" CHECK ("notifications"."reason" in ('mention', 'assignment', 'comment', 'completion', 'reminder'));

@@ -1,3 +1,4 @@
+import type { Metadata } from '../../domain/integration-fields.ts'
 import type { Recurrence } from '../../domain/recurrence.ts'
 import type { Anchor } from '../../domain/task-series.ts'
 import type { ProjectRole } from '../../domain/project-roles.ts'
@@ -46,6 +47,15 @@ const day = customType<{ data: string; driverData: Date | string }>({
 const json = customType<{ data: Readonly<Record<string, unknown>> }>({ dataType: () => 'jsonb' })
 const recurrence = customType<{ data: Recurrence }>({ dataType: () => 'jsonb' })
 const recurrenceAnchor = customType<{ data: Anchor }>({ dataType: () => 'jsonb' })
+const metadata = customType<{ data: Metadata }>({ dataType: () => 'jsonb' })
+/** Columns for other programs. */
+const integrationColumns = () => ({
+  metadata: metadata('metadata')
+    .notNull()
+    .default(sql`'{}'`),
+  external_source: text('external_source'),
+  external_id: text('external_id'),
+})
 /** Whether a column has times. */
 export const isInstant = (column: AnyColumn): boolean => column.getSQLType() === instantType
 const now = sql`now()`
@@ -261,6 +271,7 @@ export const projects = pgTable(
     description: text('description').notNull(),
     color: text('color'),
     archived_at: instant('archived_at'),
+    ...integrationColumns(),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
     updated_at: instant('updated_at').notNull().default(now),
@@ -569,6 +580,7 @@ export const tasks = pgTable(
     occurrence_on: day('occurrence_on'),
     /** The next occurrence, once this one was closed. No foreign key: it can be deleted, and this one creates no other. */
     next_task_id: uuid('next_task_id'),
+    ...integrationColumns(),
     attachment_count: integer('attachment_count').notNull().default(0),
     comment_count: integer('comment_count').notNull().default(0),
     /** The number of subtasks that are not in the trash, and of those that are open. A trigger counts what is deleted permanently. */
@@ -624,6 +636,13 @@ export const tasks = pgTable(
     index('tasks_series')
       .on(t.series_id)
       .where(sql`${t.series_id} is not null`),
+    // `metadata.key = "value"` and `external_id`. Tasks without them are in neither index.
+    index('tasks_metadata')
+      .using('gin', sql`${t.metadata} jsonb_path_ops`)
+      .where(sql`${t.metadata} <> '{}'`),
+    index('tasks_external')
+      .on(t.external_id)
+      .where(sql`${t.external_id} is not null`),
     // `q` and `filter`: words, and parts of titles.
     index('tasks_search').using('gin', t.search),
     // GET /trash with `all`, and the removal of old trash.

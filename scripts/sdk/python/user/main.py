@@ -34,6 +34,7 @@ from taskwright.models import (
     Notification,
     NotificationPatch,
     Problem,
+    MetadataPatch,
     ProjectCreate,
     ProjectMemberSet,
     ProjectRole,
@@ -99,6 +100,14 @@ def main() -> None:
         single = update_task.sync(task.id, client=client, body=not_again)
         equal("recurrence", single.recurrence, None)
         ok("recur")
+
+        both = TaskPatch(metadata=MetadataPatch.from_dict({"customer_id": "42", "ticket": "A-7"}))
+        noted = update_task.sync(task.id, client=client, body=both)
+        equal("two keys", noted.metadata.to_dict(), {"customer_id": "42", "ticket": "A-7"})
+        without = TaskPatch(metadata=MetadataPatch.from_dict({"ticket": None}))
+        merged = update_task.sync(task.id, client=client, body=without)
+        equal("one key", merged.metadata.to_dict(), {"customer_id": "42"})
+        ok("metadata")
 
         no_date = TaskPatch(due_at=None)
         cleared = update_task.sync(task.id, client=client, body=no_date)

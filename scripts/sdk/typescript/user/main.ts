@@ -70,6 +70,12 @@ const single = await taskwright.updateTask({ path, body: { recurrence: null } })
 equal('recurrence', single.recurrence, null)
 ok('recur')
 
+const noted = await taskwright.updateTask({ path, body: { metadata: { customer_id: '42', ticket: 'A-7' } } })
+equal('two keys', noted.metadata, { customer_id: '42', ticket: 'A-7' })
+const merged = await taskwright.updateTask({ path, body: { metadata: { ticket: null } } })
+equal('one key', merged.metadata, { customer_id: '42' })
+ok('metadata')
+
 const cleared = await taskwright.updateTask({ path, body: { due_at: null } })
 equal('due_at', cleared.due_at, null)
 equal('title', cleared.title, task.title)
