@@ -125,6 +125,35 @@ update "events"
 set "before" = $1, "after" = $2
 where ("events"."task_id" = $3::uuid and "events"."resource_id" = $4::uuid);
 
+/* exports.cancel */
+update "exports"
+set "status" = $1, "lease_id" = $2, "leased_until" = $3, "version" = "exports"."version" + 1, "updated_at" = greatest(clock_timestamp(), "exports"."created_at"), "finished_at" = clock_timestamp()
+where "exports"."id" = $4::uuid;
+
+/* exports.count */
+select count(*)::int as "exports"
+from "exports"
+where "exports"."requested_by" = $1::uuid;
+
+/* exports.delete */
+delete from "exports"
+where "exports"."id" = $1::uuid;
+
+/* exports.insert */
+insert into "exports" ("id", "requested_by", "user_id", "project_id", "status", "done", "total", "attempts", "lease_id", "leased_until", "failure", "storage_key", "size", "sha256", "version", "created_at", "updated_at", "finished_at", "expires_at")
+values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default);
+
+/* exports.lock */
+select "id"
+from "exports"
+where "exports"."id" = $1::uuid
+for update;
+
+/* exports.select_facts */
+select "requested_by", "status", "storage_key", "version"
+from "exports"
+where "exports"."id" = $1::uuid;
+
 /* file_deletions.delete */
 delete from "file_deletions"
 where "file_deletions"."storage_key" = any($1::text[]);

@@ -2,6 +2,7 @@ import { removeOldAttempts } from '../db/attempts.ts'
 import { removeOldAuditEvents } from '../db/audit.ts'
 import { removeOldEvents } from '../db/events.ts'
 import { fireDueReminders } from '../db/due-reminders.ts'
+import { expireExports } from '../db/exports.ts'
 import type { DatabaseClock } from '../db/engine/database-clock.ts'
 import { removeExpiredKeys } from '../db/idempotency-keys.ts'
 import { removeExpiredInvitations, removeOldInvitationMails } from '../db/invitations.ts'
@@ -22,6 +23,7 @@ import type { KeyRing } from '../domain/key-ring.ts'
 import { type SendDue, webhookLease } from '../webhooks/sender.ts'
 import { resealSecrets } from './reseal-secrets.ts'
 import type { Job, RunningJobs } from './runner.ts'
+import { createRunExports, removeAbandonedSpools } from './run-exports.ts'
 import { createSkippedTimeReport } from './skipped-time.ts'
 import {
   type FileDeps,
@@ -56,6 +58,12 @@ export interface JobDeps extends FileDeps {
   readonly sendWebhooks: SendDue
   readonly sendDigests: Job['run']
   readonly sendReminders: Job['run']
+  /** For exports in progress. */
+  readonly exportFolder: string
+  /** Retention of the files of exports. */
+  readonly exportDays: number
+  /** Name and version of the service. */
+  readonly generator: string
   readonly databaseClock: DatabaseClock
   /** Retention of the audit trail. */
   readonly auditDays: number
@@ -150,6 +158,11 @@ export const jobsOf = (deps: JobDeps) => {
     send_digests: completion(deps.sendDigests),
     fire_reminders: reader((stop) => fireDueReminders(db, stop)),
     send_reminders: reader(deps.sendReminders),
+    run_exports: reader(createRunExports({ ...deps, folder: deps.exportFolder, lease: times.lease })),
+    expire_exports: cleanup(async (stop) => {
+      await expireExports(db, stop)
+      await removeAbandonedSpools(deps.exportFolder)
+    }),
     remove_old_deliveries: cleanup((stop) =>
       removeOldDeliveries(db, { days: Math.min(eventDays, deliveryDays) }, stop),
     ),

@@ -2,6 +2,7 @@ import { setImmediate, setTimeout } from 'node:timers/promises'
 import { createTransport, type NodemailerError, type SendMailOptions } from 'nodemailer'
 import type { MailAddress, SmtpServer } from '../config/values.ts'
 import {
+  type DataExportedMessage,
   type DigestMessage,
   emailChangeUndoLink,
   type EmailChangedMessage,
@@ -62,6 +63,7 @@ export const smtpMailer =
       sendEmailChanged: (message) => void send(emailChangedMail(message, publicUrl)),
       sendInvitation: (message) => void send(invitationMail(message, publicUrl)),
       sendWebhookDisabled: (message) => void send(webhookDisabledMail(message, publicUrl)),
+      sendDataExported: (message) => void send(dataExportedMail(message, publicUrl)),
       sendDigest: (message) => send(digestMail(message, publicUrl)),
       sendReminder: (message) => send(reminderMail(message, publicUrl)),
       pending: () => pending.size,
@@ -171,6 +173,15 @@ const happened: Record<DigestMessage['lines'][number]['reason'], (actor: string,
   comment: (actor, task) => `${actor} commented on ${task}`,
   completion: (actor, task) => `${actor} completed ${task}`,
 }
+
+const dataExportedMail = ({ to }: DataExportedMessage, publicUrl: string): SendMailOptions => ({
+  to: { name: '', address: to },
+  subject: 'An administrator exports your Taskwright data',
+  headers: { 'Auto-Submitted': 'auto-generated' },
+  text: `An administrator of ${publicUrl} has requested an export of the tasks that you can see, with their comments and files. Your
+reminders are not part of it. The audit log of the installation says who it was.
+`,
+})
 
 const reminderMail = ({ to, taskTitle, due }: ReminderMessage, publicUrl: string): SendMailOptions => ({
   to: { name: '', address: to },
