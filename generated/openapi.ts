@@ -1710,7 +1710,7 @@ export interface paths {
         };
         /**
          * List your reminders
-         * @description Returns your reminders of tasks that you can see, the next first. Reminders are private: nobody else sees them, not even administrators. Those that are still to come are listed with `pending=true`.
+         * @description Returns your reminders of tasks that you can see, in the order of their times. Those that are still to come are listed with `pending=true`. Reminders are private: only you can list, read and change them. They are deleted 30 days after their time.
          */
         get: operations["listReminders"];
         put?: never;
@@ -1742,9 +1742,9 @@ export interface paths {
          *     then follows. You get a notification, an event `task.reminder` on your own event streams and webhooks, and an email
          *     if your notification settings have `mail_reminders`.
          *
-         *     A reminder fires once, if the task is open and you can see it then. A time that has passed does not fire. Up to 20
-         *     reminders per task, and 2,000 that are still to come; otherwise the response is 413. Available to anyone who can see
-         *     the task, also in an archived project. The task does not change.
+         *     A reminder fires once, if the task is open and you can see it then. A time that has passed is refused if you name it,
+         *     and does not fire if it follows from a date. You can have 20 reminders of a task, and 1,000 in all; otherwise the
+         *     response is 413. Available to anyone who can see the task, also in an archived project. The task does not change.
          */
         post: operations["createReminder"];
         delete?: never;
@@ -1782,7 +1782,7 @@ export interface paths {
         head?: never;
         /**
          * Update or snooze a reminder
-         * @description Changes when a reminder is due with a JSON merge patch: `at` replaces `relative_to` with its fields, and the other way round. To be reminded again later, set `snoozed_until`. Another time, and a change of the date that the reminder is relative to, end the snooze.
+         * @description Changes when a reminder is due with a JSON merge patch: `at` replaces `relative_to` with its fields, and the other way round. To be reminded again later, set `snoozed_until`. The snooze ends when the reminder is then due at another time, and when the date changes that it is relative to.
          */
         patch: operations["updateReminder"];
         trace?: never;
@@ -4357,6 +4357,11 @@ export interface components {
             recurrence?: components["schemas"]["Recurrence"];
             /** Format: uuid */
             series_id?: string | null;
+            /**
+             * Format: date-time
+             * @description Of a reminder that has fired.
+             */
+            remind_at?: string;
             occurrence_number?: number | null;
             /** Format: date-time */
             occurrence_at?: string | null;
@@ -5061,7 +5066,7 @@ export interface components {
             /** @description Seconds until the challenge expires. Only with `second_factor_required`. */
             challenge_expires_in?: number;
             /**
-             * @description What the quota limits: the bytes of your attachments, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks, of your reminders that are still to come, of your reminders of a task, or of your exports. Only with `quota_exceeded`.
+             * @description What the quota limits: the bytes of your attachments, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks, of your reminders, of your reminders of a task, or of your exports. Only with `quota_exceeded`.
              * @enum {string}
              */
             resource?: "attachment_bytes" | "tasks" | "webhooks" | "reminders" | "task_reminders" | "exports";

@@ -22,8 +22,8 @@ export interface Spool {
   /** Adds records, each with its id once. */
   add(records: readonly (OtherRecord | PlacedTask)[]): Promise<void>
   /** Ends adding, and puts the tasks in order: parents before their subtasks, each level in the manual order. */
-  sort(): Promise<void>
-  /** The records of a type; tasks only after `sort`. */
+  arrange(): Promise<void>
+  /** The records of a type; tasks only after `arrange`. */
   read<Type extends RecordType>(type: Type): AsyncIterable<RecordTypes[Type]>
   /** Deletes the files. */
   remove(): Promise<void>
@@ -99,7 +99,7 @@ export const createSpool = async (folder: string): Promise<Spool> => {
         if (!file.write(ofType.map(lineOf).join(''))) await once(file, 'drain')
       }
     },
-    async sort() {
+    async arrange() {
       for (const file of files.values()) {
         file.end()
         await once(file, 'close')

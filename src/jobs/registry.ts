@@ -9,6 +9,7 @@ import { removeExpiredInvitations, removeOldInvitationMails } from '../db/invita
 import { notifyOfEvents, removeOldNotifications } from '../db/notifications.ts'
 import { removeExpiredOneTimeTokens } from '../db/one-time-tokens.ts'
 import { purgeDeleted } from '../db/purge.ts'
+import { removeOldReminders } from '../db/reminders.ts'
 import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
 import { lookAtClock } from '../db/engine/retention.ts'
 import { redeliverTasks } from '../db/redelivery.ts'
@@ -91,6 +92,9 @@ export const jobTimes: JobTimes = {
 /** Retention of tombstones. The contract promises it. */
 const tombstoneDays = 30
 
+/** Retention of reminders that have fired. The contract promises it. */
+const reminderDays = 30
+
 /** Maximum retention of the deliveries of webhooks. The contract promises it. */
 const deliveryDays = 30
 
@@ -151,6 +155,7 @@ export const jobsOf = (deps: JobDeps) => {
     remove_old_attempts: cleanup((stop) => removeOldAttempts(db, {}, stop)),
     remove_old_audit_events: cleanup((stop) => removeOldAuditEvents(db, { days: auditDays }, stop)),
     remove_old_events: cleanup((stop) => removeOldEvents(db, eventDays, stop)),
+    remove_old_reminders: cleanup((stop) => removeOldReminders(db, { days: reminderDays }, stop)),
     remove_old_notifications: cleanup((stop) => removeOldNotifications(db, { days: eventDays }, stop)),
     notify_of_events: reader((stop) => notifyOfEvents(db, stop)),
     make_webhook_deliveries: reader((stop) => makeNewDeliveries(db, stop)),

@@ -14,6 +14,7 @@ import {
   readTags,
   readTasks,
   readUsers,
+  type StoredAttachment,
 } from '../db/export-records.ts'
 import {
   failExport,
@@ -24,7 +25,7 @@ import {
   type TakenExport,
 } from '../db/exports.ts'
 import { type ExportSource, writeArchive } from '../interchange/archive.ts'
-import type { InterchangeRecord } from '../interchange/records.ts'
+import type { AttachmentRecord, InterchangeRecord } from '../interchange/records.ts'
 import { createSpool, type PlacedTask, type Spool } from '../interchange/spool.ts'
 import { FileMissing, type Storage, StorageFull, type StoredFile } from '../storage/storage.ts'
 
@@ -106,7 +107,7 @@ interface Work {
 const makeFile = async (work: Work): Promise<void> => {
   const { deps, taken, spool, progress } = work
   await collect(work)
-  await spool.sort()
+  await spool.arrange()
   progress.total = progress.done * 2
   const stored = await store(work)
   const { key, size, sha256 } = stored
@@ -154,10 +155,7 @@ const collect = async (work: Work): Promise<void> => {
     for await (const relations of readRelations(db, scope, ids)) await add(work, relations)
     for await (const attachments of readAttachments(db, scope, ids)) {
       for (const { storage_key: key, sha256, size } of attachments) files.set(sha256, { key, sha256, size })
-      await add(
-        work,
-        attachments.map(({ storage_key: _, ...record }) => record),
-      )
+      await add(work, attachments.map(withoutPlace))
       name(
         named,
         attachments.map(({ uploaded_by }) => uploaded_by),
@@ -169,6 +167,12 @@ const collect = async (work: Work): Promise<void> => {
     await add(work, taken.project_id === null ? tags : ofProject)
   }
   for await (const users of readUsers(db, scope, [...named])) await add(work, users)
+}
+
+/** Where a file is stored is nobody's business. */
+const withoutPlace = (stored: StoredAttachment): AttachmentRecord => {
+  const { storage_key: _, ...record } = stored
+  return record
 }
 
 const name = (names: Set<string>, ids: readonly (string | null)[]): void => {

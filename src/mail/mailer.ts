@@ -48,9 +48,14 @@ export interface DataExportedMessage {
 
 export interface ReminderMessage {
   readonly to: string
-  readonly taskTitle: string
-  /** For people; null if the task has no due date. */
-  readonly due: string | null
+  /** The most recent reminders. */
+  readonly lines: readonly {
+    readonly taskTitle: string
+    /** For people; null if the task has no due date. */
+    readonly due: string | null
+  }[]
+  /** The number of all reminders, including those without a line. */
+  readonly count: number
 }
 
 /** Sends email in the background, so that response times do not reveal whether an account exists. */

@@ -183,18 +183,24 @@ reminders are not part of it. The audit log of the installation says who it was.
 `,
 })
 
-const reminderMail = ({ to, taskTitle, due }: ReminderMessage, publicUrl: string): SendMailOptions => ({
-  to: { name: '', address: to },
-  subject: `Reminder: ${taskTitle}`,
-  headers: { 'Auto-Submitted': 'auto-generated' },
-  text: `This is your reminder of the task "${taskTitle}" at ${publicUrl}.
-${due === null ? '' : `\nIt is due: ${due}\n`}
-To postpone the reminder, set its snoozed_until. To get no reminders by email, set mail_reminders of your notification
-settings to false:
+const reminderMail = ({ to, lines, count }: ReminderMessage, publicUrl: string): SendMailOptions => {
+  const listed = lines.map(({ taskTitle, due }) => `- "${taskTitle}"${due === null ? '' : `, due ${due}`}`)
+  const others = count > lines.length ? `\nand ${count - lines.length} more.\n` : ''
+  const [first] = lines
+  return {
+    to: { name: '', address: to },
+    subject: count === 1 && first !== undefined ? `Reminder: ${first.taskTitle}` : `${count} reminders`,
+    headers: { 'Auto-Submitted': 'auto-generated' },
+    text: `You wanted to be reminded of these tasks at ${publicUrl}:
+
+${listed.join('\n')}
+${others}
+You get these emails because of your notification settings. To stop them, set mail_reminders to false:
 
 ${publicUrl}/docs#/notifications/updateNotificationSettings
 `,
-})
+  }
+}
 
 const digestMail = ({ to, lines, count }: DigestMessage, publicUrl: string): SendMailOptions => {
   const what = count === 1 ? '1 unread notification' : `${count} unread notifications`

@@ -560,8 +560,7 @@ const dateConflicts: Readonly<Record<DateConflict, ProblemError>> = {
 const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number, size: number) => string>> = {
   attachment_bytes: (quota, used, size) =>
     `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes. Delete attachments, or ask an administrator for a larger quota.`,
-  reminders: (quota, used) =>
-    `You have ${used} of ${quota} reminders that are still to come. Delete those that you no longer need.`,
+  reminders: (quota, used) => `You have ${used} of ${quota} reminders. Delete those that you no longer need.`,
   exports: (quota, used) => `You have ${used} of ${quota} exports. Delete one that you no longer need.`,
   task_reminders: (quota, used) => `You have ${used} of ${quota} reminders of this task. Delete one of them.`,
   webhooks: (quota, used) => `You own ${used} of ${quota} webhooks. Delete one that you no longer need.`,

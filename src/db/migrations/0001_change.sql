@@ -47,6 +47,7 @@ CREATE TABLE "reminders" (
 ALTER TABLE "notifications" DROP CONSTRAINT "notifications_reason_known";--> statement-breakpoint
 ALTER TABLE "events" ADD COLUMN "recipient_id" uuid;--> statement-breakpoint
 ALTER TABLE "notification_settings" ADD COLUMN "mail_reminders" boolean DEFAULT false NOT NULL;--> statement-breakpoint
+ALTER TABLE "notification_settings" ADD COLUMN "reminders_mailed_at" timestamp (3) with time zone;--> statement-breakpoint
 ALTER TABLE "notifications" ADD COLUMN "reminder_id" uuid;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "metadata" jsonb DEFAULT '{}' NOT NULL;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "external_source" text;--> statement-breakpoint
@@ -75,8 +76,8 @@ CREATE UNIQUE INDEX "exports_storage_key_unique" ON "exports" USING btree ("stor
 CREATE INDEX "reminders_user" ON "reminders" USING btree ("user_id","remind_at" desc nulls last,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "reminders_task" ON "reminders" USING btree ("task_id","user_id");--> statement-breakpoint
 CREATE INDEX "reminders_due" ON "reminders" USING btree ("fires_at","id") WHERE "reminders"."fires_at" is not null;--> statement-breakpoint
-CREATE INDEX "reminders_pending" ON "reminders" USING btree ("user_id") WHERE "reminders"."fires_at" is not null;--> statement-breakpoint
-CREATE INDEX "reminders_mail_due" ON "reminders" USING btree ("fired_at") WHERE "reminders"."is_mail_due";--> statement-breakpoint
+CREATE INDEX "reminders_age" ON "reminders" USING btree ("remind_at") WHERE "reminders"."fires_at" is null;--> statement-breakpoint
+CREATE INDEX "reminders_mail_due" ON "reminders" USING btree ("user_id","fired_at") WHERE "reminders"."is_mail_due";--> statement-breakpoint
 CREATE INDEX "tasks_series" ON "tasks" USING btree ("series_id") WHERE "tasks"."series_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_metadata" ON "tasks" USING gin ("metadata" jsonb_path_ops) WHERE "tasks"."metadata" <> '{}';--> statement-breakpoint
 CREATE INDEX "tasks_external" ON "tasks" USING btree ("external_id") WHERE "tasks"."external_id" is not null;--> statement-breakpoint

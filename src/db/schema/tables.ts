@@ -1014,11 +1014,11 @@ export const reminders = pgTable(
     index('reminders_due')
       .on(t.fires_at, t.id)
       .where(sql`${t.fires_at} is not null`),
-    index('reminders_pending')
-      .on(t.user_id)
-      .where(sql`${t.fires_at} is not null`),
+    index('reminders_age')
+      .on(t.remind_at)
+      .where(sql`${t.fires_at} is null`),
     index('reminders_mail_due')
-      .on(t.fired_at)
+      .on(t.user_id, t.fired_at)
       .where(sql`${t.is_mail_due}`),
     check('reminders_kind', sql`(${t.at} is null) <> (${t.relative_to} is null)`),
     check(
@@ -1099,6 +1099,8 @@ export const notificationSettings = pgTable(
     mail_digest: text('mail_digest').notNull(),
     /** Whether reminders are also sent by email. */
     mail_reminders: boolean('mail_reminders').notNull().default(false),
+    /** When reminders were last sent by email. */
+    reminders_mailed_at: instant('reminders_mailed_at'),
     /** When the next digest is due (`next_digest_at`); null if digests are off. */
     digest_due_at: instant('digest_due_at'),
     /** Notifications up to this time are not in the next digest. */
