@@ -37,6 +37,7 @@ const suppliedIds: Partial<Record<OperationId, string>> = {
   createTeam: 'team_id',
   createSection: 'section_id',
   createWebhook: 'webhook_id',
+  createFeed: 'feed_id',
 }
 
 /** Operations whose responses have values for later requests. Other responses have fields with the same names. */
@@ -48,6 +49,7 @@ const valueSources: ReadonlySet<OperationId> = new Set([
   'confirmSecondFactor',
   'createAttachmentLink',
   'createSection',
+  'rotateFeedToken',
 ])
 
 /** Values from these responses. */
@@ -56,6 +58,7 @@ type KnownValues = Partial<
     Schemas['SecondFactorSecret'] &
     Schemas['RecoveryCodeSet'] &
     Schemas['AttachmentLink'] &
+    Pick<Schemas['FeedWithUrl'], 'calendar_url'> &
     Pick<Schemas['Section'], 'project_id'>
 >
 
@@ -184,6 +187,7 @@ const paths: Partial<Record<OperationId, (known: KnownValues) => Promise<Call['p
 /** Operations whose query cannot be the example. */
 const queries: Partial<Record<OperationId, (known: KnownValues) => Required<Pick<Call, 'query'>>>> = {
   downloadLinkedAttachment: ({ url = '' }) => ({ query: new URL(url, service.url).search.slice(1) }),
+  getFeedCalendar: ({ calendar_url: url = '' }) => ({ query: new URL(url, service.url).search.slice(1) }),
 }
 
 /** Operations that run first, because others need what they create. */
@@ -214,6 +218,8 @@ const last: readonly OperationId[] = [
   'deleteProject',
   'deleteTrashedProject',
   'deleteWebhook',
+  'getFeedCalendar',
+  'deleteFeed',
   'deleteUser',
   'completeLogin',
   'reauthenticate',

@@ -30,6 +30,7 @@ import {
   type auditEvents,
   type comments,
   type events,
+  type feeds,
   type invitations,
   isInstant,
   memberships,
@@ -124,6 +125,7 @@ export const userUsageJson = (usage: Readonly<Record<keyof Schemas['UserUsage'],
     attachment_bytes: usageJson(usage.attachment_bytes),
     tasks: usageJson(usage.tasks),
     webhooks: usageJson(usage.webhooks),
+    feeds: usageJson(usage.feeds),
   } satisfies Fields<Schemas['UserUsage']>)
 
 /** The user with an id, as the caller sees it; null if they do not. */
@@ -368,6 +370,33 @@ const taskFields = (task: typeof tasks, caller: CallerPlaceholders, from: SQL) =
     updated_at: task.updated_at,
   }) satisfies Fields<Omit<Schemas['Task'], TaskExpansion>>
 
+/** A task for a calendar: unlike in the contract, with what its series counts from, and only the names of its tags. */
+export const calendarTaskJson = (task: typeof tasks): SQL =>
+  object({
+    id: task.id,
+    title: task.title,
+    description: task.description,
+    status: task.status,
+    priority: task.priority,
+    start_at: task.start_at,
+    start_on: task.start_on,
+    due_at: task.due_at,
+    due_on: task.due_on,
+    completed_at: task.completed_at,
+    parent_id: task.parent_id,
+    recurrence: task.recurrence,
+    series_id: task.series_id,
+    recurrence_anchor: task.recurrence_anchor,
+    occurrence_number: task.occurrence_number,
+    occurrence_at: task.occurrence_at,
+    occurrence_on: task.occurrence_on,
+    next_task_id: task.next_task_id,
+    tags: sql`array(select ${tag.name} from ${tagsOfTask(task)} order by ${tag.name_folded}, ${tag.id})`,
+    version: task.version,
+    created_at: task.created_at,
+    updated_at: task.updated_at,
+  })
+
 /** The tags of a task in the statement's snapshot; ends with a condition. */
 export const tagsOfTask = (task: typeof tasks): SQL =>
   sql`task_tags link join tags tag on ${tag.id} = ${link.tag_id} and ${tag.deleted_at} is null where ${link.task_id} = ${task.id}`
@@ -555,6 +584,15 @@ export const auditEventJson = (event: typeof auditEvents): SQL =>
     request_id: event.request_id,
     created_at: event.created_at,
   } satisfies Fields<Schemas['AuditEvent']>)
+
+/** A feed without its URL. */
+export const feedJson = (feed: typeof feeds): SQL => {
+  const { id, name, filter, kind, alarms, color, version, created_at, updated_at } = feed
+  const fields = { id, name, filter, kind, alarms, color, version, created_at, updated_at } satisfies Fields<
+    Schemas['Feed']
+  >
+  return object(fields)
+}
 
 /** A webhook without its secret. */
 export const webhookJson = (webhook: typeof webhooks): SQL =>

@@ -24,6 +24,8 @@ const requiredScopes: Readonly<Record<RequiredScope, true>> = {
   'notifications:write': true,
   'webhooks:read': true,
   'webhooks:write': true,
+  'feeds:read': true,
+  'feeds:write': true,
   any: true,
   session: true,
   link: true,
@@ -39,6 +41,7 @@ const readScopes: Partial<Record<Scope, Scope>> = {
   'users:write': 'users:read',
   'notifications:write': 'notifications:read',
   'webhooks:write': 'webhooks:read',
+  'feeds:write': 'feeds:read',
 }
 
 /** Whether a granted scope satisfies a required one. */

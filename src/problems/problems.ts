@@ -27,7 +27,7 @@ interface ProblemOptions {
 }
 
 /** A resource with a quota: the total bytes of a user's attachments, or the number of tasks or webhooks that a user owns. */
-type QuotaResource = 'attachment_bytes' | 'tasks' | 'webhooks'
+type QuotaResource = 'attachment_bytes' | 'tasks' | 'webhooks' | 'feeds'
 
 /** The request would exceed a user's quota. */
 interface QuotaExceeded {
@@ -350,6 +350,8 @@ export const problems = {
       'The attachment exists, but its file is missing from the storage. Report this to the operator.',
       { cause },
     ),
+  feedRevoked: () =>
+    new Problem('feed_revoked', 'The calendar feed was revoked. Ask its owner for another one.'),
   linkExpired: (at: string) => new Problem('link_expired', `The link expired at ${at}. Ask for a new one.`),
   uploadConflict: () =>
     new Problem(
@@ -551,6 +553,7 @@ const dateConflicts: Readonly<Record<DateConflict, ProblemError>> = {
 const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number, size: number) => string>> = {
   attachment_bytes: (quota, used, size) =>
     `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes. Delete attachments, or ask an administrator for a larger quota.`,
+  feeds: (quota, used) => `You have ${used} of ${quota} calendar feeds. Revoke one that you no longer need.`,
   webhooks: (quota, used) => `You own ${used} of ${quota} webhooks. Delete one that you no longer need.`,
   tasks: (quota, used, size) =>
     `${size} more tasks exceed the quota: the owner has ${used} of ${quota} tasks, including the trash. Delete tasks permanently, or ask an administrator for a larger quota. Its owner can close a task that recurs with "recurrence": null, which creates no next one.`,
