@@ -1560,7 +1560,7 @@ export interface paths {
         };
         /**
          * List notifications
-         * @description Returns your inbox. You are notified of mentions of you in comments, of tasks assigned to you, and of comments on and the completion of tasks that you follow, but never of your own actions. A notification appears about a second after the change, and is shown only while you can see its task. Notifications are kept as long as events: 90 days, unless the operator has configured another period. To count unread notifications, use `unread=true&include_total=true&limit=1`.
+         * @description Returns your inbox. You are notified of mentions of you in comments, of tasks assigned to you, and of comments on and the completion of tasks that you follow, but never of your own actions; and your reminders are here. A notification appears about a second after the change, and is shown only while you can see its task. Notifications are kept as long as events: 90 days, unless the operator has configured another period. To count unread notifications, use `unread=true&include_total=true&limit=1`.
          */
         get: operations["listNotifications"];
         put?: never;
@@ -1626,7 +1626,7 @@ export interface paths {
         };
         /**
          * Get your notification settings
-         * @description Returns whether and how often you receive digests of notifications by email.
+         * @description Returns whether you receive digests of notifications, and reminders, by email.
          */
         get: operations["getNotificationSettings"];
         put?: never;
@@ -1639,8 +1639,8 @@ export interface paths {
          * @description Updates your notification settings with a JSON merge patch.
          *
          *     A digest is an email to the address of your account. It lists the unread notifications that arrived since the
-         *     previous digest, or since you enabled digests, and whose tasks you can still see. If there are none, no email is
-         *     sent. If the operator has not configured email, the setting is stored but has no effect.
+         *     previous digest, or since you enabled digests, and whose tasks you can still see; reminders are not among them. If
+         *     there are none, no email is sent. If the operator has not configured email, the setting is stored but has no effect.
          */
         patch: operations["updateNotificationSettings"];
         trace?: never;
@@ -1699,6 +1699,92 @@ export interface paths {
         options?: never;
         head?: never;
         patch?: never;
+        trace?: never;
+    };
+    "/reminders": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List your reminders
+         * @description Returns your reminders of tasks that you can see, the next first. Reminders are private: nobody else sees them, not even administrators. Those that are still to come are listed with `pending=true`.
+         */
+        get: operations["listReminders"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/tasks/{task_id}/reminders": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a reminder
+         * @description Reminds you of a task: at a time (`at`), or relative to its due date or start (`relative_to`), which the reminder
+         *     then follows. You get a notification, an event `task.reminder` on your own event streams and webhooks, and an email
+         *     if your notification settings have `mail_reminders`.
+         *
+         *     A reminder fires once, if the task is open and you can see it then. A time that has passed does not fire. Up to 20
+         *     reminders per task, and 2,000 that are still to come; otherwise the response is 413. Available to anyone who can see
+         *     the task, also in an archived project. The task does not change.
+         */
+        post: operations["createReminder"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/reminders/{reminder_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the reminder.
+                 * @example 0199c0f5-3b4c-7d5e-8f60-718293a4b5c6
+                 */
+                reminder_id: components["parameters"]["ReminderId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a reminder
+         * @description Returns one of your reminders, if you can see its task.
+         */
+        get: operations["getReminder"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a reminder
+         * @description Deletes one of your reminders. Its notifications stay in your inbox.
+         */
+        delete: operations["deleteReminder"];
+        options?: never;
+        head?: never;
+        /**
+         * Update or snooze a reminder
+         * @description Changes when a reminder is due with a JSON merge patch: `at` replaces `relative_to` with its fields, and the other way round. To be reminded again later, set `snoozed_until`. Another time, and a change of the date that the reminder is relative to, end the snooze.
+         */
+        patch: operations["updateReminder"];
         trace?: never;
     };
     "/events": {
@@ -4016,10 +4102,10 @@ export interface components {
             items: components["schemas"]["TrashedProject"][];
         };
         /**
-         * @description The reason for the notification: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). If several reasons apply, the first in this order.
+         * @description The reason for the notification: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). If several reasons apply, the first in this order. Or it is your own reminder of the task (`reminder`).
          * @enum {string}
          */
-        NotificationReason: "mention" | "assignment" | "comment" | "completion";
+        NotificationReason: "mention" | "assignment" | "comment" | "completion" | "reminder";
         /**
          * @description A related resource to include in a notification.
          * @enum {string}
@@ -4045,6 +4131,11 @@ export interface components {
              * @description The comment that the notification is about, if any.
              */
             comment_id: string | null;
+            /**
+             * Format: uuid
+             * @description The reminder that has fired, if any. It may have been deleted since.
+             */
+            reminder_id: string | null;
             /**
              * Format: date-time
              * @description The time at which the notification arrived.
@@ -4074,6 +4165,8 @@ export interface components {
             readonly task_id?: string;
             /** Format: uuid */
             readonly comment_id?: string | null;
+            /** Format: uuid */
+            readonly reminder_id?: string | null;
             /** Format: date-time */
             readonly created_at?: string;
             /** Format: date-time */
@@ -4104,15 +4197,19 @@ export interface components {
          * @enum {string}
          */
         MailDigestChoice: "off" | "hourly" | "daily";
-        /** @description How you receive notifications. `mail_digest` is `off` by default. */
+        /** @description How you receive notifications. By default, `mail_digest` is `off` and `mail_reminders` false. */
         NotificationSettings: {
             mail_digest: components["schemas"]["MailDigest"];
+            /** @description Whether your reminders are also sent by email. */
+            mail_reminders: boolean;
             /** @description Increases with every change. */
             version: number;
         };
         /** @description The settings to change. */
         NotificationSettingsPatch: {
             mail_digest?: components["schemas"]["MailDigestChoice"];
+            /** @description Whether your reminders are also sent by email. */
+            mail_reminders?: boolean;
             /** @description If present, it must be the current version; otherwise the response is 412. */
             version?: number;
         };
@@ -4131,13 +4228,107 @@ export interface components {
         TaskFollowerList: components["schemas"]["Page"] & {
             items: components["schemas"]["TaskFollower"][];
         };
+        /** @description Minutes from the date to the reminder; negative before it. Multiples of 1,440 are days of the calendar in your time zone. 0 by default. Only with `relative_to`. */
+        ReminderOffset: number | null;
+        /** @description The time of day in your time zone, if the date is all-day; a date with a time has its own. `09:00` by default. Only with `relative_to`. */
+        TimeOfDay: string | null;
+        /** @description A private reminder of a task. */
+        Reminder: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /** Format: uuid */
+            task_id: string;
+            /**
+             * Format: date-time
+             * @description The time of the reminder; null if it is relative to a date of the task.
+             */
+            at: string | null;
+            /**
+             * @description The date of the task that the reminder follows.
+             * @enum {string|null}
+             */
+            relative_to: "due" | "start" | null;
+            offset_minutes: components["schemas"]["ReminderOffset"];
+            time_of_day: components["schemas"]["TimeOfDay"];
+            /**
+             * Format: date-time
+             * @description The time to which it was postponed.
+             */
+            snoozed_until: string | null;
+            /**
+             * Format: date-time
+             * @description When the reminder is due, computed from the fields before, the date of the task and your time zone; null as long as the task has no such date.
+             */
+            remind_at: string | null;
+            /** @description Whether it is still to fire at `remind_at`, if the task is open and you can see it then. False once it has fired, and if the time had passed when it was computed. */
+            is_pending: boolean;
+            /**
+             * Format: date-time
+             * @description When it last fired.
+             */
+            fired_at: string | null;
+            /** @description By how much it was late then. After more than 24 hours, it is only a notification. */
+            late_seconds: number | null;
+            /** @description Increases with every change. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description A page of reminders. */
+        ReminderList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Reminder"][];
+        };
+        /** @description A reminder, either `at` a time or `relative_to` a date. */
+        ReminderCreate: {
+            /** Format: date-time */
+            at?: string | null;
+            relative_to?: components["schemas"]["ReminderBase"];
+            offset_minutes?: components["schemas"]["ReminderOffset"];
+            time_of_day?: components["schemas"]["TimeOfDay"];
+        };
+        /** @description The date of the task that the reminder follows: `due` or `start`. */
+        ReminderBase: string | null;
+        /** @description A merge patch for a reminder. Read-only fields are accepted with their present values. */
+        ReminderPatch: {
+            /** Format: date-time */
+            at?: string | null;
+            relative_to?: components["schemas"]["ReminderBase"];
+            offset_minutes?: components["schemas"]["ReminderOffset"];
+            time_of_day?: components["schemas"]["TimeOfDay"];
+            /**
+             * Format: date-time
+             * @description Reminds at this time instead. Null ends the snooze.
+             */
+            snoozed_until?: string | null;
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            /** Format: uuid */
+            readonly task_id?: string;
+            /** Format: date-time */
+            readonly remind_at?: string | null;
+            readonly is_pending?: boolean;
+            /** Format: date-time */
+            readonly fired_at?: string | null;
+            readonly late_seconds?: number | null;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
+        };
         /** @description An event type (`task.created`), all types of one kind (`task.*`), or all types (`*`). */
         EventTypePattern: string;
         /**
-         * @description The kind of change: `task.` and `created`, `updated`, `deleted`, `restored`, `recurred`, `tagged`, `untagged`, `related` or `unrelated`; `comment.` and `created`, `updated` or `deleted`; `attachment.` and `created` or `deleted`; `project.` and `created`, `updated`, `archived`, `unarchived`, `deleted` or `restored`; `member.` and `added`, `changed` or `removed`.
+         * @description The kind of change: `task.` and `created`, `updated`, `deleted`, `restored`, `recurred`, `tagged`, `untagged`, `related` or `unrelated`; `task.reminder`, which only the user of the reminder gets; `comment.` and `created`, `updated` or `deleted`; `attachment.` and `created` or `deleted`; `project.` and `created`, `updated`, `archived`, `unarchived`, `deleted` or `restored`; `member.` and `added`, `changed` or `removed`.
          * @enum {string}
          */
-        EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.recurred" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed";
+        EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.recurred" | "task.reminder" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed";
         /** @description The tag that was added or removed, as it was at that time. */
         EventTag: {
             /** Format: uuid */
@@ -4235,7 +4426,7 @@ export interface components {
             project_id: string | null;
             /**
              * Format: uuid
-             * @description The comment, attachment, tag, related task, next task (`task.recurred`) or member that the event is about; null if it is about the task or project itself.
+             * @description The comment, attachment, tag, related task, next task (`task.recurred`), reminder or member that the event is about; null if it is about the task or project itself.
              */
             resource_id: string | null;
             before: components["schemas"]["EventValues"];
@@ -4886,10 +5077,10 @@ export interface components {
             /** @description Seconds until the challenge expires. Only with `second_factor_required`. */
             challenge_expires_in?: number;
             /**
-             * @description What the quota limits: the bytes of your attachments, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks or calendar feeds. Only with `quota_exceeded`.
+             * @description What the quota limits: the bytes of your attachments, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks, of your calendar feeds, of your reminders that are still to come, or of your reminders of a task. Only with `quota_exceeded`.
              * @enum {string}
              */
-            resource?: "attachment_bytes" | "tasks" | "webhooks" | "feeds";
+            resource?: "attachment_bytes" | "tasks" | "webhooks" | "reminders" | "task_reminders" | "feeds";
             /**
              * Format: int64
              * @description The maximum of `resource`. Only with `quota_exceeded`.
@@ -5192,6 +5383,18 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["NotificationSettings"];
+            };
+        };
+        /** @description The reminder. */
+        ReminderRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Reminder"];
             };
         };
         /** @description The webhook, without its secret. */
@@ -6046,6 +6249,19 @@ export interface components {
         NotificationExpand: components["schemas"]["NotificationExpansion"][];
         /** @description Related resources to include in each follower, comma-separated. Each adds a property to the follower; the ids stay. An API token also needs the scope to read them (`users:read`). */
         FollowerExpand: components["schemas"]["MemberExpansion"][];
+        /**
+         * @description The id of the reminder.
+         * @example 0199c0f5-3b4c-7d5e-8f60-718293a4b5c6
+         */
+        ReminderId: string;
+        /** @description Only reminders of one of these tasks. Repeat the parameter for several tasks. */
+        ReminderTaskFilter: string[];
+        /** @description If true, only reminders that are still to come. If false, all others. */
+        Pending: boolean;
+        /** @description Only reminders due at or after this time; with a date, on that day or later. */
+        RemindAfter: components["schemas"]["TimeOrDate"];
+        /** @description Only reminders due before this time; with a date, before that day. */
+        RemindBefore: components["schemas"]["TimeOrDate"];
         /** @description Only events caused by one of these users. Repeat the parameter for several users. */
         ActorFilter: components["schemas"]["UserRef"][];
         /** @description Only events of one of these types. Repeat the parameter for several types. */
@@ -10225,6 +10441,199 @@ export interface operations {
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listReminders: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+                /** @description Only reminders of one of these tasks. Repeat the parameter for several tasks. */
+                task_id?: components["parameters"]["ReminderTaskFilter"];
+                /** @description If true, only reminders that are still to come. If false, all others. */
+                pending?: components["parameters"]["Pending"];
+                /** @description Only reminders due at or after this time; with a date, on that day or later. */
+                remind_after?: components["parameters"]["RemindAfter"];
+                /** @description Only reminders due before this time; with a date, before that day. */
+                remind_before?: components["parameters"]["RemindBefore"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of reminders, by `remind_at`; those without it come last. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ReminderList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createReminder: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The id of the task.
+                 * @example 0199c0df-1f2e-7a4b-b3c2-9d8e7f6a5b4c
+                 */
+                task_id: components["parameters"]["TaskId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ReminderCreate"];
+            };
+        };
+        responses: {
+            /** @description The reminder was created. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Reminder"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getReminder: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the reminder.
+                 * @example 0199c0f5-3b4c-7d5e-8f60-718293a4b5c6
+                 */
+                reminder_id: components["parameters"]["ReminderId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["ReminderRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteReminder: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the reminder.
+                 * @example 0199c0f5-3b4c-7d5e-8f60-718293a4b5c6
+                 */
+                reminder_id: components["parameters"]["ReminderId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    updateReminder: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the reminder.
+                 * @example 0199c0f5-3b4c-7d5e-8f60-718293a4b5c6
+                 */
+                reminder_id: components["parameters"]["ReminderId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/merge-patch+json": components["schemas"]["ReminderPatch"];
+                "application/json": components["schemas"]["ReminderPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["ReminderRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedPatchType"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];

@@ -49,6 +49,7 @@ import { notificationHandlers } from './handlers/notifications.ts'
 import { passwordHandlers } from './handlers/passwords.ts'
 import { secondFactorHandlers } from './handlers/second-factor.ts'
 import { commentHandlers } from './handlers/comments.ts'
+import { reminderHandlers } from './handlers/reminders.ts'
 import { sectionHandlers } from './handlers/sections.ts'
 import { relationHandlers } from './handlers/relations.ts'
 import { sessionHandlers } from './handlers/sessions.ts'
@@ -111,6 +112,7 @@ import { jobsOf, type JobTimes, jobTimes as defaultJobTimes, uploadTimeout } fro
 import { startJobs } from './jobs/runner.ts'
 import { createAttachments } from './services/attachments.ts'
 import { createSendDigests } from './services/digests.ts'
+import { createSendReminders } from './services/reminder-mails.ts'
 import { createEventStreams, maxStreams } from './services/event-streams.ts'
 import { createAnswerAssistant } from './services/assistants.ts'
 import { createTags } from './services/tags.ts'
@@ -340,6 +342,7 @@ export const buildApp = async ({
         send: createSend({ rules: addressRules, resolve: resolveWebhookHost }),
       }),
       sendDigests: createSendDigests({ db: background, mailer }),
+      sendReminders: createSendReminders({ db: background, mailer }),
       databaseClock,
       auditDays,
       eventDays,
@@ -446,6 +449,7 @@ export const buildApp = async ({
     ...teamHandlers({ paging }),
     ...sectionHandlers({ paging }),
     ...commentHandlers({ paging }),
+    ...reminderHandlers({ paging }),
     ...webhookHandlers({
       paging,
       webhooks: createWebhooks({ webhookKeys, replayKeys, addressRules, jobs }),

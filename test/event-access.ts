@@ -22,13 +22,14 @@ const personas = [...members, 'assignee', 'former', 'other', 'admin'] as const
 type Persona = (typeof personas)[number]
 const isMember = (persona: Persona): boolean => members.some((member) => member === persona)
 
-/** The subject of each event type. A relation is visible to those who see both of its tasks. */
-const subjects: Readonly<Record<EventType, 'task' | 'relation' | 'project'>> = {
+/** The subject of each event type. A relation is visible to those who see both of its tasks, a reminder to its user alone. */
+const subjects: Readonly<Record<EventType, 'task' | 'relation' | 'project' | 'reminder'>> = {
   'task.created': 'task',
   'task.updated': 'task',
   'task.deleted': 'task',
   'task.restored': 'task',
   'task.recurred': 'task',
+  'task.reminder': 'reminder',
   'task.tagged': 'task',
   'task.untagged': 'task',
   'task.related': 'relation',
@@ -173,6 +174,20 @@ const names = new Map<string | null, string>([
   [hidden.id, 'hidden'],
 ])
 
+/** All who see the assigned task and have a reminder of it; the administrator sees it by their role alone. */
+const reminded = ['viewer', 'manager', 'assignee', 'admin'] as const
+for (const persona of reminded) {
+  const body = { at: new Date(Date.now() + 500).toISOString() }
+  await service.expect('createReminder', 201, {
+    token: people[persona].token,
+    params: { task_id: assigned.id },
+    body,
+  })
+}
+await eventually('all reminders have fired', async () => {
+  const [row] = await db.run('select count(*)::int as n from reminders where fired_at is not null', [])
+  return row?.n === reminded.length
+})
 for (const task of [assigned, unassigned, hidden]) await changeEverything(task)
 await relate(assigned, unassigned)
 await relate(assigned, hidden)
@@ -227,14 +242,17 @@ const toMembers = [
 ]
 const toManager = [...toMembers, ...ofHidden, ...ofRelation('assigned'), ...ofRelation('hidden')]
 
-/** The events that a persona sees without `all=true`. */
-const sentTo = (persona: Persona): readonly string[] => {
+/** The events that a persona can list without `all=true`. */
+const listedFor = (persona: Persona): readonly string[] => {
   if (persona === 'manager') return toManager
   if (persona === 'assignee') return ofTask('assigned')
   return isMember(persona) ? toMembers : []
 }
 /** The same, with `all=true` for the administrator. */
-const seenBy = (persona: Persona): readonly string[] => (persona === 'admin' ? toManager : sentTo(persona))
+const seenBy = (persona: Persona): readonly string[] => (persona === 'admin' ? toManager : listedFor(persona))
+/** Streams and webhooks of a person also have their reminders. */
+const ownReminders = (persona: Persona): readonly string[] =>
+  persona !== 'admin' && reminded.some((one) => one === persona) ? ['task.reminder assigned'] : []
 
 /** All events that an account can read; for the administrator, with `all=true`. */
 const eventsOf = async (persona: Persona): Promise<readonly Event[]> => {
@@ -264,8 +282,9 @@ t.test('everybody gets exactly the events that they may see', async (t) => {
       const listed = await eventsOf(persona)
       const sent = streamed.get(persona) ?? []
       t.strictSame(namesOf(listed), expected, 'list')
-      t.strictSame(namesOf(sent), expected, 'stream')
-      t.strictSame(namesOf(receivedBy(persona)), sentTo(persona).toSorted(), 'webhook')
+      t.strictSame(namesOf(sent), [...expected, ...ownReminders(persona)].toSorted(), 'stream')
+      const received = [...listedFor(persona), ...ownReminders(persona)].toSorted()
+      t.strictSame(namesOf(receivedBy(persona)), received, 'webhook')
 
       const histories: Event[] = []
       for (const task of [assigned, unassigned, hidden]) {

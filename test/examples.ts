@@ -29,6 +29,7 @@ const suppliedIds: Partial<Record<OperationId, string>> = {
   createUser: 'user_id',
   createTask: 'task_id',
   createComment: 'comment_id',
+  createReminder: 'reminder_id',
   addTaskAttachment: 'attach_id',
   createUpload: 'upload_id',
   createTag: 'tag_id',

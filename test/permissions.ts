@@ -71,6 +71,8 @@ const rules: Partial<Record<Permission, Rule>> = {
   'event.see': { see: whoSeeTheTask, may: whoSeeTheTask },
   'notification.see': { see: ['owner'], may: ['owner'] },
   'notification.change': { see: ['owner'], may: ['owner'] },
+  'reminder.see': { see: ['owner'], may: ['owner'] },
+  'reminder.change': { see: ['owner'], may: ['owner'] },
   'notification.mark_read': { see: signedIn, may: signedIn },
   'notification_settings.see': { see: signedIn, may: signedIn },
   'notification_settings.change': { see: signedIn, may: signedIn },

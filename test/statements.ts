@@ -86,6 +86,11 @@ const seed = async (): Promise<void> => {
     `${id(2)}, ${id(1)}, pg_current_xact_id(), now()`,
   )
   await fill(
+    'reminders',
+    'id, task_id, user_id, at, remind_at, fires_at',
+    `${id(6)}, ${id(2)}, ${id(1)}, now(), now(), now() + interval '1 day'`,
+  )
+  await fill(
     'notifications',
     'id, user_id, reason, event_id, task_id',
     `gen_random_uuid(), ${id(1)}, 'completion', gen_random_uuid(), ${id(2)}`,

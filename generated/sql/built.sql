@@ -252,10 +252,10 @@ where "memberships"."project_id" = "projects"."id" and "memberships"."role" = 'm
 limit $2;
 
 /* notification_settings.choose */
-insert into "notification_settings" ("user_id", "mail_digest", "digest_due_at", "digested_until", "version")
-values ($1::uuid, $2::text, next_digest_at($3::text, $4::text), default, $5::int)
+insert into "notification_settings" ("user_id", "mail_digest", "mail_reminders", "digest_due_at", "digested_until", "version")
+values ($1::uuid, $2::text, $3::bool, next_digest_at($4::text, $5::text), default, $6::int)
 on conflict ("user_id") do update
-set "mail_digest" = $6::text, "digest_due_at" = next_digest_at($7::text, $8::text), "digested_until" = case when $9::bool then now() else "notification_settings"."digested_until" end, "version" = $10::int;
+set "mail_digest" = $7::text, "mail_reminders" = $8::bool, "digest_due_at" = case when $9::bool then next_digest_at($10::text, $11::text) else "notification_settings"."digest_due_at" end, "digested_until" = case when $12::bool then now() else "notification_settings"."digested_until" end, "version" = $13::int;
 
 /* notification_settings.reschedule */
 update "notification_settings"
@@ -263,7 +263,7 @@ set "digest_due_at" = next_digest_at("notification_settings"."mail_digest", $1::
 where ("notification_settings"."user_id" = $2::uuid and "notification_settings"."mail_digest" = $3);
 
 /* notification_settings.select_facts */
-select "notification_settings"."mail_digest", "notification_settings"."version", "users"."time_zone"
+select "notification_settings"."mail_digest", "notification_settings"."mail_reminders", "notification_settings"."version", "users"."time_zone"
 from "users"
 left join "notification_settings" on "notification_settings"."user_id" = "users"."id"
 where ("users"."id" = $1::uuid and "users"."deleted_at" is null and "users"."is_disabled" = $2);
@@ -512,6 +512,47 @@ where "sessions"."id" = $3::uuid)), default);
 update "refresh_tokens"
 set "spent_at" = now()
 where "refresh_tokens"."hash" = $1::bytea;
+
+/* reminders.delete */
+delete from "reminders"
+where "reminders"."id" = $1::uuid;
+
+/* reminders.insert */
+insert into "reminders" ("id", "task_id", "user_id", "at", "relative_to", "offset_minutes", "time_of_day", "snoozed_until", "remind_at", "fires_at", "fired_at", "late_seconds", "is_mail_due", "version", "created_at", "updated_at")
+values ($1::uuid, $2::uuid, $3::uuid, $4::timestamptz, $5::text, $6::int, $7::text, $8::timestamptz, $9::timestamptz, case when $10::timestamptz > now() then $11::timestamptz end, default, default, default, default, default, default);
+
+/* reminders.lock */
+select "id"
+from "reminders"
+where "reminders"."id" = $1::uuid
+for update;
+
+/* reminders.select_bases */
+select "reminders"."id", "reminders"."at", "reminders"."relative_to", "reminders"."offset_minutes", "reminders"."time_of_day", "reminders"."snoozed_until", "reminders"."remind_at", "reminders"."version", "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "users"."time_zone"
+from "reminders"
+inner join "tasks" on "tasks"."id" = "reminders"."task_id"
+inner join "users" on "users"."id" = "reminders"."user_id"
+where "reminders"."id" = any((select $1::uuid[])::uuid[]);
+
+/* reminders.select_new */
+select "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "users"."time_zone", (select count(*)::int
+from reminders
+where "reminders"."user_id" = $1::uuid and "reminders"."task_id" = $2::uuid) as "of_task", (select count(*)::int
+from reminders
+where "reminders"."user_id" = $3::uuid and "reminders"."fires_at" is not null) as "pending"
+from "tasks"
+inner join "users" on "users"."id" = $4::uuid
+where "tasks"."id" = $5::uuid;
+
+/* reminders.select_place */
+select "task_id", "user_id"
+from "reminders"
+where "reminders"."id" = $1::uuid;
+
+/* reminders.update */
+update "reminders"
+set "at" = $1::timestamptz, "relative_to" = $2::text, "offset_minutes" = $3::int, "time_of_day" = $4::text, "snoozed_until" = $5::timestamptz, "remind_at" = $6::timestamptz, "fires_at" = case when $7::timestamptz > now() then $8::timestamptz end, "version" = "reminders"."version" + 1, "updated_at" = greatest(clock_timestamp(), "reminders"."created_at")
+where "reminders"."id" = $9::uuid;
 
 /* retention.confirm */
 update "retention"

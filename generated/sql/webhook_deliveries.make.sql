@@ -14,14 +14,14 @@ select true from events event where ("event"."changed_in", "event"."ordinal") > 
     select event.*, candidate.user_id as candidate_id from batch event cross join lateral (
   select user_id from project_grants where project_id in ("event"."project_id", (select "tasks"."project_id" from tasks where "tasks"."id" = "event"."task_id"))
   union select "tasks"."owner_id" from tasks where "tasks"."id" = "event"."task_id" union select "tasks"."assignee_id" from tasks where "tasks"."id" = "event"."task_id"
-  union values ("event"."owner_id"), ("event"."assignee_id")) candidate
+  union values ("event"."owner_id"), ("event"."assignee_id"), ("event"."recipient_id")) candidate
   ), matched as materialized (
   select "webhook"."id" as webhook_id, "event"."id" as event_id, "event"."type" as event_type, "event"."changed_in",
     "event"."ordinal"
   from candidates event cross join lateral (select * from webhooks webhook where "webhook"."owner_id" = "event".candidate_id and "webhook"."project_id" is null offset 0) webhook
     join users owner on "owner"."id" = "webhook"."owner_id"
   where "webhook"."is_enabled" and "webhook"."deleted_at" is null and ("webhook"."created_at" <= "event"."created_at" or "webhook"."created_at" > now())
-    and (array["event"."type", split_part("event"."type", '.', 1) || '.*', '*'] && "webhook"."event_types") and ("owner"."deleted_at" is null and not "owner"."is_disabled" and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "webhook"."owner_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "webhook"."owner_id", false) and case
+    and (array["event"."type", split_part("event"."type", '.', 1) || '.*', '*'] && "webhook"."event_types") and ("owner"."deleted_at" is null and not "owner"."is_disabled" and (("event"."recipient_id" is null or ("event"."recipient_id" = "webhook"."owner_id" and not ("webhook"."project_id" is not null and "owner"."role" = 'admin'))) and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "webhook"."owner_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "webhook"."owner_id", false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
@@ -57,8 +57,8 @@ else exists (select from projects where "projects"."id" = "event"."project_id" a
     when 'project.deleted' then exists (
   select from projects join project_grants granted on granted.project_id = "projects"."id"
   where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is not null and "projects"."purged_at" is null
-    and (("webhook"."project_id" is not null and "owner"."role" = 'admin') or granted.user_id = "webhook"."owner_id")) else false end)
-  and ("webhook"."project_id" is null or ("webhook"."project_id" = "event"."project_id" and exists (
+    and (("webhook"."project_id" is not null and "owner"."role" = 'admin') or granted.user_id = "webhook"."owner_id")) else false end))
+  and ("webhook"."project_id" is null or ("webhook"."project_id" = "event"."project_id" and "event"."recipient_id" is null and exists (
     select from projects where "projects"."id" = "webhook"."project_id"
       and ("projects"."deleted_at" is null and (exists (
 select from memberships membership
@@ -70,7 +70,7 @@ where "membership"."user_id" = "webhook"."owner_id" and "membership"."project_id
   from batch event cross join lateral (select * from webhooks webhook where "webhook"."project_id" = "event"."project_id" offset 0) webhook
     join users owner on "owner"."id" = "webhook"."owner_id"
   where "webhook"."is_enabled" and "webhook"."deleted_at" is null and ("webhook"."created_at" <= "event"."created_at" or "webhook"."created_at" > now())
-    and (array["event"."type", split_part("event"."type", '.', 1) || '.*', '*'] && "webhook"."event_types") and ("owner"."deleted_at" is null and not "owner"."is_disabled" and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "webhook"."owner_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "webhook"."owner_id", false) and case
+    and (array["event"."type", split_part("event"."type", '.', 1) || '.*', '*'] && "webhook"."event_types") and ("owner"."deleted_at" is null and not "owner"."is_disabled" and (("event"."recipient_id" is null or ("event"."recipient_id" = "webhook"."owner_id" and not ("webhook"."project_id" is not null and "owner"."role" = 'admin'))) and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "webhook"."owner_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "webhook"."owner_id", false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
@@ -106,8 +106,8 @@ else exists (select from projects where "projects"."id" = "event"."project_id" a
     when 'project.deleted' then exists (
   select from projects join project_grants granted on granted.project_id = "projects"."id"
   where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is not null and "projects"."purged_at" is null
-    and (("webhook"."project_id" is not null and "owner"."role" = 'admin') or granted.user_id = "webhook"."owner_id")) else false end)
-  and ("webhook"."project_id" is null or ("webhook"."project_id" = "event"."project_id" and exists (
+    and (("webhook"."project_id" is not null and "owner"."role" = 'admin') or granted.user_id = "webhook"."owner_id")) else false end))
+  and ("webhook"."project_id" is null or ("webhook"."project_id" = "event"."project_id" and "event"."recipient_id" is null and exists (
     select from projects where "projects"."id" = "webhook"."project_id"
       and ("projects"."deleted_at" is null and (exists (
 select from memberships membership

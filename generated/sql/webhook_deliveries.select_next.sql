@@ -4,7 +4,7 @@
 (select coalesce("retention"."skipped_from", "retention"."seen_at") + interval '2 hours' from retention) then now() else greatest(
 coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()), "delivery"."created_at") end - "delivery"."created_at")) * 1000)::bigint as age, "webhook"."url", "webhook"."secret",
     case when "webhook"."previous_secret_until" > now() then "webhook"."previous_secret" else '' end as previous_secret,
-    "delivery"."event_changed_in" is null or coalesce(("owner"."deleted_at" is null and not "owner"."is_disabled" and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "webhook"."owner_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "webhook"."owner_id", false) and case
+    "delivery"."event_changed_in" is null or coalesce(("owner"."deleted_at" is null and not "owner"."is_disabled" and (("event"."recipient_id" is null or ("event"."recipient_id" = "webhook"."owner_id" and not ("webhook"."project_id" is not null and "owner"."role" = 'admin'))) and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "webhook"."owner_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "webhook"."owner_id", false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
@@ -40,8 +40,8 @@ else exists (select from projects where "projects"."id" = "event"."project_id" a
     when 'project.deleted' then exists (
   select from projects join project_grants granted on granted.project_id = "projects"."id"
   where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is not null and "projects"."purged_at" is null
-    and (("webhook"."project_id" is not null and "owner"."role" = 'admin') or granted.user_id = "webhook"."owner_id")) else false end)
-  and ("webhook"."project_id" is null or ("webhook"."project_id" = "event"."project_id" and exists (
+    and (("webhook"."project_id" is not null and "owner"."role" = 'admin') or granted.user_id = "webhook"."owner_id")) else false end))
+  and ("webhook"."project_id" is null or ("webhook"."project_id" = "event"."project_id" and "event"."recipient_id" is null and exists (
     select from projects where "projects"."id" = "webhook"."project_id"
       and ("projects"."deleted_at" is null and (exists (
 select from memberships membership

@@ -102,10 +102,11 @@ const listedEvents = sql`(
     event.owner_id,
     event.assignee_id,
     event.resource_id,
+    event.recipient_id,
     event.before,
     event.after,
     event.created_at,
-  ])} from events event) item`
+  ])} from events event where ${event.recipient_id} is null) item`
 
 /** Whether a type is one of the patterns, an array: types, `task.*` for all of a kind, and `*` for all. */
 export const matchesEventTypes = (type: SQLWrapper, patterns: SQLWrapper): SQL =>

@@ -1,6 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { allowsNotification } from './access/permissions.ts'
+import { allowsRecipient } from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
 import { builder, builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
@@ -13,7 +13,7 @@ import { aliasedTable, and, eq, isNull, type SQL, sql, type SQLWrapper } from '.
 import { notifications, notificationSettings, tasks, users } from './schema/tables.ts'
 import { lockToChange } from './users.ts'
 
-/** The notification settings of users, and the email digests. */
+/** The notification settings of users, and the email digests. Reminders are no part of a digest, which would come too late for them. */
 
 const settings = aliasedTable(notificationSettings, 'settings')
 const due = aliasedTable(notificationSettings, 'due')
@@ -51,9 +51,14 @@ export const selectNotificationSettings = async (
 /** When a user gets email digests. */
 type MailDigest = Schemas['NotificationSettings']['mail_digest']
 
-/** What a change of notification settings depends on. */
-export interface SettingsFacts {
+/** What a user chooses. */
+export interface ChosenSettings {
   readonly mail_digest: MailDigest
+  readonly mail_reminders: boolean
+}
+
+/** What a change of notification settings depends on. */
+export interface SettingsFacts extends ChosenSettings {
   readonly version: number
   /** The time zone of the user. */
   readonly time_zone: string
@@ -63,6 +68,7 @@ const selectFacts = builtStatement('notification_settings.select_facts', { id: '
   db
     .select({
       mail_digest: notificationSettings.mail_digest,
+      mail_reminders: notificationSettings.mail_reminders,
       version: notificationSettings.version,
       time_zone: users.time_zone,
     })
@@ -85,9 +91,10 @@ export const lockNotificationSettings = async ({
   const id = principal.userId
   const [, [row]] = await Promise.all([lockToChange(db, { id }), selectFacts(db, { id })])
   if (row === undefined) throw new CallerGone()
-  const { mail_digest, version, time_zone } = row
+  const { mail_digest, mail_reminders, version, time_zone } = row
   return {
     mail_digest: digests.find((one) => one === mail_digest) ?? 'off',
+    mail_reminders: mail_reminders ?? false,
     version: version ?? unchanged,
     time_zone,
   }
@@ -98,36 +105,51 @@ const nextDigestAt = (digest: SQLWrapper, timeZone: SQLWrapper): SQL =>
 
 const choose = builtStatement(
   'notification_settings.choose',
-  { user_id: 'uuid', mail_digest: 'text', time_zone: 'text', version: 'int', restarts: 'bool' },
+  {
+    user_id: 'uuid',
+    mail_digest: 'text',
+    mail_reminders: 'bool',
+    time_zone: 'text',
+    version: 'int',
+    restarts: 'bool',
+    reschedules: 'bool',
+  },
   (db, p) => {
     const chosen = {
       mail_digest: p.mail_digest,
-      digest_due_at: nextDigestAt(p.mail_digest, p.time_zone),
+      mail_reminders: p.mail_reminders,
       version: p.version,
     }
-    const { digested_until } = notificationSettings
+    const { digested_until, digest_due_at } = notificationSettings
+    const next = nextDigestAt(p.mail_digest, p.time_zone)
     return db
       .insert(notificationSettings)
-      .values({ user_id: p.user_id, ...chosen })
+      .values({ user_id: p.user_id, digest_due_at: next, ...chosen })
       .onConflictDoUpdate({
         target: notificationSettings.user_id,
         set: {
           ...chosen,
+          digest_due_at: sql`case when ${p.reschedules} then ${next} else ${digest_due_at} end`,
           digested_until: sql`case when ${p.restarts} then now() else ${digested_until} end`,
         },
       })
   },
 )
 
-/** Chooses when the caller gets email digests. The first one has what follows. */
-export const chooseDigest = async (
+/** Chooses what the caller gets by email. The first digest has what follows. */
+export const chooseSettings = async (
   { db, principal }: TransactionContext<Principal>,
   { mail_digest: before, version, time_zone }: SettingsFacts,
-  mail_digest: MailDigest,
+  chosen: ChosenSettings,
 ): Promise<void> => {
-  const restarts = before === 'off'
-  const user_id = principal.userId
-  await choose(db, { user_id, mail_digest, time_zone, version: version + 1, restarts })
+  await choose(db, {
+    ...chosen,
+    user_id: principal.userId,
+    time_zone,
+    version: version + 1,
+    restarts: before === 'off' && chosen.mail_digest !== 'off',
+    reschedules: chosen.mail_digest !== before,
+  })
 }
 
 /** The settings that the transaction has written. */
@@ -181,7 +203,7 @@ const claim = statement(
   {},
   { email: 'text', count: 'int', reason: 'text?', task_title: 'text?', actor_name: 'text?' },
   () => {
-    const { user_id, created_at, id, read_at } = notification
+    const { user_id, created_at, id, read_at, reason } = notification
     const caller = { caller: sql`${due.user_id}`, is_admin: sql`${due}.is_admin`, in_session: sql`false` }
     const newest = sql`order by ${created_at} desc, ${id} desc`
     const latest = sql`(select ${created_at} from notifications notification where ${user_id} = ${due.user_id} ${newest} limit 1)`
@@ -202,8 +224,9 @@ const claim = statement(
         select notification.* from due cross join lateral (
           select * from notifications notification
           where ${user_id} = ${due.user_id} and ${read_at} is null and ${created_at} > ${due.digested_until}
+            and ${reason} <> 'reminder'
           ${newest} limit ${sql.raw(String(maxCounted))}
-        ) notification where ${allowsNotification('notification.see', caller, notification)}
+        ) notification where ${allowsRecipient('notification.see', caller, notification)}
       )
       select ${due}.email, (select count(*)::int from unread) as count, ${line.reason},
         (select ${tasks.title} from tasks where ${tasks.id} = ${line.task_id}) as task_title,

@@ -16,6 +16,7 @@ import {
   feeds,
   idempotencyKeys,
   notifications,
+  reminders,
   projects,
   tags,
   taskFollowers,
@@ -221,6 +222,7 @@ const userSteps: readonly Step[] = [
   ),
   deletion('notifications.purge_user', notifications, (p) => sql`user_id = ${p.id}`),
   deletion('task_followers.purge_user', taskFollowers, (p) => sql`user_id = ${p.id}`),
+  deletion('reminders.purge_user', reminders, (p) => sql`user_id = ${p.id}`),
   countingStatement(
     'comments.purge_author',
     parameters,

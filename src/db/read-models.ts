@@ -36,6 +36,7 @@ import {
   memberships,
   type notifications,
   type notificationSettings,
+  reminders,
   projectCounts,
   projects,
   type projectTeams,
@@ -65,6 +66,7 @@ const membership = aliasedTable(memberships, 'membership')
 const counts = aliasedTable(projectCounts, 'counts')
 const own = aliasedTable(teamMembers, 'own')
 const tag = aliasedTable(tags, 'tag')
+const reminder = aliasedTable(reminders, 'reminder')
 const link = aliasedTable(taskTags, 'link')
 
 type Schemas = components['schemas']
@@ -370,8 +372,23 @@ const taskFields = (task: typeof tasks, caller: CallerPlaceholders, from: SQL) =
     updated_at: task.updated_at,
   }) satisfies Fields<Omit<Schemas['Task'], TaskExpansion>>
 
+/**
+ * The caller's reminders of a task, as JSON: each has a time, or is relative to a date. A snoozed one is due at that time alone, for
+ * as long as it is snoozed.
+ */
+const remindersOfTask = (task: typeof tasks, { caller }: CallerPlaceholders): SQL => {
+  const { id, task_id, user_id, at, snoozed_until, relative_to, offset_minutes, time_of_day } = reminder
+  const time = sql`coalesce(${snoozed_until}, ${at})`
+  return sql`(
+    select coalesce(json_agg(
+      case when ${time} is not null then json_build_object('at', ${instantText(time)})
+        else json_build_object('relative_to', ${relative_to}, 'offset_minutes', ${offset_minutes}, 'time_of_day', ${time_of_day}) end
+      order by ${id}), '[]')
+    from reminders reminder where ${task_id} = ${task.id} and ${user_id} = ${caller})`
+}
+
 /** A task for a calendar: unlike in the contract, with what its series counts from, and only the names of its tags. */
-export const calendarTaskJson = (task: typeof tasks): SQL =>
+export const calendarTaskJson = (task: typeof tasks, caller: CallerPlaceholders): SQL =>
   object({
     id: task.id,
     title: task.title,
@@ -392,6 +409,7 @@ export const calendarTaskJson = (task: typeof tasks): SQL =>
     occurrence_on: task.occurrence_on,
     next_task_id: task.next_task_id,
     tags: sql`array(select ${tag.name} from ${tagsOfTask(task)} order by ${tag.name_folded}, ${tag.id})`,
+    reminders: remindersOfTask(task, caller),
     version: task.version,
     created_at: task.created_at,
     updated_at: task.updated_at,
@@ -486,14 +504,20 @@ export const commentJson = (
 
 /** A notification, with the task if `expand` asks for it. Needs no check of access: only users who see the task see it. */
 export const notificationJson = (
-  { id, reason, actor_id, task_id, comment_id, created_at, read_at }: typeof notifications,
+  { id, reason, actor_id, task_id, comment_id, reminder_id, created_at, read_at }: typeof notifications,
   expand: readonly NotificationExpansion[],
   caller: CallerPlaceholders,
 ): SQL => {
-  const fields = { id, reason, actor_id, task_id, comment_id, created_at, read_at } satisfies Fields<
-    Omit<Schemas['Notification'], NotificationExpansion>
-  >
-  const json = object(fields)
+  const json = object({
+    id,
+    reason,
+    actor_id,
+    task_id,
+    comment_id,
+    reminder_id,
+    created_at,
+    read_at,
+  } satisfies Fields<Omit<Schemas['Notification'], NotificationExpansion>>)
   if (!expand.includes('task')) return json
   const task = aliasedTable(tasks, 'task')
   const expanded = sql`(select ${taskJson(task, caller)} from tasks task where ${task.id} = ${task_id})`
@@ -501,11 +525,38 @@ export const notificationJson = (
 }
 
 /** Notification settings, with defaults for a user without a row. */
-export const notificationSettingsJson = ({ mail_digest, version }: typeof notificationSettings): SQL =>
+export const notificationSettingsJson = ({
+  mail_digest,
+  mail_reminders,
+  version,
+}: typeof notificationSettings): SQL =>
   object({
     mail_digest: sql<string>`coalesce(${mail_digest}, 'off')`,
+    mail_reminders: sql<boolean>`coalesce(${mail_reminders}, false)`,
     version: sql<number>`coalesce(${version}, 1)`,
   } satisfies Fields<Schemas['NotificationSettings']>)
+
+/** A reminder, of which only its user hears. */
+export const reminderJson = (reminder: typeof reminders): SQL => {
+  const { id, task_id, at, relative_to, offset_minutes, time_of_day, snoozed_until } = reminder
+  const { remind_at, fires_at, fired_at, late_seconds, version, created_at, updated_at } = reminder
+  return object({
+    id,
+    task_id,
+    at,
+    relative_to,
+    offset_minutes,
+    time_of_day,
+    snoozed_until,
+    remind_at,
+    is_pending: sql<boolean>`${fires_at} is not null`,
+    fired_at,
+    late_seconds,
+    version,
+    created_at,
+    updated_at,
+  } satisfies Fields<Schemas['Reminder']>)
+}
 
 export const sessionJson = (session: typeof sessions, currentId: SQL): SQL => {
   const { id, created_at, last_used_at, expires_at, user_agent, address } = session

@@ -1,4 +1,4 @@
--- Revision 9
+-- Revision 10
 --
 -- Functions and triggers, and the indexes that call these functions: everything that drizzle-kit cannot derive from
 -- schema/tables.ts. The whole file is applied after the migrations whenever it has changed, so each statement can be repeated.
@@ -559,15 +559,25 @@ RETURN encode(
 CREATE OR REPLACE FUNCTION record_event(
   kind text, task uuid, project uuid, owner uuid, assignee uuid, related uuid, old_values jsonb, new_values jsonb
 ) RETURNS void LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM record_event_for(NULL, kind, task, project, owner, assignee, related, old_values, new_values);
+END $$;
+
+-- The same, for one user alone unless `recipient` is null. Returns the id of the event.
+CREATE OR REPLACE FUNCTION record_event_for(
+  recipient uuid, kind text, task uuid, project uuid, owner uuid, assignee uuid, related uuid, old_values jsonb, new_values jsonb
+) RETURNS uuid LANGUAGE plpgsql VOLATILE AS $$
 DECLARE
   moment timestamptz := date_trunc('milliseconds', clock_timestamp());
   counter bigint := nextval('events_ordinal_seq');
   ended xid8 := (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)::text::xid8;
+  identifier uuid := event_id(moment, counter);
 BEGIN
   INSERT INTO events (changed_in, ordinal, id, type, actor_id, task_id, project_id, owner_id, assignee_id, resource_id,
-      before, after, created_at)
-    VALUES (greatest(pg_current_xact_id(), ended), counter, event_id(moment, counter), kind, current_actor(), task, project,
-      owner, assignee, related, old_values, new_values, moment);
+      recipient_id, before, after, created_at)
+    VALUES (greatest(pg_current_xact_id(), ended), counter, identifier, kind, current_actor(), task, project,
+      owner, assignee, related, recipient, old_values, new_values, moment);
+  RETURN identifier;
 END $$;
 
 -- Records an event of something that belongs to a task; nothing if the task itself is being deleted.

@@ -113,8 +113,7 @@ export const selectCalendarTasks = (
   principal: Principal,
   list: TaskList,
   page: PageRequest,
-): Promise<Page> =>
-  selectTasksAs(db, principal, list, page, { name: 'calendar of', json: (row) => calendarTaskJson(row) })
+): Promise<Page> => selectTasksAs(db, principal, list, page, { name: 'calendar of', json: calendarTaskJson })
 
 const selectTasksAs = (
   db: Database,

@@ -57,7 +57,7 @@ const mayDeliver = (): SQL => {
     in_session: sql`false`,
   }
   return sql`(${owner.deleted_at} is null and not ${owner.is_disabled} and ${allowsEvent('event.see', caller, event)}
-    and (${webhook.project_id} is null or (${webhook.project_id} = ${event.project_id} and exists (
+    and (${webhook.project_id} is null or (${webhook.project_id} = ${event.project_id} and ${event.recipient_id} is null and exists (
       select from projects where ${projects.id} = ${webhook.project_id}
         and ${allowsProject('project.manage', caller, projects)}))))`
 }

@@ -66,6 +66,8 @@ export const permissions = {
   'notification.mark_read': ['signed_in'],
   'notification_settings.see': ['signed_in'],
   'notification_settings.change': ['signed_in'],
+  'reminder.see': ['recipient'],
+  'reminder.change': ['recipient'],
   'attachment.see': ['sees_task'],
   'attachment.add': ['changes_task'],
   'attachment.delete': ['uploader', 'task_owner', 'manager', 'admin'],

@@ -72,8 +72,15 @@ export const isEarlier = (one: string | null, other: string | null, timeZone: st
  * The time on a day at the time of day that `time` has in the zone; null outside of the years 1 to 9999. Where the clock skips it, it
  * is as much later as the clock skips; where the clock repeats it, it is the first.
  */
-export const atTimeOf = (time: string, day: string, timeZone: string): string | null => {
-  const plainTime = zonedTime(Date.parse(time), timeZone).toPlainTime()
+export const atTimeOf = (time: string, day: string, timeZone: string): string | null =>
+  atTime(zonedTime(Date.parse(time), timeZone).toPlainTime(), day, timeZone)
+
+/** The time on a day at a time of day (`HH:MM`), likewise. */
+export const atTime = (
+  plainTime: string | Temporal.PlainTime,
+  day: string,
+  timeZone: string,
+): string | null => {
   const { epochMilliseconds } = Temporal.PlainDate.from(day).toZonedDateTime({ timeZone, plainTime })
   return epochMilliseconds < earliestInstant || epochMilliseconds > latestInstant
     ? null

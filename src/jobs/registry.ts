@@ -1,6 +1,7 @@
 import { removeOldAttempts } from '../db/attempts.ts'
 import { removeOldAuditEvents } from '../db/audit.ts'
 import { removeOldEvents } from '../db/events.ts'
+import { fireDueReminders } from '../db/due-reminders.ts'
 import type { DatabaseClock } from '../db/engine/database-clock.ts'
 import { removeRevokedFeeds } from '../db/feeds.ts'
 import { removeExpiredKeys } from '../db/idempotency-keys.ts'
@@ -55,6 +56,7 @@ export interface JobDeps extends FileDeps {
   readonly webhookKeys: KeyRing
   readonly sendWebhooks: SendDue
   readonly sendDigests: Job['run']
+  readonly sendReminders: Job['run']
   readonly databaseClock: DatabaseClock
   /** Retention of the audit trail. */
   readonly auditDays: number
@@ -147,6 +149,8 @@ export const jobsOf = (deps: JobDeps) => {
     make_webhook_deliveries: reader((stop) => makeNewDeliveries(db, stop)),
     send_webhooks: reader(deps.sendWebhooks),
     send_digests: completion(deps.sendDigests),
+    fire_reminders: reader((stop) => fireDueReminders(db, stop)),
+    send_reminders: reader(deps.sendReminders),
     remove_old_deliveries: cleanup((stop) =>
       removeOldDeliveries(db, { days: Math.min(eventDays, deliveryDays) }, stop),
     ),

@@ -32,13 +32,20 @@ export interface DigestMessage {
   readonly to: string
   /** The most recent notifications, newest first. */
   readonly lines: readonly {
-    readonly reason: components['schemas']['NotificationReason']
+    readonly reason: Exclude<components['schemas']['NotificationReason'], 'reminder'>
     readonly taskTitle: string
     /** Null for the service itself or a deleted user. */
     readonly actorName: string | null
   }[]
   /** The number of all unread notifications, including those without a line. */
   readonly count: number
+}
+
+export interface ReminderMessage {
+  readonly to: string
+  readonly taskTitle: string
+  /** For people; null if the task has no due date. */
+  readonly due: string | null
 }
 
 /** Sends email in the background, so that response times do not reveal whether an account exists. */
@@ -52,6 +59,8 @@ export interface Mailer {
   sendWebhookDisabled(message: WebhookDisabledMessage): void
   /** Resolves when the email was sent or has failed. */
   sendDigest(message: DigestMessage): Promise<void>
+  /** Likewise. */
+  sendReminder(message: ReminderMessage): Promise<void>
   /** The number of emails that are being sent or waiting to be sent. */
   pending(): number
   /** Refuses new emails, and waits a few seconds for those being sent. */
@@ -86,6 +95,7 @@ export const loggingMailer =
       log.info({ link: invitationLink(base(), token) }, 'Invitation to a project'),
     sendWebhookDisabled: () => log.info('Webhook disabled'),
     sendDigest: async ({ count }) => log.info({ notifications: count }, 'Digest of notifications'),
+    sendReminder: async () => log.info('Reminder of a task'),
     pending: () => 0,
     close: async () => undefined,
   })
@@ -101,6 +111,7 @@ export const noMailer: OpenMailer = (log) => {
     sendInvitation: drop,
     sendWebhookDisabled: drop,
     sendDigest: async () => drop(),
+    sendReminder: async () => drop(),
     pending: () => 0,
     close: async () => undefined,
   }

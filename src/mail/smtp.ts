@@ -10,6 +10,7 @@ import {
   type OpenMailer,
   passwordResetLink,
   type PasswordResetMessage,
+  type ReminderMessage,
   type WebhookDisabledMessage,
 } from './mailer.ts'
 
@@ -62,6 +63,7 @@ export const smtpMailer =
       sendInvitation: (message) => void send(invitationMail(message, publicUrl)),
       sendWebhookDisabled: (message) => void send(webhookDisabledMail(message, publicUrl)),
       sendDigest: (message) => send(digestMail(message, publicUrl)),
+      sendReminder: (message) => send(reminderMail(message, publicUrl)),
       pending: () => pending.size,
       async close() {
         isClosed = true
@@ -169,6 +171,19 @@ const happened: Record<DigestMessage['lines'][number]['reason'], (actor: string,
   comment: (actor, task) => `${actor} commented on ${task}`,
   completion: (actor, task) => `${actor} completed ${task}`,
 }
+
+const reminderMail = ({ to, taskTitle, due }: ReminderMessage, publicUrl: string): SendMailOptions => ({
+  to: { name: '', address: to },
+  subject: `Reminder: ${taskTitle}`,
+  headers: { 'Auto-Submitted': 'auto-generated' },
+  text: `This is your reminder of the task "${taskTitle}" at ${publicUrl}.
+${due === null ? '' : `\nIt is due: ${due}\n`}
+To postpone the reminder, set its snoozed_until. To get no reminders by email, set mail_reminders of your notification
+settings to false:
+
+${publicUrl}/docs#/notifications/updateNotificationSettings
+`,
+})
 
 const digestMail = ({ to, lines, count }: DigestMessage, publicUrl: string): SendMailOptions => {
   const what = count === 1 ? '1 unread notification' : `${count} unread notifications`

@@ -255,9 +255,9 @@ export const problemTypes = {
     status: 413,
     title: 'Quota exceeded',
     cause:
-      'Quotas limit the number of tasks and webhooks that a user owns and the total size of their attachments. The detail says which quota would be exceeded. Nothing was stored.',
+      'Quotas limit the number of tasks, webhooks and reminders that a user has and the total size of their attachments. The detail says which quota would be exceeded. Nothing was stored.',
     remedy:
-      'Delete tasks, attachments or webhooks that you no longer need, including those in the trash, or ask an administrator for a larger quota.',
+      'Delete tasks, attachments, webhooks or reminders that you no longer need, including those in the trash, or ask an administrator for a larger quota.',
   },
   uri_too_long: {
     status: 414,

@@ -26,8 +26,8 @@ interface ProblemOptions {
   readonly cause?: unknown
 }
 
-/** A resource with a quota: the total bytes of a user's attachments, or the number of tasks or webhooks that a user owns. */
-type QuotaResource = 'attachment_bytes' | 'tasks' | 'webhooks' | 'feeds'
+/** A resource with a quota: the total bytes of a user's attachments, or the number of other things that a user has. */
+type QuotaResource = 'attachment_bytes' | 'tasks' | 'webhooks' | 'reminders' | 'task_reminders' | 'feeds'
 
 /** The request would exceed a user's quota. */
 interface QuotaExceeded {
@@ -554,6 +554,9 @@ const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number,
   attachment_bytes: (quota, used, size) =>
     `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes. Delete attachments, or ask an administrator for a larger quota.`,
   feeds: (quota, used) => `You have ${used} of ${quota} calendar feeds. Revoke one that you no longer need.`,
+  reminders: (quota, used) =>
+    `You have ${used} of ${quota} reminders that are still to come. Delete those that you no longer need.`,
+  task_reminders: (quota, used) => `You have ${used} of ${quota} reminders of this task. Delete one of them.`,
   webhooks: (quota, used) => `You own ${used} of ${quota} webhooks. Delete one that you no longer need.`,
   tasks: (quota, used, size) =>
     `${size} more tasks exceed the quota: the owner has ${used} of ${quota} tasks, including the trash. Delete tasks permanently, or ask an administrator for a larger quota. Its owner can close a task that recurs with "recurrence": null, which creates no next one.`,

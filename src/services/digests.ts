@@ -1,6 +1,7 @@
 import type { Database } from '../db/engine/client.ts'
 import { claimDigest, correctDigestTimes } from '../db/notification-settings.ts'
 import type { Mailer } from '../mail/mailer.ts'
+import { settledOrStopped } from './settled-or-stopped.ts'
 
 interface Deps {
   readonly db: Database
@@ -23,15 +24,3 @@ export const createSendDigests =
       if (message.count > 0) await settledOrStopped(mailer.sendDigest({ to, ...message }), stop)
     }
   }
-
-/** Resolves when the email is settled, or when the service stops: the mailer itself then waits a limited time. */
-const settledOrStopped = async (sending: Promise<void>, stop: AbortSignal): Promise<void> => {
-  const { promise: stopped, resolve } = Promise.withResolvers<void>()
-  const leave = (): void => resolve()
-  stop.addEventListener('abort', leave)
-  try {
-    if (!stop.aborted) await Promise.race([sending, stopped])
-  } finally {
-    stop.removeEventListener('abort', leave)
-  }
-}

@@ -132,8 +132,5 @@ const readAll = async (
   return tasks
 }
 
-/** Reads what `calendarTaskJson` has written. Alarms will need the reminders of the owner here. */
-const readTasks = (json: string): readonly CalendarTask[] =>
-  (JSON.parse(json) as Omit<CalendarTask, 'reminders'>[]).map((task) => withReminders(task))
-
-const withReminders = (task: Omit<CalendarTask, 'reminders'>): CalendarTask => ({ ...task, reminders: [] })
+/** Reads what `calendarTaskJson` has written. */
+const readTasks = (json: string): readonly CalendarTask[] => JSON.parse(json) as readonly CalendarTask[]

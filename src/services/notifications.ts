@@ -1,7 +1,7 @@
 import type { components } from '../../generated/openapi.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
-  chooseDigest,
+  chooseSettings,
   lockNotificationSettings,
   type NotificationSettingsRow,
   selectNotificationSettings,
@@ -68,12 +68,13 @@ export const markNotificationsRead = (
 /** Changes the caller's settings. */
 export const updateNotificationSettings = (
   ctx: OpContext<Principal>,
-  { mail_digest }: Schemas['NotificationSettingsPatch'],
+  patch: Schemas['NotificationSettingsPatch'],
 ): Promise<NotificationSettingsRow> =>
   transaction(ctx, async (tx) => {
     const settings = await lockNotificationSettings(tx)
     expectMatch(tx, settings)
-    if (mail_digest !== undefined && mail_digest !== settings.mail_digest)
-      await chooseDigest(tx, settings, mail_digest)
+    const { mail_digest = settings.mail_digest, mail_reminders = settings.mail_reminders } = patch
+    if (mail_digest !== settings.mail_digest || mail_reminders !== settings.mail_reminders)
+      await chooseSettings(tx, settings, { mail_digest, mail_reminders })
     return last(viewNotificationSettings(tx))
   })

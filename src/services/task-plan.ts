@@ -1,6 +1,7 @@
 import type { TransactionContext } from '../db/engine/context.ts'
 import { recordTagged, recordUntagged } from '../db/record-event.ts'
 import { recordTagsOfNew, recordTaskEvents, type TaskEvent } from '../db/record-task-events.ts'
+import { moveReminders, remindOfCopies } from '../db/reminders.ts'
 import { followCopies, followTasks } from '../db/task-followers.ts'
 import {
   type LockedTask,
@@ -23,6 +24,7 @@ import { changedFields } from '../domain/changes.ts'
 import { type Authorized, type Principal, type Relation, relationsToTask } from '../domain/permissions.ts'
 import { maxMovedSubtasks } from '../domain/subtasks.ts'
 import {
+  changesDates,
   type Completion,
   completionWith,
   hasValue,
@@ -253,6 +255,9 @@ export const writePlan = async (tx: TransactionContext<Principal>, plan: TaskPla
   const followers = [...requested.flatMap(followersOfNew(plan)), ...changes.flatMap(newFollowers)]
   const recurred = [...repeats].flatMap(([id, repeated]) => recurrenceEvent(tasks, repeated, id))
   const copies = [...repeats].map(([to, { id: from }]) => ({ from, to }))
+  const redated = changes.flatMap(({ before: present, task }) =>
+    changesDates(present, task) ? [task.id] : [],
+  )
   const tagged = new Set([...ofAdded.map(({ taskId }) => taskId), ...namedTags.map(({ task_id }) => task_id)])
   await Promise.all([
     ifAny(added, () =>
@@ -273,6 +278,8 @@ export const writePlan = async (tx: TransactionContext<Principal>, plan: TaskPla
     ifAny(unlinked, () => recordUntagged(tx, unlinked)),
     ifAny(followers, () => followTasks(tx, followers)),
     ifAny(copies, () => followCopies(tx, copies)),
+    ifAny(copies, () => remindOfCopies(tx, copies)),
+    ifAny(redated, () => moveReminders(tx, redated)),
     ifAny([...plan.withdrawn], () => deleteWithdrawn(tx, [...plan.withdrawn])),
   ])
 }

@@ -10,6 +10,7 @@ import { endAccessOfUser } from '../db/memberships.ts'
 import { rescheduleDigest } from '../db/notification-settings.ts'
 import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
 import { purgeUserOnce } from '../db/purge.ts'
+import { moveRemindersOfUser } from '../db/reminders.ts'
 import { type Quotas, selectUserUsage } from '../db/quotas.ts'
 import { claimInstallation } from '../db/sign-in.ts'
 import {
@@ -190,6 +191,7 @@ export const updateUser = async (
         changed.has('email') && leaveAddress(tx, changeable, isOwn ? undoHash : null),
         changed.has('is_disabled') && after.is_disabled && endAccess(tx, id),
         changed.has('time_zone') && rescheduleDigest(tx, id, after.time_zone),
+        changed.has('time_zone') && moveRemindersOfUser(tx, id),
         ...auditedActions(changed, change).map((action) => recordAudit(tx, action, { userId: id })),
       ])
     const previousEmail = changed.has('email') ? user.email : null

@@ -308,6 +308,26 @@ t.test('getFeedCalendar', async (t) => {
     t.equal(shared.project_id, project.id)
   })
 
+  t.test('200: with alarms, the reminders of the owner alone', async (t) => {
+    const [owner, assignee] = [await register(), await register()]
+    const task = await createTask(owner, { due_at: '2090-03-19T08:00:00.000Z', assignee_id: assignee.id })
+    const remind = async ({ token }: Account, body: object) =>
+      (await service.expect('createReminder', 201, { token, params: { task_id: task.id }, body })).body
+    await remind(owner, { relative_to: 'due', offset_minutes: -90 })
+    await remind(owner, { at: '2090-03-18T08:00:00.000Z' })
+    const snoozed = await remind(owner, { relative_to: 'due', offset_minutes: 0 })
+    await service.expect('updateReminder', 200, {
+      token: owner.token,
+      params: { reminder_id: snoozed.id },
+      body: { snoozed_until: '2090-03-17T08:00:00.000Z' },
+    })
+    await remind(assignee, { relative_to: 'due', offset_minutes: -30 })
+    const triggers = async (alarms: boolean) =>
+      valuesOf(textOf(await open(await create(owner, { alarms }))), 'TRIGGER')
+    t.strictSame(await triggers(true), ['-PT1H30M', '20900318T080000Z', '20900317T080000Z'])
+    t.strictSame(await triggers(false), [])
+  })
+
   t.test('200: of an administrator: only what is theirs', async (t) => {
     await createTask(await register(), { title: 'Private' })
     t.strictSame(await titlesIn(admin, await create(admin)), [])

@@ -225,6 +225,7 @@ t.test('listNotifications', async (t) => {
       actor_id: ada.id,
       task_id: task.id,
       comment_id: null,
+      reminder_id: null,
       read_at: null,
     })
     t.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-7/)
@@ -569,7 +570,7 @@ t.test('getNotificationSettings', async (t) => {
   t.test('200: digests are off by default', async (t) => {
     const { token } = await register('settled')
     const { body, headers } = await service.expect('getNotificationSettings', 200, { token })
-    t.strictSame(body, { mail_digest: 'off', version: 1 })
+    t.strictSame(body, { mail_digest: 'off', mail_reminders: false, version: 1 })
     t.equal(headers.get('etag'), '"1"')
   })
 })
@@ -581,13 +582,14 @@ t.test('updateNotificationSettings', async (t) => {
   t.test('200: each change increments the version of the settings, not of the user', async (t) => {
     const account = await register('chooser')
     const choices: readonly [object, object][] = [
-      [{}, { mail_digest: 'off', version: 1 }],
-      [{ mail_digest: 'off' }, { mail_digest: 'off', version: 1 }],
-      [{ mail_digest: 'daily' }, { mail_digest: 'daily', version: 2 }],
-      [{ mail_digest: 'daily' }, { mail_digest: 'daily', version: 2 }],
-      [{}, { mail_digest: 'daily', version: 2 }],
-      [{ mail_digest: 'hourly' }, { mail_digest: 'hourly', version: 3 }],
-      [{ mail_digest: 'off' }, { mail_digest: 'off', version: 4 }],
+      [{}, { mail_digest: 'off', mail_reminders: false, version: 1 }],
+      [{ mail_digest: 'off' }, { mail_digest: 'off', mail_reminders: false, version: 1 }],
+      [{ mail_digest: 'daily' }, { mail_digest: 'daily', mail_reminders: false, version: 2 }],
+      [{ mail_digest: 'daily' }, { mail_digest: 'daily', mail_reminders: false, version: 2 }],
+      [{ mail_reminders: true }, { mail_digest: 'daily', mail_reminders: true, version: 3 }],
+      [{}, { mail_digest: 'daily', mail_reminders: true, version: 3 }],
+      [{ mail_digest: 'hourly' }, { mail_digest: 'hourly', mail_reminders: true, version: 4 }],
+      [{ mail_digest: 'off' }, { mail_digest: 'off', mail_reminders: true, version: 5 }],
     ]
     for (const [patch, settings] of choices) {
       const { body, headers } = await update(account, patch)
@@ -596,7 +598,7 @@ t.test('updateNotificationSettings', async (t) => {
     }
     const { token } = account
     const { body } = await service.expect('getNotificationSettings', 200, { token })
-    t.strictSame(body, { mail_digest: 'off', version: 4 })
+    t.strictSame(body, { mail_digest: 'off', mail_reminders: true, version: 5 })
     const { body: user } = await service.expect('getCurrentUser', 200, { token })
     t.equal(user.version, 1, 'the user has not changed')
   })

@@ -1,6 +1,7 @@
 import { mock } from 'node:test'
 import t, { type Test } from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
+import { fireDueReminders } from '../../src/db/due-reminders.ts'
 import type { Database } from '../../src/db/engine/client.ts'
 import { newId } from '../../src/db/engine/ids.ts'
 import { confirmClock, lookAtClock } from '../../src/db/engine/retention.ts'
@@ -163,6 +164,34 @@ t.test('time that the service has seen pass counts for retention', async (t) => 
   }
   t.equal((await left()).trash, 0)
 })
+
+t.test(
+  'a clock that is days ahead fires no reminder early, and one that is confirmed fires it late',
+  async (t) => {
+    const ada = await service.register('reminded')
+    const { id: task_id } = await createTask(ada)
+    await lookAtClock(db)
+    const at = new Date(Date.now() + 48 * 3_600_000).toISOString()
+    const request = { token: ada.token, params: { task_id }, body: { at } }
+    const { body: reminder } = await service.expect('createReminder', 201, request)
+    const isPending = async () => {
+      const params = { reminder_id: reminder.id }
+      const { body } = await service.expect('getReminder', 200, { token: await signIn(ada), params })
+      return body.is_pending
+    }
+    await moveClock(db, '20 days')
+    await fireDueReminders(db, never)
+    t.equal(await isPending(), true, 'before the service has looked at the clock')
+    await runJobs(jobDeps)
+    await fireDueReminders(db, never)
+    t.equal(await isPending(), true, 'and after it')
+    await confirmClock(db)
+    await fireDueReminders(db, never)
+    t.equal(await isPending(), false)
+    const inbox = await service.expect('listNotifications', 200, { token: await signIn(ada) })
+    t.match(inbox.body.items, [{ reason: 'reminder', reminder_id: reminder.id }])
+  },
+)
 
 t.test('webhooks are not silent after the clock was set back', async (t) => {
   const { db } = await openTestDatabase(t)

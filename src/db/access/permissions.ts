@@ -9,6 +9,7 @@ import {
   type notifications,
   projects,
   projectTeams,
+  type reminders,
   tagCounts,
   tags,
   tasks,
@@ -384,7 +385,7 @@ export const allowsEvent = (
   caller: CallerPlaceholders,
   event: typeof events,
 ): SQL => {
-  const { type, task_id, project_id, assignee_id } = event
+  const { type, task_id, project_id, assignee_id, recipient_id } = event
   const isListed = sql`exists (select from tasks where ${tasks.id} = ${task_id} and ${tasks.deleted_at} is null)`
   const wasGranted = sql`exists (
     select from projects join project_grants granted on granted.project_id = ${projects.id}
@@ -394,23 +395,25 @@ export const allowsEvent = (
   const wasAssigned = sql`(${assignee_id} = ${caller.caller}
     and (${project_id} is null or ${isProjectLive(project_id)}))`
   const sawTask = allowed('task.see', { ...relationsOf(caller, event), assignee: wasAssigned })
-  return allowed(permission, {
+  // Nobody but the recipient, not even by a role.
+  const isForCaller = sql`(${recipient_id} is null or (${recipient_id} = ${caller.caller} and not ${caller.is_admin}))`
+  return sql`(${isForCaller} and ${allowed(permission, {
     sees_task: sql`(${task_id} is not null and ${seesEventOfTask(caller, event, task_id)})`,
     sees_project: sql`(${task_id} is null and ${seesProject(caller, project_id)})`,
     sees_deleted: sql`case ${type}
       when 'task.deleted' then not ${isListed} and ${sawTask}
       when 'project.deleted' then ${wasGranted} else false end`,
-  })
+  })})`
 }
 
 /** Selects, as `user_id`, a superset of the users who see the row `event` of `events`, apart from administrators. */
 export const usersOfEvent = (event: typeof events): SQL => {
-  const { task_id, project_id, owner_id, assignee_id } = event
+  const { task_id, project_id, owner_id, assignee_id, recipient_id } = event
   const ofTask = (value: SQLWrapper): SQL => sql`select ${value} from tasks where ${tasks.id} = ${task_id}`
   return sql`
     select user_id from project_grants where project_id in (${project_id}, (${ofTask(tasks.project_id)}))
     union ${ofTask(tasks.owner_id)} union ${ofTask(tasks.assignee_id)}
-    union values (${owner_id}), (${assignee_id})`
+    union values (${owner_id}), (${assignee_id}), (${recipient_id})`
 }
 
 /** Selects the ids of the users, as `user_id`, who see the row `event` of `events`. */
@@ -457,17 +460,15 @@ export const isSeenBy = (person: typeof users, task: typeof tasks): SQL =>
     task,
   )
 
-/** Whether the caller has the permission on the row `notification`. It requires that they still see its task. */
-export const allowsNotification = (
+/** Whether the caller has the permission on the row `notification` or `reminder`. It requires that they still see its task. */
+export const allowsRecipient = (
   permission: Permission,
   caller: CallerPlaceholders,
-  notification: typeof notifications,
-): SQL => {
-  const { user_id, task_id } = notification
-  return allowed(permission, {
+  { user_id, task_id }: typeof notifications | typeof reminders,
+): SQL =>
+  allowed(permission, {
     recipient: sql`(${user_id} = ${caller.caller} and ${seesTask(caller, task_id)})`,
   })
-}
 
 /** Whether the caller has the permission on the tags of the row `task`. */
 export const allowsTaskTag = (permission: Permission, caller: CallerPlaceholders, task: typeof tasks): SQL =>

@@ -14,6 +14,32 @@ CREATE TABLE "feeds" (
 	CONSTRAINT "feeds_kind_known" CHECK ("feeds"."kind" in ('todo', 'event'))
 );
 --> statement-breakpoint
+CREATE TABLE "reminders" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"task_id" uuid NOT NULL,
+	"user_id" uuid NOT NULL,
+	"at" timestamp (3) with time zone,
+	"relative_to" text,
+	"offset_minutes" integer,
+	"time_of_day" text,
+	"snoozed_until" timestamp (3) with time zone,
+	"remind_at" timestamp (3) with time zone,
+	"fires_at" timestamp (3) with time zone,
+	"fired_at" timestamp (3) with time zone,
+	"late_seconds" integer,
+	"is_mail_due" boolean DEFAULT false NOT NULL,
+	"version" integer DEFAULT 1 NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	CONSTRAINT "reminders_kind" CHECK (("reminders"."at" is null) <> ("reminders"."relative_to" is null)),
+	CONSTRAINT "reminders_offset_is_relative" CHECK (("reminders"."relative_to" is null) = ("reminders"."offset_minutes" is null) and ("reminders"."relative_to" is null) = ("reminders"."time_of_day" is null)),
+	CONSTRAINT "reminders_relative_to_known" CHECK ("reminders"."relative_to" in ('due', 'start'))
+);
+--> statement-breakpoint
+ALTER TABLE "notifications" DROP CONSTRAINT "notifications_reason_known";--> statement-breakpoint
+ALTER TABLE "events" ADD COLUMN "recipient_id" uuid;--> statement-breakpoint
+ALTER TABLE "notification_settings" ADD COLUMN "mail_reminders" boolean DEFAULT false NOT NULL;--> statement-breakpoint
+ALTER TABLE "notifications" ADD COLUMN "reminder_id" uuid;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "metadata" jsonb DEFAULT '{}' NOT NULL;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "external_source" text;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "external_id" text;--> statement-breakpoint
@@ -28,8 +54,16 @@ ALTER TABLE "tasks" ADD COLUMN "metadata" jsonb DEFAULT '{}' NOT NULL;--> statem
 ALTER TABLE "tasks" ADD COLUMN "external_source" text;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "external_id" text;--> statement-breakpoint
 ALTER TABLE "feeds" ADD CONSTRAINT "feeds_owner_id_users_id_fk" FOREIGN KEY ("owner_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "reminders" ADD CONSTRAINT "reminders_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "reminders" ADD CONSTRAINT "reminders_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "feeds_owner_newest" ON "feeds" USING btree ("owner_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "feeds_revoked" ON "feeds" USING btree ("revoked_at") WHERE "feeds"."revoked_at" is not null;--> statement-breakpoint
+CREATE INDEX "reminders_user" ON "reminders" USING btree ("user_id","remind_at" desc nulls last,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "reminders_task" ON "reminders" USING btree ("task_id","user_id");--> statement-breakpoint
+CREATE INDEX "reminders_due" ON "reminders" USING btree ("fires_at","id") WHERE "reminders"."fires_at" is not null;--> statement-breakpoint
+CREATE INDEX "reminders_pending" ON "reminders" USING btree ("user_id") WHERE "reminders"."fires_at" is not null;--> statement-breakpoint
+CREATE INDEX "reminders_mail_due" ON "reminders" USING btree ("fired_at") WHERE "reminders"."is_mail_due";--> statement-breakpoint
 CREATE INDEX "tasks_series" ON "tasks" USING btree ("series_id") WHERE "tasks"."series_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_metadata" ON "tasks" USING gin ("metadata" jsonb_path_ops) WHERE "tasks"."metadata" <> '{}';--> statement-breakpoint
-CREATE INDEX "tasks_external" ON "tasks" USING btree ("external_id") WHERE "tasks"."external_id" is not null;
+CREATE INDEX "tasks_external" ON "tasks" USING btree ("external_id") WHERE "tasks"."external_id" is not null;--> statement-breakpoint
+ALTER TABLE "notifications" ADD CONSTRAINT "notifications_reason_known" CHECK ("notifications"."reason" in ('mention', 'assignment', 'comment', 'completion', 'reminder'));

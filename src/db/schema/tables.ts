@@ -870,8 +870,10 @@ export const events = pgTable(
     /** The owner and the assignee of the task after the change. */
     owner_id: uuid('owner_id'),
     assignee_id: uuid('assignee_id'),
-    /** The comment, attachment, tag, other task or member. Null for the task or project itself. */
+    /** The comment, attachment, tag, other task, member or reminder. Null for the task or project itself. */
     resource_id: uuid('resource_id'),
+    /** The only user who gets the event, on their own streams and webhooks. Null: whoever sees what it is about. */
+    recipient_id: uuid('recipient_id'),
     /** The changed fields with their values before and after, in the format of the contract. */
     before: json('before').notNull(),
     after: json('after').notNull(),
@@ -927,6 +929,8 @@ export const notifications = pgTable(
       .notNull()
       .references(() => tasks.id, { onDelete: 'cascade' }),
     comment_id: uuid('comment_id').references(() => comments.id, { onDelete: 'cascade' }),
+    /** No foreign key, because the notification outlives the reminder. */
+    reminder_id: uuid('reminder_id'),
     created_at: createdAt(),
     read_at: instant('read_at'),
   },
@@ -943,7 +947,7 @@ export const notifications = pgTable(
     index('notifications_age').on(t.created_at),
     check(
       'notifications_reason_known',
-      sql`${t.reason} in ('mention', 'assignment', 'comment', 'completion')`,
+      sql`${t.reason} in ('mention', 'assignment', 'comment', 'completion', 'reminder')`,
     ),
   ],
 )
@@ -975,6 +979,57 @@ export const heldNotifications = pgTable(
   ],
 )
 
+/** Reminders of users about tasks: at a time, or relative to a date of the task. */
+export const reminders = pgTable(
+  'reminders',
+  {
+    id: uuid('id').primaryKey(),
+    task_id: uuid('task_id')
+      .notNull()
+      .references(() => tasks.id, { onDelete: 'cascade' }),
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    at: instant('at'),
+    relative_to: text('relative_to').$type<'due' | 'start'>(),
+    offset_minutes: integer('offset_minutes'),
+    /** In the time zone of the user, for an all-day date. */
+    time_of_day: text('time_of_day'),
+    snoozed_until: instant('snoozed_until'),
+    /** What follows from all of these, the date of the task and the time zone; null if the task has no such date. */
+    remind_at: instant('remind_at'),
+    /** The same while the reminder is pending; null once it has fired, or was past when it was computed. */
+    fires_at: instant('fires_at'),
+    fired_at: instant('fired_at'),
+    /** By how much the last firing was late. */
+    late_seconds: integer('late_seconds'),
+    /** Whether the last firing has still to be sent by email. */
+    is_mail_due: boolean('is_mail_due').notNull().default(false),
+    version: integer('version').notNull().default(1),
+    created_at: createdAt(),
+    updated_at: instant('updated_at').notNull().default(now),
+  },
+  (t) => [
+    index('reminders_user').on(t.user_id, sql`${t.remind_at} desc nulls last`, t.id.desc()),
+    index('reminders_task').on(t.task_id, t.user_id),
+    index('reminders_due')
+      .on(t.fires_at, t.id)
+      .where(sql`${t.fires_at} is not null`),
+    index('reminders_pending')
+      .on(t.user_id)
+      .where(sql`${t.fires_at} is not null`),
+    index('reminders_mail_due')
+      .on(t.fired_at)
+      .where(sql`${t.is_mail_due}`),
+    check('reminders_kind', sql`(${t.at} is null) <> (${t.relative_to} is null)`),
+    check(
+      'reminders_offset_is_relative',
+      sql`(${t.relative_to} is null) = (${t.offset_minutes} is null) and (${t.relative_to} is null) = (${t.time_of_day} is null)`,
+    ),
+    check('reminders_relative_to_known', sql`${t.relative_to} in ('due', 'start')`),
+  ],
+)
+
 /** Notification settings. A user without a row has the defaults. */
 export const notificationSettings = pgTable(
   'notification_settings',
@@ -983,6 +1038,8 @@ export const notificationSettings = pgTable(
       .primaryKey()
       .references(() => users.id, { onDelete: 'cascade' }),
     mail_digest: text('mail_digest').notNull(),
+    /** Whether reminders are also sent by email. */
+    mail_reminders: boolean('mail_reminders').notNull().default(false),
     /** When the next digest is due (`next_digest_at`); null if digests are off. */
     digest_due_at: instant('digest_due_at'),
     /** Notifications up to this time are not in the next digest. */

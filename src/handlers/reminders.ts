@@ -1,0 +1,44 @@
+import type { components } from '../../generated/openapi.ts'
+import { created, ok, quoteETag } from '../contract/operation.ts'
+import type { Paging } from '../http/paging.ts'
+import {
+  createReminder,
+  deleteReminder,
+  getReminder,
+  listReminders,
+  updateReminder,
+} from '../services/reminders.ts'
+import type { Handlers } from './handlers.ts'
+
+interface Deps {
+  readonly paging: Paging
+}
+
+type Reminder = components['schemas']['Reminder']
+
+/** The operations of the contract's tag `reminders`. */
+export const reminderHandlers = ({ paging }: Deps) =>
+  ({
+    async listReminders(ctx, { path, query }) {
+      const { filter, request, respond } = paging(path, ctx.principal, query)
+      return respond(await listReminders(ctx, filter, request))
+    },
+
+    async createReminder(ctx, { params, body }) {
+      const reminder = await createReminder(ctx, params.task_id, body)
+      return created<Reminder>(`/reminders/${reminder.id}`, quoteETag(1), reminder)
+    },
+
+    async getReminder(ctx, { params }) {
+      return ok<Reminder>(await getReminder(ctx, params.reminder_id))
+    },
+
+    async updateReminder(ctx, { params, body }) {
+      return ok<Reminder>(await updateReminder(ctx, params.reminder_id, body))
+    },
+
+    async deleteReminder(ctx, { params }) {
+      await deleteReminder(ctx, params.reminder_id)
+      return { status: 204 }
+    },
+  }) satisfies Partial<Handlers>

@@ -1,0 +1,38 @@
+import type { InterchangeRecord, ReportCode, ReportLine } from './records.ts'
+
+/** What readers make of the rows of a file, before `checkDrafts` compares them with each other. */
+
+/** Something in a row that cannot be carried as it is. */
+export interface Fault {
+  readonly field: string | null
+  readonly code: ReportCode
+  readonly message: string
+}
+
+export interface Draft {
+  readonly record: InterchangeRecord
+  readonly part: string | null
+  readonly row: number | null
+  readonly faults: readonly Fault[]
+}
+
+export type Drafts = AsyncGenerator<Draft | ReportLine, void>
+
+export const isDraft = (item: Draft | ReportLine): item is Draft => 'record' in item
+
+export const note = (code: ReportCode, message: string, part: string | null = null): ReportLine => ({
+  severity: 'note',
+  part,
+  row: null,
+  id: null,
+  field: null,
+  code,
+  message,
+})
+
+export const refusal = (
+  part: string | null,
+  row: number | null,
+  { field, code, message }: Fault,
+  id: string | null = null,
+): ReportLine => ({ severity: 'refused', part, row, id, field, code, message })

@@ -1,0 +1,68 @@
+import type { Readable } from 'node:stream'
+
+/** Bytes. A task with a description of the greatest length, all of it escaped, is shorter. */
+const maxLine = 2 * 1024 ** 2
+
+const newline = 0x0a
+
+export interface Line {
+  readonly number: number
+  /** Null if the line is too long. */
+  readonly bytes: Buffer | null
+}
+
+/** The lines of bytes, without empty ones, of which only one at a time is held. */
+export async function* linesIn(chunks: AsyncIterable<Buffer>): AsyncGenerator<Line, void> {
+  let number = 0
+  let held: Buffer[] = []
+  let length = 0
+  const end = (): Line | null => {
+    number += 1
+    const isEmpty = length === 0
+    const bytes = length > maxLine ? null : Buffer.concat(held)
+    held = []
+    length = 0
+    return isEmpty ? null : { number, bytes }
+  }
+  const hold = (piece: Buffer): void => {
+    length += piece.length
+    if (length <= maxLine) held.push(piece)
+    else held = []
+  }
+  for await (const chunk of chunks) {
+    let start = 0
+    for (let stop = chunk.indexOf(newline); stop >= 0; stop = chunk.indexOf(newline, start)) {
+      hold(chunk.subarray(start, stop))
+      start = stop + 1
+      const line = end()
+      if (line !== null) yield line
+    }
+    if (start < chunk.length) hold(chunk.subarray(start))
+  }
+  const line = end()
+  if (line !== null) yield line
+}
+
+/** The whole content of a small stream; null if it has more bytes than the limit. */
+export const bytesOf = async (stream: Readable, limit: number): Promise<Buffer | null> => {
+  const chunks: Buffer[] = []
+  let length = 0
+  for await (const chunk of stream as AsyncIterable<Buffer>) {
+    length += chunk.length
+    if (length > limit) return null
+    chunks.push(chunk)
+  }
+  return Buffer.concat(chunks)
+}
+
+/** The text of bytes in UTF-8, with U+FFFD for those that are not, and whether all are. */
+export const decode = (bytes: Buffer): { readonly text: string; readonly isValid: boolean } => {
+  try {
+    return { text: strict.decode(bytes), isValid: true }
+  } catch {
+    return { text: lossy.decode(bytes), isValid: false }
+  }
+}
+
+const strict = new TextDecoder('utf-8', { fatal: true })
+const lossy = new TextDecoder('utf-8')

@@ -1,0 +1,95 @@
+import { setTimeout as pause } from 'node:timers/promises'
+import t, { type Test } from 'tap'
+import { withPostgres } from '../../scripts/run/postgres.ts'
+import { copyTemplate, type ServiceEnvironment } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { startProcess, temporaryFolder } from '../fixture/process.ts'
+import { createClient } from '../fixture/service.ts'
+import { startReceiver } from '../fixture/webhooks.ts'
+
+/** Kills the service while a thousand reminders fall due: each is recorded once, and delivered to webhooks under one id. */
+
+const taskCount = 50
+const perTask = 20
+const total = taskCount * perTask
+/** How many reminders have fired at a kill, at least. */
+const kills = [200, 600]
+
+const remind = async (t: Test, environment: ServiceEnvironment): Promise<void> => {
+  const receiver = await startReceiver(t)
+  const start = () => startProcess(t, { ...environment, WEBHOOK_ALLOW: '127.0.0.1' })
+  let service = await start()
+  let client = createClient(service.url)
+  const { token } = await client.register('ada')
+  await client.expect('createWebhook', 201, {
+    token,
+    body: { url: receiver.url, event_types: ['task.reminder'] },
+  })
+  const tasks: string[] = []
+  for (let n = 0; n < taskCount; n += 1) {
+    const { body } = await client.expect('createTask', 201, { token, body: { title: `Task ${n}` } })
+    tasks.push(body.id)
+    const params = { task_id: body.id }
+    const created = Array.from({ length: perTask }, () =>
+      client.expect('createReminder', 201, { token, params, body: { relative_to: 'due' } }),
+    )
+    await Promise.all(created)
+  }
+  // They fall due within four seconds.
+  const now = Date.now()
+  const update = tasks.map((task_id, n) => ({
+    task_id,
+    patch: { due_at: new Date(now + 2_000 + n * 80).toISOString() },
+  }))
+  await client.expect('batchTasks', 200, { token, body: { atomic: true, update } })
+
+  const pending = async (): Promise<number> => {
+    const query = { pending: true, limit: 1, include_total: true }
+    return (await client.expect('listReminders', 200, { token, query })).body.total ?? total
+  }
+  for (const fired of kills) {
+    await eventually(`${fired} reminders have fired`, async () => total - (await pending()) >= fired)
+    t.comment(`killed with ${await pending()} of ${total} to come`)
+    t.equal(await service.end('SIGKILL'), null)
+    service = await start()
+    client = createClient(service.url)
+  }
+  await eventually('all reminders have fired', async () => (await pending()) === 0)
+  await eventually('all are delivered', async () => idsOf().size === total)
+
+  function idsOf(): ReadonlyMap<string, ReadonlySet<string>> {
+    const byReminder = Map.groupBy(receiver.received, ({ message }) => message.data.resource_id ?? '')
+    return new Map(
+      [...byReminder].map(([id, sent]) => [
+        id,
+        new Set(sent.map(({ headers }) => String(headers['webhook-id']))),
+      ]),
+    )
+  }
+  t.ok(
+    [...idsOf().values()].every((ids) => ids.size === 1),
+    'each is delivered under one id',
+  )
+  // No further ones follow.
+  await pause(1_000)
+  const recorded: (string | null)[] = []
+  for (let cursor: string | null | undefined; cursor !== null;) {
+    const query = { limit: 200, ...(cursor !== undefined && { cursor }) }
+    const { body } = await client.expect('listNotifications', 200, { token, query })
+    recorded.push(...body.items.map(({ reminder_id }) => reminder_id))
+    cursor = body.next_cursor
+  }
+  t.equal(recorded.length, total, 'as many notifications as reminders')
+  t.equal(new Set(recorded).size, total, 'each reminder has its own')
+  t.equal(await service.end('SIGTERM'), 0)
+}
+
+t.test('on the embedded database', async (t) => {
+  const DATA_DIR = await temporaryFolder(t)
+  await copyTemplate(DATA_DIR)
+  await remind(t, { DATA_DIR })
+})
+
+t.test('on a server', async (t) =>
+  withPostgres(async (DATABASE_URL) => remind(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL })),
+)

@@ -1,0 +1,433 @@
+import t from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { fireDueReminders } from '../../src/db/due-reminders.ts'
+import { claimDigest } from '../../src/db/notification-settings.ts'
+import { jobTimes } from '../../src/jobs/registry.ts'
+import { createSendReminders } from '../../src/services/reminder-mails.ts'
+import { accountActions } from '../fixture/accounts.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { type Account, startService } from '../fixture/service.ts'
+import { taskActions } from '../fixture/tasks.ts'
+
+type Reminder = components['schemas']['Reminder']
+
+const { db } = await openTestDatabase(t)
+/** Reminders fire only by `fire`. */
+const service = await startService(t, {
+  db,
+  jobTimes: { ...jobTimes, cleanupAtStart: false, events: 2 ** 30 },
+})
+const { createTask } = taskActions(service)
+const { createProject, setMember, removeMember } = projectActions(service)
+const admin = await service.register('admin')
+const { createApiToken } = accountActions(service, admin)
+const ada = await service.register('ada')
+const bob = await service.register('bob')
+
+/** 09:00 in UTC, the time zone of new users. */
+const dueOn = '2090-01-06'
+const dueMorning = '2090-01-06T09:00:00.000Z'
+
+const changeTask = async ({ token }: Account, task_id: string, body: object) =>
+  (await service.expect('updateTask', 200, { token, params: { task_id }, body })).body
+
+const remind = async (task_id: string, body: object = { at: dueMorning }, { token }: Account = ada) =>
+  (await service.expect('createReminder', 201, { token, params: { task_id }, body })).body
+
+const read = async ({ id: reminder_id }: Reminder, { token }: Account = ada): Promise<Reminder> =>
+  (await service.expect('getReminder', 200, { token, params: { reminder_id } })).body
+
+const change = async ({ id: reminder_id }: Reminder, body: object, { token }: Account = ada) =>
+  (await service.expect('updateReminder', 200, { token, params: { reminder_id }, body })).body
+
+const list = async (query: object = {}, { token }: Account = ada): Promise<readonly Reminder[]> =>
+  (await service.expect('listReminders', 200, { token, query: { ...query } })).body.items
+
+/** Makes a reminder due `seconds` ago, and fires all that are due. */
+const fire = async ({ id }: Reminder, seconds = 1): Promise<void> => {
+  await db.run(`update reminders set fires_at = now() - $1 * interval '1 second' where id = $2`, [
+    seconds,
+    id,
+  ])
+  await fireDueReminders(db, new AbortController().signal)
+}
+
+const sendReminders = createSendReminders({ db, mailer: service.deps.openMailer(service.app.log) })
+
+const inboxOf = async ({ token }: Account = ada) =>
+  (await service.expect('listNotifications', 200, { token })).body.items
+
+t.test('createReminder', async (t) => {
+  t.test('201: at a time, and relative to a date', async (t) => {
+    const task = await createTask(ada, { due_on: dueOn })
+    t.match(await remind(task.id), {
+      at: dueMorning,
+      relative_to: null,
+      offset_minutes: null,
+      time_of_day: null,
+      remind_at: dueMorning,
+      is_pending: true,
+      fired_at: null,
+      late_seconds: null,
+      version: 1,
+    })
+    t.match(await remind(task.id, { relative_to: 'due', offset_minutes: -2880, time_of_day: '18:00' }), {
+      at: null,
+      relative_to: 'due',
+      remind_at: '2090-01-04T18:00:00.000Z',
+      is_pending: true,
+    })
+    const read = { token: ada.token, params: { task_id: task.id } }
+    t.equal((await service.expect('getTask', 200, read)).body.version, task.version, 'the task is the same')
+  })
+
+  t.test('201: a time that has passed does not fire, and a date that is missing may come', async (t) => {
+    const task = await createTask(ada)
+    t.match(await remind(task.id, { at: '2020-01-01T00:00:00.000Z' }), { is_pending: false })
+    const relative = await remind(task.id, { relative_to: 'due' })
+    t.match(relative, { remind_at: null, is_pending: false })
+    await changeTask(ada, task.id, { due_on: dueOn })
+    t.match(await read(relative), { remind_at: dueMorning, is_pending: true, version: 2 })
+  })
+
+  t.test('201: by whoever sees the task, in an archived project', async (t) => {
+    const project = await createProject(ada)
+    await setMember(ada, project, bob, 'viewer')
+    const task = await createTask(ada, { project_id: project.id })
+    await service.expect('archiveProject', 200, { token: ada.token, params: { project_id: project.id } })
+    t.match(await remind(task.id, undefined, bob), { is_pending: true })
+  })
+
+  t.test('400: neither or both kinds', async (t) => {
+    const { id: task_id } = await createTask(ada)
+    for (const [body, pointer] of [
+      [{}, '/at'],
+      [{ offset_minutes: 5 }, '/at'],
+      [{ at: dueMorning, relative_to: 'due' }, '/relative_to'],
+      [{ relative_to: 'completion' }, '/relative_to'],
+      [{ relative_to: 'due', time_of_day: '24:00' }, '/time_of_day'],
+      [{ relative_to: 'due', offset_minutes: 525_601 }, '/offset_minutes'],
+    ] as const) {
+      const refused = await service.expect('createReminder', 400, {
+        token: ada.token,
+        params: { task_id },
+        body,
+      })
+      t.match(refused.body.errors, [{ pointer }], JSON.stringify(body))
+    }
+  })
+
+  t.test('413: more than 20 of a task', async (t) => {
+    const { id: task_id } = await createTask(ada, { assignee_id: bob.id })
+    for (let n = 0; n < 20; n += 1) await remind(task_id)
+    const request = { token: ada.token, params: { task_id }, body: { at: dueMorning } }
+    const { body } = await service.expect('createReminder', 413, request)
+    t.match(body, { code: 'quota_exceeded', resource: 'task_reminders', quota: 20, used: 20 })
+    t.match(await remind(task_id, undefined, bob), { is_pending: true }, 'others have their own')
+  })
+
+  t.test('413: more than 2,000 to come', async (t) => {
+    const eve = await service.register('eve')
+    const { id: task_id } = await createTask(eve)
+    await db.run(
+      `insert into reminders (id, task_id, user_id, at, remind_at, fires_at)
+       select gen_random_uuid(), task.id, $1, $2, $2, $2
+       from tasks task, generate_series(1, 2000) where task.id = $3`,
+      [eve.id, dueMorning, (await createTask(eve)).id],
+    )
+    const request = { token: eve.token, params: { task_id }, body: { at: dueMorning } }
+    const { body } = await service.expect('createReminder', 413, request)
+    t.match(body, { resource: 'reminders', quota: 2_000, used: 2_000 })
+    const moved = { token: eve.token, params: { user_id: 'me' }, body: { time_zone: 'Europe/Berlin' } }
+    await service.expect('updateUser', 200, moved)
+  })
+
+  t.test('422: another request with the same key', async (t) => {
+    const { id: task_id } = await createTask(ada)
+    const request = { token: ada.token, params: { task_id }, headers: { 'idempotency-key': 'reminder-1' } }
+    const first = await service.expect('createReminder', 201, { ...request, body: { at: dueMorning } })
+    const again = await service.expect('createReminder', 201, { ...request, body: { at: dueMorning } })
+    t.equal(again.body.id, first.body.id)
+    await service.expect('createReminder', 422, { ...request, body: { relative_to: 'due' } })
+    t.equal((await list({ task_id: [task_id] })).length, 1)
+  })
+})
+
+t.test('listReminders', async (t) => {
+  t.test('200: the next first, by task, time, and whether they are to come', async (t) => {
+    const [one, two] = [await createTask(bob), await createTask(bob, { due_on: dueOn })]
+    const later = await remind(one.id, { at: '2090-03-01T00:00:00.000Z' }, bob)
+    const past = await remind(one.id, { at: '2020-03-01T00:00:00.000Z' }, bob)
+    const undated = await remind(one.id, { relative_to: 'due' }, bob)
+    const next = await remind(two.id, { relative_to: 'due' }, bob)
+    const idsOf = async (query: object) => (await list(query, bob)).map(({ id }) => id)
+    const ofBoth = { task_id: [one.id, two.id] }
+    t.strictSame(await idsOf(ofBoth), [past.id, next.id, later.id, undated.id])
+    t.strictSame(await idsOf({ ...ofBoth, pending: true }), [next.id, later.id])
+    t.strictSame(await idsOf({ ...ofBoth, pending: false }), [past.id, undated.id])
+    t.strictSame(await idsOf({ task_id: [two.id] }), [next.id])
+    t.strictSame(await idsOf({ ...ofBoth, remind_after: dueOn, remind_before: '2090-02-01' }), [next.id])
+
+    const pages = []
+    for (let cursor: string | null | undefined; cursor !== null;) {
+      const query = { ...ofBoth, limit: 1, ...(cursor !== undefined && { cursor }) }
+      const { body } = await service.expect('listReminders', 200, { token: bob.token, query })
+      pages.push(...body.items.map(({ id }) => id))
+      cursor = body.next_cursor
+    }
+    t.strictSame(pages, [past.id, next.id, later.id, undated.id])
+  })
+
+  t.test('200: not those of tasks in the trash or out of sight, which come back with them', async (t) => {
+    const project = await createProject(ada)
+    await setMember(ada, project, bob, 'viewer')
+    const { id: task_id } = await createTask(ada, { project_id: project.id })
+    const reminder = await remind(task_id, undefined, bob)
+    const isListed = async () => (await list({ task_id: [task_id] }, bob)).length === 1
+    t.equal(await isListed(), true)
+    await removeMember(ada, project, bob)
+    t.equal(await isListed(), false)
+    const request = { token: bob.token, params: { reminder_id: reminder.id } }
+    await service.expect('getReminder', 404, request)
+    await service.expect('updateReminder', 404, { ...request, body: { at: dueMorning } })
+    await service.expect('deleteReminder', 404, request)
+    await setMember(ada, project, bob, 'viewer')
+    t.equal(await isListed(), true)
+    await service.expect('deleteTask', 204, { token: ada.token, params: { task_id } })
+    t.equal(await isListed(), false)
+    await service.expect('restoreTask', 200, { token: ada.token, params: { task_id } })
+    t.equal(await isListed(), true)
+  })
+})
+
+t.test('getReminder', async (t) => {
+  t.test('404: that of somebody else, for an administrator as well', async (t) => {
+    const { id } = await remind((await createTask(ada)).id)
+    for (const { token } of [bob, admin])
+      await service.expect('getReminder', 404, { token, params: { reminder_id: id } })
+    t.equal((await list({}, admin)).length, 0)
+  })
+
+  t.test('403: an API token without notifications:read', async () => {
+    const { id: reminder_id } = await remind((await createTask(ada)).id)
+    const { token } = await createApiToken(ada, { scopes: ['tasks:write'] })
+    await service.expect('getReminder', 403, { token, params: { reminder_id } })
+  })
+})
+
+t.test('updateReminder', async (t) => {
+  t.test('200: one kind replaces the other', async (t) => {
+    const reminder = await remind((await createTask(ada, { due_on: dueOn })).id)
+    const relative = await change(reminder, { relative_to: 'due', offset_minutes: -60 })
+    t.match(relative, { at: null, remind_at: '2090-01-06T08:00:00.000Z', version: 2 })
+    t.match(await change(reminder, { time_of_day: '12:00' }), { remind_at: '2090-01-06T11:00:00.000Z' })
+    t.match(await change(reminder, { at: dueMorning }), { relative_to: null, time_of_day: null, version: 4 })
+    t.match(await change(reminder, { at: dueMorning }), { version: 4 }, 'nothing changes')
+    const sentBack = await read(reminder)
+    t.strictSame(await change(reminder, sentBack), sentBack, 'what was read is accepted')
+  })
+
+  t.test('200: snoozing reminds again, until the date of the task changes', async (t) => {
+    const task = await createTask(ada, { due_on: dueOn })
+    const reminder = await remind(task.id, { relative_to: 'due' })
+    await fire(reminder)
+    t.match(await read(reminder), { is_pending: false, fired_at: /Z$/, remind_at: dueMorning })
+    const later = '2090-01-06T10:00:00.000Z'
+    const snoozed = await change(reminder, { snoozed_until: later })
+    t.match(snoozed, { is_pending: true, remind_at: later, snoozed_until: later, fired_at: /Z$/ })
+    await fire(reminder)
+    t.equal((await inboxOf()).filter(({ reminder_id }) => reminder_id === reminder.id).length, 2)
+    await changeTask(ada, task.id, { due_on: '2090-01-07' })
+    t.match(await read(reminder), {
+      snoozed_until: null,
+      remind_at: '2090-01-07T09:00:00.000Z',
+      is_pending: true,
+    })
+    await change(reminder, { snoozed_until: later })
+    t.match(await change(reminder, { snoozed_until: null }), { remind_at: '2090-01-07T09:00:00.000Z' })
+  })
+
+  t.test('400: it loses its time', async (t) => {
+    const { id: reminder_id } = await remind((await createTask(ada)).id)
+    const request = { token: ada.token, params: { reminder_id }, body: { at: null } }
+    t.match((await service.expect('updateReminder', 400, request)).body.errors, [{ pointer: '/at' }])
+  })
+
+  t.test('412: it has changed', async (t) => {
+    const reminder = await remind((await createTask(ada)).id)
+    await change(reminder, { snoozed_until: dueMorning })
+    const request = { token: ada.token, params: { reminder_id: reminder.id } }
+    const body = { version: 1, snoozed_until: null }
+    await service.expect('updateReminder', 412, { ...request, body })
+    await service.expect('deleteReminder', 412, { ...request, headers: { 'if-match': '"1"' } })
+    t.match(await read(reminder), { snoozed_until: dueMorning })
+  })
+})
+
+t.test('deleteReminder', async (t) => {
+  t.test('204: its notifications stay', async (t) => {
+    const reminder = await remind((await createTask(ada)).id)
+    await fire(reminder)
+    const request = { token: ada.token, params: { reminder_id: reminder.id } }
+    await service.expect('deleteReminder', 204, request)
+    await service.expect('getReminder', 404, request)
+    t.equal((await inboxOf()).filter(({ reminder_id }) => reminder_id === reminder.id).length, 1)
+  })
+
+  t.test('204: with the task, and with the user', async (t) => {
+    const zoe = await service.register('zoe')
+    const mine = await createTask(ada)
+    await remind(mine.id)
+    const shared = await createTask(ada, { assignee_id: zoe.id })
+    await remind(shared.id, undefined, zoe)
+    await service.expect('deleteUser', 204, { token: zoe.token, params: { user_id: 'me' } })
+    const ofMine = { token: ada.token, params: { task_id: mine.id } }
+    await service.expect('deleteTask', 204, ofMine)
+    await service.expect('deleteTrashedTask', 204, ofMine)
+    const [row] = await db.run('select count(*)::int as n from reminders where task_id in ($1, $2)', [
+      mine.id,
+      shared.id,
+    ])
+    t.match(row, { n: 0 })
+  })
+})
+
+t.test('firing', async (t) => {
+  t.test('a notification, an event with the id of the notification, and a late one', async (t) => {
+    const task = await createTask(ada)
+    const reminder = await remind(task.id)
+    await fire(reminder, 90)
+    const [notification] = await inboxOf()
+    t.match(notification, {
+      reason: 'reminder',
+      task_id: task.id,
+      reminder_id: reminder.id,
+      actor_id: null,
+      comment_id: null,
+      read_at: null,
+    })
+    const fired = await read(reminder)
+    t.match(fired, { is_pending: false, fired_at: /Z$/, version: 2 })
+    t.ok((fired.late_seconds ?? 0) >= 90 && (fired.late_seconds ?? 0) < 120)
+    const [event] = await db.run(
+      `select events.type, recipient_id from notifications join events on events.id = event_id where reminder_id = $1`,
+      [reminder.id],
+    )
+    t.match(event, { type: 'task.reminder', recipient_id: ada.id })
+    const history = { token: ada.token, params: { task_id: task.id } }
+    const types = (await service.expect('listTaskEvents', 200, history)).body.items.map(({ type }) => type)
+    t.strictSame(types, ['task.created'])
+  })
+
+  t.test('after 24 hours, only a notification', async (t) => {
+    const reminder = await remind((await createTask(ada)).id)
+    await fire(reminder, 90_000)
+    t.match(await inboxOf(), [{ reminder_id: reminder.id }])
+    const events = await db.run(`select from events where resource_id = $1`, [reminder.id])
+    t.equal(events.length, 0)
+  })
+
+  t.test('not for a closed task, a user who cannot see it any more, or a disabled one', async (t) => {
+    const kim = await service.register('kim')
+    const project = await createProject(ada)
+    await setMember(ada, project, kim, 'editor')
+    const inProject = { project_id: project.id }
+    const closed = await createTask(kim, inProject)
+    const trashed = await createTask(kim, inProject)
+    const open = await createTask(kim, inProject)
+    const reminders = []
+    for (const { id } of [closed, trashed, open]) reminders.push(await remind(id, undefined, kim))
+    const [ofClosed, ofTrashed, ofOpen] = reminders
+    if (ofClosed === undefined || ofTrashed === undefined || ofOpen === undefined) throw new Error()
+    await changeTask(kim, closed.id, { status: 'done' })
+    await fire(ofClosed)
+    await changeTask(kim, closed.id, { status: 'todo' })
+    t.match(await read(ofClosed, kim), { is_pending: false, fired_at: null, late_seconds: null })
+    await service.expect('deleteTask', 204, { token: kim.token, params: { task_id: trashed.id } })
+    await fire(ofTrashed)
+    await removeMember(ada, project, kim)
+    await fire(ofOpen)
+    await setMember(ada, project, kim, 'editor')
+    const disabled = { token: admin.token, params: { user_id: kim.id } }
+    const last = await change(ofOpen, { snoozed_until: dueMorning }, kim)
+    await service.expect('updateUser', 200, { ...disabled, body: { is_disabled: true } })
+    await fire(last)
+    const made = await db.run('select from notifications where user_id = $1', [kim.id])
+    t.equal(made.length, 0)
+  })
+
+  t.test('an email, if wanted; digests have no reminders', async (t) => {
+    const lee = await service.register('lee')
+    const settings = { token: lee.token, body: { mail_reminders: true, mail_digest: 'hourly' } }
+    const { body } = await service.expect('updateNotificationSettings', 200, settings)
+    t.match(body, { mail_reminders: true, mail_digest: 'hourly', version: 2 })
+    const task = await createTask(lee, { title: 'Water the plants', due_at: dueMorning })
+    await fire(await remind(task.id, { relative_to: 'due' }, lee))
+    await fire(await remind((await createTask(ada)).id))
+    const stop = new AbortController().signal
+    await sendReminders(stop)
+    await sendReminders(stop)
+    t.strictSame(service.reminders, [
+      { to: lee.email, taskTitle: 'Water the plants', due: '2090-01-06 09:00 (UTC)' },
+    ])
+    await db.run(`update notification_settings set digest_due_at = now() where user_id = $1`, [lee.id])
+    t.equal((await claimDigest(db))?.count, 0)
+  })
+})
+
+t.test('what moves a reminder', async (t) => {
+  t.test('the dates of its task, by PATCH, PUT and batch', async (t) => {
+    const task = await createTask(ada, { due_on: dueOn })
+    const reminder = await remind(task.id, { relative_to: 'due' })
+    await changeTask(ada, task.id, { due_at: '2090-01-08T12:00:00.000Z' })
+    t.match(await read(reminder), { remind_at: '2090-01-08T12:00:00.000Z', version: 2 })
+    const { token } = ada
+    const body = { atomic: true, update: [{ task_id: task.id, patch: { due_on: '2090-01-09' } }] }
+    await service.expect('batchTasks', 200, { token, body })
+    t.match(await read(reminder), { remind_at: '2090-01-09T09:00:00.000Z', version: 3 })
+    await changeTask(ada, task.id, { title: 'The same dates' })
+    t.match(await read(reminder), { version: 3 })
+    await changeTask(ada, task.id, { due_on: null })
+    t.match(await read(reminder), { remind_at: null, is_pending: false, version: 4 })
+    await changeTask(ada, task.id, { due_on: '2020-01-01' })
+    t.match(await read(reminder), { remind_at: '2020-01-01T09:00:00.000Z', is_pending: false })
+  })
+
+  t.test('the time zone of its user, if it is still to come', async (t) => {
+    const max = await service.register('max')
+    const task = await createTask(max, { due_on: dueOn })
+    const pending = await remind(task.id, { relative_to: 'due' }, max)
+    const atTime = await remind(task.id, { at: dueMorning }, max)
+    const fired = await remind(task.id, { relative_to: 'due', time_of_day: '10:00' }, max)
+    await fire(fired)
+    const moved = { token: max.token, params: { user_id: 'me' }, body: { time_zone: 'America/New_York' } }
+    await service.expect('updateUser', 200, moved)
+    t.match(await read(pending, max), { remind_at: '2090-01-06T14:00:00.000Z', version: 2 })
+    t.match(await read(atTime, max), { remind_at: dueMorning, version: 1 })
+    t.match(await read(fired, max), { remind_at: '2090-01-06T10:00:00.000Z', is_pending: false })
+  })
+
+  t.test(
+    'a task that recurs takes its relative reminders along, those of others and of subtasks too',
+    async (t) => {
+      const recurrence = { rule: 'FREQ=WEEKLY' }
+      const task = await createTask(ada, { due_on: dueOn, assignee_id: bob.id, recurrence })
+      const subtask = await createTask(ada, { parent_id: task.id, due_on: '2090-01-05' })
+      await remind(task.id, { relative_to: 'due', offset_minutes: -60 })
+      await remind(task.id, { at: dueMorning })
+      await remind(task.id, { relative_to: 'due' }, bob)
+      await remind(subtask.id, { relative_to: 'due' })
+      const { next_task_id: next } = await changeTask(ada, task.id, { status: 'done' })
+      t.match(await list({ task_id: [next] }), [
+        { relative_to: 'due', offset_minutes: -60, remind_at: '2090-01-13T08:00:00.000Z', is_pending: true },
+      ])
+      t.match(await list({ task_id: [next] }, bob), [{ remind_at: '2090-01-13T09:00:00.000Z' }])
+      const ofSubtasks = { token: ada.token, query: { parent_id: [next ?? ''] } }
+      const [copy] = (await service.expect('listTasks', 200, ofSubtasks)).body.items
+      t.match(await list({ task_id: [copy?.id] }), [
+        { remind_at: '2090-01-12T09:00:00.000Z', is_pending: true },
+      ])
+    },
+  )
+})
