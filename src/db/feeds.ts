@@ -62,7 +62,8 @@ export const selectFeeds = (
     {
       name: 'feeds',
       table: feeds,
-      branches: ({ caller }) => onlyBranch(sql`${item.owner_id} = ${caller} and ${item.revoked_at} is null`),
+      branches: (caller) =>
+        onlyBranch(sql`${allowsOwn('feed.see', caller, item.owner_id)} and ${item.revoked_at} is null`),
       ...newest,
       json: feedJson,
     },

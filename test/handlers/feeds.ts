@@ -5,7 +5,7 @@ import { removeRevokedFeeds } from '../../src/db/feeds.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, type Call, type Reply, type Service, startService } from '../fixture/service.ts'
-import { pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
+import { countStatuses, pointersOf, taskActions, unknownId } from '../fixture/tasks.ts'
 
 /** Calendar feeds: who has them, what their URLs show, and what ends them. `test/interchange/calendar.ts` tests the file itself. */
 
@@ -144,7 +144,9 @@ t.test('createFeed', async (t) => {
     const usage = { token, params: { user_id: owner.id } }
     t.match((await service.expect('getUserUsage', 200, usage)).body, { feeds: { used: 50, quota: 50 } })
     await service.expect('deleteFeed', 204, { token, params: { feed_id: id } })
-    await create(owner)
+    const creation = { token, body: { name: 'A feed', kind: 'todo' } }
+    const replies = await Promise.all([1, 2, 3].map(() => service.call('createFeed', creation)))
+    t.strictSame(countStatuses(replies), { 201: 1, 413: 2 }, 'concurrent creations count each other')
   })
 })
 
