@@ -2078,6 +2078,130 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/feeds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List your calendar feeds
+         * @description Returns your calendar feeds, without their URLs. Revoked ones are not listed.
+         */
+        get: operations["listFeeds"];
+        put?: never;
+        /**
+         * Create a calendar feed
+         * @description Creates a calendar feed: a URL from which calendar programs read tasks as an iCalendar file. It contains the tasks that you
+         *     can see when it is read, and that match `filter`; see `getFeedCalendar`.
+         *
+         *     Anyone with the URL can read the feed, without signing in. `calendar_url` is in this response only; a repeat with the same
+         *     `Idempotency-Key` returns it again. The feed works until you revoke it, or until your account is disabled or deleted. In a
+         *     session, the request needs recent authentication (403 `reauthentication_required`). A user can have 50 feeds.
+         */
+        post: operations["createFeed"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/feeds/{feed_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the feed.
+                 * @example 0199c0ed-1a2b-7c3d-8e4f-5a6b7c8d9e0f
+                 */
+                feed_id: components["parameters"]["FeedId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get a calendar feed
+         * @description Returns one of your calendar feeds, without its URL.
+         */
+        get: operations["getFeed"];
+        put?: never;
+        post?: never;
+        /**
+         * Revoke a calendar feed
+         * @description Revokes one of your calendar feeds. Its URL returns 410 from then on, and 404 after 90 days. Programs that have read the feed keep what they have read.
+         */
+        delete: operations["deleteFeed"];
+        options?: never;
+        head?: never;
+        /**
+         * Update a calendar feed
+         * @description Updates the name, the color or the alarms of one of your calendar feeds with a JSON merge patch. To show other tasks, create another feed.
+         */
+        patch: operations["updateFeed"];
+        trace?: never;
+    };
+    "/feeds/{feed_id}/rotate-token": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the feed.
+                 * @example 0199c0ed-1a2b-7c3d-8e4f-5a6b7c8d9e0f
+                 */
+                feed_id: components["parameters"]["FeedId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give a calendar feed another URL
+         * @description Replaces the token in the URL of one of your calendar feeds. The previous URL returns 404 immediately. In a session, the request needs recent authentication.
+         */
+        post: operations["rotateFeedToken"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/feeds/{feed_id}/calendar.ics": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the feed.
+                 * @example 0199c0ed-1a2b-7c3d-8e4f-5a6b7c8d9e0f
+                 */
+                feed_id: components["parameters"]["FeedId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Read a calendar feed
+         * @description Returns the tasks of a feed as an iCalendar file (RFC 5545 and 7986), for calendar programs. The token in the URL
+         *     authenticates the request.
+         *
+         *     The file has the tasks that the owner of the feed can see and that match its filter: those that are open, and those that
+         *     were closed within 30 days; for a feed of events, those with a date. It has at most 2,000 tasks: those that are due nearest to
+         *     now, then those without a due date, the newest first. They are sorted by their due dates. An all-day task is an all-day
+         *     event, and a recurring task is one entry with its rule. A file can be up to a minute old.
+         *
+         *     Requests count against the owner of the feed, in the rate limit of links. A revoked feed returns 410; a wrong token, or a feed
+         *     whose owner is disabled or deleted, returns 404.
+         */
+        get: operations["getFeedCalendar"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/exports": {
         parameters: {
             query?: never;
@@ -4609,6 +4733,90 @@ export interface components {
             timestamp: string;
             data: components["schemas"]["Event"];
         };
+        /** @description The name of the calendar. */
+        FeedName: string;
+        /**
+         * @description What the tasks are in the calendar, as in `FeedKindChoice`.
+         * @enum {string}
+         */
+        FeedKind: "todo" | "event";
+        /**
+         * @description What the tasks are in the calendar: `todo` for programs with lists of tasks, `event` for those that show only events, in which tasks without a date are missing.
+         * @enum {string}
+         */
+        FeedKindChoice: "todo" | "event";
+        /** @description A calendar feed, without its URL. */
+        Feed: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            name: string;
+            /** @description The tasks in it; empty for all that you can see. */
+            filter: string;
+            kind: components["schemas"]["FeedKind"];
+            /** @description Whether your reminders of a task are alarms of the calendar. */
+            alarms: boolean;
+            color: string | null;
+            /** @description Increases with every change. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+        };
+        /** @description A calendar feed, including its URL. */
+        FeedWithUrl: components["schemas"]["Feed"] & {
+            /**
+             * Format: uri-reference
+             * @description Absolute if the operator has set `PUBLIC_URL`; otherwise a path on this server. Anyone with the URL can read the feed. It is not shown again.
+             */
+            calendar_url: string;
+        };
+        /** @description A page of feeds. */
+        FeedList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Feed"][];
+        };
+        /** @description The fields of a new calendar feed. */
+        FeedCreate: {
+            name: components["schemas"]["FeedName"];
+            /**
+             * @description A filter expression as in `listTasks`. Without it, the feed has all tasks that you can see.
+             * @default
+             */
+            filter: string;
+            kind: components["schemas"]["FeedKindChoice"];
+            /**
+             * @description Whether your reminders of a task are alarms of the calendar.
+             * @default false
+             */
+            alarms: boolean;
+            /** @description Stored in lower case. Null if omitted. */
+            color?: string | null;
+        };
+        /** @description The fields of a calendar feed to change. Read-only fields are accepted with their present values. */
+        FeedPatch: {
+            name?: components["schemas"]["FeedName"];
+            alarms?: boolean;
+            /** @description Stored in lower case. */
+            color?: string | null;
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            readonly filter?: string;
+            readonly kind?: string;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
+        };
+        /**
+         * Format: binary
+         * @description An iCalendar file, in UTF-8.
+         */
+        FeedCalendar: string;
         /** @description How far the work is. */
         JobProgress: {
             /** @description The steps that are done. */
@@ -4809,6 +5017,8 @@ export interface components {
             tasks: components["schemas"]["ResourceUsage"];
             /** @description The number of webhooks that the user owns. */
             webhooks: components["schemas"]["ResourceUsage"];
+            /** @description The number of calendar feeds of the user, without revoked ones. */
+            feeds: components["schemas"]["ResourceUsage"];
         };
         /** @description A signed-in session. */
         Session: {
@@ -4870,12 +5080,12 @@ export interface components {
          * @description A scope of an API token, as in `ScopeChoice`.
          * @enum {string}
          */
-        Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write" | "exports:write";
+        Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write" | "feeds:read" | "feeds:write" | "exports:write";
         /**
-         * @description An operation that an API token can use, within the permissions of its user. A write scope includes the read scope of the same name, because the response to a change contains the changed resource. `webhooks:write` allows sending everything that the user can see to any URL.
+         * @description An operation that an API token can use, within the permissions of its user. A write scope includes the read scope of the same name, because the response to a change contains the changed resource. `webhooks:write` allows sending everything that the user can see to any URL; `feeds:write` allows publishing them at a URL, which outlives the token.
          * @enum {string}
          */
-        ScopeChoice: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write" | "exports:write";
+        ScopeChoice: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write" | "feeds:read" | "feeds:write" | "exports:write";
         /** @description An API token for a program. */
         ApiToken: {
             /**
@@ -4958,12 +5168,12 @@ export interface components {
          * @description The kind of audit event, as in `AuditActionChoice`.
          * @enum {string}
          */
-        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "export.requested" | "export.downloaded" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
+        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "feed.created" | "feed.token_rotated" | "feed.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "export.requested" | "export.downloaded" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
         /**
          * @description A kind of audit event to list.
          * @enum {string}
          */
-        AuditActionChoice: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "export.requested" | "export.downloaded" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
+        AuditActionChoice: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "feed.created" | "feed.token_rotated" | "feed.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "export.requested" | "export.downloaded" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
         /** @description An event that concerns access to an account, or a task, comments, a file or a project that an administrator has read only by their role. */
         AuditEvent: {
             /**
@@ -5066,10 +5276,10 @@ export interface components {
             /** @description Seconds until the challenge expires. Only with `second_factor_required`. */
             challenge_expires_in?: number;
             /**
-             * @description What the quota limits: the bytes of your attachments, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks, of your reminders, of your reminders of a task, or of your exports. Only with `quota_exceeded`.
+             * @description What the quota limits: the bytes of your attachments, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks, of your reminders, of your reminders of a task, or of your calendar feeds or exports. Only with `quota_exceeded`.
              * @enum {string}
              */
-            resource?: "attachment_bytes" | "tasks" | "webhooks" | "reminders" | "task_reminders" | "exports";
+            resource?: "attachment_bytes" | "tasks" | "webhooks" | "reminders" | "task_reminders" | "feeds" | "exports";
             /**
              * Format: int64
              * @description The maximum of `resource`. Only with `quota_exceeded`.
@@ -5092,7 +5302,7 @@ export interface components {
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "export_without_file" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "export_without_file" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "feed_revoked" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
         /** @description A single error. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
@@ -5409,6 +5619,29 @@ export interface components {
             };
             content: {
                 "application/json": components["schemas"]["WebhookDelivery"];
+            };
+        };
+        /** @description The feed, without its URL. */
+        FeedRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Feed"];
+            };
+        };
+        /** @description The feed was revoked. Programs should not ask for it again. */
+        FeedGone: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
             };
         };
         /** @description The export. */
@@ -6275,6 +6508,16 @@ export interface components {
         WebhookProjectFilter: components["schemas"]["ProjectOrNone"][];
         /** @description Only deliveries with one of these statuses. Repeat the parameter for several statuses. With this filter, a page can hold fewer deliveries than `limit`, or none, because a request examines at most 2,500 deliveries. Continue until `next_cursor` is null. */
         WebhookDeliveryStatusFilter: components["schemas"]["WebhookDeliveryStatusChoice"][];
+        /**
+         * @description The id of the feed.
+         * @example 0199c0ed-1a2b-7c3d-8e4f-5a6b7c8d9e0f
+         */
+        FeedId: string;
+        /**
+         * @description The token of the feed, as in its `calendar_url`.
+         * @example twf_0b4dYxq0vmDPhyRtn8l3cS6GTDZ4T1aPMu7rhW1Zk9E
+         */
+        FeedToken: string;
         /**
          * @description The id of the export.
          * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
@@ -11132,6 +11375,277 @@ export interface operations {
             504: components["responses"]["OutcomeUnknown"];
         };
     };
+    listFeeds: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of feeds, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FeedList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createFeed: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["FeedCreate"];
+            };
+        };
+        responses: {
+            /** @description The feed was created. Store its URL: only a repeat of this request shows it again. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FeedWithUrl"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["ForbiddenOrUnproven"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getFeed: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the feed.
+                 * @example 0199c0ed-1a2b-7c3d-8e4f-5a6b7c8d9e0f
+                 */
+                feed_id: components["parameters"]["FeedId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["FeedRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteFeed: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the feed.
+                 * @example 0199c0ed-1a2b-7c3d-8e4f-5a6b7c8d9e0f
+                 */
+                feed_id: components["parameters"]["FeedId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    updateFeed: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the feed.
+                 * @example 0199c0ed-1a2b-7c3d-8e4f-5a6b7c8d9e0f
+                 */
+                feed_id: components["parameters"]["FeedId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/merge-patch+json": components["schemas"]["FeedPatch"];
+                "application/json": components["schemas"]["FeedPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["FeedRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedPatchType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    rotateFeedToken: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path: {
+                /**
+                 * @description The id of the feed.
+                 * @example 0199c0ed-1a2b-7c3d-8e4f-5a6b7c8d9e0f
+                 */
+                feed_id: components["parameters"]["FeedId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The feed with its new URL. Store it: only a repeat of this request shows it again. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["FeedWithUrl"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["ForbiddenOrUnproven"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    getFeedCalendar: {
+        parameters: {
+            query: {
+                /**
+                 * @description The token of the feed, as in its `calendar_url`.
+                 * @example twf_0b4dYxq0vmDPhyRtn8l3cS6GTDZ4T1aPMu7rhW1Zk9E
+                 */
+                token: components["parameters"]["FeedToken"];
+            };
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the feed.
+                 * @example 0199c0ed-1a2b-7c3d-8e4f-5a6b7c8d9e0f
+                 */
+                feed_id: components["parameters"]["FeedId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The calendar. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/calendar": components["schemas"]["FeedCalendar"];
+                };
+            };
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            404: components["responses"]["NotFound"];
+            410: components["responses"]["FeedGone"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
     listExports: {
         parameters: {
             query?: {
@@ -11608,6 +12122,10 @@ export interface operations {
                      *       "webhooks": {
                      *         "used": 2,
                      *         "quota": 100
+                     *       },
+                     *       "feeds": {
+                     *         "used": 1,
+                     *         "quota": 50
                      *       }
                      *     }
                      */

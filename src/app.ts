@@ -5,7 +5,12 @@ import Fastify, { type FastifyInstance, LogController } from 'fastify'
 import { createAccessTokens } from './auth/access-tokens.ts'
 import { limitAuditedFailures } from './auth/audited-failures.ts'
 import { createAttemptKeys } from './auth/attempts.ts'
-import { createAuthenticate, createAuthenticateLink, createExpiryOf } from './http/authenticate.ts'
+import {
+  createAuthenticate,
+  createAuthenticateFeed,
+  createAuthenticateLink,
+  createExpiryOf,
+} from './http/authenticate.ts'
 import { createCheckPassword } from './services/check-password.ts'
 import { createApiTokens } from './services/api-tokens.ts'
 import { createInvitations } from './services/invitations.ts'
@@ -37,6 +42,10 @@ import { authHandlers } from './handlers/auth.ts'
 import { memberHandlers } from './handlers/members.ts'
 import { assistantHandlers } from './handlers/assistants.ts'
 import { eventHandlers } from './handlers/events.ts'
+import { feedHandlers } from './handlers/feeds.ts'
+import { createReadCalendar } from './services/feed-calendars.ts'
+import { createFeeds } from './services/feeds.ts'
+import { createFeedLinks } from './auth/feed-links.ts'
 import { invitationHandlers } from './handlers/invitations.ts'
 import { notificationHandlers } from './handlers/notifications.ts'
 import { passwordHandlers } from './handlers/passwords.ts'
@@ -455,6 +464,11 @@ export const buildApp = async ({
       paging,
       webhooks: createWebhooks({ webhookKeys, replayKeys, addressRules, jobs }),
     }),
+    ...feedHandlers({
+      paging,
+      feeds: createFeeds({ replayKeys, publicUrl }),
+      readCalendar: createReadCalendar(),
+    }),
     ...assistantHandlers({
       answerAssistant: createAnswerAssistant(contract),
       isEnabled: config.mcp === 'on',
@@ -481,7 +495,10 @@ export const buildApp = async ({
     limit,
     shares,
     authenticate: createAuthenticate(accessTokens, credentials),
-    authenticateLink: createAuthenticateLink(linkKeys, credentials, databaseClock.now),
+    authenticateByLink: {
+      attach_id: createAuthenticateLink(linkKeys, credentials, databaseClock.now),
+      feed_id: createAuthenticateFeed(createFeedLinks(db)),
+    },
     dispatch: createDispatcher(app, base),
     fingerprintKeys: deriveKeys(secrets, 'idempotency'),
     publicUrl,

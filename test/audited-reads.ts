@@ -16,7 +16,13 @@ const { newWorld, requestTo } = await prepareOperations(service, admin)
 type ResourceOf<S extends string> = S extends `${infer Resource}:${string}` ? Resource : never
 
 /** The resources of scopes that show no such content, unless the path names a task. */
-const others = new Set<string>(['users', 'notifications', 'webhooks', 'tags'] satisfies ResourceOf<Scope>[])
+const others = new Set<string>([
+  'users',
+  'notifications',
+  'webhooks',
+  'feeds',
+  'tags',
+] satisfies ResourceOf<Scope>[])
 
 const concerned = operations.filter(
   ({ scope, path }) =>

@@ -39,6 +39,7 @@ const suppliedIds: Partial<Record<OperationId, string>> = {
   createTeam: 'team_id',
   createSection: 'section_id',
   createWebhook: 'webhook_id',
+  createFeed: 'feed_id',
 }
 
 /** Operations whose responses have values for later requests. Other responses have fields with the same names. */
@@ -50,6 +51,7 @@ const valueSources: ReadonlySet<OperationId> = new Set([
   'confirmSecondFactor',
   'createAttachmentLink',
   'createSection',
+  'rotateFeedToken',
 ])
 
 /** Values from these responses. */
@@ -58,6 +60,7 @@ type KnownValues = Partial<
     Schemas['SecondFactorSecret'] &
     Schemas['RecoveryCodeSet'] &
     Schemas['AttachmentLink'] &
+    Pick<Schemas['FeedWithUrl'], 'calendar_url'> &
     Pick<Schemas['Section'], 'project_id'>
 >
 
@@ -196,6 +199,7 @@ const paths: Partial<Record<OperationId, (known: KnownValues) => Promise<Call['p
 /** Operations whose query cannot be the example. */
 const queries: Partial<Record<OperationId, (known: KnownValues) => Required<Pick<Call, 'query'>>>> = {
   downloadLinkedAttachment: ({ url = '' }) => ({ query: new URL(url, service.url).search.slice(1) }),
+  getFeedCalendar: ({ calendar_url: url = '' }) => ({ query: new URL(url, service.url).search.slice(1) }),
 }
 
 /** Operations that run first, because others need what they create. */
@@ -226,6 +230,8 @@ const last: readonly OperationId[] = [
   'deleteProject',
   'deleteTrashedProject',
   'deleteWebhook',
+  'getFeedCalendar',
+  'deleteFeed',
   'deleteUser',
   'completeLogin',
   'reauthenticate',

@@ -108,6 +108,9 @@ const rules: Partial<Record<Permission, Rule>> = {
   'webhook.see': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
   'webhook.create': { see: signedIn, may: signedIn },
   'webhook.change': { see: ['owner', 'admin'], may: ['owner', 'admin'] },
+  'feed.see': { see: ['owner'], may: ['owner'] },
+  'feed.create': { see: signedIn, may: signedIn },
+  'feed.change': { see: ['owner'], may: ['owner'] },
   'mcp.use': { see: signedIn, may: signedIn },
   'recurrence.preview': { see: signedIn, may: signedIn },
 }

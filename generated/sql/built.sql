@@ -105,6 +105,11 @@ delete from "sessions"
 where ("sessions"."user_id" = $1::uuid and "sessions"."id" is distinct
 from $2::uuid);
 
+/* end_access.revoke_feeds */
+update "feeds"
+set "revoked_at" = now()
+where ("feeds"."owner_id" = $1::uuid and "feeds"."revoked_at" is null);
+
 /* event_readers.order_by_ordinals */
 update "event_readers" "reader"
 set "ordinal" = least("reader"."ordinal", (
@@ -153,6 +158,43 @@ for update;
 select "requested_by", "status", "storage_key", "version"
 from "exports"
 where "exports"."id" = $1::uuid;
+
+/* feeds.count_owned */
+select (select count(*)::int
+from feeds feed
+where "owner_id" = $1::uuid and "revoked_at" is null)
+from "users"
+where "users"."id" = $2::uuid;
+
+/* feeds.insert */
+insert into "feeds" ("id", "owner_id", "name", "filter", "kind", "alarms", "color", "hash", "version", "created_at", "updated_at", "revoked_at")
+values ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::bool, $7::text, $8::bytea, default, default, default, default);
+
+/* feeds.lock */
+select "id"
+from "feeds"
+where "feeds"."id" = $1::uuid
+for no key update;
+
+/* feeds.revoke */
+update "feeds"
+set "revoked_at" = now()
+where "feeds"."id" = $1::uuid;
+
+/* feeds.rotate */
+update "feeds"
+set "hash" = $1::bytea, "version" = "feeds"."version" + 1, "updated_at" = greatest(clock_timestamp(), "feeds"."created_at")
+where "feeds"."id" = $2::uuid;
+
+/* feeds.select_facts */
+select "id", "owner_id", "name", "alarms", "color", "version"
+from "feeds"
+where ("feeds"."id" = $1::uuid and "feeds"."revoked_at" is null);
+
+/* feeds.update */
+update "feeds"
+set "name" = $1::text, "alarms" = $2::bool, "color" = $3::text, "version" = "feeds"."version" + 1, "updated_at" = greatest(clock_timestamp(), "feeds"."created_at")
+where "feeds"."id" = $4::uuid;
 
 /* file_deletions.delete */
 delete from "file_deletions"

@@ -46,5 +46,8 @@ export const { create: newUndoToken, hashOf: hashUndoToken } = opaqueTokens('twu
 /** Accepts an invitation to a project. Single-use. */
 export const { create: newInvitationToken, hashOf: hashInvitationToken } = opaqueTokens('twi_')
 
+/** Reads a calendar feed. */
+export const { create: newFeedToken, hashOf: hashFeedToken } = opaqueTokens('twf_')
+
 /** Sets a new password. Single-use. */
 export const { create: newResetToken, hashOf: hashResetToken } = opaqueTokens('twx_')

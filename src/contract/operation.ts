@@ -5,7 +5,13 @@ import type { Dispatch } from './dispatch.ts'
 import type { Client } from '../domain/audit.ts'
 import type { Preconditions } from '../domain/entity-tags.ts'
 import type { Created, Idempotency } from '../domain/idempotency.ts'
-import type { BearerPrincipal, LinkPrincipal, Principal, SessionPrincipal } from '../domain/permissions.ts'
+import type {
+  BearerPrincipal,
+  FeedPrincipal,
+  LinkPrincipal,
+  Principal,
+  SessionPrincipal,
+} from '../domain/permissions.ts'
 import { type JsonText, jsonText } from './json-text.ts'
 import type { EventStreamBody } from './event-stream.ts'
 import type { FileBody, FileForm, UploadChunk } from './files.ts'
@@ -54,14 +60,22 @@ export const sessionOperations = [
 ] as const satisfies readonly OperationId[]
 
 /** Operations with `x-scope: link`. The token of a link, in the query, authenticates them. */
-export const linkOperations = ['downloadLinkedAttachment'] as const satisfies readonly OperationId[]
+export const linkOperations = [
+  'downloadLinkedAttachment',
+  'getFeedCalendar',
+] as const satisfies readonly OperationId[]
+
+/** Those of them whose token is that of a calendar feed. */
+type FeedOperation = 'getFeedCalendar'
 
 type PrincipalOf<Id extends OperationId> = Id extends (typeof openOperations)[number]
   ? null
   : Id extends (typeof sessionOperations)[number]
     ? SessionPrincipal
     : Id extends (typeof linkOperations)[number]
-      ? LinkPrincipal
+      ? Id extends FeedOperation
+        ? FeedPrincipal
+        : LinkPrincipal
       : BearerPrincipal
 
 type SuccessStatus = 200 | 201 | 202 | 204 | 206

@@ -1,8 +1,8 @@
 import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { voidOneTimeTokens } from './one-time-tokens.ts'
-import { and, eq, sql } from './schema/drizzle.ts'
-import { apiTokens, oneTimeTokens, secondFactors, sessions } from './schema/tables.ts'
+import { and, eq, isNull, sql } from './schema/drizzle.ts'
+import { apiTokens, feeds, oneTimeTokens, secondFactors, sessions } from './schema/tables.ts'
 
 /**
  * What ends the access to an account. The user is locked before, so that the sessions include that of a sign-in with the old password
@@ -46,6 +46,18 @@ const deleteApiTokens = builtStatement('end_access.delete_api_tokens', { user_id
 /** Revokes the API tokens of a user. */
 export const revokeApiTokens = async ({ db }: TransactionContext, userId: string): Promise<void> => {
   await deleteApiTokens(db, { user_id: userId })
+}
+
+const markFeedsRevoked = builtStatement('end_access.revoke_feeds', { user_id: 'uuid' }, (db, p) =>
+  db
+    .update(feeds)
+    .set({ revoked_at: sql`now()` })
+    .where(and(eq(feeds.owner_id, p.user_id), isNull(feeds.revoked_at))),
+)
+
+/** Revokes the calendar feeds of a user. */
+export const revokeFeeds = async ({ db }: TransactionContext, userId: string): Promise<void> => {
+  await markFeedsRevoked(db, { user_id: userId })
 }
 
 const deleteSecondFactor = builtStatement('end_access.delete_second_factor', { user_id: 'uuid' }, (db, p) =>

@@ -13,6 +13,7 @@ import {
 import {
   attachments,
   comments,
+  feeds,
   idempotencyKeys,
   notifications,
   reminders,
@@ -230,6 +231,7 @@ const userSteps: readonly Step[] = [
       where ${batchOf(comments, sql`author_id = ${p.id}`, purgeBatch)} returning 1`,
   ),
   deletionOfDeliveries('webhook_deliveries.purge_user', (p) => sql`${webhooks.owner_id} = ${p.id}`),
+  deletion('feeds.purge_user', feeds, (p) => sql`owner_id = ${p.id}`),
   deletion('uploads.purge_user', uploads, (p) => sql`user_id = ${p.id}`),
   deletion('idempotency_keys.purge_user', idempotencyKeys, (p) => sql`principal_id = ${p.id}`),
 ]

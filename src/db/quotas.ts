@@ -1,3 +1,4 @@
+import { maxFeeds } from '../domain/feeds.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { allowsUser } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
@@ -7,9 +8,10 @@ import { firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { userUsageJson } from './read-models.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
-import { tasks, users, webhooks } from './schema/tables.ts'
+import { feeds, tasks, users, webhooks } from './schema/tables.ts'
 
 const owned = aliasedTable(webhooks, 'owned')
+const feed = aliasedTable(feeds, 'feed')
 const owner = aliasedTable(users, 'owner')
 const person = aliasedTable(users, 'person')
 
@@ -84,6 +86,10 @@ const ownedTasks = (userId: SQLWrapper, limit: SQL): SQL<number> =>
 export const countWebhooks = (userId: SQLWrapper): SQL<number> =>
   sql`(select count(*)::int from webhooks owned where ${owned.owner_id} = ${userId} and ${owned.deleted_at} is null)`
 
+/** The number of feeds that count towards the bound of a user. */
+export const countFeeds = (userId: SQLWrapper): SQL<number> =>
+  sql`(select count(*)::int from feeds feed where ${feed.owner_id} = ${userId} and ${feed.revoked_at} is null)`
+
 const addTasks = statement(
   'quotas.count_tasks',
   { user_ids: 'uuid[]', changes: 'text[]' },
@@ -122,6 +128,7 @@ const selectUsage = query(
       attachment_bytes: [attachment_bytes, effectiveQuota(attachment_quota_bytes, p.attachment_bytes)],
       tasks: [ownedTasks(id, sql`least(${taskQuota}, ${maxCountedTasks})`), taskQuota],
       webhooks: [countWebhooks(id), sql<number>`${constant(maxWebhooks)}`],
+      feeds: [countFeeds(id), sql<number>`${constant(maxFeeds)}`],
     })
     // Computed only for callers who may see it, so that others cannot infer the counts from the response time.
     const isAllowed = allowsUser('user.see_private', p, person)

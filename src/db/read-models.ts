@@ -30,13 +30,14 @@ import {
   type auditEvents,
   type comments,
   type events,
+  type feeds,
   type invitations,
   isInstant,
   memberships,
   type notifications,
   type exports,
   type notificationSettings,
-  type reminders,
+  reminders,
   projectCounts,
   projects,
   type projectTeams,
@@ -66,6 +67,7 @@ const membership = aliasedTable(memberships, 'membership')
 const counts = aliasedTable(projectCounts, 'counts')
 const own = aliasedTable(teamMembers, 'own')
 const tag = aliasedTable(tags, 'tag')
+const reminder = aliasedTable(reminders, 'reminder')
 const link = aliasedTable(taskTags, 'link')
 
 type Schemas = components['schemas']
@@ -126,6 +128,7 @@ export const userUsageJson = (usage: Readonly<Record<keyof Schemas['UserUsage'],
     attachment_bytes: usageJson(usage.attachment_bytes),
     tasks: usageJson(usage.tasks),
     webhooks: usageJson(usage.webhooks),
+    feeds: usageJson(usage.feeds),
   } satisfies Fields<Schemas['UserUsage']>)
 
 /** The user with an id, as the caller sees it; null if they do not. */
@@ -369,6 +372,49 @@ const taskFields = (task: typeof tasks, caller: CallerPlaceholders, from: SQL) =
     created_at: task.created_at,
     updated_at: task.updated_at,
   }) satisfies Fields<Omit<Schemas['Task'], TaskExpansion>>
+
+/**
+ * The caller's reminders of a task, as JSON: each has a time, or is relative to a date. A snoozed one is due at that time alone, for
+ * as long as it is snoozed.
+ */
+const remindersOfTask = (task: typeof tasks, { caller }: CallerPlaceholders): SQL => {
+  const { id, task_id, user_id, at, snoozed_until, relative_to, offset_minutes, time_of_day } = reminder
+  const time = sql`coalesce(${snoozed_until}, ${at})`
+  return sql`(
+    select coalesce(json_agg(
+      case when ${time} is not null then json_build_object('at', ${instantText(time)})
+        else json_build_object('relative_to', ${relative_to}, 'offset_minutes', ${offset_minutes}, 'time_of_day', ${time_of_day}) end
+      order by ${id}), '[]')
+    from reminders reminder where ${task_id} = ${task.id} and ${user_id} = ${caller})`
+}
+
+/** A task for a calendar: unlike in the contract, with what its series counts from, and only the names of its tags. */
+export const calendarTaskJson = (task: typeof tasks, caller: CallerPlaceholders): SQL =>
+  object({
+    id: task.id,
+    title: task.title,
+    description: task.description,
+    status: task.status,
+    priority: task.priority,
+    start_at: task.start_at,
+    start_on: task.start_on,
+    due_at: task.due_at,
+    due_on: task.due_on,
+    completed_at: task.completed_at,
+    parent_id: task.parent_id,
+    recurrence: task.recurrence,
+    series_id: task.series_id,
+    recurrence_anchor: task.recurrence_anchor,
+    occurrence_number: task.occurrence_number,
+    occurrence_at: task.occurrence_at,
+    occurrence_on: task.occurrence_on,
+    next_task_id: task.next_task_id,
+    tags: sql`array(select ${tag.name} from ${tagsOfTask(task)} order by ${tag.name_folded}, ${tag.id})`,
+    reminders: remindersOfTask(task, caller),
+    version: task.version,
+    created_at: task.created_at,
+    updated_at: task.updated_at,
+  })
 
 /** The tags of a task in the statement's snapshot; ends with a condition. */
 export const tagsOfTask = (task: typeof tasks): SQL =>
@@ -616,6 +662,15 @@ export const auditEventJson = (event: typeof auditEvents): SQL =>
     request_id: event.request_id,
     created_at: event.created_at,
   } satisfies Fields<Schemas['AuditEvent']>)
+
+/** A feed without its URL. */
+export const feedJson = (feed: typeof feeds): SQL => {
+  const { id, name, filter, kind, alarms, color, version, created_at, updated_at } = feed
+  const fields = { id, name, filter, kind, alarms, color, version, created_at, updated_at } satisfies Fields<
+    Schemas['Feed']
+  >
+  return object(fields)
+}
 
 /** A webhook without its secret. */
 export const webhookJson = (webhook: typeof webhooks): SQL =>

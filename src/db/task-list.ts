@@ -15,8 +15,8 @@ import type { Database } from './engine/client.ts'
 import { aliasedTable, sql, type SQLWrapper } from './schema/drizzle.ts'
 import { parameter } from './engine/parameters.ts'
 import type { SortField } from './lists/keyset.ts'
-import { createdAt, newestFirst, selectPage } from './lists/list.ts'
-import { expandedTaskJson, taskJson } from './read-models.ts'
+import { createdAt, type ListSource, newestFirst, selectPage } from './lists/list.ts'
+import { calendarTaskJson, expandedTaskJson, taskJson } from './read-models.ts'
 import { compileCondition, dateFields, groupsIn, personIn, projectsIn } from './task-condition.ts'
 import { tasks } from './schema/tables.ts'
 import { priorityRank, statusRank, titleOrder, wordsOfTitle } from './schema/task-order.ts'
@@ -105,6 +105,22 @@ export const selectTasks = (
   principal: Principal,
   list: TaskList,
   page: PageRequest,
+): Promise<Page> => selectTasksAs(db, principal, list, page)
+
+/** The same, with the tasks as `calendarTaskJson` has them. */
+export const selectCalendarTasks = (
+  db: Database,
+  principal: Principal,
+  list: TaskList,
+  page: PageRequest,
+): Promise<Page> => selectTasksAs(db, principal, list, page, { name: 'calendar of', json: calendarTaskJson })
+
+const selectTasksAs = (
+  db: Database,
+  principal: Principal,
+  list: TaskList,
+  page: PageRequest,
+  as?: Pick<ListSource<TaskSortField, typeof tasks>, 'name' | 'json'>,
 ): Promise<Page> => {
   const { userId, projectId, condition, order, titleWords, expand, all } = list
   const isOfOther = projectId !== null || (userId !== null && userId !== principal.userId)
@@ -115,7 +131,7 @@ export const selectTasks = (
   return selectPage(
     db,
     {
-      name: `${expand.length > 0 ? 'expanded ' : ''}${scope.name} for ${principal.role}`,
+      name: `${as === undefined ? '' : `${as.name} `}${expand.length > 0 ? 'expanded ' : ''}${scope.name} for ${principal.role}`,
       table: tasks,
       columns: sql`${item.id}, ${item.project_id}`,
       branches: (caller) => scope.branches(reader.role, caller),
@@ -123,10 +139,12 @@ export const selectTasks = (
       sortFields,
       order: order ?? newestFirst,
       ...(titleWords !== null && { rank: isInTitle }),
-      json: (row, caller) =>
-        expand.length > 0
-          ? expandedTaskJson(row, parameter('expand', 'text[]'), { ...caller, ...viewer }, caller)
-          : taskJson(row, { ...caller, ...viewer }),
+      json:
+        as?.json ??
+        ((row, caller) =>
+          expand.length > 0
+            ? expandedTaskJson(row, parameter('expand', 'text[]'), { ...caller, ...viewer }, caller)
+            : taskJson(row, { ...caller, ...viewer })),
       values: { expand, ...(titleWords !== null && { title_words: titleWords }), ...scope.values },
     },
     reader,

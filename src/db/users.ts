@@ -246,8 +246,8 @@ const selectCaller = builtStatement('users.select_caller', { id: 'uuid', session
     .where(and(eq(users.id, p.id), isNull(users.deleted_at), eq(users.is_disabled, false))),
 )
 
-/** The caller as they are after the transaction has waited for its locks. */
-const readCaller = async ({
+/** The caller as they are after the transaction has waited for its locks, and whether their session has authenticated recently. */
+export const readCaller = async ({
   db,
   principal,
 }: TransactionContext<Principal>): Promise<{

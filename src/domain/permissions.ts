@@ -1,4 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
+import type { CalendarFeed } from './feeds.ts'
 import { nilId } from './nil-id.ts'
 import { type ProjectRole, projectRoles } from './project-roles.ts'
 import type { TeamRole } from './team-roles.ts'
@@ -107,6 +108,9 @@ export const permissions = {
   'webhook.see': ['owner', 'manager', 'admin'],
   'webhook.create': ['signed_in'],
   'webhook.change': ['owner', 'manager', 'admin'],
+  'feed.see': ['self'],
+  'feed.create': ['signed_in'],
+  'feed.change': ['self'],
   'mcp.use': ['signed_in'],
 } as const
 
@@ -130,15 +134,24 @@ export interface LinkCredential {
   readonly disposition: components['schemas']['Disposition']
 }
 
+/** The URL of a calendar feed. */
+export interface FeedCredential {
+  readonly kind: 'feed'
+  readonly feed: CalendarFeed
+}
+
 /** A command on the machine of the service. It has the permissions of an administrator in a session. */
 export interface ShellCredential {
   readonly kind: 'shell'
 }
 
 /** How a principal authenticated. */
-export type Credential = BearerCredential | LinkCredential | ShellCredential
+export type Credential = BearerCredential | LinkCredential | FeedCredential | ShellCredential
 
-/** The authenticated user of a request, with the user's current role, time zone and quota. For a link, the user who created it. */
+/**
+ * The authenticated user of a request, with the user's current role, time zone and quota. For a link, the user who created it; for a
+ * feed, its owner.
+ */
 export interface Principal<C extends Credential = Credential> {
   readonly userId: string
   readonly role: Role
@@ -155,6 +168,8 @@ export type SessionPrincipal = Principal<SessionCredential>
 
 export type LinkPrincipal = Principal<LinkCredential>
 
+export type FeedPrincipal = Principal<FeedCredential>
+
 /** The principal of a command: an administrator without an account. No user has the nil id. */
 export const shellPrincipal: Principal<ShellCredential> = {
   userId: nilId,
@@ -164,9 +179,9 @@ export const shellPrincipal: Principal<ShellCredential> = {
   credential: { kind: 'shell' },
 }
 
-/** The session or API token that a credential depends on; null for the shell. */
+/** The session or API token that a credential depends on; null for the shell and for feeds. */
 export const bearerOf = (credential: Credential): BearerCredential | null => {
-  if (credential.kind === 'shell') return null
+  if (credential.kind === 'shell' || credential.kind === 'feed') return null
   return credential.kind === 'link' ? credential.createdWith : credential
 }
 
@@ -275,7 +290,7 @@ export const listReader = (principal: Principal, { all = false }: { readonly all
 
 /** Whether the credential lacks the scope of an operation. A session has every scope; a link is for one operation. */
 export const scopeRefuses = (scope: RequiredScope, credential: Credential): boolean => {
-  if (credential.kind === 'link') return scope !== 'link'
+  if (credential.kind === 'link' || credential.kind === 'feed') return scope !== 'link'
   if (credential.kind === 'session' || credential.kind === 'shell') return false
   if (scope === 'none' || scope === 'any') return false
   return (

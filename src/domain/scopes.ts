@@ -25,6 +25,8 @@ const requiredScopes: Readonly<Record<RequiredScope, true>> = {
   'webhooks:read': true,
   'webhooks:write': true,
   'exports:write': true,
+  'feeds:read': true,
+  'feeds:write': true,
   any: true,
   session: true,
   link: true,
@@ -40,6 +42,7 @@ const readScopes: Partial<Record<Scope, Scope>> = {
   'users:write': 'users:read',
   'notifications:write': 'notifications:read',
   'webhooks:write': 'webhooks:read',
+  'feeds:write': 'feeds:read',
 }
 
 /** Whether a granted scope satisfies a required one. */

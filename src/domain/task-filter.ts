@@ -1,5 +1,6 @@
 import { rangeOperators } from './dates.ts'
 import type { TaskExpansion } from './expansions.ts'
+import type { CalendarFeed } from './feeds.ts'
 import { parseSort, type SortBy } from './sort.ts'
 import {
   type FilterContext,
@@ -187,4 +188,41 @@ const parameterConditions = (query: TaskListQuery, context: FilterContext): read
     ...(query.series_id === undefined ? [] : [oneOf('series_id', [query.series_id])]),
     ...(overdue === undefined ? [] : [overdue ? isOverdue(context) : not(isOverdue(context))]),
   ]
+}
+
+/** The tasks of a calendar feed that are not done, or were closed within 30 days. The contract says so. */
+const inCalendar =
+  'status = todo OR status = in_progress OR completed_at >= now-30d OR (status = cancelled AND updated_at >= now-30d)'
+
+/** The lists from which a calendar feed is filled: due from now on and before, the nearest first, and without a due date. */
+export interface CalendarLists {
+  readonly ahead: TaskList
+  readonly behind: TaskList
+  readonly undated: TaskList
+}
+
+/**
+ * The lists of a calendar feed. A task that is only an event needs a date.
+ *
+ * @throws FilterError
+ */
+export const calendarLists = (
+  { filter, kind }: Pick<CalendarFeed, 'filter' | 'kind'>,
+  context: FilterContext,
+): CalendarLists => {
+  const read = (text: string) => readTaskCondition(text, context)
+  const listOf = (which: string, order: TaskList['order']): TaskList => ({
+    userId: null,
+    projectId: null,
+    condition: allOf([filter, inCalendar, which].flatMap((text) => read(text) ?? [])),
+    order,
+    titleWords: null,
+    expand: [],
+    all: false,
+  })
+  return {
+    ahead: listOf('due >= now', [{ field: 'due', descending: false }]),
+    behind: listOf('due < now', [{ field: 'due', descending: true }]),
+    undated: listOf(kind === 'event' ? 'NOT due:* AND start:*' : 'NOT due:*', null),
+  }
 }

@@ -18,7 +18,7 @@ import type { FileBody } from '../contract/files.ts'
 import { type OperationContext, quoteETag } from '../contract/operation.ts'
 import { type MapError, Problem, problems } from '../problems/problems.ts'
 import { hasBody, chunkMediaType } from './body.ts'
-import type { AuthenticateLink } from './authenticate.ts'
+import type { AuthenticateFeed, AuthenticateLink } from './authenticate.ts'
 import type { CallerShares } from './caller-shares.ts'
 import { announceDeprecation } from './deprecation.ts'
 import { type Dispatcher, outerRequestOf } from './dispatch.ts'
@@ -53,8 +53,11 @@ type AuditRead<Db> = <R>(
 interface RequestDeps {
   /** Authenticates by the Authorization header; throws a 401 problem on failure. */
   readonly authenticate: (authorization: string | undefined) => Promise<Principal>
-  /** Authenticates by the link token in the URL; throws a problem on failure. */
-  readonly authenticateLink: AuthenticateLink
+  /** Authenticates by the token in the URL of what the path parameter identifies; throws a problem on failure. */
+  readonly authenticateByLink: {
+    readonly attach_id: AuthenticateLink
+    readonly feed_id: AuthenticateFeed
+  }
   /** Maps the errors of the parts of the service to problems. */
   readonly mapError: MapError
   /** Whether an error means that the database did not answer, so that it may have committed a write. */
@@ -251,9 +254,9 @@ const identify = async (
   { scope }: ContractOperation,
   request: FastifyRequest,
   reply: FastifyReply,
-  { authenticate, authenticateLink, limit }: RequestDeps,
+  { authenticate, authenticateByLink, limit }: RequestDeps,
 ): Promise<Principal | null> => {
-  if (scope === 'link') return identifyByLink(request, authenticateLink)
+  if (scope === 'link') return identifyByLink(request, authenticateByLink)
   try {
     return await authenticate(request.headers.authorization)
   } catch (error) {
@@ -265,11 +268,12 @@ const identify = async (
 /** Null, with `linkRefusal` set, if the link is invalid. */
 const identifyByLink = async (
   request: FastifyRequest,
-  authenticateLink: AuthenticateLink,
+  authenticateByLink: RequestDeps['authenticateByLink'],
 ): Promise<Principal | null> => {
-  const attachmentId = textIn(request.params, 'attach_id').toLowerCase()
+  const parameter = valueIn(request.params, 'feed_id') === undefined ? 'attach_id' : 'feed_id'
+  const id = textIn(request.params, parameter).toLowerCase()
   try {
-    return await authenticateLink(attachmentId, textIn(request.query, 'token'))
+    return await authenticateByLink[parameter](id, textIn(request.query, 'token'))
   } catch (error) {
     if (!(error instanceof Problem)) throw error
     request.linkRefusal = error

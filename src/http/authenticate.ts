@@ -1,8 +1,9 @@
-import type { BearerPrincipal, LinkPrincipal } from '../domain/permissions.ts'
+import type { BearerPrincipal, FeedPrincipal, LinkPrincipal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import type { AccessTokens } from '../auth/access-tokens.ts'
 import { hashApiToken } from '../auth/api-tokens.ts'
 import { readLinkToken } from '../auth/attachment-links.ts'
+import type { FeedLinks } from '../auth/feed-links.ts'
 import type { Credentials } from '../auth/credentials.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 
@@ -68,4 +69,23 @@ export const createAuthenticateLink =
       : credentials.ofApiTokenId(createdWith.id))
     if (creator === null) throw problems.notFound()
     return { ...creator, credential: { kind: 'link', createdWith: creator.credential, disposition } }
+  }
+
+/**
+ * Authenticates a request by the token in the URL of a calendar feed.
+ *
+ * @throws Problem 404, or 410 if the feed was revoked
+ */
+export type AuthenticateFeed = (feedId: string, token: string) => Promise<FeedPrincipal>
+
+/** The id is not validated yet. */
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/
+
+export const createAuthenticateFeed =
+  (feedLinks: FeedLinks): AuthenticateFeed =>
+  async (feedId, token) => {
+    const principal = uuid.test(feedId) ? await feedLinks(feedId, token) : null
+    if (principal === null) throw problems.notFound()
+    if (principal === 'revoked') throw problems.feedRevoked()
+    return principal
   }

@@ -61,12 +61,13 @@ export const createLimit = async (
 }
 
 /**
- * The caller that a request counts against: its user, or the client's network if it is not authenticated. Downloads by a user's
- * links are counted separately, so that the holders of links cannot exhaust the user's own limit.
+ * The caller that a request counts against: its user, or the client's network if it is not authenticated. Requests by a user's
+ * links and feeds are counted separately, so that the holders of links cannot exhaust the user's own limit.
  */
 export const callerOf = ({ ip }: FastifyRequest, principal: Principal | null): string => {
   if (principal === null) return networkOf(ip)
-  return principal.credential.kind === 'link' ? `links of ${principal.userId}` : principal.userId
+  const { kind } = principal.credential
+  return kind === 'link' || kind === 'feed' ? `links of ${principal.userId}` : principal.userId
 }
 
 const policiesOf = (rateLimit: ContractOperation['rateLimit']): readonly RateLimitPolicy[] => {

@@ -4,6 +4,7 @@ import { removeOldEvents } from '../db/events.ts'
 import { fireDueReminders } from '../db/due-reminders.ts'
 import { expireExports } from '../db/exports.ts'
 import type { DatabaseClock } from '../db/engine/database-clock.ts'
+import { removeRevokedFeeds } from '../db/feeds.ts'
 import { removeExpiredKeys } from '../db/idempotency-keys.ts'
 import { removeExpiredInvitations, removeOldInvitationMails } from '../db/invitations.ts'
 import { notifyOfEvents, removeOldNotifications } from '../db/notifications.ts'
@@ -171,6 +172,7 @@ export const jobsOf = (deps: JobDeps) => {
     remove_old_deliveries: cleanup((stop) =>
       removeOldDeliveries(db, { days: Math.min(eventDays, deliveryDays) }, stop),
     ),
+    remove_revoked_feeds: cleanup((stop) => removeRevokedFeeds(db, {}, stop)),
     remove_expired_secrets: cleanup((stop) => removeExpiredSecrets(db, stop)),
     reseal_secrets: cleanup((stop) => resealSecrets(db, deps, stop)),
   } satisfies Record<string, Job>

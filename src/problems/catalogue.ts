@@ -219,6 +219,12 @@ export const problemTypes = {
     cause: 'The link to the attachment has expired.',
     remedy: 'Ask the sender for a new link. Links are created with POST /attachments/{attach_id}/links.',
   },
+  feed_revoked: {
+    status: 410,
+    title: 'Feed revoked',
+    cause: 'The owner of the calendar feed has revoked it.',
+    remedy: 'Remove the calendar from the program, or ask the owner for the URL of another feed.',
+  },
   changes_forgotten: {
     status: 410,
     title: 'Sync cursor expired',

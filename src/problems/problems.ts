@@ -27,7 +27,8 @@ interface ProblemOptions {
 }
 
 /** A resource with a quota: the total bytes of a user's attachments, or the number of other things that a user has. */
-type QuotaResource = 'attachment_bytes' | 'tasks' | 'webhooks' | 'reminders' | 'task_reminders' | 'exports'
+type QuotaResource =
+  'attachment_bytes' | 'tasks' | 'webhooks' | 'reminders' | 'task_reminders' | 'feeds' | 'exports'
 
 /** The request would exceed a user's quota. */
 interface QuotaExceeded {
@@ -359,6 +360,8 @@ export const problems = {
       'The attachment exists, but its file is missing from the storage. Report this to the operator.',
       { cause },
     ),
+  feedRevoked: () =>
+    new Problem('feed_revoked', 'The calendar feed was revoked. Ask its owner for another one.'),
   linkExpired: (at: string) => new Problem('link_expired', `The link expired at ${at}. Ask for a new one.`),
   uploadConflict: () =>
     new Problem(
@@ -562,6 +565,7 @@ const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number,
     `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes. Delete attachments, or ask an administrator for a larger quota.`,
   reminders: (quota, used) => `You have ${used} of ${quota} reminders. Delete those that you no longer need.`,
   exports: (quota, used) => `You have ${used} of ${quota} exports. Delete one that you no longer need.`,
+  feeds: (quota, used) => `You have ${used} of ${quota} calendar feeds. Revoke one that you no longer need.`,
   task_reminders: (quota, used) => `You have ${used} of ${quota} reminders of this task. Delete one of them.`,
   webhooks: (quota, used) => `You own ${used} of ${quota} webhooks. Delete one that you no longer need.`,
   tasks: (quota, used, size) =>

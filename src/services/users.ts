@@ -3,7 +3,7 @@ import { hashUndoToken, newResetToken, newUndoToken } from '../auth/opaque-token
 import type { PasswordHasher } from '../auth/passwords.ts'
 import { recordAudit } from '../db/audit.ts'
 import { hasChangedEmailOften, leaveAddress, restoreAddress, takeUndoToken } from '../db/email-changes.ts'
-import { endAccess, removeCredentials, revokeApiTokens } from '../db/end-access.ts'
+import { endAccess, removeCredentials, revokeApiTokens, revokeFeeds } from '../db/end-access.ts'
 import { newId } from '../db/engine/ids.ts'
 import { last } from '../db/engine/transaction.ts'
 import { endAccessOfUser } from '../db/memberships.ts'
@@ -317,6 +317,7 @@ export const createUsers = ({
           restoreAddress(tx, undone, passwords.unmatchable),
           endAccess(tx, userId),
           revokeApiTokens(tx, userId),
+          revokeFeeds(tx, userId),
           // After the others were voided.
           insertOneTimeToken(tx, { ...reset, hash: resetHash }),
           recordAudit(tx, 'user.email_change_undone', { userId, actorId: userId }),

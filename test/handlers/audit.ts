@@ -44,6 +44,12 @@ const byAdmin = (user_id: string): Identities => ({ ...own(admin), user_id })
 
 const client = { 'user-agent': 'Curious/2.0', ...from('203.0.113.7') }
 
+const newFeed = async () => {
+  const body = { name: 'A feed', kind: 'todo' }
+  const created = await service.expect('createFeed', 201, { token: member.token, body, headers: client })
+  return { params: { feed_id: created.body.id } }
+}
+
 /** Causes an event, by action. Resolves to the identities that the event must have. */
 const causes: Readonly<Record<AuditAction, () => Promise<Identities>>> = {
   async 'user.registered'() {
@@ -201,6 +207,20 @@ const causes: Readonly<Record<AuditAction, () => Promise<Identities>>> = {
       headers: client,
     })
     return { ...own(member), token_id }
+  },
+  async 'feed.created'() {
+    await newFeed()
+    return own(member)
+  },
+  async 'feed.token_rotated'() {
+    const feed = await newFeed()
+    await service.expect('rotateFeedToken', 200, { token: member.token, ...feed, headers: client })
+    return own(member)
+  },
+  async 'feed.revoked'() {
+    const feed = await newFeed()
+    await service.expect('deleteFeed', 204, { token: member.token, ...feed, headers: client })
+    return own(member)
   },
   async 'second_factor.enrolled'() {
     const ada = await service.register('enrolling')

@@ -142,6 +142,22 @@ for (const [kind, { create, patch, put, filtered, recorded }] of Object.entries(
       t.match(bodyOf(await put(ada, id, {})), { metadata: { d: undefined }, external_id: null, version: 6 })
     })
 
+    t.test('200: the largest values, in any spelling of JSON', async (t) => {
+      const { id } = await created({})
+      const metadata = Object.fromEntries(
+        Array.from({ length: 4 }, (_, n) => [`k${n}`, '\u{1f4c5}'.repeat(500)] as const),
+      )
+      const body = JSON.stringify({ metadata }).replaceAll(
+        /[^ -~]/g,
+        (unit) => `\\u${unit.charCodeAt(0).toString(16)}`,
+      )
+      const path = `${service.url}/${kind}/${id}`
+      const headers = { authorization: `Bearer ${ada.token}`, 'content-type': 'application/json' }
+      const response = await fetch(path, { method: 'PATCH', headers, body })
+      t.equal(response.status, 200)
+      t.match(await response.json(), { metadata })
+    })
+
     t.test('400: is bounded', async (t) => {
       const { id } = await created({ metadata: keys(50) })
       t.equal((await put(ada, id, { metadata: largest })).status, 200)

@@ -94,6 +94,7 @@ t.test('getUserUsage', async (t) => {
     attachment_bytes: { used: 300, quota: 1_000 },
     tasks: { used: 1, quota: 6 },
     webhooks: { used: 1, quota: 100 },
+    feeds: { used: 0, quota: 50 },
   }
 
   t.test('200: the effective quotas and their usage', async (t) => {

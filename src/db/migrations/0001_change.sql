@@ -22,6 +22,22 @@ CREATE TABLE "exports" (
 	CONSTRAINT "exports_file_whole" CHECK (("exports"."storage_key" is null) = ("exports"."status" <> 'finished') and ("exports"."status" <> 'finished' or ("exports"."size" is not null and "exports"."sha256" is not null)))
 );
 --> statement-breakpoint
+CREATE TABLE "feeds" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"owner_id" uuid NOT NULL,
+	"name" text NOT NULL,
+	"filter" text NOT NULL,
+	"kind" text NOT NULL,
+	"alarms" boolean NOT NULL,
+	"color" text,
+	"hash" "bytea" NOT NULL,
+	"version" integer DEFAULT 1 NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"revoked_at" timestamp (3) with time zone,
+	CONSTRAINT "feeds_kind_known" CHECK ("feeds"."kind" in ('todo', 'event'))
+);
+--> statement-breakpoint
 CREATE TABLE "reminders" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"task_id" uuid NOT NULL,
@@ -65,6 +81,7 @@ ALTER TABLE "tasks" ADD COLUMN "external_id" text;--> statement-breakpoint
 ALTER TABLE "exports" ADD CONSTRAINT "exports_requested_by_users_id_fk" FOREIGN KEY ("requested_by") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "exports" ADD CONSTRAINT "exports_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "exports" ADD CONSTRAINT "exports_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "feeds" ADD CONSTRAINT "feeds_owner_id_users_id_fk" FOREIGN KEY ("owner_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "reminders" ADD CONSTRAINT "reminders_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "reminders" ADD CONSTRAINT "reminders_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "exports_requester_newest" ON "exports" USING btree ("requested_by","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
@@ -73,6 +90,8 @@ CREATE INDEX "exports_project" ON "exports" USING btree ("project_id") WHERE "ex
 CREATE INDEX "exports_unfinished" ON "exports" USING btree ("created_at") WHERE "exports"."status" in ('waiting', 'running');--> statement-breakpoint
 CREATE INDEX "exports_expiry" ON "exports" USING btree ("expires_at") WHERE "exports"."storage_key" is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX "exports_storage_key_unique" ON "exports" USING btree ("storage_key");--> statement-breakpoint
+CREATE INDEX "feeds_owner_newest" ON "feeds" USING btree ("owner_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "feeds_revoked" ON "feeds" USING btree ("revoked_at") WHERE "feeds"."revoked_at" is not null;--> statement-breakpoint
 CREATE INDEX "reminders_user" ON "reminders" USING btree ("user_id","remind_at" desc nulls last,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "reminders_task" ON "reminders" USING btree ("task_id","user_id");--> statement-breakpoint
 CREATE INDEX "reminders_due" ON "reminders" USING btree ("fires_at","id") WHERE "reminders"."fires_at" is not null;--> statement-breakpoint

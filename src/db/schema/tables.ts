@@ -1,3 +1,4 @@
+import type { CalendarFeed } from '../../domain/feeds.ts'
 import type { Metadata } from '../../domain/integration-fields.ts'
 import type { Recurrence } from '../../domain/recurrence.ts'
 import type { Anchor } from '../../domain/task-series.ts'
@@ -636,7 +637,8 @@ export const tasks = pgTable(
     index('tasks_series')
       .on(t.series_id)
       .where(sql`${t.series_id} is not null`),
-    // `metadata.key = "value"` and `external_id`. Tasks without them are in neither index.
+    // `metadata.key = "value"` and `external_id`: among 100,000 tasks of one user, 10 to 16 and 7 ms instead of 35 to 49 and 25.
+    // Tasks without them are in neither index.
     index('tasks_metadata')
       .using('gin', sql`${t.metadata} jsonb_path_ops`)
       .where(sql`${t.metadata} <> '{}'`),
@@ -1116,6 +1118,38 @@ export const notificationSettings = pgTable(
       'notification_settings_due_unless_off',
       sql`(${t.mail_digest} = 'off') = (${t.digest_due_at} is null)`,
     ),
+  ],
+)
+
+/**
+ * Calendar feeds. A revoked one stays for some time, so that programs that ask for it are told; a job removes it then, if the purge of
+ * its owner has not.
+ */
+export const feeds = pgTable(
+  'feeds',
+  {
+    id: uuid('id').primaryKey(),
+    owner_id: uuid('owner_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    name: text('name').notNull(),
+    filter: text('filter').notNull(),
+    kind: text('kind').$type<CalendarFeed['kind']>().notNull(),
+    alarms: boolean('alarms').notNull(),
+    color: text('color'),
+    /** SHA-256 of the token in its URL. */
+    hash: bytea('hash').notNull(),
+    version: integer('version').notNull().default(1),
+    created_at: createdAt(),
+    updated_at: instant('updated_at').notNull().default(now),
+    revoked_at: instant('revoked_at'),
+  },
+  (t) => [
+    index('feeds_owner_newest').on(t.owner_id, t.created_at.desc(), t.id.desc()),
+    index('feeds_revoked')
+      .on(t.revoked_at)
+      .where(sql`${t.revoked_at} is not null`),
+    check('feeds_kind_known', sql`${t.kind} in ('todo', 'event')`),
   ],
 )
 

@@ -1,0 +1,56 @@
+import type { components } from '../../generated/openapi.ts'
+import { created, ok, quoteETag } from '../contract/operation.ts'
+import type { Paging } from '../http/paging.ts'
+import type { ReadCalendar } from '../services/feed-calendars.ts'
+import { deleteFeed, type Feeds, getFeed, listFeeds, updateFeed } from '../services/feeds.ts'
+import type { Handlers } from './handlers.ts'
+
+interface Deps {
+  readonly paging: Paging
+  readonly feeds: Feeds
+  readonly readCalendar: ReadCalendar
+}
+
+type Schemas = components['schemas']
+
+/** The operations of the contract's tag `feeds`. */
+export const feedHandlers = ({ paging, feeds, readCalendar }: Deps) =>
+  ({
+    async listFeeds(ctx, { path, query }) {
+      const { request, respond } = paging(path, ctx.principal, query)
+      return respond(await listFeeds(ctx, request))
+    },
+
+    async createFeed(ctx, { body: { color = null, ...body } }) {
+      const feed = await feeds.create(ctx, { ...body, color })
+      return created<Schemas['FeedWithUrl']>(`/feeds/${feed.id}`, quoteETag(feed.version), feed)
+    },
+
+    async getFeed(ctx, { params }) {
+      return ok<Schemas['Feed']>(await getFeed(ctx, params.feed_id))
+    },
+
+    async updateFeed(ctx, { params, body }) {
+      return ok<Schemas['Feed']>(await updateFeed(ctx, params.feed_id, body))
+    },
+
+    async deleteFeed(ctx, { params }) {
+      await deleteFeed(ctx, params.feed_id)
+      return { status: 204 }
+    },
+
+    async rotateFeedToken(ctx, { params }) {
+      const feed = await feeds.rotateToken(ctx, params.feed_id)
+      return { ...ok<Schemas['FeedWithUrl']>(feed), replayed: feed.replayed }
+    },
+
+    async getFeedCalendar(ctx) {
+      const { text, sha256 } = await readCalendar(ctx)
+      return {
+        status: 200,
+        headers: { etag: quoteETag(sha256) },
+        contentType: 'text/calendar; charset=utf-8',
+        body: text,
+      }
+    },
+  }) satisfies Partial<Handlers>
