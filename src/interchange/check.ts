@@ -495,7 +495,7 @@ const checkAttachment = (
     .toWellFormed()
   const name = Array.from(base).slice(-limits.fileName).join('')
   const isValid = validateFileName(name) === null
-  if (!isValid || name !== attachment.file_name)
+  if (attachment.entry !== null && (!isValid || name !== attachment.file_name))
     faults.push({ field: 'file_name', code: 'invalid_value', message: 'is not a valid file name' })
   const { fileName, contentType } = describeFile(isValid ? name : 'file', attachment.content_type)
   if (attachment.entry === null)
