@@ -5,7 +5,7 @@ import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { ZipFile } from 'yazl'
 import type { Teardown } from '../../scripts/run/run-to-end.ts'
-import type { ImportFormat, ReadOptions } from '../../src/interchange/import-file.ts'
+import { type ImportFormat, type ReadOptions, UnreadableFile } from '../../src/interchange/import-file.ts'
 import { checkDrafts } from '../../src/interchange/check.ts'
 import { inspect, readFormat, strictFormats } from '../../src/interchange/formats/formats.ts'
 import type { InterchangeRecord, ReportLine } from '../../src/interchange/records.ts'
@@ -351,6 +351,60 @@ for (const { format, file, records, report } of formats)
     t.equal(found.records.length, records.length)
     t.strictSame(found.report.map(lineOf), report)
   })
+
+/** What a value of somebody's JSON can be instead. */
+const odd: readonly unknown[] = [
+  null,
+  -1,
+  1e308,
+  '',
+  '2026-02-30',
+  '9999-12-31T23:59:59Z',
+  [],
+  {},
+  [null, [1]],
+  'constructor',
+  'a\0\ud800',
+  'x'.repeat(70_000),
+  `e${'\u0301'.repeat(5000)}`,
+]
+
+/** The document with another value in each place, one after another. */
+function* variants(
+  value: unknown,
+  put: (value: unknown) => unknown,
+  state = { next: 0 },
+): Generator<unknown, void> {
+  for (let count = 0; count < 2; count += 1) {
+    yield put(odd[state.next % odd.length])
+    state.next += 1
+  }
+  if (Array.isArray(value))
+    for (const [index, item] of value.entries())
+      yield* variants(item, (item) => put(value.with(index, item)), state)
+  else if (typeof value === 'object' && value !== null)
+    for (const [name, item] of Object.entries(value))
+      yield* variants(item, (item) => put({ ...value, [name]: item }), state)
+}
+
+t.test('any value in any place', async (t) => {
+  const path = await fileOf(t, '')
+  for (const [format, name] of [
+    ['todoist', 'todoist.json'],
+    ['trello', 'trello.json'],
+  ] as const) {
+    const document: unknown = JSON.parse(await readFile(join(samples, name), 'utf8'))
+    for (const variant of variants(document, (value) => value)) {
+      await writeFile(path, JSON.stringify(variant))
+      const { records } = await read(path, { format }).catch((error: unknown) => {
+        if (!(error instanceof UnreadableFile)) t.fail(JSON.stringify(variant).slice(0, 2000), { error })
+        return { records: [] }
+      })
+      if (records.some((record) => JSON.stringify(record).length > 300_000)) t.fail('A record is too large')
+    }
+  }
+  t.pass()
+})
 
 t.test('the guess of a table', async (t) => {
   const cases = [
