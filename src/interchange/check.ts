@@ -136,7 +136,7 @@ const duplicate = ({ record, part, row }: Draft): ReportLine =>
   refusal(
     part,
     row,
-    { field: 'id', code: 'duplicate', message: `There is another ${record.type} with this id.` },
+    { field: 'id', code: 'duplicate', message: `is that of another ${record.type}` },
     idOf(record),
   )
 
@@ -175,7 +175,7 @@ function* orphans(children: Children, finish: Finish): Generator<InterchangeReco
     const others = children.get(parent)?.filter((draft) => draft !== top) ?? []
     if (others.length > 0) children.set(parent, others)
     else children.delete(parent)
-    const message = 'The parents of the task lead back to it.'
+    const message = 'leads back to the task'
     yield* finish(withoutParent(top, { field: 'parent', code: 'cycle', message }))
     yield* release(children, top.record, finish)
   }
@@ -314,7 +314,7 @@ const checkTag = (tag: TagRecord, known: Known, faults: Fault[]): TagRecord | Fa
 const unknown = (field: string, id: string): Fault => ({
   field,
   code: 'unknown_reference',
-  message: `The ${field} ${excerpt(id)} is not in the file, or was refused.`,
+  message: `is not in the file, or was refused: ${excerpt(id)}`,
 })
 
 const checkTask = (task: TaskRecord, known: Known, faults: Fault[], timeZone: string): TaskRecord | Fault => {
@@ -358,7 +358,7 @@ const parentOf = (
   faults.push({
     field: 'parent',
     code: 'too_deep',
-    message: `A tree of tasks has at most ${maxLevels} levels. The task is not below another one here.`,
+    message: `is left out: a tree of tasks has at most ${maxLevels} levels`,
   })
   return null
 }
@@ -437,7 +437,7 @@ const remindersOf = (task: TaskRecord, faults: Fault[]): TaskRecord['reminders']
 const checkSeries = (task: TaskRecord, parent: KnownTask | null, faults: Fault[]) => {
   const { recurrence } = task
   const withoutSeries = (message: string) => {
-    faults.push({ field: 'recurrence', code: 'not_supported', message })
+    faults.push({ field: 'recurrence', code: 'not_supported', message: `is left out: ${message}` })
     return noSeries
   }
   if (recurrence === null) return noSeries
@@ -445,9 +445,9 @@ const checkSeries = (task: TaskRecord, parent: KnownTask | null, faults: Fault[]
   if ('message' in rule) return withoutSeries(rule.message)
   const anchor = anchorOf(task)
   if (anchor === null && task.recurrence_anchor === null)
-    return withoutSeries('A task without a date cannot recur.')
+    return withoutSeries('a task without a date cannot recur')
   if (parent?.recurs === true && task.next_task_id === null)
-    return withoutSeries('A subtask of a task that recurs cannot recur itself.')
+    return withoutSeries('a subtask of a task that recurs cannot recur itself')
   const { series_id, recurrence_anchor, occurrence_number, occurrence_at, occurrence_on, next_task_id } = task
   const isWhole =
     series_id !== null &&
@@ -513,7 +513,7 @@ const checkRelation = (relation: RelationRecord, known: Known): RelationRecord |
   const missing = [task_id, other_task_id].find((id) => !known.tasks.has(id))
   if (missing !== undefined) return unknown('task', missing)
   if (task_id === other_task_id)
-    return { field: 'other_task_id', code: 'invalid_value', message: 'A task has no relation to itself.' }
+    return { field: 'other_task_id', code: 'invalid_value', message: 'is the task itself' }
   return relation
 }
 

@@ -15,6 +15,7 @@ import {
 } from '../../src/interchange/archive.ts'
 import { loadContract } from '../../src/contract/contract.ts'
 import { checkDrafts } from '../../src/interchange/check.ts'
+import { readFormat } from '../../src/interchange/formats/formats.ts'
 import { readOwnArchive } from '../../src/interchange/formats/own-archive.ts'
 import { UnreadableFile } from '../../src/interchange/import-file.ts'
 import type { InterchangeRecord, RecordType, RecordTypes, ReportLine } from '../../src/interchange/records.ts'
@@ -185,6 +186,44 @@ t.test('records that are written are read again as they were', async (t) => {
   const calendar = await partOf(path, 'tasks.ics')
   t.match(calendar, /RELATED-TO;RELTYPE=PARENT:a/)
   t.match(calendar, /RRULE:FREQ=MONTHLY;BYMONTHDAY=1\r\n/)
+})
+
+t.test('the table and the calendar in an export can be imported too', async (t) => {
+  const path = await written(t, sourceOf(records))
+  const tasksIn = async (format: 'csv' | 'icalendar', part: string) => {
+    const file = `${path}.${part}`
+    await writeFile(file, await partOf(path, part))
+    const options = { format, mapping: null, fileName: part, timeZone: 'UTC', now: at }
+    const items = checkDrafts(readFormat(file, options), { isStrict: true, timeZone: 'UTC' })
+    return (await Array.fromAsync(items)).filter((item) => 'code' in item || item.type === 'task')
+  }
+  const common = [
+    {
+      id: 'a',
+      title: '=1+1',
+      description: 'Two\nlines',
+      status: 'done',
+      priority: 'high',
+      due_on: '2026-02-28',
+    },
+    { id: 'b', parent_id: 'a', status: 'todo' },
+  ]
+  const recurring = { due_at: at, recurrence: { rule: 'FREQ=MONTHLY' } }
+  t.match(await tasksIn('csv', 'tasks.csv'), [...common, { id: 'c', ...recurring }])
+  t.match((await tasksIn('csv', 'tasks.csv'))[0], {
+    tag_ids: ['home, sweet', 'own'],
+    project_id: 'Ünïcode, "quoted"',
+  })
+  const found = await tasksIn('icalendar', 'tasks.ics')
+  t.match(found, [
+    common[0],
+    common[1],
+    {
+      id: 'series-c',
+      due_at: at,
+      recurrence: { rule: 'FREQ=MONTHLY;BYMONTHDAY=1', time_zone: 'Asia/Tokyo' },
+    },
+  ])
 })
 
 t.test('lines are as their schemas say, which are made from the contract', async (t) => {

@@ -116,8 +116,8 @@ const formats: readonly Sample[] = [
     ],
     report: [
       'altered 1 parent_id not_supported',
-      'refused 2 id invalid',
-      'refused 11 id invalid',
+      'refused 2  invalid',
+      'refused 11  invalid',
       'altered 2 duration not_supported',
       'altered 2 reminders not_supported',
       'altered 5 due not_supported',
@@ -441,6 +441,25 @@ t.test('the guess of a table', async (t) => {
     columns: ['id'],
   } as const
   await t.rejects(read(await fileOf(t, 'x'), { mapping: none }), { name: 'UnreadableFile', why: 'damaged' })
+})
+
+t.test('rows that cannot be read leave the others', async (t) => {
+  const rows = [
+    'title,due',
+    'A,2026-01-01',
+    'B "quoted",2026-01-02',
+    'C',
+    'D,1,2,3,4',
+    `${'E'.repeat(600)},`,
+    'F,',
+  ]
+  const { records, report } = await read(await fileOf(t, [...rows, '"G,'].join('\n')))
+  t.match(records, [{ title: 'A' }, { title: 'B "quoted"' }, { title: 'C' }, { title: 'F' }])
+  t.strictSame(report.map(lineOf), [
+    'refused 5 due invalid_value',
+    'refused 6 title too_long',
+    'refused 8  invalid',
+  ])
 })
 
 t.test('what is no file of any format', async (t) => {

@@ -492,7 +492,7 @@ const recurrenceOf = (cell: string, faults: Fault[], time_zone: string): TaskRec
   if (cell === '') return null
   const rule = parseRule(cell, 'schedule')
   if ('message' in rule) {
-    faults.push({ field: 'recurrence', code: 'not_supported', message: rule.message })
+    faults.push({ field: 'recurrence', code: 'not_supported', message: `is left out: ${rule.message}` })
     return null
   }
   return { rule: formatRule(rule), time_zone, from: 'schedule', month_end: 'last_day', missed: 'skip' }

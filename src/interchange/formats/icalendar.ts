@@ -333,7 +333,7 @@ const recurrenceOf = (
   const text = ruleText(property.value)
   const canonical = parseRule(text, 'schedule')
   if ('message' in canonical) {
-    faults.push({ field: 'RRULE', code: 'not_supported', message: canonical.message })
+    faults.push({ field: 'RRULE', code: 'not_supported', message: `is left out: ${canonical.message}` })
     return null
   }
   const rule = formatRule(canonical)

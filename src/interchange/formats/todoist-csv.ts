@@ -120,7 +120,7 @@ const taskDrafts = (row: Row, cell: Cell, place: Place, options: ReadOptions): r
     fault('PRIORITY', 'invalid_value', `is not from 1 to 4: ${excerpt(cell('PRIORITY'))}`)
   const duration = cell('DURATION')
   if (duration !== '' && duration !== 'None')
-    fault('DURATION', 'not_supported', 'is left out: tasks have no duration.')
+    fault('DURATION', 'not_supported', 'is left out: tasks have no duration')
   const responsible = personOf(cell('RESPONSIBLE'))
   const task: TaskRecord = {
     ...blankTask,
@@ -180,7 +180,7 @@ const commentDraft = (cell: Cell, id: string, taskId: string): Unplaced => {
           {
             field: 'CONTENT',
             code: 'remote_file',
-            message: 'has a file that is not fetched. The comment has its address.',
+            message: 'has a file that is not fetched; the comment has its address',
           },
         ]
   return {

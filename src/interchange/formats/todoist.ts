@@ -1,11 +1,12 @@
 import { canonicalInstant, isDay } from '../../domain/dates.ts'
 import { canonicalTimeZone, instantAtLocal } from '../../domain/time-zones.ts'
 import { blankProject, blankTask, dueFields, startFields, tagNamed } from '../blank.ts'
-import { type Draft, type Drafts, note, refusal, rootNotes } from '../drafts.ts'
+import { type Draft, type Drafts, note, rootNotes } from '../drafts.ts'
 import { excerpt, type Fields, fieldsOf } from '../fields.ts'
 import { type ReadOptions, UnreadableFile } from '../import-file.ts'
 import { readDocument } from '../json-document.ts'
-import type { InterchangeRecord, Reminder, TaskRecord } from '../records.ts'
+import { draftsOfList } from '../json-rows.ts'
+import type { InterchangeRecord, Reminder, ReportLine, TaskRecord } from '../records.ts'
 import { parseRepeated } from './todoist-dates.ts'
 
 /** Reads what the sync endpoint of Todoist's API (version 1, and 9 before it) returns for everything. */
@@ -65,7 +66,7 @@ export async function* readTodoist(path: string, options: ReadOptions): Drafts {
     if (f.id('parent_id') !== null)
       f.fault(
         'parent_id',
-        'is left out: projects have no projects in them. The name has both.',
+        'is left out: projects have no projects in them, so the name has both',
         'not_supported',
       )
     return {
@@ -96,26 +97,15 @@ export async function* readTodoist(path: string, options: ReadOptions): Drafts {
 }
 
 /** The drafts of a list that are not deleted, in the order of the application. */
-function* each(
+const each = (
   root: Fields,
   part: string,
   record: (fields: Fields, id: string) => InterchangeRecord,
-): Generator<Draft | ReturnType<typeof refusal>, void> {
-  const rows = root.list(part).map((item, index) => ({ fields: fieldsOf(item), row: index + 1 }))
-  const order = (fields: Fields | null): number =>
-    fields?.number('child_order') ?? fields?.number('section_order') ?? fields?.number('item_order') ?? 0
-  for (const { fields, row } of rows.toSorted((one, other) => order(one.fields) - order(other.fields))) {
-    if (fields?.flag('is_deleted')) continue
-    const id = fields?.id('id') ?? null
-    if (fields === null || id === null)
-      yield refusal(part, row, {
-        field: 'id',
-        code: 'invalid',
-        message: 'The entry is not an object with an id.',
-      })
-    else yield { record: record(fields, id), part, row, faults: fields.faults }
-  }
-}
+): Generator<Draft | ReportLine, void> =>
+  draftsOfList(root.list(part), part, orderOf, (f, id) => (f.flag('is_deleted') ? [] : [record(f, id)]))
+
+const orderOf = (f: Fields): number =>
+  f.number('child_order') ?? f.number('section_order') ?? f.number('item_order') ?? 0
 
 const projectNames = (root: Fields): ((id: string) => string) => {
   const projects = new Map(root.objects('projects').map((f) => [f.id('id'), f]))
@@ -164,7 +154,7 @@ function* items(root: Fields, context: Context): ReturnType<typeof each> {
     const priority = f.number('priority') ?? 1
     if (!priorities.has(priority)) f.fault('priority', `is not from 1 to 4: ${priority}`)
     const duration = f.object('duration')
-    if (duration !== null) f.fault('duration', 'is left out: tasks have no duration.', 'not_supported')
+    if (duration !== null) f.fault('duration', 'is left out: tasks have no duration', 'not_supported')
     return {
       ...blankTask,
       ...dates,
@@ -195,7 +185,7 @@ const datesOf = (f: Fields, isDone: boolean, context: Context) => {
   const recurrence = due?.flag('is_recurring') && !isDone ? recurrenceOf(f, due, context) : null
   if (deadline === null || date === null || recurrence !== null) {
     if (deadline !== null && recurrence !== null)
-      f.fault('deadline', 'is left out: the task recurs by its date.', 'not_supported')
+      f.fault('deadline', 'is left out: the task recurs by its date', 'not_supported')
     return { ...dueFields(date ?? deadline), ...startFields(null), recurrence }
   }
   // The date is when to begin with it then.
@@ -251,7 +241,7 @@ function* comments(root: Fields): ReturnType<typeof each> {
     const file = f.object('file_attachment')
     const body = [f.text('content'), file === null ? '' : linkOf(file)].filter((text) => text !== '')
     if (file !== null)
-      f.fault('file_attachment', 'is not fetched. The comment has its address.', 'remote_file')
+      f.fault('file_attachment', 'is not fetched; the comment has its address', 'remote_file')
     const author = f.id('posted_uid')
     return {
       type: 'comment',

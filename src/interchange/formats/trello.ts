@@ -1,10 +1,11 @@
 import { canonicalInstant } from '../../domain/dates.ts'
 import { blankProject, blankTask } from '../blank.ts'
-import { type Draft, type Drafts, note, refusal, rootNotes } from '../drafts.ts'
+import { type Draft, type Drafts, note, rootNotes } from '../drafts.ts'
 import { type Fields, fieldsOf } from '../fields.ts'
 import { UnreadableFile } from '../import-file.ts'
 import { readDocument } from '../json-document.ts'
-import type { InterchangeRecord, TaskRecord } from '../records.ts'
+import { draftsOfList } from '../json-rows.ts'
+import type { InterchangeRecord, ReportLine, TaskRecord } from '../records.ts'
 
 /** Reads the JSON of a board of Trello: lists become sections, cards become tasks, and items of checklists become subtasks. */
 
@@ -84,27 +85,17 @@ export async function* readTrello(path: string): Drafts {
   yield* rootNotes(board)
 }
 
-function* each(
+const each = (
   board: Fields,
   part: string,
   record: (fields: Fields, id: string) => InterchangeRecord | null,
-): Generator<Draft | ReturnType<typeof refusal>, void> {
-  const rows = board.list(part).map((item, index) => ({ fields: fieldsOf(item), row: index + 1 }))
-  const order = (fields: Fields | null): number => fields?.number('pos') ?? 0
-  for (const { fields, row } of rows.toSorted((one, other) => order(one.fields) - order(other.fields))) {
-    const id = fields?.id('id') ?? null
-    if (fields === null || id === null) {
-      yield refusal(part, row, {
-        field: 'id',
-        code: 'invalid',
-        message: 'The entry is not an object with an id.',
-      })
-      continue
-    }
-    const made = record(fields, id)
-    if (made !== null) yield { record: made, part, row, faults: fields.faults }
-  }
-}
+): Generator<Draft | ReportLine, void> =>
+  draftsOfList(
+    board.list(part),
+    part,
+    (f) => f.number('pos') ?? 0,
+    (f, id) => [record(f, id)].filter((made) => made !== null),
+  )
 
 /** Ids start with the time of creation, in seconds. */
 const createdAt = (id: string): string | null => {
@@ -189,13 +180,12 @@ function* checklists(board: Fields, project_id: string): ReturnType<typeof each>
     const card = checklist.id('idCard')
     const parent = (ofCard.get(card)?.length ?? 0) < 2 ? card : id
     if (parent === null) continue
-    for (const draft of each(checklist, 'checkItems', (f, itemId) => ({
+    yield* each(checklist, 'checkItems', (f, itemId) => ({
       ...subtask(itemId, f, parent, card),
       status: f.text('state') === 'complete' ? 'done' : 'todo',
       due_at: f.instant('due'),
       assignee_id: f.id('idMember'),
-    })))
-      yield draft
+    }))
   }
 }
 

@@ -1,12 +1,13 @@
 import { storedRelation, type RelationKind } from '../../domain/relations.ts'
 import { blankProject, blankTask } from '../blank.ts'
-import { type Draft, type Drafts, note, refusal } from '../drafts.ts'
+import { type Draft, type Drafts, note } from '../drafts.ts'
 import { type Fields, fieldsOf } from '../fields.ts'
 import { type ReadOptions, UnreadableFile } from '../import-file.ts'
 import { readDocument } from '../json-document.ts'
 import { bytesOf } from '../lines.ts'
 import { textOfHtml } from '../plain-text.ts'
-import type { AttachmentRecord, Reminder, TaskRecord } from '../records.ts'
+import { draftsOfList } from '../json-rows.ts'
+import type { AttachmentRecord, Reminder, ReportLine, TaskRecord } from '../records.ts'
 import type { Archive } from '../zip.ts'
 
 /** Reads the exports of Vikunja: an archive of projects with their tasks, and of files by their number. */
@@ -61,7 +62,7 @@ export async function* readVikunja(archive: Archive, options: ReadOptions): Draf
   }
   for (const project of projects) yield* projectDrafts(project)
   for (const project of projects)
-    for await (const item of tasks(project, options))
+    for (const item of tasks(project, options))
       yield* 'record' in item && item.record.type !== 'task' ? once(item) : [item]
   for (const project of projects)
     for (const task of project.fields.objects('tasks')) yield* [...hangingOn(task, archive)].flatMap(once)
@@ -107,7 +108,7 @@ function* projectDrafts({ fields: f, id, path }: Project): Generator<Draft, void
   if (path !== f.text('title'))
     f.fault(
       'parent_project_id',
-      'is left out: projects have no projects in them. The name has both.',
+      'is left out: projects have no projects in them, so the name has both',
       'not_supported',
     )
   const color = f.text('hex_color').replace(/^#/, '')
@@ -157,7 +158,10 @@ const time = (f: Fields, name: string): string | null => {
   return found === noTime ? null : found
 }
 
-async function* tasks({ fields, id: project_id }: Project, options: ReadOptions): Drafts {
+const tasks = (
+  { fields, id: project_id }: Project,
+  options: ReadOptions,
+): Generator<Draft | ReportLine, void> => {
   const view = boardOf(fields)
   const buckets = new Set(bucketsOf(fields).map((bucket) => bucket.id('id')))
   const bucketOf = new Map(
@@ -169,30 +173,12 @@ async function* tasks({ fields, id: project_id }: Project, options: ReadOptions)
   const positionOf = new Map(
     fields.objects('positions').map((entry) => [entry.id('task_id'), entry.number('position')]),
   )
-  const rows = fields.list('tasks').map((item, index) => ({ f: fieldsOf(item), row: index + 1 }))
-  const order = (f: Fields | null): number => positionOf.get(f?.id('id') ?? '') ?? f?.number('position') ?? 0
-  const part = `data.json, ${fields.text('title')}`
-  for (const { f, row } of rows.toSorted((one, other) => order(one.f) - order(other.f))) {
-    const id = f?.id('id') ?? null
-    if (f === null || id === null) {
-      yield refusal(part, row, {
-        field: 'id',
-        code: 'invalid',
-        message: 'The entry is not an object with an id.',
-      })
-      continue
-    }
-    const named = [...usersOf(f), ...labelsOf(f)]
-    for (const record of named) yield { record, part, row, faults: [] }
+  const order = (f: Fields): number => positionOf.get(f.id('id')) ?? f.number('position') ?? 0
+  return draftsOfList(fields.list('tasks'), `data.json, ${fields.text('title')}`, order, (f, id) => {
     const bucket = bucketOf.get(id) ?? f.id('bucket_id')
-    const record = taskOf(f, id, options)
-    yield {
-      record: { ...record, project_id, section_id: buckets.has(bucket) ? bucket : null },
-      part,
-      row,
-      faults: f.faults,
-    }
-  }
+    const section_id = buckets.has(bucket) ? bucket : null
+    return [...usersOf(f), ...labelsOf(f), { ...taskOf(f, id, options), project_id, section_id }]
+  })
 }
 
 const userOf = (f: Fields) =>
@@ -224,7 +210,7 @@ const taskOf = (f: Fields, id: string, { timeZone }: ReadOptions): TaskRecord =>
   const isDone = f.flag('done')
   const [due, end] = [time(f, 'due_date'), time(f, 'end_date')]
   if (due !== null && end !== null)
-    f.fault('end_date', 'is left out: the task is due at another time.', 'not_supported')
+    f.fault('end_date', 'is left out: the task is due at another time', 'not_supported')
   const priority = f.number('priority') ?? 0
   if (priorities[priority] === undefined) f.fault('priority', `is not from 0 to 5: ${priority}`)
   const [assignee = null, ...others] = f.objects('assignees').map((user) => user.id('id'))
@@ -268,7 +254,7 @@ const recurrenceOf = (f: Fields, time_zone: string): TaskRecord['recurrence'] =>
   if (mode === 1) return { ...common, rule: 'FREQ=MONTHLY', from: 'schedule' }
   if (seconds <= 0) return null
   if (seconds % day > 0) {
-    f.fault('repeat_after', `is left out: ${seconds} seconds are not whole days.`, 'not_supported')
+    f.fault('repeat_after', `is left out: ${seconds} seconds are not whole days`, 'not_supported')
     return null
   }
   const weeks = seconds / day / 7
