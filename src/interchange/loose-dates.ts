@@ -42,7 +42,7 @@ const time = String.raw`(?:[T ,]+(?:at |um |à )?(\d{1,2})(?::(\d{2}))?(?::(\d{2
 const iso = new RegExp(String.raw`^(\d{4})-(\d{1,2})-(\d{1,2})${time}$`, 'i')
 const numeric = new RegExp(String.raw`^(\d{1,4})[./-](\d{1,2})[./-](\d{1,4})${time}$`, 'i')
 const dayFirst = new RegExp(
-  String.raw`^(?:\p{L}+\.?,? )?(\d{1,2})(?:\.|st|nd|rd|th|er)? (?:de |of )?(\p{L}+)\.?,?(?: (?:de )?(\d{4}))?${time}$`,
+  String.raw`^(?:\p{L}+\.?,? )?(\d{1,2})(?:\.|st|nd|rd|th|er)?[ /-](?:de |of )?(\p{L}+)\.?,?(?:[ /-](?:de )?(\d{4}|\d\d))?${time}$`,
   'iu',
 )
 const monthFirst = new RegExp(

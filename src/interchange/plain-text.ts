@@ -1,6 +1,13 @@
+/** Characters, of which an element that does not end can take the square of time. */
+const maxText = 200_000
+
 /** Makes Markdown of the simple HTML that editors of other products write; other text stays as it is. */
 export const textOfHtml = (text: string): string => {
-  if (!/<\/?(p|br|ul|ol|li|h[1-6]|strong|em|a|code|pre|blockquote|div)\b[^<>]*>/i.test(text)) return text
+  if (
+    text.length > maxText ||
+    !/<\/?(p|br|ul|ol|li|h[1-6]|strong|em|a|code|pre|blockquote|div)\b[^<>]*>/i.test(text)
+  )
+    return text
   return text
     .replaceAll(/\r?\n/g, ' ')
     .replaceAll(/<li\b[^<>]*>(\s*<p>)?/gi, '\n- ')

@@ -332,12 +332,13 @@ const formats: readonly Sample[] = [
         parent_id: 'a4fbe2e12855803609474d04f7f37944',
       },
       { type: 'task', title: '=2+3', due_on: '2026-03-03', status: 'done' },
+      { type: 'task', title: 'Bügeln', status: 'todo' },
     ],
     report: [
       'refused 6 due invalid_value',
       'refused 7 priority invalid_value',
       'refused 8 title invalid',
-      'refused 9 status invalid_value',
+      'altered 9 status not_supported',
     ],
   },
 ]

@@ -421,6 +421,9 @@ const statuses = words({
     'started',
     'active',
     'in-process',
+    'in review',
+    'review',
+    'testing',
     'in arbeit',
     'in bearbeitung',
     'en cours',
@@ -466,13 +469,13 @@ const statuses = words({
 /** Of numbers, 1 is the highest, as in P1. */
 const priorities = words({
   none: ['no priority', 'no', '-', '0', '5', 'p5', 'lowest', 'keine', 'aucune', 'ninguna'],
-  low: ['4', 'p4', 'minor', 'niedrig', 'gering', 'basse', 'baja'],
+  low: ['4', 'p4', 'minor', 'trivial', 'niedrig', 'gering', 'basse', 'baja'],
   medium: ['normal', 'med', '3', 'p3', 'mittel', 'moyenne', 'media'],
   high: ['important', 'major', '2', 'p2', 'hoch', 'haute', 'alta'],
   urgent: ['highest', 'critical', 'blocker', 'immediate', '1', 'p1', 'p0', 'dringend', 'urgente'],
 })
 
-/** Null if the cell is empty. */
+/** Null if the cell is empty, or has another word. */
 const choose = <Value extends string>(
   field: CsvField,
   cell: string,
@@ -483,7 +486,9 @@ const choose = <Value extends string>(
   const found = known.get(cell.toLowerCase().replaceAll(/\s+/g, ' '))
   if (found === undefined) {
     const expected = [...new Set(known.values())].join(', ')
-    faults.push({ field, code: 'invalid_value', message: `is not one of ${expected}: ${excerpt(cell)}` })
+    // People name the states of their work as they like, which is no reason to refuse it.
+    const code = field === 'status' ? 'not_supported' : 'invalid_value'
+    faults.push({ field, code, message: `is not one of ${expected}: ${excerpt(cell)}` })
   }
   return found ?? null
 }

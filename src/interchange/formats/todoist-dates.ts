@@ -11,6 +11,9 @@ export interface Repeated extends Recurrence {
   readonly time: string | null
 }
 
+/** Characters. */
+const maxText = 100
+
 const units = { day: 'DAILY', week: 'WEEKLY', month: 'MONTHLY', year: 'YEARLY' } as const
 const weekdays = ['mon', 'tue', 'wed', 'thu', 'fri', 'sat', 'sun']
 const codes = ['MO', 'TU', 'WE', 'TH', 'FR', 'SA', 'SU']
@@ -32,6 +35,7 @@ const monthOf = (word: string): number | null =>
 
 /** Null if the text is of another kind: it may be of another language. */
 export const parseRepeated = (text: string, timeZone: string): Repeated | null => {
+  if (text.length > maxText) return null
   const [, mark, rest] = /^\s*(?:every|ev)(!?)\s+(.+)$/i.exec(text.toLowerCase()) ?? []
   const [, plain = '', at] =
     /^(.*?)(?:,? (?:at |@ ?)?(\d{1,2}(?::\d{2})?\s*(?:am|pm)|\d{1,2}:\d{2}))?$/.exec(rest ?? '') ?? []
