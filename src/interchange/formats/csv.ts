@@ -23,180 +23,42 @@ const headBytes = 256 * 1024
 const shownRows = 5
 
 /** How columns are called, without what is not a letter or digit. The first column of a name counts. */
-const names: Readonly<Record<CsvField, readonly string[]>> = {
-  id: ['id', 'taskid', 'key', 'issuekey', 'identifier', 'number', 'uid'],
-  title: [
-    'title',
-    'name',
-    'task',
-    'taskname',
-    'summary',
-    'subject',
-    'content',
-    'cardname',
-    'todo',
-    'titel',
-    'aufgabe',
-    'betreff',
-    'titre',
-    'tâche',
-    'titulo',
-    'título',
-    'tarea',
-    'nombre',
-    'titolo',
-    'naam',
-  ],
-  description: [
-    'description',
-    'notes',
-    'note',
-    'details',
-    'desc',
-    'body',
-    'carddescription',
-    'beschreibung',
-    'notizen',
-    'descripción',
-    'descripcion',
-    'descrizione',
-  ],
-  status: [
-    'status',
-    'state',
-    'done',
-    'completed',
-    'complete',
-    'isdone',
-    'iscompleted',
-    'erledigt',
-    'zustand',
-    'estado',
-    'statut',
-    'stato',
-  ],
-  priority: [
-    'priority',
-    'prio',
-    'importance',
-    'priorität',
-    'prioritaet',
-    'priorité',
-    'prioridad',
-    'priorità',
-  ],
-  start: [
-    'start',
-    'startdate',
-    'startat',
-    'starton',
-    'begin',
-    'beginn',
-    'startdatum',
-    'fechadeinicio',
-    'début',
-  ],
-  due: [
-    'due',
-    'duedate',
-    'dueat',
-    'dueon',
-    'deadline',
-    'date',
-    'fällig',
-    'fälligam',
-    'fälligkeit',
-    'fälligkeitsdatum',
-    'datum',
-    'échéance',
-    'vencimiento',
-    'fecha',
-    'scadenza',
-  ],
-  completed_at: [
-    'completedat',
-    'completeddate',
-    'completedon',
-    'completiondate',
-    'datecompleted',
-    'completedtime',
-    'donedate',
-    'doneat',
-    'resolved',
-    'erledigtam',
-  ],
-  created_at: [
-    'createdat',
-    'created',
-    'createddate',
-    'createdon',
-    'createdtime',
-    'creationdate',
-    'datecreated',
-    'dateadded',
-    'erstellt',
-    'erstelltam',
-  ],
-  project: [
-    'project',
-    'projectname',
-    'projects',
-    'board',
-    'boardname',
-    'listname',
-    'foldername',
-    'projekt',
-    'projet',
-    'proyecto',
-    'progetto',
-  ],
-  section: [
-    'section',
-    'sectioncolumn',
-    'sectionname',
-    'list',
-    'column',
-    'columnname',
-    'bucket',
-    'bucketname',
-    'group',
-    'abschnitt',
-    'liste',
-    'spalte',
-  ],
-  parent: ['parent', 'parentid', 'parenttask', 'parenttaskid', 'parentkey', 'übergeordneteaufgabe'],
-  tags: [
-    'tags',
-    'tag',
-    'labels',
-    'label',
-    'categories',
-    'category',
-    'kategorien',
-    'etiketten',
-    'étiquettes',
-    'etiquetas',
-    'etichette',
-  ],
-  assignee: [
-    'assignee',
-    'assignees',
-    'assignedto',
-    'assigned',
-    'responsible',
-    'member',
-    'members',
-    'zugewiesen',
-    'zuständig',
-    'verantwortlich',
-    'asignado',
-  ],
-  recurrence: ['recurrence', 'repeat', 'rrule', 'recurring', 'wiederholung'],
+const names: Readonly<Record<CsvField, string>> = {
+  id: 'id|taskid|key|issuekey|identifier|number|uid',
+  title:
+    'title|name|task|taskname|summary|subject|content|cardname|todo|titel|aufgabe|betreff|titre|' +
+    'tâche|titulo|título|tarea|nombre|titolo|naam',
+  description:
+    'description|notes|note|details|desc|body|carddescription|beschreibung|notizen|descripción|' +
+    'descripcion|descrizione',
+  status: 'status|state|done|completed|complete|isdone|iscompleted|erledigt|zustand|estado|statut|stato',
+  priority: 'priority|prio|importance|priorität|prioritaet|priorité|prioridad|priorità',
+  start: 'start|startdate|startat|starton|begin|beginn|startdatum|fechadeinicio|début',
+  due:
+    'due|duedate|dueat|dueon|deadline|date|fällig|fälligam|fälligkeit|fälligkeitsdatum|datum|' +
+    'échéance|vencimiento|fecha|scadenza',
+  completed_at:
+    'completedat|completeddate|completedon|completiondate|datecompleted|completedtime|donedate|' +
+    'doneat|resolved|erledigtam',
+  created_at:
+    'createdat|created|createddate|createdon|createdtime|creationdate|datecreated|dateadded|' +
+    'erstellt|erstelltam',
+  project:
+    'project|projectname|projects|board|boardname|listname|foldername|projekt|projet|proyecto|progetto',
+  section:
+    'section|sectioncolumn|sectionname|list|column|columnname|bucket|bucketname|group|abschnitt|' +
+    'liste|spalte',
+  parent: 'parent|parentid|parenttask|parenttaskid|parentkey|übergeordneteaufgabe',
+  tags: 'tags|tag|labels|label|categories|category|kategorien|etiketten|étiquettes|etiquetas|etichette',
+  assignee:
+    'assignee|assignees|assignedto|assigned|responsible|member|members|zugewiesen|zuständig|' +
+    'verantwortlich|asignado',
+  recurrence: 'recurrence|repeat|rrule|recurring|wiederholung',
 }
 
 const fieldOf = (name: string): CsvField | null => {
   const plain = name.toLowerCase().replaceAll(/[^\p{L}\p{N}]/gu, '')
-  return csvFields.find((field) => names[field].includes(plain)) ?? null
+  return csvFields.find((field) => names[field].split('|').includes(plain)) ?? null
 }
 
 export const inspectCsv = async (path: string): Promise<CsvHead> => {
@@ -384,95 +246,34 @@ const taskOf = (cells: Cells, faults: Fault[], context: DateContext): Omit<TaskR
 const instantFrom = (date: string | null): string | null =>
   date === null || date.includes('T') ? date : `${date}T00:00:00.000Z`
 
-const words = <Value extends string>(entries: Readonly<Record<Value, readonly string[]>>) =>
+/** The values of words, which each value is itself. */
+const words = <Value extends string>(entries: Readonly<Record<Value, string>>) =>
   new Map(
-    (Object.entries(entries) as [Value, readonly string[]][]).flatMap(([value, texts]) =>
-      [value, ...texts].map((text): [string, Value] => [text, value]),
+    (Object.entries(entries) as [Value, string][]).flatMap(([value, texts]) =>
+      [value, ...texts.split('|')].map((text): [string, Value] => [text, value]),
     ),
   )
 
 const statuses = words({
-  todo: [
-    'to do',
-    'open',
-    'new',
-    'backlog',
-    'not started',
-    'pending',
-    'planned',
-    'needs-action',
-    'incomplete',
-    'uncompleted',
-    'false',
-    'no',
-    'n',
-    '0',
-    'offen',
-    'neu',
-    'nein',
-    'à faire',
-    'pendiente',
-  ],
-  in_progress: [
-    'in progress',
-    'in-progress',
-    'inprogress',
-    'doing',
-    'started',
-    'active',
-    'in-process',
-    'in review',
-    'review',
-    'testing',
-    'in arbeit',
-    'in bearbeitung',
-    'en cours',
-    'en curso',
-    'en progreso',
-  ],
-  done: [
-    'completed',
-    'complete',
-    'closed',
-    'finished',
-    'resolved',
-    'true',
-    'yes',
-    'y',
-    'x',
-    '1',
-    'archived',
-    'erledigt',
-    'fertig',
-    'abgeschlossen',
-    'ja',
-    'terminé',
-    'fait',
-    'hecho',
-    'completado',
-    '✓',
-    '✔',
-  ],
-  cancelled: [
-    'canceled',
-    'wont do',
-    "won't do",
-    'abandoned',
-    'rejected',
-    'abgebrochen',
-    'storniert',
-    'annulé',
-    'cancelado',
-  ],
+  todo:
+    'to do|open|new|backlog|not started|pending|planned|needs-action|incomplete|uncompleted|' +
+    'false|no|n|0|offen|neu|nein|à faire|pendiente',
+  in_progress:
+    'in progress|in-progress|inprogress|doing|started|active|in-process|in review|review|testing|' +
+    'in arbeit|in bearbeitung|en cours|en curso|en progreso',
+  done:
+    'completed|complete|closed|finished|resolved|true|yes|y|x|1|archived|erledigt|fertig|' +
+    'abgeschlossen|ja|terminé|fait|hecho|completado|✓|✔',
+  cancelled: "canceled|wont do|won't do|abandoned|rejected|abgebrochen|storniert|annulé|cancelado",
 })
 
 /** Of numbers, 1 is the highest, as in P1. */
 const priorities = words({
-  none: ['no priority', 'no', '-', '0', '5', 'p5', 'lowest', 'keine', 'aucune', 'ninguna'],
-  low: ['4', 'p4', 'minor', 'trivial', 'niedrig', 'gering', 'basse', 'baja'],
-  medium: ['normal', 'med', '3', 'p3', 'mittel', 'moyenne', 'media'],
-  high: ['important', 'major', '2', 'p2', 'hoch', 'haute', 'alta'],
-  urgent: ['highest', 'critical', 'blocker', 'immediate', '1', 'p1', 'p0', 'dringend', 'urgente'],
+  none: 'no priority|no|-|0|5|p5|lowest|keine|aucune|ninguna',
+  low: '4|p4|minor|trivial|niedrig|gering|basse|baja',
+  medium: 'normal|med|3|p3|mittel|moyenne|media',
+  high: 'important|major|2|p2|hoch|haute|alta',
+  urgent: 'highest|critical|blocker|immediate|1|p1|p0|dringend|urgente',
 })
 
 /** Null if the cell is empty, or has another word. */
