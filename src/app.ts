@@ -352,6 +352,7 @@ export const buildApp = async ({
       exportFolder: join(dataDir, 'exports'),
       exportDays,
       generator: `Taskwright ${version}`,
+      contract: contract.document,
       databaseClock,
       auditDays,
       eventDays,

@@ -66,6 +66,8 @@ export interface JobDeps extends FileDeps {
   readonly exportDays: number
   /** Name and version of the service. */
   readonly generator: string
+  /** The OpenAPI document. */
+  readonly contract: Readonly<Record<string, unknown>>
   readonly databaseClock: DatabaseClock
   /** Retention of the audit trail. */
   readonly auditDays: number

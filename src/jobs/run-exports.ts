@@ -43,6 +43,8 @@ export interface ExportDeps {
   readonly lease: number
   /** Name and version of the service. */
   readonly generator: string
+  /** The OpenAPI document, from which the schemas of the records are made. */
+  readonly contract: Readonly<Record<string, unknown>>
 }
 
 /** Milliseconds until an export that has failed is tried again. */
@@ -197,6 +199,7 @@ const store = async (work: Work): Promise<StoredFile> => {
   const archive = writeArchive(sourceOf(work), {
     createdAt: new Date().toISOString(),
     generator: deps.generator,
+    contract: deps.contract,
     timeZone: taken.time_zone,
   })
   const cut = (): void => void archive.destroy(new Error('The export was stopped'))
