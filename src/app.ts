@@ -8,6 +8,7 @@ import { createAuthenticate, createAuthenticateLink, createExpiryOf } from './ht
 import { createCheckPassword } from './services/check-password.ts'
 import { createApiTokens } from './services/api-tokens.ts'
 import { createInvitations } from './services/invitations.ts'
+import { createOidc } from './services/oidc.ts'
 import { createPasswords } from './services/passwords.ts'
 import { createCheckReadiness } from './services/readiness.ts'
 import { createReauthenticate } from './services/reauthenticate.ts'
@@ -37,6 +38,7 @@ import { assistantHandlers } from './handlers/assistants.ts'
 import { eventHandlers } from './handlers/events.ts'
 import { invitationHandlers } from './handlers/invitations.ts'
 import { notificationHandlers } from './handlers/notifications.ts'
+import { oidcHandlers } from './handlers/oidc.ts'
 import { passwordHandlers } from './handlers/passwords.ts'
 import { secondFactorHandlers } from './handlers/second-factor.ts'
 import { commentHandlers } from './handlers/comments.ts'
@@ -77,6 +79,7 @@ import { createDispatcher } from './http/dispatch.ts'
 import { overrideMethod } from './http/method-override.ts'
 import { registerDocumentationPages } from './http/documentation-pages.ts'
 import { registerGuides } from './http/guides.ts'
+import { registerOidcRedirects } from './http/oidc-redirects.ts'
 import { registerPages } from './http/pages.ts'
 import { createPaging } from './http/paging.ts'
 import { registerEmailChangeUndoPage } from './http/email-change-undo-page.ts'
@@ -90,6 +93,9 @@ import { handleUnknownRoutes, collectPaths, installBodyParser, registerOperation
 import { setSecurityHeaders } from './http/security-headers.ts'
 import { limitBodyTime, type TimeLimits, timeLimits as defaultTimeLimits } from './http/slow-clients.ts'
 import { withoutBase } from './http/url.ts'
+import type { FetchLimits } from './oidc/fetch.ts'
+import { oidcProblem } from './oidc/problems.ts'
+import { createProviders } from './oidc/providers.ts'
 import { instrumentDatabase, instrumentStorage } from './observe/instrument.ts'
 import { reportOutages } from './observe/outages.ts'
 import type { MapError } from './problems/problems.ts'
@@ -118,6 +124,7 @@ export interface AppDeps {
     | 'invitations'
     | 'invitationsPerDay'
     | 'mcp'
+    | 'oidc'
     | 'publicUrl'
     | 'trustProxy'
     | 'corsOrigins'
@@ -166,6 +173,8 @@ export interface AppDeps {
   /** Called before any other hook is added, so that their hooks observe the whole request. */
   readonly observers?: readonly ((app: FastifyInstance) => void)[]
   readonly jobTimes?: JobTimes
+  /** The limits of requests to identity providers. Overridden by tests. */
+  readonly oidcLimits?: FetchLimits
   /** Overridden by tests. */
   readonly resolveWebhookHost?: Resolve
   /** openapi.yaml by default. Overridden by tests. */
@@ -176,7 +185,11 @@ export interface AppDeps {
 
 /** Maps the errors of the parts that throw their own. */
 const mapError: MapError = (error) =>
-  databaseProblem(error) ?? storageProblem(error) ?? imageProblem(error) ?? authProblem(error)
+  databaseProblem(error) ??
+  storageProblem(error) ??
+  imageProblem(error) ??
+  authProblem(error) ??
+  oidcProblem(error)
 
 /** Bytes. The longest filter takes 24,000 bytes in a URL if none of its characters is ASCII; Node's default is 16,384. */
 const maxHeadSize = 65_536
@@ -204,6 +217,7 @@ export const buildApp = async ({
   unreadLimit = maxUnread,
   observers = [],
   jobTimes = defaultJobTimes,
+  oidcLimits,
   resolveWebhookHost,
   worker = null,
   contract = loadContract(),
@@ -360,6 +374,7 @@ export const buildApp = async ({
 
   const { attachmentMaxBytes, attachmentQuotaBytes, taskQuota } = config
   const isRegistrationOpen = config.registration === 'open'
+  const providerPolicy = config.oidc ?? noProviderPolicy
   const signIn = createSignIn({
     accessTokens,
     passwords,
@@ -368,6 +383,22 @@ export const buildApp = async ({
     shouldAuditFailure,
     isRegistrationOpen,
     invitations: config.invitations,
+    providerSessionHours: providerPolicy.sessionHours,
+  })
+  const oidc = createOidc({
+    providers: createProviders(config.oidc, oidcLimits),
+    keys: deriveKeys(secrets, 'oidc'),
+    accessTokens,
+    credentials,
+    shouldAuditFailure,
+    create: providerPolicy.create,
+    isOnly: providerPolicy.isOnly,
+    sessionHours: providerPolicy.sessionHours,
+    reauthDays: providerPolicy.reauthDays,
+    invitations: config.invitations,
+    ownIssuer: config.oidc?.publicUrl ?? '',
+    now: databaseClock.now,
+    log,
   })
   const sessions = createSessions({
     accessTokens,
@@ -384,6 +415,7 @@ export const buildApp = async ({
   })
   const handlers: Handlers = {
     ...authHandlers({ signIn, sessions, reauthenticate, users }),
+    ...oidcHandlers({ paging, oidc }),
     ...sessionHandlers({ paging, sessions }),
     ...passwordHandlers({
       passwords: createPasswords({ passwords, checkPassword, credentials, mailer }),
@@ -475,6 +507,7 @@ export const buildApp = async ({
     deadline: timeLimits.answer,
     finish: awaitOnClose(app),
   })
+  registerOidcRedirects(app, { complete: (answer) => oidc.complete(db, answer) })
   await app.register(registerPages, { base, publicUrl, contract, isRegistrationOpen })
   await app.register(registerGuides, { base })
   await registerDocumentationPages(app, { base, contract })
@@ -483,6 +516,9 @@ export const buildApp = async ({
   await registerInvitationPage(app, { base })
   return app
 }
+
+/** Without identity providers. */
+const noProviderPolicy = { create: 'never', isOnly: false, sessionHours: 1, reauthDays: 1 } as const
 
 /** The fields of every log line of a worker: pino's defaults and its number. */
 const logBase = (worker: number) => ({ pid: process.pid, hostname: hostname(), worker })

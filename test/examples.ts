@@ -5,6 +5,7 @@ import { type ContractOperation, loadContract, type OperationId } from '../src/c
 import { isProblemCode, problemTypes } from '../src/problems/catalogue.ts'
 import { type Located, lookUp, member, validate } from './fixture/contract-check.ts'
 import { blackPng } from './fixture/images.ts'
+import { codeOf } from './fixture/issuer.ts'
 import { notificationOf } from './fixture/notifications.ts'
 import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
 import { type Call, fileForm, type Reply, startService } from './fixture/service.ts'
@@ -29,6 +30,7 @@ const suppliedIds: Partial<Record<OperationId, string>> = {
   createUser: 'user_id',
   createTask: 'task_id',
   createComment: 'comment_id',
+  linkIdentity: 'identity_id',
   addTaskAttachment: 'attach_id',
   createUpload: 'upload_id',
   createTag: 'tag_id',
@@ -109,6 +111,9 @@ const live: LiveFields = {
   refreshToken: ({ refresh_token }) => ({ refresh_token }),
   lookUpInvitation: async () => ({ token: await newInvitation() }),
   acceptInvitation: async () => ({ token: await newInvitation() }),
+  exchangeOidcCode: () =>
+    codeOf(service, 'sign_in', { sub: 'example', email: 'example@example.com', email_verified: true }),
+  linkIdentity: () => codeOf(service, 'link', { sub: 'linked' }),
   resetPassword: () => ({ token: service.mails.at(-1)?.token }),
   confirmSecondFactor: async (known) => ({ code: await freshCode(known) }),
   completeLogin: async (known, { code }) => ({
@@ -167,6 +172,7 @@ const paths: Partial<Record<OperationId, (known: KnownValues) => Promise<Call['p
     const { body: attachment } = await service.expect('addTaskAttachment', 201, { token, ...upload })
     return { attach_id: attachment.id }
   },
+  authorizeOidc: async () => ({ provider: 'mock' }),
   addTaskRelation: newRelation,
   removeTaskRelation: newRelation,
   updateNotification: newNotification,

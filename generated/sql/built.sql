@@ -91,6 +91,10 @@ where "comments"."id" = $3::uuid;
 delete from "api_tokens"
 where "api_tokens"."user_id" = $1::uuid;
 
+/* end_access.delete_identities */
+delete from "identities"
+where "identities"."user_id" = $1::uuid;
+
 /* end_access.delete_one_time_tokens */
 delete from "one_time_tokens"
 where "one_time_tokens"."user_id" = $1::uuid;
@@ -104,6 +108,16 @@ returning "user_id";
 delete from "sessions"
 where ("sessions"."user_id" = $1::uuid and "sessions"."id" is distinct
 from $2::uuid);
+
+/* end_access.disable_webhooks */
+update "webhooks"
+set "is_enabled" = $1, "version" = "webhooks"."version" + 1, "updated_at" = greatest(clock_timestamp(), "webhooks"."created_at")
+where ("webhooks"."owner_id" = $2::uuid and "webhooks"."is_enabled");
+
+/* end_access.discard_password */
+update "users"
+set "password_hash" = $1
+where "users"."id" = $2::uuid;
 
 /* event_readers.order_by_ordinals */
 update "event_readers" "reader"
@@ -134,6 +148,35 @@ insert into "idempotency_keys" ("principal_id", "operation", "key", "fingerprint
 values ($1::uuid, $2::text, $3::text, $4::text, $5::uuid, $6::text, default)
 on conflict ("principal_id","operation","key") do update
 set "fingerprint" = $7::text, "resource_id" = $8::uuid, "body" = $9::text, "created_at" = excluded.created_at;
+
+/* identities.delete */
+delete from "identities"
+where "identities"."id" = $1::uuid;
+
+/* identities.insert */
+insert into "identities" ("id", "user_id", "issuer", "subject", "email", "created_at", "last_used_at")
+values ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, default, default);
+
+/* identities.select */
+select "identities"."id", "identities"."user_id"
+from "identities"
+inner join "users" on ("users"."id" = "identities"."user_id" and "users"."deleted_at" is null)
+where ("identities"."issuer" = $1::text and "identities"."subject" = $2::text);
+
+/* identities.select_facts */
+select "id", "user_id", "issuer"
+from "identities"
+where "identities"."id" = $1::uuid;
+
+/* identities.select_of_user */
+select "id", "issuer", "subject"
+from "identities"
+where "identities"."user_id" = $1::uuid;
+
+/* identities.use */
+update "identities"
+set "email" = $1::text, "last_used_at" = now()
+where "identities"."id" = $2::uuid;
 
 /* installation.claim */
 insert into "installation" ("singleton")
@@ -242,6 +285,15 @@ update "notifications"
 set "read_at" = case when $1::bool then now() end
 where "notifications"."id" = $2::uuid;
 
+/* oidc_codes.insert */
+insert into "oidc_codes" ("hash", "sealed", "expires_at")
+values ($1::bytea, $2::bytea, now() + make_interval(secs => $3::int));
+
+/* oidc_codes.take */
+delete from "oidc_codes"
+where "oidc_codes"."hash" = $1::bytea
+returning "sealed", "expires_at" between now() and now() + make_interval(secs => $2::int);
+
 /* one_time_tokens.count */
 select count(*)::int
 from "one_time_tokens"
@@ -252,8 +304,8 @@ delete from "one_time_tokens"
 where ("one_time_tokens"."user_id" = $1::uuid and "one_time_tokens"."purpose" = $2);
 
 /* one_time_tokens.insert */
-insert into "one_time_tokens" ("hash", "purpose", "user_id", "email", "created_at", "expires_at")
-values ($1::bytea, $2::text, $3::uuid, $4::text, default, now() + make_interval(secs => $5::int));
+insert into "one_time_tokens" ("hash", "purpose", "user_id", "email", "identity_id", "sid", "created_at", "expires_at")
+values ($1::bytea, $2::text, $3::uuid, $4::text, $5::uuid, $6::text, default, now() + make_interval(secs => $7::int));
 
 /* one_time_tokens.move_back */
 update "one_time_tokens" "token"
@@ -281,7 +333,7 @@ where ("one_time_tokens"."email" = $1::text and "one_time_tokens"."user_id" <> $
 /* one_time_tokens.take */
 delete from "one_time_tokens"
 where ("one_time_tokens"."hash" = $1::bytea and "one_time_tokens"."purpose" = $2::text and "one_time_tokens"."expires_at" > now())
-returning "email", "created_at";
+returning "email", "identity_id", "sid", "created_at";
 
 /* one_time_tokens.void */
 delete from "one_time_tokens"
@@ -435,6 +487,16 @@ update "projects"
 set "name" = $1::text, "description" = $2::text, "color" = $3::text, "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at")
 where "projects"."id" = $4::uuid;
 
+/* provider_sessions.end */
+delete from "sessions"
+where "sessions"."id" in (select "provider_sessions"."session_id"
+from provider_sessions
+where "provider_sessions"."identity_id" = $1::uuid);
+
+/* provider_sessions.insert */
+insert into "provider_sessions" ("session_id", "identity_id", "sid")
+values ($1::uuid, $2::uuid, $3::text);
+
 /* purge.select_projects */
 select "id"
 from "projects"
@@ -583,7 +645,7 @@ where "sessions"."id" = $1::uuid;
 
 /* sessions.insert */
 insert into "sessions" ("id", "user_id", "created_at", "last_used_at", "authenticated_at", "expires_at", "user_agent", "address")
-values ($1::uuid, $2::uuid, default, default, default, now() + interval '30 days', $3::text, $4::text);
+values ($1::uuid, $2::uuid, default, default, least(now(), to_timestamp($3::bigint)), now() + least(interval '30 days', make_interval(hours => $4::int)), $5::text, $6::text);
 
 /* sessions.lock */
 select "id"
@@ -814,12 +876,12 @@ delete from "team_members"
 where ("team_members"."team_id" = $1::uuid and "team_members"."user_id" = $2::uuid);
 
 /* team_members.insert */
-insert into "team_members" ("team_id", "user_id", "role", "version", "created_at")
-values ($1::uuid, $2::uuid, $3::text, default, default);
+insert into "team_members" ("team_id", "user_id", "role", "source", "version", "created_at")
+values ($1::uuid, $2::uuid, $3::text, default, default, default);
 
 /* team_members.insert_manager */
-insert into "team_members" ("team_id", "user_id", "role", "version", "created_at")
-values ($1::uuid, $2::uuid, $3, default, default);
+insert into "team_members" ("team_id", "user_id", "role", "source", "version", "created_at")
+values ($1::uuid, $2::uuid, $3, default, default, default);
 
 /* team_members.select_facts */
 select "team_members"."role", "team_members"."version"
@@ -1015,14 +1077,21 @@ update "users"
 set "attachment_bytes" = "users"."attachment_bytes" + $1::bigint
 where "users"."id" = $2::uuid;
 
+/* users.forget_sign_in_due */
+update "users"
+set "sign_in_due_at" = $1
+where ("users"."id" = $2::uuid and not exists (select
+from identities
+where "identities"."user_id" = $3::uuid));
+
 /* users.hide */
 update "users"
 set "username" = "users"."id"::text, "email" = "users"."id"::text, "display_name" = $1, "role" = $2, "password_hash" = $3, "deleted_at" = now()
 where "users"."id" = $4::uuid;
 
 /* users.insert */
-insert into "users" ("id", "username", "email", "display_name", "role", "time_zone", "password_hash", "is_disabled", "attachment_bytes", "attachment_quota_bytes", "task_quota", "version", "created_at", "updated_at", "deleted_at")
-values ($1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, default, default, default, default, default, default, default, default);
+insert into "users" ("id", "username", "email", "display_name", "role", "time_zone", "password_hash", "may_use_password", "sign_in_due_at", "is_disabled", "attachment_bytes", "attachment_quota_bytes", "task_quota", "version", "created_at", "updated_at", "deleted_at")
+values ($1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, default, default, default, default, default, default, default, default, default, default);
 
 /* users.lock_by_email */
 select "id"
@@ -1075,6 +1144,11 @@ select "users"."id", "users"."username", "users"."password_hash", "users"."is_di
 from "users"
 left join "second_factors" on "second_factors"."user_id" = "users"."id"
 where ("users"."id" = $1::uuid and "users"."deleted_at" is null);
+
+/* users.select_by_email */
+select "id", "role"
+from "users"
+where ("users"."email" = $1::text and "users"."deleted_at" is null);
 
 /* users.select_caller */
 select "users"."role", coalesce("sessions"."authenticated_at" between now() - interval '15 minutes' and now() + interval '15 minutes', false)
@@ -1130,6 +1204,11 @@ where ("users"."id" = $1::uuid and "users"."deleted_at" is null);
 /* users.set_password */
 update "users"
 set "password_hash" = $1::text
+where "users"."id" = $2::uuid;
+
+/* users.set_sign_in_due */
+update "users"
+set "sign_in_due_at" = now() + make_interval(days => $1::int)
 where "users"."id" = $2::uuid;
 
 /* users.update */

@@ -48,3 +48,6 @@ export const { create: newInvitationToken, hashOf: hashInvitationToken } = opaqu
 
 /** Sets a new password. Single-use. */
 export const { create: newResetToken, hashOf: hashResetToken } = opaqueTokens('twx_')
+
+/** Exchanges an identity that a provider has authenticated. Single-use. */
+export const { create: newOidcCode, hashOf: hashOidcCode } = opaqueTokens('two_')

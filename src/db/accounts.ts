@@ -17,7 +17,8 @@ export interface SecondFactor {
 export interface AccountFacts {
   readonly id: string
   readonly username: string
-  readonly passwordHash: string
+  /** Null without a password. */
+  readonly passwordHash: string | null
   readonly isDisabled: boolean
   /** Confirmed or not. */
   readonly secondFactor: SecondFactor | null
@@ -43,7 +44,7 @@ const selectFacts = builtStatement('users.select_account', { id: 'uuid' }, (db, 
 interface FactRow {
   readonly id: string
   readonly username: string
-  readonly password_hash: string
+  readonly password_hash: string | null
   readonly is_disabled: boolean
   readonly secret: Buffer | null
   readonly confirmed_at: string | null

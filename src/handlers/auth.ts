@@ -60,7 +60,13 @@ export const authHandlers = ({ signIn, sessions, reauthenticate, users }: Deps) 
     },
   }) satisfies Partial<Handlers>
 
-const tokensJson = ({ accessToken, expiresIn, refreshToken, refreshExpiresIn, userJson }: IssuedTokens) =>
+export const tokensJson = ({
+  accessToken,
+  expiresIn,
+  refreshToken,
+  refreshExpiresIn,
+  userJson,
+}: IssuedTokens) =>
   jsonObject<Schemas['AuthTokens']>({
     access_token: stringify(accessToken),
     token_type: stringify('Bearer'),

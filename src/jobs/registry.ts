@@ -5,6 +5,7 @@ import type { DatabaseClock } from '../db/engine/database-clock.ts'
 import { removeExpiredKeys } from '../db/idempotency-keys.ts'
 import { removeExpiredInvitations, removeOldInvitationMails } from '../db/invitations.ts'
 import { notifyOfEvents, removeOldNotifications } from '../db/notifications.ts'
+import { removeExpiredOidcCodes } from '../db/oidc-codes.ts'
 import { removeExpiredOneTimeTokens } from '../db/one-time-tokens.ts'
 import { purgeDeleted } from '../db/purge.ts'
 import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
@@ -135,6 +136,7 @@ export const jobsOf = (deps: JobDeps) => {
     remove_expired_sessions: cleanup((stop) => removeExpiredSessions(db, {}, stop)),
     remove_spent_refresh_tokens: cleanup((stop) => removeSpentRefreshTokens(db, {}, stop)),
     remove_expired_idempotency_keys: cleanup((stop) => removeExpiredKeys(db, {}, stop)),
+    remove_expired_oidc_codes: cleanup((stop) => removeExpiredOidcCodes(db, {}, stop)),
     remove_expired_one_time_tokens: cleanup((stop) => removeExpiredOneTimeTokens(db, {}, stop)),
     remove_expired_invitations: cleanup((stop) => removeExpiredInvitations(db, {}, stop)),
     remove_old_invitation_mails: cleanup((stop) => removeOldInvitationMails(db, {}, stop)),

@@ -75,6 +75,13 @@ export const problemTypes = {
     cause: 'An administrator has disabled the account. Nothing was deleted.',
     remedy: 'Ask an administrator to enable it.',
   },
+  email_unverified: {
+    status: 403,
+    title: 'Email address not verified',
+    cause:
+      'The identity provider has authenticated you, but says no email address, or does not say that yours is verified, and a new account needs one.',
+    remedy: 'Verify the address with the provider and sign in again, or ask an administrator for an account.',
+  },
   invitations_disabled: {
     status: 403,
     title: 'Invitations disabled',
@@ -186,6 +193,19 @@ export const problemTypes = {
     title: 'Second factor not enrolled',
     cause: 'The account has no second factor to confirm or disable.',
     remedy: 'Enrol one first.',
+  },
+  identity_taken: {
+    status: 409,
+    title: 'Identity taken',
+    cause:
+      'The identity signs in to an account already, or your account has another identity of the same provider.',
+    remedy: 'Unlink one of them first.',
+  },
+  last_sign_in_method: {
+    status: 409,
+    title: 'Last sign-in method',
+    cause: 'The identity is the only way to sign in to the account.',
+    remedy: 'Link another identity first.',
   },
   upload_conflict: {
     status: 409,
@@ -392,7 +412,7 @@ export const problemTypes = {
     status: 503,
     title: 'Service unavailable',
     cause:
-      'The database or the file storage is unavailable, or the service is busy or stopping. Nothing was done.',
+      'The database, the file storage or an identity provider is unavailable, or the service is busy or stopping. Nothing was done.',
     remedy: 'Retry after the seconds in Retry-After.',
   },
   outcome_unknown: {

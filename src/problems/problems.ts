@@ -282,6 +282,49 @@ export const problems = {
   registrationClosed: () => new Problem('registration_closed', 'Ask an administrator for an account.'),
   accountDisabled: () =>
     new Problem('account_disabled', 'This account is disabled. Ask an administrator to enable it.'),
+  accountNeedsInvitation: () =>
+    new Problem(
+      'registration_closed',
+      'Ask for an invitation to a project, or an administrator for an account.',
+    ),
+  emailUnverified: () =>
+    new Problem(
+      'email_unverified',
+      'The identity provider has not verified your email address. Verify it there and sign in again.',
+    ),
+  emailOfAnotherAccount: () =>
+    new Problem(
+      'email_taken',
+      'An account has this email address. Sign in to it, and link the identity with POST /auth/identities.',
+    ),
+  identityOfAnotherAccount: () =>
+    new Problem('identity_taken', 'This identity is linked to another account.'),
+  identityLinked: () => new Problem('identity_taken', 'This identity is linked to your account already.'),
+  providerLinked: () =>
+    new Problem('identity_taken', 'Your account has another identity of this provider. Unlink it first.'),
+  lastSignInMethod: () =>
+    new Problem('last_sign_in_method', 'Nothing else signs in to this account. Link another identity first.'),
+  invalidOidcCode: () =>
+    new Problem(
+      'invalid_credentials',
+      'The code is unknown, expired or already used, or the verifier is wrong. Begin again.',
+      challenge(),
+    ),
+  unusableOidcCode: () =>
+    new Problem(
+      'wrong_code',
+      'The code is unknown, expired, already used or for another purpose, or the verifier is wrong. Begin again.',
+      at('/code', 'cannot be used'),
+    ),
+  returnNotAllowed: () =>
+    problems.invalidField(
+      '/return_to',
+      'is not an allowed address; the operator can add it to return_to in OIDC_CONFIG',
+    ),
+  invalidOidcState: () =>
+    problems.invalidRequest(
+      'This service has not sent the request that the identity provider answers. Begin again in the program that you signed in to.',
+    ),
   notFound: () => new Problem('not_found', 'The resource does not exist, or you are not allowed to see it.'),
   trailingSlash: (path: string) =>
     new Problem('not_found', `No path ends with a slash. Send the request to ${path}.`),

@@ -6,14 +6,12 @@ import type { PasswordHasher } from '../auth/passwords.ts'
 import { lockAccount, rehashPassword } from '../db/accounts.ts'
 import { forgetAttempts, insertAttempt } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
-import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
 import { last } from '../db/engine/transaction.ts'
 import { hasInvitation, join, lockInvitation } from '../db/invitations.ts'
 import { findUserOfToken, takeOneTimeToken } from '../db/one-time-tokens.ts'
 import { actAs } from '../db/record-event.ts'
-import { insertRefreshToken, type StartedSession, viewStarted } from '../db/refresh-tokens.ts'
-import { insertSession } from '../db/sessions.ts'
+import { type StartedSession, viewStarted } from '../db/refresh-tokens.ts'
 import {
   challengeLifetime,
   claimInstallation,
@@ -24,7 +22,6 @@ import {
   type StoredPassword,
 } from '../db/sign-in.ts'
 import { insertUser } from '../db/users.ts'
-import type { AuditAction } from '../domain/audit.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
@@ -33,6 +30,7 @@ import { type OpContext, transaction } from './context.ts'
 import { expectTimeZone } from './expectations.ts'
 import type { InvitationMode } from './invitations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
+import { startSession } from './start-session.ts'
 
 interface Account {
   readonly username: string
@@ -78,6 +76,8 @@ interface Deps {
   readonly isRegistrationOpen: boolean
   /** With `open`, an invitation also allows registering. */
   readonly invitations: InvitationMode
+  /** The lifetime of a session that an identity provider has begun. */
+  readonly providerSessionHours: number
 }
 
 export const createSignIn = ({
@@ -88,6 +88,7 @@ export const createSignIn = ({
   shouldAuditFailure,
   isRegistrationOpen,
   invitations,
+  providerSessionHours,
 }: Deps): SignIn => ({
   async register(ctx, { account: { password, ...fields }, invitationToken }) {
     const isOpen = isRegistrationOpen || (invitations === 'open' && invitationToken !== null)
@@ -105,7 +106,7 @@ export const createSignIn = ({
       if (invitationHash !== null && invitation === null) throw invalidInvitation()
       await Promise.all([
         insertUser(tx, id, { ...fields, passwordHash, role: isFirst ? 'admin' : 'member' }),
-        startSession(tx, { userId: id, tokenHash }, 'user.registered'),
+        startSession(tx, { userId: id, tokenHash, action: 'user.registered' }),
         invitation && actAs(tx, id),
         invitation && join(tx, id, invitation),
       ])
@@ -139,7 +140,7 @@ export const createSignIn = ({
       if (secondFactor?.isConfirmed === true) {
         await Promise.all([
           ...proven,
-          insertChallenge(tx, account, challenge.hash),
+          insertChallenge(tx, account, { hash: challenge.hash }),
           recordAudit(tx, 'sign_in.challenged', { userId }),
         ])
         return 'challenged'
@@ -168,11 +169,10 @@ export const createSignIn = ({
       const { secondFactor } = account
       if (secondFactor?.isConfirmed !== true) return null
       if (!(await proveCode(tx, secondFactorKeys, secondFactor, code))) return null
-      await Promise.all([
-        takeOneTimeToken(tx, wanted),
-        forgetAttempts(tx, attemptKey),
-        startSession(tx, { userId, tokenHash }),
-      ])
+      const [taken] = await Promise.all([takeOneTimeToken(tx, wanted), forgetAttempts(tx, attemptKey)])
+      const { identity_id: identityId = null, sid = null } = taken ?? {}
+      const identity = identityId === null ? null : { id: identityId, sid, hours: providerSessionHours }
+      await startSession(tx, { userId, tokenHash, identity })
       return last(viewStarted(tx, tokenHash))
     })
     if (started === null) {
@@ -214,24 +214,14 @@ const countSignIn = async (
 /** The session of a sign-in, or why there is none yet. */
 type SignedIn = StartedSession | 'challenged' | 'wrong_password'
 
-/** Starts a session of a user who has proven their identity, with its first refresh token. */
-const startSession = async (
-  tx: TransactionContext,
-  { userId, tokenHash }: { readonly userId: string; readonly tokenHash: Buffer },
-  action: AuditAction = 'sign_in.succeeded',
-): Promise<void> => {
-  const sessionId = newId()
-  await Promise.all([
-    insertSession(tx, { id: sessionId, userId }),
-    insertRefreshToken(tx, { hash: tokenHash, sessionId }),
-    recordAudit(tx, action, { userId, actorId: userId, sessionId }),
-  ])
-}
-
-const invalidInvitation = (): Error => problems.invalidInvitation('/invitation_token')
+export const invalidInvitation = (): Error => problems.invalidInvitation('/invitation_token')
 
 /** The token hash of a valid invitation. Called before the password is hashed, which is expensive. */
-const findInvitation = async (ctx: OpContext, mode: InvitationMode, token: string): Promise<Buffer> => {
+export const findInvitation = async (
+  ctx: OpContext,
+  mode: InvitationMode,
+  token: string,
+): Promise<Buffer> => {
   if (mode === 'off') throw problems.invitationsOff()
   const hash = hashInvitationToken(token)
   if (hash === null || !(await hasInvitation(ctx, hash))) throw invalidInvitation()

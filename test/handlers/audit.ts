@@ -5,6 +5,7 @@ import { accountActions, from, sessionIdOf } from '../fixture/accounts.ts'
 import { authenticator, secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
 import { projectActions } from '../fixture/projects.ts'
+import { codeOf } from '../fixture/issuer.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { taskActions, unknownId } from '../fixture/tasks.ts'
 
@@ -209,6 +210,20 @@ const causes: Readonly<Record<AuditAction, () => Promise<Identities>>> = {
     const body = { password: ada.password, code: ada.codeAt() }
     await service.expect('disableSecondFactor', 204, { token: ada.token, body, headers: client })
     return own(ada)
+  },
+  async 'identity.linked'() {
+    const ada = await service.register('linking')
+    const body = await codeOf(service, 'link', { sub: 'linking' })
+    await service.expect('linkIdentity', 201, { token: ada.token, body, headers: client })
+    return own(ada)
+  },
+  async 'identity.unlinked'() {
+    const { token, ...ada } = await service.register('unlinking')
+    const body = await codeOf(service, 'link', { sub: 'unlinking' })
+    const { id: identity_id } = (await service.expect('linkIdentity', 201, { token, body })).body
+    const unlinking = { token, params: { identity_id }, headers: client }
+    await service.expect('unlinkIdentity', 204, unlinking)
+    return own({ ...ada, token })
   },
   async 'task.read_by_admin'() {
     const { id: task_id } = await createTask(member)
