@@ -115,7 +115,7 @@ export interface paths {
         put?: never;
         /**
          * Reauthenticate
-         * @description Confirms the user's identity in the current session, with the password or with a code of the second factor. Changing an email address, deleting an account and setting another user's password require a session that has signed in or reauthenticated within the last 15 minutes; otherwise the response is 403 `reauthentication_required`. Refreshing a session does not count as authentication. The tokens of the session stay the same.
+         * @description Confirms the user's identity in the current session, with the password, with a code of the second factor, or with a code of an identity of the account, which has authenticated within the last 15 minutes (409 `no_password` for the password of an account without one). Changing an email address, deleting an account and setting another user's password require a session that has signed in or reauthenticated within the last 15 minutes; otherwise the response is 403 `reauthentication_required`. Refreshing a session does not count as authentication. The tokens of the session stay the same.
          */
         post: operations["reauthenticate"];
         delete?: never;
@@ -2305,7 +2305,7 @@ export interface paths {
         put?: never;
         /**
          * Change your password
-         * @description Replaces your password. Requires the current one. Your other sessions end, and pending password resets become invalid. The current session and your API tokens are kept.
+         * @description Replaces your password. Requires the current one: an account without a password cannot set one (409 `no_password`). Your other sessions end, and pending password resets become invalid. The current session and your API tokens are kept.
          */
         post: operations["changePassword"];
         delete?: never;
@@ -2325,7 +2325,7 @@ export interface paths {
         put?: never;
         /**
          * Request a password reset
-         * @description Sends a reset link to the address if it belongs to an account. The response is the same if it does not. The link works once, for 30 minutes. An account receives at most three such emails per hour.
+         * @description Sends a reset link to the address if it belongs to an account with a password. The response is the same if it does not. The link works once, for 30 minutes. An account receives at most three such emails per hour.
          */
         post: operations["forgotPassword"];
         delete?: never;
@@ -2370,7 +2370,7 @@ export interface paths {
         get?: never;
         /**
          * Set another user's password
-         * @description Sets the password of another user and ends all sessions of that user. `reset_second_factor` also disables the user's second factor. Requires a session that has authenticated within the last 15 minutes. To change your own password, use `POST /auth/password`. Available to administrators only.
+         * @description Sets the password of another user and ends all sessions of that user. `reset_second_factor` also disables the user's second factor. Requires a session that has authenticated within the last 15 minutes. If the operator accepts identity providers only, the response is 403 `passwords_closed`. To change your own password, use `POST /auth/password`. Available to administrators only.
          */
         put: operations["setUserPassword"];
         post?: never;
@@ -2502,7 +2502,7 @@ export interface paths {
         put?: never;
         /**
          * Enrol a second factor
-         * @description Returns a new secret for an authenticator (TOTP, RFC 6238), as text, as a URI and as a QR code. The second factor is enabled once you confirm the secret with a code. Until then you can repeat this request; only the latest secret can be confirmed.
+         * @description Returns a new secret for an authenticator (TOTP, RFC 6238), as text, as a URI and as a QR code. The second factor is enabled once you confirm the secret with a code. Until then you can repeat this request; only the latest secret can be confirmed. For an account without a password, omit it: the session must have authenticated within the last 15 minutes.
          */
         post: operations["enrolSecondFactor"];
         delete?: never;
@@ -2542,7 +2542,7 @@ export interface paths {
         put?: never;
         /**
          * Disable the second factor
-         * @description Disables your second factor; from then on, sign-in requires only the password. Requires the password and a code from the authenticator or a recovery code.
+         * @description Disables your second factor; from then on, sign-in requires only the password. Requires the password and a code from the authenticator or a recovery code. For an account without a password, omit it: the session must have authenticated within the last 15 minutes.
          */
         post: operations["disableSecondFactor"];
         delete?: never;
@@ -2771,10 +2771,11 @@ export interface components {
             refresh_expires_in: number;
             user: components["schemas"]["User"];
         };
-        /** @description Proof of identity: either a password or a code. */
+        /** @description Proof of identity: a password, a code, or a code of an identity provider for the purpose `reauthenticate`. */
         Reauthentication: {
             password?: components["schemas"]["Password"];
             code?: components["schemas"]["SecondFactorCode"];
+            oidc?: components["schemas"]["OidcCode"];
         };
         /** @description The token from the email sent to the previous address. */
         EmailChangeUndoRequest: {
@@ -4675,9 +4676,9 @@ export interface components {
             confirmed_at: string | null;
             recovery_codes_left: number;
         };
-        /** @description Proof of identity. */
+        /** @description Proof of identity. Without a password for an account without one. */
         SecondFactorEnrolment: {
-            password: components["schemas"]["Password"];
+            password?: components["schemas"]["Password"];
         };
         /** @description A secret for an authenticator. */
         SecondFactorSecret: {
@@ -4692,9 +4693,9 @@ export interface components {
         SecondFactorConfirmation: {
             code: string;
         };
-        /** @description The password and a code. */
+        /** @description The password, if the account has one, and a code. */
         SecondFactorDisablement: {
-            password: components["schemas"]["Password"];
+            password?: components["schemas"]["Password"];
             code: components["schemas"]["SecondFactorCode"];
         };
         /** @description Recovery codes, for signing in without the authenticator. */
@@ -4839,7 +4840,7 @@ export interface components {
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "email_unverified" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "identity_taken" | "last_sign_in_method" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "passwords_closed" | "email_unverified" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "no_password" | "identity_taken" | "last_sign_in_method" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
         /** @description A single error. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
@@ -5228,6 +5229,28 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
+        /** @description The account has no password. It signs in with an identity provider. */
+        NoPassword: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The operator accepts sign-in with identity providers only. */
+        PasswordsClosed: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
         /** @description The provider has authenticated the user, but the account is disabled (`account_disabled`), the operator does not allow sign-in to create an account (`registration_closed`), invitations are disabled (`invitations_disabled`), or the email address of a new account is not verified (`email_unverified`). */
         OidcRefused: {
             headers: {
@@ -5261,7 +5284,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Registration is closed (`registration_closed`), or invitations are disabled (`invitations_disabled`). */
+        /** @description Registration is closed (`registration_closed`), the operator accepts sign-in with identity providers only (`passwords_closed`), or invitations are disabled (`invitations_disabled`). */
         RegistrationClosed: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -5416,7 +5439,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The second factor is already enabled, or none is enrolled. */
+        /** @description The second factor is already enabled, or none is enrolled, or the account has no password. */
         SecondFactorConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -11330,6 +11353,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            409: components["responses"]["NoPassword"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["WrongProof"];
@@ -11383,6 +11407,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["InvalidCredentials"];
+            403: components["responses"]["PasswordsClosed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
@@ -11655,7 +11680,7 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ForbiddenOrUnproven"];
             409: components["responses"]["SecondFactorConflict"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -11717,7 +11742,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ForbiddenOrUnproven"];
             409: components["responses"]["SecondFactorConflict"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];

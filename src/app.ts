@@ -5,7 +5,7 @@ import { createAccessTokens } from './auth/access-tokens.ts'
 import { limitAuditedFailures } from './auth/audited-failures.ts'
 import { createAttemptKeys } from './auth/attempts.ts'
 import { createAuthenticate, createAuthenticateLink, createExpiryOf } from './http/authenticate.ts'
-import { createCheckPassword } from './services/check-password.ts'
+import { createCheckPassword, createUsablePassword } from './services/check-password.ts'
 import { createApiTokens } from './services/api-tokens.ts'
 import { createInvitations } from './services/invitations.ts'
 import { createOidc } from './services/oidc.ts'
@@ -316,7 +316,10 @@ export const buildApp = async ({
   const credentials = cacheCredentials(db, { background, log: app.log })
   const attemptKeys = createAttemptKeys(deriveKeys(secrets, 'sign-in').active)
   const secondFactorKeys = deriveKeys(secrets, 'second-factor')
-  const checkPassword = createCheckPassword({ passwords, attemptKeys })
+  const providerPolicy = config.oidc ?? noProviderPolicy
+  const { isOnly } = providerPolicy
+  const usablePassword = createUsablePassword({ isOnly })
+  const checkPassword = createCheckPassword({ passwords, attemptKeys, usablePassword })
   const reauthenticate = createReauthenticate({ checkPassword, attemptKeys, secondFactorKeys })
   const webhookKeys = deriveKeys(secrets, 'webhook')
   const replayKeys = deriveKeys(secrets, 'idempotent-answer')
@@ -374,7 +377,6 @@ export const buildApp = async ({
 
   const { attachmentMaxBytes, attachmentQuotaBytes, taskQuota } = config
   const isRegistrationOpen = config.registration === 'open'
-  const providerPolicy = config.oidc ?? noProviderPolicy
   const signIn = createSignIn({
     accessTokens,
     passwords,
@@ -384,6 +386,8 @@ export const buildApp = async ({
     isRegistrationOpen,
     invitations: config.invitations,
     providerSessionHours: providerPolicy.sessionHours,
+    usablePassword,
+    isOnly,
   })
   const oidc = createOidc({
     providers: createProviders(config.oidc, oidcLimits),
@@ -392,7 +396,8 @@ export const buildApp = async ({
     credentials,
     shouldAuditFailure,
     create: providerPolicy.create,
-    isOnly: providerPolicy.isOnly,
+    isOnly,
+    usablePassword,
     sessionHours: providerPolicy.sessionHours,
     reauthDays: providerPolicy.reauthDays,
     invitations: config.invitations,
@@ -414,11 +419,18 @@ export const buildApp = async ({
     quotas: { attachmentBytes: attachmentQuotaBytes, tasks: taskQuota },
   })
   const handlers: Handlers = {
-    ...authHandlers({ signIn, sessions, reauthenticate, users }),
+    ...authHandlers({ signIn, sessions, reauthenticate, oidc, users }),
     ...oidcHandlers({ paging, oidc }),
     ...sessionHandlers({ paging, sessions }),
     ...passwordHandlers({
-      passwords: createPasswords({ passwords, checkPassword, credentials, mailer }),
+      passwords: createPasswords({
+        passwords,
+        checkPassword,
+        usablePassword,
+        isOnly,
+        credentials,
+        mailer,
+      }),
     }),
     ...apiTokenHandlers({
       paging,

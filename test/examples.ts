@@ -120,7 +120,8 @@ const live: LiveFields = {
     challenge: await challengeOf(credentials()),
     code: /^\d+$/.test(String(code)) ? await freshCode(known) : known.recovery_codes?.[0],
   }),
-  async reauthenticate(known, { code }) {
+  async reauthenticate(known, { code, oidc }) {
+    if (oidc !== undefined) return { oidc: await codeOf(service, 'reauthenticate', { sub: 'linked' }) }
     return code === undefined ? {} : { code: await freshCode(known) }
   },
   async undoEmailChange() {
@@ -223,6 +224,7 @@ const last: readonly OperationId[] = [
   'deleteUser',
   'completeLogin',
   'reauthenticate',
+  'unlinkIdentity',
   'disableSecondFactor',
   'changePassword',
   'logout',

@@ -663,8 +663,8 @@ for update;
 
 /* sessions.renew_authentication */
 update "sessions"
-set "authenticated_at" = now()
-where "sessions"."id" = $1::uuid;
+set "authenticated_at" = least(now(), to_timestamp($1::bigint))
+where "sessions"."id" = $2::uuid;
 
 /* sessions.select_facts */
 select "user_id"
@@ -1140,7 +1140,7 @@ set "email" = $1::text, "password_hash" = $2::text, "version" = "users"."version
 where "users"."id" = $3::uuid;
 
 /* users.select_account */
-select "users"."id", "users"."username", "users"."password_hash", "users"."is_disabled", "second_factors"."secret", "second_factors"."confirmed_at"
+select "users"."id", "users"."username", "users"."password_hash", "users"."may_use_password", "users"."is_disabled", "second_factors"."secret", "second_factors"."confirmed_at"
 from "users"
 left join "second_factors" on "second_factors"."user_id" = "users"."id"
 where ("users"."id" = $1::uuid and "users"."deleted_at" is null);
@@ -1157,12 +1157,12 @@ left join "sessions" on "sessions"."id" = $1::uuid
 where ("users"."id" = $2::uuid and "users"."deleted_at" is null and "users"."is_disabled" = $3);
 
 /* users.select_credentials */
-select "id", "password_hash"
+select "id", "password_hash", "may_use_password"
 from "users"
 where "users"."email" = $1::text;
 
 /* users.select_credentials_by_username */
-select "id", "password_hash"
+select "id", "password_hash", "may_use_password"
 from "users"
 where "users"."username" = $1::text;
 
@@ -1178,19 +1178,19 @@ where ("users"."role" = $1 and "users"."is_disabled" = $2 and "users"."id" <> $3
 limit $4;
 
 /* users.select_own_account */
-select "users"."id", "users"."username", "users"."password_hash", "users"."is_disabled", "second_factors"."secret", "second_factors"."confirmed_at"
+select "users"."id", "users"."username", "users"."password_hash", "users"."may_use_password", "users"."is_disabled", "second_factors"."secret", "second_factors"."confirmed_at", "sessions"."authenticated_at" between now() - interval '15 minutes' and now() + interval '15 minutes'
 from "users"
 inner join "sessions" on ("sessions"."id" = $1::uuid and "sessions"."user_id" = "users"."id")
 left join "second_factors" on "second_factors"."user_id" = "users"."id"
 where ("users"."id" = $2::uuid and "users"."deleted_at" is null and "users"."is_disabled" = $3 and "sessions"."expires_at" > now());
 
 /* users.select_password */
-select "password_hash"
+select "password_hash", "may_use_password"
 from "users"
 where ("users"."id" = $1::uuid and "users"."deleted_at" is null and "users"."is_disabled" = $2);
 
 /* users.select_resets */
-select "users"."id", count("one_time_tokens"."hash")::int
+select "users"."id", "users"."password_hash", "users"."may_use_password", count("one_time_tokens"."hash")::int
 from "users"
 left join "one_time_tokens" on ("one_time_tokens"."user_id" = "users"."id" and "one_time_tokens"."purpose" = $1 and "one_time_tokens"."created_at" > now() - interval '1 hour')
 where "users"."email" = $2::text
@@ -1204,6 +1204,11 @@ where ("users"."id" = $1::uuid and "users"."deleted_at" is null);
 /* users.set_password */
 update "users"
 set "password_hash" = $1::text
+where "users"."id" = $2::uuid;
+
+/* users.set_password_use */
+update "users"
+set "may_use_password" = $1::bool
 where "users"."id" = $2::uuid;
 
 /* users.set_sign_in_due */

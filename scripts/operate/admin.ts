@@ -19,7 +19,7 @@ import { compileValidation, type ObjectSchema } from '../../src/http/validation.
 import { databaseProblem } from '../../src/db/problems.ts'
 import { problemOf } from '../../src/http/problem-responses.ts'
 import type { Problem } from '../../src/problems/problems.ts'
-import { setPassword } from '../../src/services/passwords.ts'
+import { allowPassword, setPassword } from '../../src/services/passwords.ts'
 import { resetSecondFactor } from '../../src/services/second-factor.ts'
 import { createUser, updateUser } from '../../src/services/users.ts'
 import { openConfigured } from './configured-database.ts'
@@ -41,6 +41,8 @@ const usage = `Usage: npm run --silent admin -- <command>
   user create <username> <email> [--admin] [--display-name <name>]
   user list [--json]
   user set-password <user>
+  user allow-password <user>
+  user forbid-password <user>
   user reset-second-factor <user>
   user make-admin <user>
   user disable <user>
@@ -166,6 +168,22 @@ const commands: Readonly<Record<string, Command>> = {
       await setPassword(shell.ctx, { userId, newHash, resetsSecondFactor: false })
       await shell.forgetUser(userId)
       return `Set the password of ${name}, and ended all sessions`
+    },
+  },
+
+  'allow-password': {
+    parameters: ['user'],
+    async run(shell, [name = '']) {
+      await allowPassword(shell.ctx, await expectUser(shell, name), true)
+      return `${name} may use a password with OIDC_ONLY`
+    },
+  },
+
+  'forbid-password': {
+    parameters: ['user'],
+    async run(shell, [name = '']) {
+      await allowPassword(shell.ctx, await expectUser(shell, name), false)
+      return `${name} may not use a password with OIDC_ONLY`
     },
   },
 

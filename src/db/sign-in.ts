@@ -34,7 +34,11 @@ const claim = builtStatement('installation.claim', {}, (db) =>
 export const claimInstallation = async ({ db }: TransactionContext): Promise<boolean> =>
   (await claim(db, {})).length > 0
 
-const storedPassword = { userId: users.id, passwordHash: users.password_hash }
+const storedPassword = {
+  userId: users.id,
+  passwordHash: users.password_hash,
+  mayUsePassword: users.may_use_password,
+}
 
 const selectByEmail = builtStatement('users.select_credentials', { email: 'text' }, (db, p) =>
   db.select(storedPassword).from(users).where(eq(users.email, p.email)),
@@ -51,6 +55,8 @@ export interface StoredPassword {
   readonly userId: string
   /** Null without a password. */
   readonly passwordHash: string | null
+  /** Whether an operator has exempted the account from OIDC_ONLY. */
+  readonly mayUsePassword: boolean
 }
 
 /** The stored password of the account with this address, in canonical form; null when there is none. */

@@ -1,9 +1,10 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonText } from '../contract/json-text.ts'
 import type { Paging } from '../http/paging.ts'
-import { type CodeInput, listIdentities, type Oidc } from '../services/oidc.ts'
+import { listIdentities, type Oidc } from '../services/oidc.ts'
 import { tokensJson } from './auth.ts'
 import type { Handlers } from './handlers.ts'
+import { codeOf } from './oidc-code.ts'
 
 type Schemas = components['schemas']
 
@@ -53,8 +54,3 @@ export const oidcHandlers = ({ paging, oidc }: Deps) =>
       return { status: 204 }
     },
   }) satisfies Partial<Handlers>
-
-const codeOf = ({ code, code_verifier: codeVerifier }: Schemas['OidcCode']): CodeInput => ({
-  code,
-  codeVerifier,
-})

@@ -75,6 +75,12 @@ export const problemTypes = {
     cause: 'An administrator has disabled the account. Nothing was deleted.',
     remedy: 'Ask an administrator to enable it.',
   },
+  passwords_closed: {
+    status: 403,
+    title: 'Passwords closed',
+    cause: 'The operator accepts sign-in with identity providers only (OIDC_ONLY).',
+    remedy: 'Sign in with an identity provider. `GET /auth/oidc` lists them.',
+  },
   email_unverified: {
     status: 403,
     title: 'Email address not verified',
@@ -193,6 +199,13 @@ export const problemTypes = {
     title: 'Second factor not enrolled',
     cause: 'The account has no second factor to confirm or disable.',
     remedy: 'Enrol one first.',
+  },
+  no_password: {
+    status: 409,
+    title: 'No password',
+    cause: 'The account has no password: it signs in with an identity provider.',
+    remedy:
+      'Omit the password if the operation allows it, and reauthenticate with the identity provider if asked to.',
   },
   identity_taken: {
     status: 409,

@@ -237,7 +237,7 @@ export const problems = {
   reauthenticationRequired: () =>
     new Problem(
       'reauthentication_required',
-      'This session has not authenticated in the last 15 minutes. Send the password or a code to POST /auth/reauthenticate and repeat the request.',
+      'This session has not authenticated in the last 15 minutes. Send the password, a code or a proof of an identity provider to POST /auth/reauthenticate and repeat the request.',
     ),
   emailChangedOften: () =>
     new Problem(
@@ -286,6 +286,21 @@ export const problems = {
     new Problem(
       'registration_closed',
       'Ask for an invitation to a project, or an administrator for an account.',
+    ),
+  noPassword: () =>
+    new Problem(
+      'no_password',
+      'This account has no password. Authenticate with its identity provider: send a code for the purpose reauthenticate to POST /auth/reauthenticate.',
+    ),
+  passwordRequired: (pointer: string) =>
+    problems.invalidField(pointer, 'is required, because the account has a password'),
+  passwordsClosed: () =>
+    new Problem('passwords_closed', 'Sign in with an identity provider. GET /auth/oidc lists them.'),
+  foreignIdentity: () =>
+    new Problem(
+      'wrong_code',
+      'The identity that has authenticated is not one of your account.',
+      at('/oidc/code', 'is of another identity'),
     ),
   emailUnverified: () =>
     new Problem(

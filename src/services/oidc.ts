@@ -25,10 +25,11 @@ import {
 } from '../db/identities.ts'
 import { join, lockInvitation } from '../db/invitations.ts'
 import { insertOidcCode, takeOidcCode } from '../db/oidc-codes.ts'
+import { renewAuthentication } from '../db/reauthentication.ts'
 import { actAs } from '../db/record-event.ts'
 import { type StartedSession, viewStarted } from '../db/refresh-tokens.ts'
 import { challengeLifetime, claimInstallation, insertChallenge } from '../db/sign-in.ts'
-import { insertUser, knowsTimeZone, lockUser } from '../db/users.ts'
+import { insertUser, knowsTimeZone } from '../db/users.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
@@ -46,6 +47,7 @@ import type { ProvenIdentity } from '../oidc/claims.ts'
 import { NotAuthenticated, ProviderUnavailable } from '../oidc/failures.ts'
 import type { Provider, Providers } from '../oidc/providers.ts'
 import { problems } from '../problems/problems.ts'
+import type { UsablePassword } from './check-password.ts'
 import { type OpContext, thenForget, transaction } from './context.ts'
 import { expectMay, expectProven, expectSeen, expectSignedIn } from './expectations.ts'
 import type { InvitationMode } from './invitations.ts'
@@ -101,6 +103,8 @@ export interface Oidc {
     ctx: OpContext<SessionPrincipal>,
     input: CodeInput,
   ): Promise<{ readonly id: string; readonly json: string }>
+  /** Renews the authentication of the caller's session by an identity of the account. @throws Problem 422 */
+  reauthenticate(ctx: OpContext<SessionPrincipal>, input: CodeInput): Promise<void>
   /** @throws Problem 403, 404, 409 for the last way to sign in */
   unlink(ctx: OpContext<SessionPrincipal>, identityId: string): Promise<void>
 }
@@ -118,6 +122,7 @@ interface Deps {
   readonly create: CreationMode
   /** Whether passwords are closed. */
   readonly isOnly: boolean
+  readonly usablePassword: UsablePassword
   readonly invitations: InvitationMode
   readonly sessionHours: number
   readonly reauthDays: number
@@ -138,7 +143,7 @@ export const listIdentities = (ctx: OpContext<SessionPrincipal>, page: PageReque
   selectIdentities(ctx, page)
 
 export const createOidc = (deps: Deps): Oidc => {
-  const { providers, keys, accessTokens, credentials, ownIssuer, now, log } = deps
+  const { providers, keys, accessTokens, credentials, usablePassword, ownIssuer, now, log } = deps
 
   const expectProvider = (id: string): Provider => {
     const provider = providers.find(id)
@@ -266,13 +271,8 @@ export const createOidc = (deps: Deps): Oidc => {
       const identity = await redeemInSession(ctx, input, 'link')
       const id = newId()
       const json = await transaction(ctx, async (tx) => {
-        const [user, account, linked] = await Promise.all([
-          lockUser(tx, userId, { purpose: 'change' }),
-          lockOwnAccount(tx),
-          findIdentity(tx, identity),
-        ])
-        expectSignedIn(account)
-        expectProven(expectSeen('user.see', user))
+        const [account, linked] = await Promise.all([lockOwnAccount(tx), findIdentity(tx, identity)])
+        expectProven({ is_proven: expectSignedIn(account).isProven })
         if (linked !== null)
           throw linked.userId === userId ? problems.identityLinked() : problems.identityOfAnotherAccount()
         const { issuer, subject, email } = identity
@@ -285,22 +285,40 @@ export const createOidc = (deps: Deps): Oidc => {
       return { id, json }
     },
 
+    async reauthenticate(ctx, input) {
+      const { userId } = ctx.principal
+      const identity = await redeemInSession(ctx, input, 'reauthenticate')
+      await transaction(ctx, async (tx) => {
+        const [own, identities] = await Promise.all([lockOwnAccount(tx), identitiesOf(tx, userId)])
+        const account = expectSignedIn(own)
+        const { issuer, subject, email, authTime } = identity
+        const linked = identities.find((one) => one.issuer === issuer && one.subject === subject)
+        if (linked === undefined) throw problems.foreignIdentity()
+        // The provider was asked for a recent one, and was checked; the session gets the time of that, not of now.
+        if (authTime === null) throw problems.unusableOidcCode()
+        await Promise.all([
+          renewAuthentication(tx, account, Math.floor(authTime)),
+          useIdentity(tx, { id: linked.id, userId, email }, deps.reauthDays),
+          recordAudit(tx, 'session.reauthenticated', { userId }),
+        ])
+      })
+    },
+
     async unlink(ctx, identityId) {
       const { userId } = ctx.principal
       await thenForget(
         transaction(ctx, async (tx) => {
-          const [user, own, facts, identities] = await Promise.all([
-            lockUser(tx, userId, { purpose: 'change' }),
+          const [own, facts, identities] = await Promise.all([
             lockOwnAccount(tx),
             readIdentityFacts(tx, identityId),
             identitiesOf(tx, userId),
           ])
           const account = expectSignedIn(own)
           const identity = expectMay('identity.unlink', expectSeen('identity.see', facts))
-          expectProven(expectSeen('user.see', user))
+          expectProven({ is_proven: account.isProven })
           const issuers = new Set(providers.all.map(({ settings }) => settings.issuer))
           const isOther = identities.some(({ id, issuer }) => id !== identityId && issuers.has(issuer))
-          if (account.passwordHash === null && !isOther) throw problems.lastSignInMethod()
+          if (usablePassword(account) === null && !isOther) throw problems.lastSignInMethod()
           await Promise.all([removeIdentity(tx, identity), recordAudit(tx, 'identity.unlinked', { userId })])
         }),
         () => credentials.forgetUser(userId),

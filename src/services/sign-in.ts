@@ -26,6 +26,7 @@ import type { KeyRing } from '../domain/key-ring.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import { countCodeAttempt, proveCode } from './check-code.ts'
+import type { UsablePassword } from './check-password.ts'
 import { type OpContext, transaction } from './context.ts'
 import { expectTimeZone } from './expectations.ts'
 import type { InvitationMode } from './invitations.ts'
@@ -78,6 +79,9 @@ interface Deps {
   readonly invitations: InvitationMode
   /** The lifetime of a session that an identity provider has begun. */
   readonly providerSessionHours: number
+  readonly usablePassword: UsablePassword
+  /** Whether passwords are closed, but for accounts that an operator has exempted. */
+  readonly isOnly: boolean
 }
 
 export const createSignIn = ({
@@ -89,8 +93,11 @@ export const createSignIn = ({
   isRegistrationOpen,
   invitations,
   providerSessionHours,
+  usablePassword,
+  isOnly,
 }: Deps): SignIn => ({
   async register(ctx, { account: { password, ...fields }, invitationToken }) {
+    if (isOnly) throw problems.passwordsClosed()
     const isOpen = isRegistrationOpen || (invitations === 'open' && invitationToken !== null)
     if (!isOpen && (await hasAccounts(ctx))) throw problems.registrationClosed()
     const invitationHash =
@@ -118,8 +125,9 @@ export const createSignIn = ({
   async signIn(ctx, { password, ...name }) {
     const { wait, attemptKey, stored } = await countSignIn(ctx, attemptKeys, name)
     if (wait > 0) throw problems.tooManyAttempts(wait)
-    // As much work for an unknown name.
-    const { valid, rehash } = await passwords.verify(stored?.passwordHash ?? null, password)
+    const passwordHash = stored && usablePassword(stored)
+    // As much work for an unknown name, and for an account without a password.
+    const { valid, rehash } = await passwords.verify(passwordHash, password)
     const wrongPassword = async (): Promise<Error> => {
       if (shouldAuditFailure(ctx.client))
         await recordAudit(ctx, 'sign_in.failed', { userId: stored?.userId ?? null })
@@ -130,7 +138,7 @@ export const createSignIn = ({
     const [refreshToken, challenge] = [newRefreshToken(), newChallenge()]
     const started = await transaction<Principal | null, SignedIn>(ctx, async (tx) => {
       const account = await lockAccount(tx, stored.userId)
-      if (account?.passwordHash !== stored.passwordHash) return 'wrong_password'
+      if (account === null || usablePassword(account) !== passwordHash) return 'wrong_password'
       if (account.isDisabled) throw problems.accountDisabled()
       const { id: userId, secondFactor } = account
       const proven = [

@@ -1,4 +1,6 @@
 import t from 'tap'
+import { shellContext } from '../../src/services/context.ts'
+import { allowPassword } from '../../src/services/passwords.ts'
 import {
   browserAt,
   challenge,
@@ -8,7 +10,7 @@ import {
   startIssuer,
   verifier,
 } from '../fixture/issuer.ts'
-import { secondFactorActions } from '../fixture/second-factor.ts'
+import { authenticator, secondFactorActions } from '../fixture/second-factor.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { projectActions } from '../fixture/projects.ts'
 
@@ -345,5 +347,170 @@ t.test('what a browser comes back with', async (t) => {
     t.match(parameters, { error: 'access_denied', state: 'mine', iss: 'https://tasks.example' })
     t.match(parameters.request_id, /^[\w-]{36}$/)
     t.notOk('code' in parameters)
+  })
+})
+
+t.test('reauthenticate', async (t) => {
+  const now = () => Math.floor(Date.now() / 1_000)
+  const proof = async (claims: object) => {
+    issuer.claims = { ...claims }
+    return { oidc: await browser.code('reauthenticate') }
+  }
+
+  t.test('204: by an identity of the account, as of when it has authenticated', async (t) => {
+    const { access_token: token, user } = await signIn('prover')
+    await forgetAuthentication(user)
+    const params = { user_id: user.id }
+    t.equal(
+      (await service.expect('deleteUser', 403, { token, params })).body.code,
+      'reauthentication_required',
+    )
+    const auth_time = now() - 600
+    await service.expect('reauthenticate', 204, { token, body: await proof({ sub: 'prover', auth_time }) })
+    const [row] = await db.run(
+      'select extract(epoch from authenticated_at)::int as at from sessions where user_id = $1',
+      [user.id],
+    )
+    t.equal(row?.at, auth_time)
+    await service.expect('deleteUser', 204, { token, params })
+  })
+
+  t.test('422: another identity, a code for another purpose, or a used one', async (t) => {
+    const { access_token: token } = await signIn('prover-2')
+    const used = await proof({ sub: 'prover-2' })
+    await service.expect('reauthenticate', 204, { token, body: used })
+    for (const body of [
+      used,
+      await proof({ sub: 'somebody-else' }),
+      { oidc: await codeFor('prover-2', 'link') },
+    ])
+      t.equal((await service.expect('reauthenticate', 422, { token, body })).body.code, 'wrong_code')
+  })
+
+  t.test('an authentication that is old, or of an unknown time, is no proof', async (t) => {
+    for (const auth_time of [now() - 1_000, undefined, 'now']) {
+      issuer.claims = { sub: 'prover', auth_time }
+      t.equal((await browser.answer({ purpose: 'reauthenticate' })).get('error'), 'server_error')
+    }
+  })
+
+  t.test('a sign-in is as recent as the authentication that the provider says', async () => {
+    issuer.claims = { ...person('sleeper'), auth_time: now() - 86_400 }
+    const { access_token: token, user } = (
+      await service.expect('exchangeOidcCode', 200, { body: await browser.code() })
+    ).body
+    await service.expect('deleteUser', 403, { token, params: { user_id: user.id } })
+  })
+})
+
+t.test('an account without a password', async (t) => {
+  const { access_token: token, user } = await signIn('passwordless')
+  const password = 'some password'
+  const refused = async (id: 'reauthenticate' | 'changePassword' | 'enrolSecondFactor', body: object) =>
+    t.equal((await service.expect(id, 409, { token, body })).body.code, 'no_password')
+
+  t.test('409: each operation that takes the password', async (t) => {
+    await refused('reauthenticate', { password })
+    await refused('changePassword', { current_password: password, new_password: 'another password' })
+    await refused('enrolSecondFactor', { password })
+    const change = {
+      token,
+      params: { user_id: user.id },
+      body: { current_password: password, display_name: 'X' },
+    }
+    t.equal((await service.expect('updateUser', 409, change)).body.code, 'no_password')
+    const login = { body: { username: user.username, password } }
+    t.equal((await service.expect('login', 401, login)).body.code, 'invalid_credentials')
+  })
+
+  t.test('202: no email resets what there is not', async (t) => {
+    const mails = service.mails.length
+    await service.expect('forgotPassword', 202, { body: { email: user.email } })
+    t.equal(service.mails.length, mails)
+  })
+
+  t.test(
+    'a second factor is enrolled and disabled in a session that has authenticated recently',
+    async (t) => {
+      await forgetAuthentication(user)
+      const stale = await service.expect('enrolSecondFactor', 403, { token, body: {} })
+      t.equal(stale.body.code, 'reauthentication_required')
+      const fresh = await signIn('passwordless')
+      const request = { token: fresh.access_token }
+      const { body } = await service.expect('enrolSecondFactor', 201, { ...request, body: {} })
+      const codeAt = authenticator(body.secret)
+      await service.expect('confirmSecondFactor', 200, { ...request, body: { code: codeAt() } })
+      await forgetLastCode(user)
+      await forgetAuthentication(user)
+      await service.expect('disableSecondFactor', 403, { ...request, body: { code: codeAt() } })
+      await service.expect('reauthenticate', 204, { ...request, body: { code: codeAt() } })
+      await forgetLastCode(user)
+      await service.expect('disableSecondFactor', 204, { ...request, body: { code: codeAt() } })
+    },
+  )
+
+  t.test('400: an account with a password proves itself by it', async (t) => {
+    const ada = await service.register('has-password')
+    const { body } = await service.expect('enrolSecondFactor', 400, { token: ada.token, body: {} })
+    t.match(body.errors, [{ pointer: '/password' }])
+  })
+
+  t.test('an administrator can give it a password, which is then a way to sign in', async () => {
+    const given = {
+      token: admin.token,
+      params: { user_id: user.id },
+      body: { password, reset_second_factor: false },
+    }
+    await service.expect('setUserPassword', 204, given)
+    await service.expect('login', 200, { body: { username: user.username, password } })
+  })
+})
+
+t.test('OIDC_ONLY', async (t) => {
+  const open = await startService(t, { config: { oidc: oidcConfig([providerOf(issuer)]) } })
+  const boss = await open.register('boss')
+  const ada = await open.register('ada')
+  await open.expect('forgotPassword', 202, { body: { email: ada.email } })
+  const reset = { token: open.mails.at(-1)?.token, new_password: 'a new password' }
+  const only = await startService(t, {
+    db: open.deps.db,
+    config: { oidc: oidcConfig([providerOf(issuer)], { isOnly: true }) },
+  })
+  t.equal((await only.expect('listOidcProviders', 200)).body.password_sign_in, false)
+
+  t.test('403: nobody registers, resets a password or sets one', async (t) => {
+    const registration = { username: 'new', email: 'new@example.com', password: 'a good password' }
+    const closed = [
+      await only.expect('register', 403, { body: registration }),
+      await only.expect('resetPassword', 403, { body: reset }),
+      await only.expect('setUserPassword', 403, {
+        token: boss.token,
+        params: { user_id: ada.id },
+        body: { password: 'a good password', reset_second_factor: false },
+      }),
+    ]
+    for (const { body } of closed) t.equal(body.code, 'passwords_closed')
+  })
+
+  t.test('a password proves nothing, and does not count as a way to sign in', async (t) => {
+    const { email, password, token } = ada
+    await only.expect('login', 401, { body: { email, password } })
+    await only.expect('reauthenticate', 409, { token, body: { password } })
+    const mails = only.mails.length
+    await only.expect('forgotPassword', 202, { body: { email } })
+    t.equal(only.mails.length, mails)
+    issuer.claims = { sub: 'ada' }
+    const linking = { token, body: await browserAt(only).code('link') }
+    const { id: identity_id } = (await only.expect('linkIdentity', 201, linking)).body
+    await only.expect('unlinkIdentity', 409, { token, params: { identity_id } })
+  })
+
+  t.test('an account that an operator has named keeps its password', async () => {
+    const { email, password, token } = boss
+    await allowPassword(shellContext(only.deps.db, 'test'), boss.id, true)
+    await only.expect('login', 200, { body: { email, password } })
+    await only.expect('reauthenticate', 204, { token, body: { password } })
+    await allowPassword(shellContext(only.deps.db, 'test'), boss.id, false)
+    await only.expect('login', 401, { body: { email, password } })
   })
 })
