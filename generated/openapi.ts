@@ -230,6 +230,26 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/auth/oidc/logout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign out of the provider too
+         * @description Ends the current session, as `logout` does, and returns a URL of the identity provider that has started it. Open it in a browser to sign out there. Null if the session was started with a password, or the provider has no such page.
+         */
+        post: operations["logoutOidc"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/auth/identities": {
         parameters: {
             query?: never;
@@ -4538,6 +4558,16 @@ export interface components {
             /** @description The text whose challenge was sent. */
             code_verifier: string;
         };
+        /** @description Where the browser returns to after the provider. */
+        OidcLogoutRequest: {
+            /** @description A URL that the operator allows, as in `authorizeOidc`. The provider has to know it too. */
+            return_to?: string;
+        };
+        /** @description Where the user signs out of the provider. */
+        OidcLogout: {
+            /** @description Open it in a browser. */
+            logout_url: string | null;
+        };
         /** @description An identity at an identity provider that signs in to the account. */
         Identity: {
             /**
@@ -4706,12 +4736,12 @@ export interface components {
          * @description The kind of audit event, as in `AuditActionChoice`.
          * @enum {string}
          */
-        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "identity.linked" | "identity.unlinked" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
+        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.ended_by_provider" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "identity.linked" | "identity.unlinked" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
         /**
          * @description A kind of audit event to list.
          * @enum {string}
          */
-        AuditActionChoice: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "identity.linked" | "identity.unlinked" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
+        AuditActionChoice: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.ended_by_provider" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "identity.linked" | "identity.unlinked" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
         /** @description An event that concerns access to an account, or a task, comments, a file or a project that an administrator has read only by their role. */
         AuditEvent: {
             /**
@@ -4840,7 +4870,7 @@ export interface components {
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "passwords_closed" | "email_unverified" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "no_password" | "identity_taken" | "last_sign_in_method" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "sign_in_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "passwords_closed" | "email_unverified" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "no_password" | "identity_taken" | "last_sign_in_method" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
         /** @description A single error. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
@@ -5170,7 +5200,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The access token is missing, malformed, expired or revoked. */
+        /** @description The access token is missing, malformed, expired or revoked, or it is an API token that rests until its user signs in with an identity provider (`sign_in_required`). */
         Unauthorized: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -6538,6 +6568,40 @@ export interface operations {
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["InvitationInvalid"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    logoutOidc: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["OidcLogoutRequest"];
+            };
+        };
+        responses: {
+            /** @description The session has ended. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OidcLogout"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];

@@ -8,6 +8,7 @@ import { createAuthenticate, createAuthenticateLink, createExpiryOf } from './ht
 import { createCheckPassword, createUsablePassword } from './services/check-password.ts'
 import { createApiTokens } from './services/api-tokens.ts'
 import { createInvitations } from './services/invitations.ts'
+import { anonymousContext } from './services/context.ts'
 import { createOidc } from './services/oidc.ts'
 import { createPasswords } from './services/passwords.ts'
 import { createCheckReadiness } from './services/readiness.ts'
@@ -79,9 +80,9 @@ import { createDispatcher } from './http/dispatch.ts'
 import { overrideMethod } from './http/method-override.ts'
 import { registerDocumentationPages } from './http/documentation-pages.ts'
 import { registerGuides } from './http/guides.ts'
-import { registerOidcRedirects } from './http/oidc-redirects.ts'
 import { registerPages } from './http/pages.ts'
 import { createPaging } from './http/paging.ts'
+import { registerProviderRoutes } from './http/provider-routes.ts'
 import { registerEmailChangeUndoPage } from './http/email-change-undo-page.ts'
 import { registerInvitationPage } from './http/invitation-page.ts'
 import { registerPasswordResetPage } from './http/password-reset-page.ts'
@@ -389,11 +390,17 @@ export const buildApp = async ({
     usablePassword,
     isOnly,
   })
+  const sessions = createSessions({
+    accessTokens,
+    credentials,
+    refreshKeys: deriveKeys(secrets, 'refresh'),
+  })
   const oidc = createOidc({
     providers: createProviders(config.oidc, oidcLimits),
     keys: deriveKeys(secrets, 'oidc'),
     accessTokens,
     credentials,
+    sessions,
     shouldAuditFailure,
     create: providerPolicy.create,
     isOnly,
@@ -404,11 +411,6 @@ export const buildApp = async ({
     ownIssuer: config.oidc?.publicUrl ?? '',
     now: databaseClock.now,
     log,
-  })
-  const sessions = createSessions({
-    accessTokens,
-    credentials,
-    refreshKeys: deriveKeys(secrets, 'refresh'),
   })
   const users = createUsers({
     passwords,
@@ -519,7 +521,10 @@ export const buildApp = async ({
     deadline: timeLimits.answer,
     finish: awaitOnClose(app),
   })
-  registerOidcRedirects(app, { complete: (answer) => oidc.complete(db, answer) })
+  await registerProviderRoutes(app, {
+    complete: (answer) => oidc.complete(db, answer),
+    endSessions: (client, logout) => oidc.endByProvider(anonymousContext(db, client), logout),
+  })
   await app.register(registerPages, { base, publicUrl, contract, isRegistrationOpen })
   await app.register(registerGuides, { base })
   await registerDocumentationPages(app, { base, contract })

@@ -113,6 +113,11 @@ const live: LiveFields = {
   acceptInvitation: async () => ({ token: await newInvitation() }),
   exchangeOidcCode: () =>
     codeOf(service, 'sign_in', { sub: 'example', email: 'example@example.com', email_verified: true }),
+  async logoutOidc(known) {
+    // logout has ended the session.
+    known.access_token = (await service.register('signing-out')).token
+    return {}
+  },
   linkIdentity: () => codeOf(service, 'link', { sub: 'linked' }),
   resetPassword: () => ({ token: service.mails.at(-1)?.token }),
   confirmSecondFactor: async (known) => ({ code: await freshCode(known) }),
@@ -228,6 +233,7 @@ const last: readonly OperationId[] = [
   'disableSecondFactor',
   'changePassword',
   'logout',
+  'logoutOidc',
   'forgotPassword',
   'resetPassword',
 ]

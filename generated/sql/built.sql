@@ -168,10 +168,25 @@ select "id", "user_id", "issuer"
 from "identities"
 where "identities"."id" = $1::uuid;
 
+/* identities.select_of_session */
+select "identities"."issuer"
+from "provider_sessions"
+inner join "identities" on "identities"."id" = "provider_sessions"."identity_id"
+where "provider_sessions"."session_id" = $1::uuid;
+
 /* identities.select_of_user */
 select "id", "issuer", "subject"
 from "identities"
 where "identities"."user_id" = $1::uuid;
+
+/* identities.select_users_of_login */
+select distinct "identities"."user_id"
+from "identities"
+left join "provider_sessions" on "provider_sessions"."identity_id" = "identities"."id"
+where ("identities"."issuer" = $1::text and ($2::text is null or "identities"."subject" = $3::text) and ($4::text is null or "provider_sessions"."sid" = $5::text or exists (
+          select
+from one_time_tokens
+where "one_time_tokens"."identity_id" = "identities"."id" and "one_time_tokens"."sid" = $6::text)));
 
 /* identities.use */
 update "identities"
@@ -243,6 +258,12 @@ set "expires_at" = now() + $1::int * interval '1 millisecond'
 where ("leases"."name" = $2::text and "leases"."holder" = $3::uuid)
 returning "name";
 
+/* logout_tokens.insert */
+insert into "logout_tokens" ("issuer", "token_id", "expires_at")
+values ($1::text, $2::text, to_timestamp($3::bigint))
+on conflict do nothing
+returning "token_id";
+
 /* memberships.select_unmanaged */
 select "id"
 from "projects"
@@ -302,6 +323,16 @@ where ("one_time_tokens"."user_id" = $1::uuid and "one_time_tokens"."purpose" = 
 /* one_time_tokens.delete_challenges */
 delete from "one_time_tokens"
 where ("one_time_tokens"."user_id" = $1::uuid and "one_time_tokens"."purpose" = $2);
+
+/* one_time_tokens.end_login */
+delete from "one_time_tokens"
+where "one_time_tokens"."identity_id" in (
+        select "identities"."id"
+from identities
+       
+where "identities"."user_id" = $1::uuid and "identities"."issuer" = $2::text
+          and ($3::text is null or "identities"."subject" = $4::text))
+        and ($5::text is null or "one_time_tokens"."sid" = $6::text);
 
 /* one_time_tokens.insert */
 insert into "one_time_tokens" ("hash", "purpose", "user_id", "email", "identity_id", "sid", "created_at", "expires_at")
@@ -492,6 +523,18 @@ delete from "sessions"
 where "sessions"."id" in (select "provider_sessions"."session_id"
 from provider_sessions
 where "provider_sessions"."identity_id" = $1::uuid);
+
+/* provider_sessions.end_login */
+delete from "sessions"
+where "sessions"."id" in (
+        select "provider_sessions"."session_id"
+from provider_sessions
+          join identities on "identities"."id" = "provider_sessions"."identity_id"
+       
+where "identities"."user_id" = $1::uuid and "identities"."issuer" = $2::text
+          and ($3::text is null or "identities"."subject" = $4::text)
+          and ($5::text is null or "provider_sessions"."sid" = $6::text))
+returning "id";
 
 /* provider_sessions.insert */
 insert into "provider_sessions" ("session_id", "identity_id", "sid")

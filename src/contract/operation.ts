@@ -52,6 +52,7 @@ export const sessionOperations = [
   'enrolSecondFactor',
   'confirmSecondFactor',
   'disableSecondFactor',
+  'logoutOidc',
   'listIdentities',
   'linkIdentity',
   'unlinkIdentity',

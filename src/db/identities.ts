@@ -231,3 +231,20 @@ export const findUserByEmail = async (
   email: string,
 ): Promise<{ readonly id: string; readonly role: string } | null> =>
   firstRow(await selectByEmail(db, { email }))
+
+const selectOfSession = builtStatement('identities.select_of_session', { session_id: 'uuid' }, (db, p) =>
+  db
+    .select({ issuer: identities.issuer })
+    .from(providerSessions)
+    .innerJoin(identities, eq(identities.id, providerSessions.identity_id))
+    .where(eq(providerSessions.session_id, p.session_id)),
+)
+
+/** The issuer of the identity that the caller's session was started with; null for another session. */
+export const issuerOfSession = async ({
+  db,
+  principal,
+}: StatementContext<SessionPrincipal>): Promise<string | null> => {
+  const [row] = await selectOfSession(db, { session_id: principal.credential.sessionId })
+  return row?.issuer ?? null
+}

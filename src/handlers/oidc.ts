@@ -38,6 +38,10 @@ export const oidcHandlers = ({ paging, oidc }: Deps) =>
       return { status: 200, body: tokensJson(await oidc.exchange(ctx, codeOf(body))) }
     },
 
+    async logoutOidc(ctx, { body: { return_to: returnTo = null } }) {
+      return { status: 200, body: { logout_url: await oidc.signOut(ctx, returnTo) } }
+    },
+
     async listIdentities(ctx, { path, query }) {
       const { request, respond } = paging(path, ctx.principal, query)
       return respond(await listIdentities(ctx, request))

@@ -36,6 +36,13 @@ export const problemTypes = {
     remedy:
       'Send the challenge and a code from the authenticator, or a recovery code, to POST /auth/login/second-factor before the challenge expires.',
   },
+  sign_in_required: {
+    status: 401,
+    title: 'Sign-in required',
+    cause:
+      'The account of the API token signs in with an identity provider, and has not done so for as many days as the operator allows (OIDC_REAUTH_DAYS). Its tokens and webhooks rest; nothing was deleted.',
+    remedy: 'Sign in with the identity provider. The same token works again from then on.',
+  },
   insufficient_scope: {
     status: 403,
     title: 'Insufficient scope',

@@ -162,6 +162,12 @@ export const problems = {
       'The access token is malformed, expired or revoked. Refresh the session or sign in again.',
       challenge('invalid_token'),
     ),
+  signInRequired: () =>
+    new Problem(
+      'sign_in_required',
+      'The user of this token has not signed in with an identity provider for too long. The token works again after the next sign-in.',
+      challenge('invalid_token'),
+    ),
   wrongPassword: () =>
     new Problem('invalid_credentials', 'The email address, username or password is wrong.', challenge()),
   invalidRefreshToken: () =>
@@ -336,6 +342,8 @@ export const problems = {
       '/return_to',
       'is not an allowed address; the operator can add it to return_to in OIDC_CONFIG',
     ),
+  invalidLogoutToken: () =>
+    new Problem('invalid_request', 'The logout token is invalid or was used. The service log says why.', {}),
   invalidOidcState: () =>
     problems.invalidRequest(
       'This service has not sent the request that the identity provider answers. Begin again in the program that you signed in to.',

@@ -16,6 +16,7 @@ import {
   findUserByEmail,
   identitiesOf,
   insertIdentity,
+  issuerOfSession,
   type LinkedIdentity,
   readIdentityFacts,
   removeIdentity,
@@ -24,6 +25,7 @@ import {
   viewIdentity,
 } from '../db/identities.ts'
 import { join, lockInvitation } from '../db/invitations.ts'
+import { endLogin, useLogoutToken, usersOfLogin } from '../db/logout-tokens.ts'
 import { insertOidcCode, takeOidcCode } from '../db/oidc-codes.ts'
 import { renewAuthentication } from '../db/reauthentication.ts'
 import { actAs } from '../db/record-event.ts'
@@ -53,6 +55,7 @@ import { expectMay, expectProven, expectSeen, expectSignedIn } from './expectati
 import type { InvitationMode } from './invitations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
 import { findInvitation, invalidInvitation } from './sign-in.ts'
+import type { Sessions } from './sessions.ts'
 import { startSession } from './start-session.ts'
 
 /** A request of a client to authenticate somebody. */
@@ -105,6 +108,21 @@ export interface Oidc {
   ): Promise<{ readonly id: string; readonly json: string }>
   /** Renews the authentication of the caller's session by an identity of the account. @throws Problem 422 */
   reauthenticate(ctx: OpContext<SessionPrincipal>, input: CodeInput): Promise<void>
+  /**
+   * Ends the caller's session. Returns where a browser signs out of the provider that has started it; null if there is no such page.
+   *
+   * @throws Problem 400 for an address to return to that is not allowed
+   */
+  signOut(ctx: OpContext<SessionPrincipal>, returnTo: string | null): Promise<string | null>
+  /**
+   * Ends the sessions that a provider's logout token names (OpenID Connect Back-Channel Logout 1.0).
+   *
+   * @throws Problem 400 for an invalid token, 404 for an unknown provider, 503 when its keys cannot be read
+   */
+  endByProvider(
+    ctx: OpContext<null>,
+    input: { readonly provider: string; readonly token: string },
+  ): Promise<void>
   /** @throws Problem 403, 404, 409 for the last way to sign in */
   unlink(ctx: OpContext<SessionPrincipal>, identityId: string): Promise<void>
 }
@@ -118,6 +136,7 @@ interface Deps {
   readonly keys: KeyRing
   readonly accessTokens: AccessTokens
   readonly credentials: Credentials
+  readonly sessions: Sessions
   readonly shouldAuditFailure: ShouldAuditFailure
   readonly create: CreationMode
   /** Whether passwords are closed. */
@@ -302,6 +321,41 @@ export const createOidc = (deps: Deps): Oidc => {
           recordAudit(tx, 'session.reauthenticated', { userId }),
         ])
       })
+    },
+
+    async signOut(ctx, returnTo) {
+      if (returnTo !== null && !providers.allowsReturn(returnTo)) throw problems.returnNotAllowed()
+      const issuer = await issuerOfSession(ctx)
+      const provider = providers.all.find(({ settings }) => settings.issuer === issuer)
+      await deps.sessions.signOut(ctx, { everywhere: false })
+      // Who signs out here is signed out, whether the provider responds or not.
+      const url = await provider
+        ?.logoutUrl(returnTo === null ? {} : { post_logout_redirect_uri: returnTo })
+        .catch(() => null)
+      return url?.href ?? null
+    },
+
+    async endByProvider(ctx, { provider: id, token }) {
+      const provider = expectProvider(id)
+      const logout = await provider.verifyLogoutToken(token).catch((error: unknown) => {
+        if (!(error instanceof NotAuthenticated)) throw error
+        log.warn({ provider: id, request_id: ctx.client.requestId }, error.message)
+        throw problems.invalidLogoutToken()
+      })
+      const isNew = await transaction(ctx, (tx) => useLogoutToken(tx, logout))
+      if (!isNew) throw problems.invalidLogoutToken()
+      // A user at a time, since users are locked before what is theirs.
+      for (const userId of await usersOfLogin(ctx, logout))
+        await thenForget(
+          transaction(ctx, async (tx) => {
+            await lockAccount(tx, userId)
+            const ended = await endLogin(tx, userId, logout)
+            await Promise.all(
+              ended.map((sessionId) => recordAudit(tx, 'session.ended_by_provider', { userId, sessionId })),
+            )
+          }),
+          () => credentials.forgetUser(userId),
+        )
     },
 
     async unlink(ctx, identityId) {

@@ -5,7 +5,7 @@ import { accountActions, from, sessionIdOf } from '../fixture/accounts.ts'
 import { authenticator, secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { codeOf } from '../fixture/issuer.ts'
+import { codeOf, logoutClaims, sendLogout, sharedIssuer } from '../fixture/issuer.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { taskActions, unknownId } from '../fixture/tasks.ts'
 
@@ -210,6 +210,18 @@ const causes: Readonly<Record<AuditAction, () => Promise<Identities>>> = {
     const body = { password: ada.password, code: ada.codeAt() }
     await service.expect('disableSecondFactor', 204, { token: ada.token, body, headers: client })
     return own(ada)
+  },
+  async 'session.ended_by_provider'() {
+    const body = await codeOf(service, 'sign_in', {
+      sub: 'gone',
+      email: 'gone@example.com',
+      email_verified: true,
+    })
+    const { access_token: token, user } = (await service.expect('exchangeOidcCode', 200, { body })).body
+    const issuer = await sharedIssuer()
+    const logout = await issuer.sign({ typ: 'logout+jwt' }, logoutClaims(issuer, { sub: 'gone' }))
+    await sendLogout(service, logout, { headers: client })
+    return { ...nobody, user_id: user.id, session_id: sessionIdOf(token) }
   },
   async 'identity.linked'() {
     const ada = await service.register('linking')
