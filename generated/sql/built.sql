@@ -918,6 +918,10 @@ where "tasks"."id" = any((select $1::uuid[])::uuid[]);
 delete from "team_members"
 where ("team_members"."team_id" = $1::uuid and "team_members"."user_id" = $2::uuid);
 
+/* team_members.delete_sourced */
+delete from "team_members"
+where ("team_members"."team_id" = $1::uuid and "team_members"."user_id" = $2::uuid);
+
 /* team_members.insert */
 insert into "team_members" ("team_id", "user_id", "role", "source", "version", "created_at")
 values ($1::uuid, $2::uuid, $3::text, default, default, default);
@@ -926,13 +930,34 @@ values ($1::uuid, $2::uuid, $3::text, default, default, default);
 insert into "team_members" ("team_id", "user_id", "role", "source", "version", "created_at")
 values ($1::uuid, $2::uuid, $3, default, default, default);
 
+/* team_members.insert_sourced */
+insert into "team_members" ("team_id", "user_id", "role", "source", "version", "created_at")
+values ($1::uuid, $2::uuid, $3::text, $4::text, default, default);
+
 /* team_members.select_facts */
-select "team_members"."role", "team_members"."version"
+select "team_members"."role", "team_members"."version", "team_members"."source"
 from "users"
 left join "team_members" on ("team_members"."user_id" = "users"."id" and "team_members"."team_id" = $1::uuid)
 where ("users"."id" = $2::uuid and "users"."deleted_at" is null);
 
+/* team_members.select_of_user */
+select "team_id", "role", "source"
+from "team_members"
+where "team_members"."user_id" = $1::uuid;
+
+/* team_members.select_sourced */
+select "team_members"."role", "team_members"."source"
+from "teams"
+inner join "users" on ("users"."id" = $1::uuid and "users"."deleted_at" is null)
+left join "team_members" on ("team_members"."team_id" = "teams"."id" and "team_members"."user_id" = "users"."id")
+where "teams"."id" = $2::uuid;
+
 /* team_members.update */
+update "team_members"
+set "role" = $1::text, "source" = $2, "version" = "team_members"."version" + 1
+where ("team_members"."team_id" = $3::uuid and "team_members"."user_id" = $4::uuid);
+
+/* team_members.update_sourced */
 update "team_members"
 set "role" = $1::text, "version" = "team_members"."version" + 1
 where ("team_members"."team_id" = $2::uuid and "team_members"."user_id" = $3::uuid);
@@ -952,6 +977,12 @@ where "team_members"."team_id" = "teams"."id");
 /* teams.insert */
 insert into "teams" ("id", "name", "name_folded", "version", "created_at", "updated_at")
 values ($1::uuid, $2::text, default, default, default, default);
+
+/* teams.lock_for_source */
+select "id"
+from "teams"
+where "teams"."id" = $1::uuid
+for no key update;
 
 /* teams.lock_of_manager */
 select "id"

@@ -69,3 +69,39 @@ export const matches = (pattern: string, text: string): boolean => {
   }
   return true
 }
+
+/** A membership that a user has now. */
+export interface PresentMembership {
+  readonly team: string
+  readonly role: TeamRole
+  /** Whether rules of the same provider made it. */
+  readonly isRuled: boolean
+}
+
+/** What changes for a user in a team. A role of null ends the membership. */
+export interface TeamChange {
+  readonly team: string
+  readonly role: TeamRole | null
+}
+
+/** The changes that rules cause, by team. Memberships that people or other providers made stay as they are. */
+export const planTeams = (
+  roles: ReadonlyMap<string, TeamRole>,
+  unknown: ReadonlySet<string>,
+  present: readonly PresentMembership[],
+): readonly TeamChange[] => {
+  const members = new Map(present.map((membership) => [membership.team, membership]))
+  const isRaised = (before: TeamRole | undefined, after: TeamRole): boolean =>
+    before === undefined || (before === 'member' && after === 'manager')
+  const given = [...roles].filter(([team, role]) => {
+    const before = members.get(team)
+    if (before?.isRuled === false || before?.role === role) return false
+    // Another claim, which is unknown, may give the higher role.
+    return !unknown.has(team) || isRaised(before?.role, role)
+  })
+  const ended = present.filter(({ team, isRuled }) => isRuled && !roles.has(team) && !unknown.has(team))
+  return [
+    ...given.map(([team, role]) => ({ team, role })),
+    ...ended.map(({ team }) => ({ team, role: null })),
+  ].toSorted((a, b) => (a.team < b.team ? -1 : 1))
+}

@@ -48,12 +48,13 @@ import {
 import type { ProvenIdentity } from '../oidc/claims.ts'
 import { NotAuthenticated, ProviderUnavailable } from '../oidc/failures.ts'
 import type { Provider, Providers } from '../oidc/providers.ts'
-import { problems } from '../problems/problems.ts'
+import { type Problem, problems } from '../problems/problems.ts'
 import type { UsablePassword } from './check-password.ts'
 import { type OpContext, thenForget, transaction } from './context.ts'
 import { expectMay, expectProven, expectSeen, expectSignedIn } from './expectations.ts'
 import type { InvitationMode } from './invitations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
+import { applyRuledTeams } from './ruled-teams.ts'
 import { findInvitation, invalidInvitation } from './sign-in.ts'
 import type { Sessions } from './sessions.ts'
 import { startSession } from './start-session.ts'
@@ -256,6 +257,8 @@ export const createOidc = (deps: Deps): Oidc => {
         (await findIdentity(ctx, identity)) ??
         (await linkByAddress(ctx, identity, deps)) ??
         (await createAccount(ctx, identity, invitationToken, deps))
+      const { issuer, teams } = identity
+      await applyRuledTeams(ctx, { userId: linked.userId, issuer, teams }, log)
       const [refreshToken, challenge] = [newRefreshToken(), newChallenge()]
       const started = await transaction<Principal | null, StartedSession | 'challenged'>(ctx, async (tx) => {
         const { userId, id } = linked
@@ -360,7 +363,7 @@ export const createOidc = (deps: Deps): Oidc => {
 
     async unlink(ctx, identityId) {
       const { userId } = ctx.principal
-      await thenForget(
+      const issuer = await thenForget(
         transaction(ctx, async (tx) => {
           const [own, facts, identities] = await Promise.all([
             lockOwnAccount(tx),
@@ -374,12 +377,17 @@ export const createOidc = (deps: Deps): Oidc => {
           const isOther = identities.some(({ id, issuer }) => id !== identityId && issuers.has(issuer))
           if (usablePassword(account) === null && !isOther) throw problems.lastSignInMethod()
           await Promise.all([removeIdentity(tx, identity), recordAudit(tx, 'identity.unlinked', { userId })])
+          return identity.issuer
         }),
         () => credentials.forgetUser(userId),
       )
+      await applyRuledTeams(ctx, { userId, issuer, teams: noTeams }, log)
     },
   }
 }
+
+/** What is left of the teams of an identity that is unlinked. */
+const noTeams = { roles: [], unknown: [], overflown: [] } as const
 
 /** Binds what is sealed under a code to it. */
 const contextOf = (hash: Buffer): string => `oidc code ${hash.toString('base64url')}`
@@ -431,6 +439,27 @@ const linkByAddress = async (
 /** Names that are tried for a new account: what the provider suggests, and then with a random suffix. */
 const maxNames = 5
 
+/** Why an identity gets no account; null if it does. */
+export const refusalOfAccount = (
+  { email, isEmailVerified }: ProvenIdentity,
+  {
+    isAddressTaken,
+    isInvited,
+    create,
+    trustsEmail,
+  }: {
+    readonly isAddressTaken: boolean
+    readonly isInvited: boolean
+    readonly create: CreationMode
+    readonly trustsEmail: boolean
+  },
+): Problem | null => {
+  if (isAddressTaken) return problems.emailOfAnotherAccount()
+  if (create === 'never') return problems.registrationClosed()
+  if (create === 'invited' && !isInvited) return problems.accountNeedsInvitation()
+  return email === null || !(isEmailVerified || trustsEmail) ? problems.emailUnverified() : null
+}
+
 /** Creates an account, which accepts the invitation. It is never one of an administrator, nor is the next one to register. */
 const createAccount = async (
   ctx: OpContext,
@@ -438,12 +467,15 @@ const createAccount = async (
   invitationToken: string | null,
   { create, invitations, providers, reauthDays }: Deps,
 ): Promise<LinkedIdentity> => {
-  const { issuer, subject, email, displayName, isEmailVerified } = identity
-  if (email !== null && (await findUserByEmail(ctx, email)) !== null) throw problems.emailOfAnotherAccount()
-  if (create === 'never') throw problems.registrationClosed()
-  if (create === 'invited' && invitationToken === null) throw problems.accountNeedsInvitation()
-  const isTrusted = isEmailVerified || providers.find(identity.provider)?.settings.trustsEmail === true
-  if (email === null || !isTrusted) throw problems.emailUnverified()
+  const { issuer, subject, email, displayName } = identity
+  const refusal = refusalOfAccount(identity, {
+    isAddressTaken: email !== null && (await findUserByEmail(ctx, email)) !== null,
+    isInvited: invitationToken !== null,
+    create,
+    trustsEmail: providers.find(identity.provider)?.settings.trustsEmail === true,
+  })
+  if (refusal !== null) throw refusal
+  if (email === null) throw problems.emailUnverified()
   const invitationHash =
     invitationToken === null ? null : await findInvitation(ctx, invitations, invitationToken)
   const isKnown = identity.timeZone === defaultTimeZone || (await knowsTimeZone(ctx, identity.timeZone))
