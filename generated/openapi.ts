@@ -115,7 +115,7 @@ export interface paths {
         put?: never;
         /**
          * Reauthenticate
-         * @description Confirms the user's identity in the current session, with the password or with a code of the second factor. Changing an email address, deleting an account and setting another user's password require a session that has signed in or reauthenticated within the last 15 minutes; otherwise the response is 403 `reauthentication_required`. Refreshing a session does not count as authentication. The tokens of the session stay the same.
+         * @description Confirms the user's identity in the current session, with the password, with a code of the second factor, or with a code of an identity of the account, which has authenticated within the last 15 minutes (409 `no_password` for the password of an account without one). Changing an email address, deleting an account and setting another user's password require a session that has signed in or reauthenticated within the last 15 minutes; otherwise the response is 403 `reauthentication_required`. Refreshing a session does not count as authentication. The tokens of the session stay the same.
          */
         post: operations["reauthenticate"];
         delete?: never;
@@ -159,6 +159,142 @@ export interface paths {
          */
         post: operations["undoEmailChange"];
         delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/oidc": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List identity providers
+         * @description Returns the identity providers that the operator has configured, and whether passwords are accepted too.
+         */
+        get: operations["listOidcProviders"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/oidc/{provider}/authorizations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the identity provider.
+                 * @example keycloak
+                 */
+                provider: components["parameters"]["OidcProviderId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Begin to authenticate with an identity provider
+         * @description Returns a URL of the provider, where the user authenticates in a browser within 10 minutes. The browser then returns to `return_to` with `code`, `state` and `iss`, the URL of this service; or with `error`, `request_id`, `state` and `iss`. Check that `state` is yours. Send the code with your PKCE verifier within 60 seconds: for the purpose `sign_in` to `POST /auth/oidc/exchange`, for `link` to `POST /auth/identities`, for `reauthenticate` to `POST /auth/reauthenticate`. Nothing is stored until the user has authenticated.
+         */
+        post: operations["authorizeOidc"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/oidc/exchange": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign in with a code
+         * @description Starts a session, as `login` does, for the user whom an identity provider has authenticated. A first sign-in creates an account, if the operator allows it. An existing account with the same email address is not taken over: sign in to it, and link the provider with `POST /auth/identities` (409 `email_taken`). Each request uses the code up, also one that fails.
+         */
+        post: operations["exchangeOidcCode"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/oidc/logout": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Sign out of the provider too
+         * @description Ends the current session, as `logout` does, and returns a URL of the identity provider that has started it. Open it in a browser to sign out there. Null if the session was started with a password, or the provider has no such page.
+         */
+        post: operations["logoutOidc"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/identities": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List your identities
+         * @description Returns the identities at identity providers that sign in to your account.
+         */
+        get: operations["listIdentities"];
+        put?: never;
+        /**
+         * Link an identity
+         * @description Links the identity that a provider has authenticated to your account, with a code for the purpose `link`. It signs in to your account from then on. Requires a session that has signed in or reauthenticated within the last 15 minutes. An account can have one identity of each provider.
+         */
+        post: operations["linkIdentity"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/auth/identities/{identity_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the identity.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                identity_id: components["parameters"]["IdentityId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * Unlink an identity
+         * @description Removes an identity from your account, and ends the sessions that it has started. Requires a session that has signed in or reauthenticated within the last 15 minutes. The last way to sign in cannot be removed (409 `last_sign_in_method`).
+         */
+        delete: operations["unlinkIdentity"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2514,7 +2650,7 @@ export interface paths {
         put?: never;
         /**
          * Change your password
-         * @description Replaces your password. Requires the current one. Your other sessions end, and pending password resets become invalid. The current session and your API tokens are kept.
+         * @description Replaces your password. Requires the current one: an account without a password cannot set one (409 `no_password`). Your other sessions end, and pending password resets become invalid. The current session and your API tokens are kept.
          */
         post: operations["changePassword"];
         delete?: never;
@@ -2534,7 +2670,7 @@ export interface paths {
         put?: never;
         /**
          * Request a password reset
-         * @description Sends a reset link to the address if it belongs to an account. The response is the same if it does not. The link works once, for 30 minutes. An account receives at most three such emails per hour.
+         * @description Sends a reset link to the address if it belongs to an account with a password. The response is the same if it does not. The link works once, for 30 minutes. An account receives at most three such emails per hour.
          */
         post: operations["forgotPassword"];
         delete?: never;
@@ -2579,7 +2715,7 @@ export interface paths {
         get?: never;
         /**
          * Set another user's password
-         * @description Sets the password of another user and ends all sessions of that user. `reset_second_factor` also disables the user's second factor. Requires a session that has authenticated within the last 15 minutes. To change your own password, use `POST /auth/password`. Available to administrators only.
+         * @description Sets the password of another user and ends all sessions of that user. `reset_second_factor` also disables the user's second factor. Requires a session that has authenticated within the last 15 minutes. If the operator accepts identity providers only, the response is 403 `passwords_closed`. To change your own password, use `POST /auth/password`. Available to administrators only.
          */
         put: operations["setUserPassword"];
         post?: never;
@@ -2711,7 +2847,7 @@ export interface paths {
         put?: never;
         /**
          * Enrol a second factor
-         * @description Returns a new secret for an authenticator (TOTP, RFC 6238), as text, as a URI and as a QR code. The second factor is enabled once you confirm the secret with a code. Until then you can repeat this request; only the latest secret can be confirmed.
+         * @description Returns a new secret for an authenticator (TOTP, RFC 6238), as text, as a URI and as a QR code. The second factor is enabled once you confirm the secret with a code. Until then you can repeat this request; only the latest secret can be confirmed. For an account without a password, omit it: the session must have authenticated within the last 15 minutes.
          */
         post: operations["enrolSecondFactor"];
         delete?: never;
@@ -2751,7 +2887,7 @@ export interface paths {
         put?: never;
         /**
          * Disable the second factor
-         * @description Disables your second factor; from then on, sign-in requires only the password. Requires the password and a code from the authenticator or a recovery code.
+         * @description Disables your second factor; from then on, sign-in requires only the password. Requires the password and a code from the authenticator or a recovery code. For an account without a password, omit it: the session must have authenticated within the last 15 minutes.
          */
         post: operations["disableSecondFactor"];
         delete?: never;
@@ -2980,10 +3116,11 @@ export interface components {
             refresh_expires_in: number;
             user: components["schemas"]["User"];
         };
-        /** @description Proof of identity: either a password or a code. */
+        /** @description Proof of identity: a password, a code, or a code of an identity provider for the purpose `reauthenticate`. */
         Reauthentication: {
             password?: components["schemas"]["Password"];
             code?: components["schemas"]["SecondFactorCode"];
+            oidc?: components["schemas"]["OidcCode"];
         };
         /** @description The token from the email sent to the previous address. */
         EmailChangeUndoRequest: {
@@ -5020,6 +5157,83 @@ export interface components {
             /** @description The number of calendar feeds of the user, without revoked ones. */
             feeds: components["schemas"]["ResourceUsage"];
         };
+        /** @description The identity providers of the installation. */
+        OidcProviders: {
+            providers: components["schemas"]["OidcProvider"][];
+            /** @description Whether accounts can register and sign in with a password. */
+            password_sign_in: boolean;
+        };
+        /** @description An identity provider. */
+        OidcProvider: {
+            /** @description Part of the path of its operations. */
+            id: string;
+            /** @description The name to show. */
+            name: string;
+            /** @description The URL that identifies it. */
+            issuer: string;
+        };
+        /** @description What to authenticate for, and where to return to. */
+        OidcAuthorizationRequest: {
+            /**
+             * @description What the code will be for.
+             * @enum {string}
+             */
+            purpose: "sign_in" | "link" | "reauthenticate";
+            /** @description Where the browser returns to: a URL that the operator allows, exactly. An allowed `http://127.0.0.1` or `http://[::1]` without a port allows every port. */
+            return_to: string;
+            /** @description The PKCE challenge (RFC 7636, method S256): the SHA-256 of your verifier in base64url. */
+            code_challenge: string;
+            /** @description Returned unchanged. Use a random value for each request. */
+            state: string;
+            /** @description The token of an invitation to a project, which a new account accepts. With an existing account, use `POST /invitations/accept`. */
+            invitation_token?: components["schemas"]["OpaqueToken"];
+        };
+        /** @description Where the user authenticates. */
+        OidcAuthorization: {
+            /** @description Open it in a browser. */
+            authorization_url: string;
+            /**
+             * Format: date-time
+             * @description Until when the provider can return.
+             */
+            expires_at: string;
+        };
+        /** @description The code from the URL that the browser returned to, and the PKCE verifier. */
+        OidcCode: {
+            code: components["schemas"]["OpaqueToken"];
+            /** @description The text whose challenge was sent. */
+            code_verifier: string;
+        };
+        /** @description Where the browser returns to after the provider. */
+        OidcLogoutRequest: {
+            /** @description A URL that the operator allows, as in `authorizeOidc`. The provider has to know it too. */
+            return_to?: string;
+        };
+        /** @description Where the user signs out of the provider. */
+        OidcLogout: {
+            /** @description Open it in a browser. */
+            logout_url: string | null;
+        };
+        /** @description An identity at an identity provider that signs in to the account. */
+        Identity: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /** @description That of the identity provider. */
+            issuer: string;
+            /** @description The email address at the provider, at the last sign-in. It can differ from that of the account. */
+            email: string | null;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            last_used_at: string;
+        };
+        /** @description A page of identities. */
+        IdentityList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Identity"][];
+        };
         /** @description A signed-in session. */
         Session: {
             /**
@@ -5138,9 +5352,9 @@ export interface components {
             confirmed_at: string | null;
             recovery_codes_left: number;
         };
-        /** @description Proof of identity. */
+        /** @description Proof of identity. Without a password for an account without one. */
         SecondFactorEnrolment: {
-            password: components["schemas"]["Password"];
+            password?: components["schemas"]["Password"];
         };
         /** @description A secret for an authenticator. */
         SecondFactorSecret: {
@@ -5155,9 +5369,9 @@ export interface components {
         SecondFactorConfirmation: {
             code: string;
         };
-        /** @description The password and a code. */
+        /** @description The password, if the account has one, and a code. */
         SecondFactorDisablement: {
-            password: components["schemas"]["Password"];
+            password?: components["schemas"]["Password"];
             code: components["schemas"]["SecondFactorCode"];
         };
         /** @description Recovery codes, for signing in without the authenticator. */
@@ -5168,12 +5382,12 @@ export interface components {
          * @description The kind of audit event, as in `AuditActionChoice`.
          * @enum {string}
          */
-        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "feed.created" | "feed.token_rotated" | "feed.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "export.requested" | "export.downloaded" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
+        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.ended_by_provider" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "feed.created" | "feed.token_rotated" | "feed.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "export.requested" | "export.downloaded" | "identity.linked" | "identity.unlinked" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
         /**
          * @description A kind of audit event to list.
          * @enum {string}
          */
-        AuditActionChoice: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "feed.created" | "feed.token_rotated" | "feed.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "export.requested" | "export.downloaded" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
+        AuditActionChoice: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.ended_by_provider" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "feed.created" | "feed.token_rotated" | "feed.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "export.requested" | "export.downloaded" | "identity.linked" | "identity.unlinked" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
         /** @description An event that concerns access to an account, or a task, comments, a file or a project that an administrator has read only by their role. */
         AuditEvent: {
             /**
@@ -5302,7 +5516,7 @@ export interface components {
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "export_without_file" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "feed_revoked" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "sign_in_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "passwords_closed" | "email_unverified" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "export_without_file" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "no_password" | "identity_taken" | "last_sign_in_method" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "feed_revoked" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
         /** @description A single error. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
@@ -5690,7 +5904,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The access token is missing, malformed, expired or revoked. */
+        /** @description The access token is missing, malformed, expired or revoked, or it is an API token that rests until its user signs in with an identity provider (`sign_in_required`). */
         Unauthorized: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -5749,7 +5963,62 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description Registration is closed (`registration_closed`), or invitations are disabled (`invitations_disabled`). */
+        /** @description The account has no password. It signs in with an identity provider. */
+        NoPassword: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The operator accepts sign-in with identity providers only. */
+        PasswordsClosed: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The provider has authenticated the user, but the account is disabled (`account_disabled`), the operator does not allow sign-in to create an account (`registration_closed`), invitations are disabled (`invitations_disabled`), or the email address of a new account is not verified (`email_unverified`). */
+        OidcRefused: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The identity is linked to an account already, or the account has another identity of the provider. */
+        IdentityTaken: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Nothing else signs in to the account. */
+        LastSignInMethod: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description Registration is closed (`registration_closed`), the operator accepts sign-in with identity providers only (`passwords_closed`), or invitations are disabled (`invitations_disabled`). */
         RegistrationClosed: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -5904,7 +6173,7 @@ export interface components {
                 "application/problem+json": components["schemas"]["Problem"];
             };
         };
-        /** @description The second factor is already enabled, or none is enrolled. */
+        /** @description The second factor is already enabled, or none is enrolled, or the account has no password. */
         SecondFactorConflict: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
@@ -6524,6 +6793,16 @@ export interface components {
          */
         ExportId: string;
         /**
+         * @description The id of the identity provider.
+         * @example keycloak
+         */
+        OidcProviderId: string;
+        /**
+         * @description The id of the identity.
+         * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+         */
+        IdentityId: string;
+        /**
          * @description The id of the user. `me` is your own.
          * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
          */
@@ -6936,6 +7215,228 @@ export interface operations {
             401: components["responses"]["InvalidCredentials"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listOidcProviders: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The identity providers. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OidcProviders"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            429: components["responses"]["TooManyRequests"];
+        };
+    };
+    authorizeOidc: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the identity provider.
+                 * @example keycloak
+                 */
+                provider: components["parameters"]["OidcProviderId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OidcAuthorizationRequest"];
+            };
+        };
+        responses: {
+            /** @description Where the user authenticates. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OidcAuthorization"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    exchangeOidcCode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OidcCode"];
+            };
+        };
+        responses: {
+            200: components["responses"]["SignedIn"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["InvalidCredentials"];
+            403: components["responses"]["OidcRefused"];
+            409: components["responses"]["UserConflict"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["InvitationInvalid"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    logoutOidc: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["OidcLogoutRequest"];
+            };
+        };
+        responses: {
+            /** @description The session has ended. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["OidcLogout"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listIdentities: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of your identities, newest first. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["IdentityList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    linkIdentity: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["OidcCode"];
+            };
+        };
+        responses: {
+            /** @description The identity was linked. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Identity"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["ForbiddenOrUnproven"];
+            409: components["responses"]["IdentityTaken"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["WrongProof"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    unlinkIdentity: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the identity.
+                 * @example 0199c0e8-5d6e-7f80-9a1b-2c3d4e5f6071
+                 */
+                identity_id: components["parameters"]["IdentityId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["ForbiddenOrUnproven"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["LastSignInMethod"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
             504: components["responses"]["OutcomeUnknown"];
@@ -12339,6 +12840,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
             403: components["responses"]["Forbidden"];
+            409: components["responses"]["NoPassword"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             422: components["responses"]["WrongProof"];
@@ -12392,6 +12894,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["InvalidCredentials"];
+            403: components["responses"]["PasswordsClosed"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
             429: components["responses"]["TooManyRequests"];
@@ -12664,7 +13167,7 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ForbiddenOrUnproven"];
             409: components["responses"]["SecondFactorConflict"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -12726,7 +13229,7 @@ export interface operations {
             204: components["responses"]["NoContent"];
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ForbiddenOrUnproven"];
             409: components["responses"]["SecondFactorConflict"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];

@@ -11,9 +11,11 @@ import {
   createAuthenticateLink,
   createExpiryOf,
 } from './http/authenticate.ts'
-import { createCheckPassword } from './services/check-password.ts'
+import { createCheckPassword, createUsablePassword } from './services/check-password.ts'
 import { createApiTokens } from './services/api-tokens.ts'
 import { createInvitations } from './services/invitations.ts'
+import { anonymousContext } from './services/context.ts'
+import { createOidc } from './services/oidc.ts'
 import { createPasswords } from './services/passwords.ts'
 import { createCheckReadiness } from './services/readiness.ts'
 import { createReauthenticate } from './services/reauthenticate.ts'
@@ -48,6 +50,7 @@ import { createFeeds } from './services/feeds.ts'
 import { createFeedLinks } from './auth/feed-links.ts'
 import { invitationHandlers } from './handlers/invitations.ts'
 import { notificationHandlers } from './handlers/notifications.ts'
+import { oidcHandlers } from './handlers/oidc.ts'
 import { passwordHandlers } from './handlers/passwords.ts'
 import { secondFactorHandlers } from './handlers/second-factor.ts'
 import { commentHandlers } from './handlers/comments.ts'
@@ -92,6 +95,7 @@ import { registerDocumentationPages } from './http/documentation-pages.ts'
 import { registerGuides } from './http/guides.ts'
 import { registerPages } from './http/pages.ts'
 import { createPaging } from './http/paging.ts'
+import { registerProviderRoutes } from './http/provider-routes.ts'
 import { registerEmailChangeUndoPage } from './http/email-change-undo-page.ts'
 import { registerInvitationPage } from './http/invitation-page.ts'
 import { registerPasswordResetPage } from './http/password-reset-page.ts'
@@ -103,6 +107,9 @@ import { handleUnknownRoutes, collectPaths, installBodyParser, registerOperation
 import { setSecurityHeaders } from './http/security-headers.ts'
 import { limitBodyTime, type TimeLimits, timeLimits as defaultTimeLimits } from './http/slow-clients.ts'
 import { withoutBase } from './http/url.ts'
+import type { FetchLimits } from './oidc/fetch.ts'
+import { oidcProblem } from './oidc/problems.ts'
+import { createProviders } from './oidc/providers.ts'
 import { instrumentDatabase, instrumentStorage } from './observe/instrument.ts'
 import { reportOutages } from './observe/outages.ts'
 import type { MapError } from './problems/problems.ts'
@@ -133,6 +140,7 @@ export interface AppDeps {
     | 'invitations'
     | 'invitationsPerDay'
     | 'mcp'
+    | 'oidc'
     | 'publicUrl'
     | 'trustProxy'
     | 'corsOrigins'
@@ -183,6 +191,8 @@ export interface AppDeps {
   /** Called before any other hook is added, so that their hooks observe the whole request. */
   readonly observers?: readonly ((app: FastifyInstance) => void)[]
   readonly jobTimes?: JobTimes
+  /** The limits of requests to identity providers. Overridden by tests. */
+  readonly oidcLimits?: FetchLimits
   /** Overridden by tests. */
   readonly resolveWebhookHost?: Resolve
   /** openapi.yaml by default. Overridden by tests. */
@@ -193,7 +203,11 @@ export interface AppDeps {
 
 /** Maps the errors of the parts that throw their own. */
 const mapError: MapError = (error) =>
-  databaseProblem(error) ?? storageProblem(error) ?? imageProblem(error) ?? authProblem(error)
+  databaseProblem(error) ??
+  storageProblem(error) ??
+  imageProblem(error) ??
+  authProblem(error) ??
+  oidcProblem(error)
 
 /** Bytes. The longest filter takes 24,000 bytes in a URL if none of its characters is ASCII; Node's default is 16,384. */
 const maxHeadSize = 65_536
@@ -221,6 +235,7 @@ export const buildApp = async ({
   unreadLimit = maxUnread,
   observers = [],
   jobTimes = defaultJobTimes,
+  oidcLimits,
   resolveWebhookHost,
   worker = null,
   contract = loadContract(),
@@ -319,7 +334,10 @@ export const buildApp = async ({
   const credentials = cacheCredentials(db, { background, log: app.log })
   const attemptKeys = createAttemptKeys(deriveKeys(secrets, 'sign-in').active)
   const secondFactorKeys = deriveKeys(secrets, 'second-factor')
-  const checkPassword = createCheckPassword({ passwords, attemptKeys })
+  const providerPolicy = config.oidc ?? noProviderPolicy
+  const { isOnly } = providerPolicy
+  const usablePassword = createUsablePassword({ isOnly })
+  const checkPassword = createCheckPassword({ passwords, attemptKeys, usablePassword })
   const reauthenticate = createReauthenticate({ checkPassword, attemptKeys, secondFactorKeys })
   const webhookKeys = deriveKeys(secrets, 'webhook')
   const replayKeys = deriveKeys(secrets, 'idempotent-answer')
@@ -390,11 +408,31 @@ export const buildApp = async ({
     shouldAuditFailure,
     isRegistrationOpen,
     invitations: config.invitations,
+    providerSessionHours: providerPolicy.sessionHours,
+    usablePassword,
+    isOnly,
   })
   const sessions = createSessions({
     accessTokens,
     credentials,
     refreshKeys: deriveKeys(secrets, 'refresh'),
+  })
+  const oidc = createOidc({
+    providers: createProviders(config.oidc, oidcLimits),
+    keys: deriveKeys(secrets, 'oidc'),
+    accessTokens,
+    credentials,
+    sessions,
+    shouldAuditFailure,
+    create: providerPolicy.create,
+    isOnly,
+    usablePassword,
+    sessionHours: providerPolicy.sessionHours,
+    reauthDays: providerPolicy.reauthDays,
+    invitations: config.invitations,
+    ownIssuer: config.oidc?.publicUrl ?? '',
+    now: databaseClock.now,
+    log,
   })
   const users = createUsers({
     passwords,
@@ -405,10 +443,18 @@ export const buildApp = async ({
     quotas: { attachmentBytes: attachmentQuotaBytes, tasks: taskQuota },
   })
   const handlers: Handlers = {
-    ...authHandlers({ signIn, sessions, reauthenticate, users }),
+    ...authHandlers({ signIn, sessions, reauthenticate, oidc, users }),
+    ...oidcHandlers({ paging, oidc }),
     ...sessionHandlers({ paging, sessions }),
     ...passwordHandlers({
-      passwords: createPasswords({ passwords, checkPassword, credentials, mailer }),
+      passwords: createPasswords({
+        passwords,
+        checkPassword,
+        usablePassword,
+        isOnly,
+        credentials,
+        mailer,
+      }),
     }),
     ...apiTokenHandlers({
       paging,
@@ -507,6 +553,10 @@ export const buildApp = async ({
     deadline: timeLimits.answer,
     finish: awaitOnClose(app),
   })
+  await registerProviderRoutes(app, {
+    complete: (answer) => oidc.complete(db, answer),
+    endSessions: (client, logout) => oidc.endByProvider(anonymousContext(db, client), logout),
+  })
   await app.register(registerPages, { base, publicUrl, contract, isRegistrationOpen })
   await app.register(registerGuides, { base })
   await registerDocumentationPages(app, { base, contract })
@@ -515,6 +565,9 @@ export const buildApp = async ({
   await registerInvitationPage(app, { base })
   return app
 }
+
+/** Without identity providers. */
+const noProviderPolicy = { create: 'never', isOnly: false, sessionHours: 1, reauthDays: 1 } as const
 
 /** The fields of every log line of a worker: pino's defaults and its number. */
 const logBase = (worker: number) => ({ pid: process.pid, hostname: hostname(), worker })

@@ -6,6 +6,7 @@ import { isProblemCode, problemTypes } from '../src/problems/catalogue.ts'
 import { type Located, lookUp, member, validate } from './fixture/contract-check.ts'
 import { blackPng } from './fixture/images.ts'
 import { finishedExport } from './fixture/exports.ts'
+import { codeOf } from './fixture/issuer.ts'
 import { notificationOf } from './fixture/notifications.ts'
 import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
 import { type Call, fileForm, type Reply, startService } from './fixture/service.ts'
@@ -31,6 +32,7 @@ const suppliedIds: Partial<Record<OperationId, string>> = {
   createTask: 'task_id',
   createComment: 'comment_id',
   createReminder: 'reminder_id',
+  linkIdentity: 'identity_id',
   addTaskAttachment: 'attach_id',
   createUpload: 'upload_id',
   createTag: 'tag_id',
@@ -114,13 +116,22 @@ const live: LiveFields = {
   refreshToken: ({ refresh_token }) => ({ refresh_token }),
   lookUpInvitation: async () => ({ token: await newInvitation() }),
   acceptInvitation: async () => ({ token: await newInvitation() }),
+  exchangeOidcCode: () =>
+    codeOf(service, 'sign_in', { sub: 'example', email: 'example@example.com', email_verified: true }),
+  async logoutOidc(known) {
+    // logout has ended the session.
+    known.access_token = (await service.register('signing-out')).token
+    return {}
+  },
+  linkIdentity: () => codeOf(service, 'link', { sub: 'linked' }),
   resetPassword: () => ({ token: service.mails.at(-1)?.token }),
   confirmSecondFactor: async (known) => ({ code: await freshCode(known) }),
   completeLogin: async (known, { code }) => ({
     challenge: await challengeOf(credentials()),
     code: /^\d+$/.test(String(code)) ? await freshCode(known) : known.recovery_codes?.[0],
   }),
-  async reauthenticate(known, { code }) {
+  async reauthenticate(known, { code, oidc }) {
+    if (oidc !== undefined) return { oidc: await codeOf(service, 'reauthenticate', { sub: 'linked' }) }
     return code === undefined ? {} : { code: await freshCode(known) }
   },
   async undoEmailChange() {
@@ -178,6 +189,7 @@ const paths: Partial<Record<OperationId, (known: KnownValues) => Promise<Call['p
     const { body: attachment } = await service.expect('addTaskAttachment', 201, { token, ...upload })
     return { attach_id: attachment.id }
   },
+  authorizeOidc: async () => ({ provider: 'mock' }),
   addTaskRelation: newRelation,
   removeTaskRelation: newRelation,
   updateNotification: newNotification,
@@ -235,9 +247,11 @@ const last: readonly OperationId[] = [
   'deleteUser',
   'completeLogin',
   'reauthenticate',
+  'unlinkIdentity',
   'disableSecondFactor',
   'changePassword',
   'logout',
+  'logoutOidc',
   'forgotPassword',
   'resetPassword',
 ]

@@ -91,6 +91,10 @@ where "comments"."id" = $3::uuid;
 delete from "api_tokens"
 where "api_tokens"."user_id" = $1::uuid;
 
+/* end_access.delete_identities */
+delete from "identities"
+where "identities"."user_id" = $1::uuid;
+
 /* end_access.delete_one_time_tokens */
 delete from "one_time_tokens"
 where "one_time_tokens"."user_id" = $1::uuid;
@@ -104,6 +108,16 @@ returning "user_id";
 delete from "sessions"
 where ("sessions"."user_id" = $1::uuid and "sessions"."id" is distinct
 from $2::uuid);
+
+/* end_access.disable_webhooks */
+update "webhooks"
+set "is_enabled" = $1, "version" = "webhooks"."version" + 1, "updated_at" = greatest(clock_timestamp(), "webhooks"."created_at")
+where ("webhooks"."owner_id" = $2::uuid and "webhooks"."is_enabled");
+
+/* end_access.discard_password */
+update "users"
+set "password_hash" = $1
+where "users"."id" = $2::uuid;
 
 /* end_access.revoke_feeds */
 update "feeds"
@@ -206,6 +220,50 @@ values ($1::uuid, $2::text, $3::text, $4::text, $5::uuid, $6::text, default)
 on conflict ("principal_id","operation","key") do update
 set "fingerprint" = $7::text, "resource_id" = $8::uuid, "body" = $9::text, "created_at" = excluded.created_at;
 
+/* identities.delete */
+delete from "identities"
+where "identities"."id" = $1::uuid;
+
+/* identities.insert */
+insert into "identities" ("id", "user_id", "issuer", "subject", "email", "created_at", "last_used_at")
+values ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, default, default);
+
+/* identities.select */
+select "identities"."id", "identities"."user_id"
+from "identities"
+inner join "users" on ("users"."id" = "identities"."user_id" and "users"."deleted_at" is null)
+where ("identities"."issuer" = $1::text and "identities"."subject" = $2::text);
+
+/* identities.select_facts */
+select "id", "user_id", "issuer"
+from "identities"
+where "identities"."id" = $1::uuid;
+
+/* identities.select_of_session */
+select "identities"."issuer"
+from "provider_sessions"
+inner join "identities" on "identities"."id" = "provider_sessions"."identity_id"
+where "provider_sessions"."session_id" = $1::uuid;
+
+/* identities.select_of_user */
+select "id", "issuer", "subject"
+from "identities"
+where "identities"."user_id" = $1::uuid;
+
+/* identities.select_users_of_login */
+select distinct "identities"."user_id"
+from "identities"
+left join "provider_sessions" on "provider_sessions"."identity_id" = "identities"."id"
+where ("identities"."issuer" = $1::text and ($2::text is null or "identities"."subject" = $3::text) and ($4::text is null or "provider_sessions"."sid" = $5::text or exists (
+          select
+from one_time_tokens
+where "one_time_tokens"."identity_id" = "identities"."id" and "one_time_tokens"."sid" = $6::text)));
+
+/* identities.use */
+update "identities"
+set "email" = $1::text, "last_used_at" = now()
+where "identities"."id" = $2::uuid;
+
 /* installation.claim */
 insert into "installation" ("singleton")
 values ($1)
@@ -271,6 +329,12 @@ set "expires_at" = now() + $1::int * interval '1 millisecond'
 where ("leases"."name" = $2::text and "leases"."holder" = $3::uuid)
 returning "name";
 
+/* logout_tokens.insert */
+insert into "logout_tokens" ("issuer", "token_id", "expires_at")
+values ($1::text, $2::text, to_timestamp($3::bigint))
+on conflict do nothing
+returning "token_id";
+
 /* memberships.select_unmanaged */
 select "id"
 from "projects"
@@ -313,6 +377,15 @@ update "notifications"
 set "read_at" = case when $1::bool then now() end
 where "notifications"."id" = $2::uuid;
 
+/* oidc_codes.insert */
+insert into "oidc_codes" ("hash", "sealed", "expires_at")
+values ($1::bytea, $2::bytea, now() + make_interval(secs => $3::int));
+
+/* oidc_codes.take */
+delete from "oidc_codes"
+where "oidc_codes"."hash" = $1::bytea
+returning "sealed", "expires_at" between now() and now() + make_interval(secs => $2::int);
+
 /* one_time_tokens.count */
 select count(*)::int
 from "one_time_tokens"
@@ -322,9 +395,19 @@ where ("one_time_tokens"."user_id" = $1::uuid and "one_time_tokens"."purpose" = 
 delete from "one_time_tokens"
 where ("one_time_tokens"."user_id" = $1::uuid and "one_time_tokens"."purpose" = $2);
 
+/* one_time_tokens.end_login */
+delete from "one_time_tokens"
+where "one_time_tokens"."identity_id" in (
+        select "identities"."id"
+from identities
+       
+where "identities"."user_id" = $1::uuid and "identities"."issuer" = $2::text
+          and ($3::text is null or "identities"."subject" = $4::text))
+        and ($5::text is null or "one_time_tokens"."sid" = $6::text);
+
 /* one_time_tokens.insert */
-insert into "one_time_tokens" ("hash", "purpose", "user_id", "email", "created_at", "expires_at")
-values ($1::bytea, $2::text, $3::uuid, $4::text, default, now() + make_interval(secs => $5::int));
+insert into "one_time_tokens" ("hash", "purpose", "user_id", "email", "identity_id", "sid", "created_at", "expires_at")
+values ($1::bytea, $2::text, $3::uuid, $4::text, $5::uuid, $6::text, default, now() + make_interval(secs => $7::int));
 
 /* one_time_tokens.move_back */
 update "one_time_tokens" "token"
@@ -352,7 +435,7 @@ where ("one_time_tokens"."email" = $1::text and "one_time_tokens"."user_id" <> $
 /* one_time_tokens.take */
 delete from "one_time_tokens"
 where ("one_time_tokens"."hash" = $1::bytea and "one_time_tokens"."purpose" = $2::text and "one_time_tokens"."expires_at" > now())
-returning "email", "created_at";
+returning "email", "identity_id", "sid", "created_at";
 
 /* one_time_tokens.void */
 delete from "one_time_tokens"
@@ -505,6 +588,28 @@ returning "id";
 update "projects"
 set "name" = $1::text, "description" = $2::text, "color" = $3::text, "metadata" = $4::jsonb, "external_source" = $5::text, "external_id" = $6::text, "version" = "projects"."version" + 1, "updated_at" = greatest(clock_timestamp(), "projects"."created_at")
 where "projects"."id" = $7::uuid;
+
+/* provider_sessions.end */
+delete from "sessions"
+where "sessions"."id" in (select "provider_sessions"."session_id"
+from provider_sessions
+where "provider_sessions"."identity_id" = $1::uuid);
+
+/* provider_sessions.end_login */
+delete from "sessions"
+where "sessions"."id" in (
+        select "provider_sessions"."session_id"
+from provider_sessions
+          join identities on "identities"."id" = "provider_sessions"."identity_id"
+       
+where "identities"."user_id" = $1::uuid and "identities"."issuer" = $2::text
+          and ($3::text is null or "identities"."subject" = $4::text)
+          and ($5::text is null or "provider_sessions"."sid" = $6::text))
+returning "id";
+
+/* provider_sessions.insert */
+insert into "provider_sessions" ("session_id", "identity_id", "sid")
+values ($1::uuid, $2::uuid, $3::text);
 
 /* purge.select_projects */
 select "id"
@@ -695,7 +800,7 @@ where "sessions"."id" = $1::uuid;
 
 /* sessions.insert */
 insert into "sessions" ("id", "user_id", "created_at", "last_used_at", "authenticated_at", "expires_at", "user_agent", "address")
-values ($1::uuid, $2::uuid, default, default, default, now() + interval '30 days', $3::text, $4::text);
+values ($1::uuid, $2::uuid, default, default, least(now(), to_timestamp($3::bigint)), now() + least(interval '30 days', make_interval(hours => $4::int)), $5::text, $6::text);
 
 /* sessions.lock */
 select "id"
@@ -713,8 +818,8 @@ for update;
 
 /* sessions.renew_authentication */
 update "sessions"
-set "authenticated_at" = now()
-where "sessions"."id" = $1::uuid;
+set "authenticated_at" = least(now(), to_timestamp($1::bigint))
+where "sessions"."id" = $2::uuid;
 
 /* sessions.select_facts */
 select "user_id"
@@ -925,21 +1030,46 @@ where "tasks"."id" = any((select $1::uuid[])::uuid[]);
 delete from "team_members"
 where ("team_members"."team_id" = $1::uuid and "team_members"."user_id" = $2::uuid);
 
+/* team_members.delete_sourced */
+delete from "team_members"
+where ("team_members"."team_id" = $1::uuid and "team_members"."user_id" = $2::uuid);
+
 /* team_members.insert */
-insert into "team_members" ("team_id", "user_id", "role", "version", "created_at")
-values ($1::uuid, $2::uuid, $3::text, default, default);
+insert into "team_members" ("team_id", "user_id", "role", "source", "version", "created_at")
+values ($1::uuid, $2::uuid, $3::text, default, default, default);
 
 /* team_members.insert_manager */
-insert into "team_members" ("team_id", "user_id", "role", "version", "created_at")
-values ($1::uuid, $2::uuid, $3, default, default);
+insert into "team_members" ("team_id", "user_id", "role", "source", "version", "created_at")
+values ($1::uuid, $2::uuid, $3, default, default, default);
+
+/* team_members.insert_sourced */
+insert into "team_members" ("team_id", "user_id", "role", "source", "version", "created_at")
+values ($1::uuid, $2::uuid, $3::text, $4::text, default, default);
 
 /* team_members.select_facts */
-select "team_members"."role", "team_members"."version"
+select "team_members"."role", "team_members"."version", "team_members"."source"
 from "users"
 left join "team_members" on ("team_members"."user_id" = "users"."id" and "team_members"."team_id" = $1::uuid)
 where ("users"."id" = $2::uuid and "users"."deleted_at" is null);
 
+/* team_members.select_of_user */
+select "team_id", "role", "source"
+from "team_members"
+where "team_members"."user_id" = $1::uuid;
+
+/* team_members.select_sourced */
+select "team_members"."role", "team_members"."source"
+from "teams"
+inner join "users" on ("users"."id" = $1::uuid and "users"."deleted_at" is null)
+left join "team_members" on ("team_members"."team_id" = "teams"."id" and "team_members"."user_id" = "users"."id")
+where "teams"."id" = $2::uuid;
+
 /* team_members.update */
+update "team_members"
+set "role" = $1::text, "source" = $2, "version" = "team_members"."version" + 1
+where ("team_members"."team_id" = $3::uuid and "team_members"."user_id" = $4::uuid);
+
+/* team_members.update_sourced */
 update "team_members"
 set "role" = $1::text, "version" = "team_members"."version" + 1
 where ("team_members"."team_id" = $2::uuid and "team_members"."user_id" = $3::uuid);
@@ -959,6 +1089,12 @@ where "team_members"."team_id" = "teams"."id");
 /* teams.insert */
 insert into "teams" ("id", "name", "name_folded", "version", "created_at", "updated_at")
 values ($1::uuid, $2::text, default, default, default, default);
+
+/* teams.lock_for_source */
+select "id"
+from "teams"
+where "teams"."id" = $1::uuid
+for no key update;
 
 /* teams.lock_of_manager */
 select "id"
@@ -1127,14 +1263,21 @@ update "users"
 set "attachment_bytes" = "users"."attachment_bytes" + $1::bigint
 where "users"."id" = $2::uuid;
 
+/* users.forget_sign_in_due */
+update "users"
+set "sign_in_due_at" = $1
+where ("users"."id" = $2::uuid and not exists (select
+from identities
+where "identities"."user_id" = $3::uuid));
+
 /* users.hide */
 update "users"
 set "username" = "users"."id"::text, "email" = "users"."id"::text, "display_name" = $1, "role" = $2, "password_hash" = $3, "deleted_at" = now()
 where "users"."id" = $4::uuid;
 
 /* users.insert */
-insert into "users" ("id", "username", "email", "display_name", "role", "time_zone", "password_hash", "is_disabled", "attachment_bytes", "attachment_quota_bytes", "task_quota", "version", "created_at", "updated_at", "deleted_at")
-values ($1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, default, default, default, default, default, default, default, default);
+insert into "users" ("id", "username", "email", "display_name", "role", "time_zone", "password_hash", "may_use_password", "sign_in_due_at", "is_disabled", "attachment_bytes", "attachment_quota_bytes", "task_quota", "version", "created_at", "updated_at", "deleted_at")
+values ($1::uuid, $2::text, $3::text, $4::text, $5::text, $6::text, $7::text, default, default, default, default, default, default, default, default, default, default);
 
 /* users.lock_by_email */
 select "id"
@@ -1183,10 +1326,15 @@ set "email" = $1::text, "password_hash" = $2::text, "version" = "users"."version
 where "users"."id" = $3::uuid;
 
 /* users.select_account */
-select "users"."id", "users"."username", "users"."password_hash", "users"."is_disabled", "second_factors"."secret", "second_factors"."confirmed_at"
+select "users"."id", "users"."username", "users"."password_hash", "users"."may_use_password", "users"."is_disabled", "second_factors"."secret", "second_factors"."confirmed_at"
 from "users"
 left join "second_factors" on "second_factors"."user_id" = "users"."id"
 where ("users"."id" = $1::uuid and "users"."deleted_at" is null);
+
+/* users.select_by_email */
+select "id", "role"
+from "users"
+where ("users"."email" = $1::text and "users"."deleted_at" is null);
 
 /* users.select_caller */
 select "users"."role", coalesce("sessions"."authenticated_at" between now() - interval '15 minutes' and now() + interval '15 minutes', false)
@@ -1195,12 +1343,12 @@ left join "sessions" on "sessions"."id" = $1::uuid
 where ("users"."id" = $2::uuid and "users"."deleted_at" is null and "users"."is_disabled" = $3);
 
 /* users.select_credentials */
-select "id", "password_hash"
+select "id", "password_hash", "may_use_password"
 from "users"
 where "users"."email" = $1::text;
 
 /* users.select_credentials_by_username */
-select "id", "password_hash"
+select "id", "password_hash", "may_use_password"
 from "users"
 where "users"."username" = $1::text;
 
@@ -1216,19 +1364,19 @@ where ("users"."role" = $1 and "users"."is_disabled" = $2 and "users"."id" <> $3
 limit $4;
 
 /* users.select_own_account */
-select "users"."id", "users"."username", "users"."password_hash", "users"."is_disabled", "second_factors"."secret", "second_factors"."confirmed_at"
+select "users"."id", "users"."username", "users"."password_hash", "users"."may_use_password", "users"."is_disabled", "second_factors"."secret", "second_factors"."confirmed_at", "sessions"."authenticated_at" between now() - interval '15 minutes' and now() + interval '15 minutes'
 from "users"
 inner join "sessions" on ("sessions"."id" = $1::uuid and "sessions"."user_id" = "users"."id")
 left join "second_factors" on "second_factors"."user_id" = "users"."id"
 where ("users"."id" = $2::uuid and "users"."deleted_at" is null and "users"."is_disabled" = $3 and "sessions"."expires_at" > now());
 
 /* users.select_password */
-select "password_hash"
+select "password_hash", "may_use_password"
 from "users"
 where ("users"."id" = $1::uuid and "users"."deleted_at" is null and "users"."is_disabled" = $2);
 
 /* users.select_resets */
-select "users"."id", count("one_time_tokens"."hash")::int
+select "users"."id", "users"."password_hash", "users"."may_use_password", count("one_time_tokens"."hash")::int
 from "users"
 left join "one_time_tokens" on ("one_time_tokens"."user_id" = "users"."id" and "one_time_tokens"."purpose" = $1 and "one_time_tokens"."created_at" > now() - interval '1 hour')
 where "users"."email" = $2::text
@@ -1242,6 +1390,16 @@ where ("users"."id" = $1::uuid and "users"."deleted_at" is null);
 /* users.set_password */
 update "users"
 set "password_hash" = $1::text
+where "users"."id" = $2::uuid;
+
+/* users.set_password_use */
+update "users"
+set "may_use_password" = $1::bool
+where "users"."id" = $2::uuid;
+
+/* users.set_sign_in_due */
+update "users"
+set "sign_in_due_at" = now() + make_interval(days => $1::int)
 where "users"."id" = $2::uuid;
 
 /* users.update */

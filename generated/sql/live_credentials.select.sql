@@ -6,4 +6,4 @@ where "session"."expires_at" > now() and "person"."deleted_at" is null and not "
   select "token"."id"::text, "person"."role"
 from api_tokens token join users person on "person"."id" = "token"."user_id"
 where ("token"."expires_at" is null or "token"."expires_at" > now()) and "person"."deleted_at" is null
-  and not "person"."is_disabled" and "token"."id" = any($2::uuid[]);
+  and not "person"."is_disabled" and not coalesce("person"."sign_in_due_at" <= now(), false) and "token"."id" = any($2::uuid[]);

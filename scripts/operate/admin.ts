@@ -18,8 +18,11 @@ import { canonicalEmail } from '../../src/domain/email-address.ts'
 import { compileValidation, type ObjectSchema } from '../../src/http/validation.ts'
 import { databaseProblem } from '../../src/db/problems.ts'
 import { problemOf } from '../../src/http/problem-responses.ts'
+import type { ClaimSet } from '../../src/oidc/claims.ts'
+import { createProviders } from '../../src/oidc/providers.ts'
 import type { Problem } from '../../src/problems/problems.ts'
-import { setPassword } from '../../src/services/passwords.ts'
+import { previewSignIn } from '../../src/services/oidc-preview.ts'
+import { allowPassword, setPassword } from '../../src/services/passwords.ts'
 import { resetSecondFactor } from '../../src/services/second-factor.ts'
 import { createUser, updateUser } from '../../src/services/users.ts'
 import { openConfigured } from './configured-database.ts'
@@ -41,16 +44,20 @@ const usage = `Usage: npm run --silent admin -- <command>
   user create <username> <email> [--admin] [--display-name <name>]
   user list [--json]
   user set-password <user>
+  user allow-password <user>
+  user forbid-password <user>
   user reset-second-factor <user>
   user make-admin <user>
   user disable <user>
   user enable <user>
   user set-quota <user> [--attachment-bytes <number>|unlimited|default] [--tasks <number>|unlimited|default]
+  oidc preview <provider>
   storage check
   storage adopt
   retention confirm
 
-<user> is a username or an email address. Passwords are read from the terminal, or from standard input.`
+<user> is a username or an email address. Passwords are read from the terminal, or from standard input.
+"oidc preview" reads the claims of an ID token, as JSON, from standard input, and shows what a sign-in would do.`
 
 const deadline = 120_000
 
@@ -71,6 +78,8 @@ interface Options {
 }
 
 interface Command {
+  /** By default, user. */
+  readonly topic?: 'oidc'
   /** The names of its arguments. */
   readonly parameters: readonly string[]
   readonly options?: readonly (keyof Options)[]
@@ -169,6 +178,22 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
+  'allow-password': {
+    parameters: ['user'],
+    async run(shell, [name = '']) {
+      await allowPassword(shell.ctx, await expectUser(shell, name), true)
+      return `${name} may use a password with OIDC_ONLY`
+    },
+  },
+
+  'forbid-password': {
+    parameters: ['user'],
+    async run(shell, [name = '']) {
+      await allowPassword(shell.ctx, await expectUser(shell, name), false)
+      return `${name} may not use a password with OIDC_ONLY`
+    },
+  },
+
   'reset-second-factor': {
     parameters: ['user'],
     async run(shell, [name = '']) {
@@ -199,6 +224,18 @@ const commands: Readonly<Record<string, Command>> = {
     async run(shell, [name = '']) {
       await changeUser(shell, name, { is_disabled: false })
       return `Enabled ${name}`
+    },
+  },
+
+  preview: {
+    topic: 'oidc',
+    parameters: ['provider'],
+    async run({ ctx }, [id = '']) {
+      const { oidc } = readConfig()
+      const provider = createProviders(oidc).find(id)
+      if (oidc === null || provider === null) throw new CommandError(`OIDC_CONFIG has no provider ${id}`)
+      const claims = JSON.parse(await text(process.stdin)) as ClaimSet
+      return (await previewSignIn(ctx, provider, { claims, create: oidc.create })).join('\n')
     },
   },
 
@@ -277,15 +314,15 @@ const parseCommand = (args: readonly string[]): ((shell: Shell) => Promise<strin
   const [topic = '', name = '', ...names] = positionals
   if (topic === '') throw new UsageError('A command is missing')
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (topic !== 'user' || command === undefined)
+  if (command === undefined || topic !== (command.topic ?? 'user'))
     throw new UsageError(`There is no command "${positionals.slice(0, 2).join(' ')}"`)
   const { parameters, options = [] } = command
   if (parameters.length !== names.length)
     throw new UsageError(
-      `"user ${name}" takes ${parameters.map((parameter) => `<${parameter}>`).join(' ') || 'no arguments'}, not ${names.length} arguments`,
+      `"${topic} ${name}" takes ${parameters.map((parameter) => `<${parameter}>`).join(' ') || 'no arguments'}, not ${names.length} arguments`,
     )
   const unknown = Object.keys(values).find((option) => !options.some((known) => known === option))
-  if (unknown !== undefined) throw new UsageError(`"user ${name}" has no option --${unknown}`)
+  if (unknown !== undefined) throw new UsageError(`"${topic} ${name}" has no option --${unknown}`)
   return (shell) => command.run(shell, names, values)
 }
 

@@ -22,6 +22,7 @@ import { freeBytesOf, minFreeBytes } from '../../src/db/engine/disk-space.ts'
 import { DiskFull, FolderInUse, isLocked } from '../../src/db/engine/embedded.ts'
 import { findStandbyFault } from '../../src/db/engine/standbys.ts'
 import { readMigrationState } from '../../src/db/engine/migrate.ts'
+import { createProviders } from '../../src/oidc/providers.ts'
 import { verifySmtp } from '../../src/mail/smtp.ts'
 import { httpUrl } from '../../src/http/url.ts'
 import { AddressUnavailable, expectOwnAddress } from '../../src/process/own-host.ts'
@@ -323,6 +324,16 @@ const checkMail: Check = async ({ mail }) => {
   }
 }
 
+/** A provider that is down keeps its users out, but not the service from starting. */
+const checkProviders: Check = async ({ oidc }) => {
+  if (oidc === null) return null
+  const { all } = createProviders(oidc)
+  const results = await Promise.allSettled(all.map((provider) => provider.discover()))
+  const faults = results.flatMap((result) => (result.status === 'rejected' ? [messageOf(result.reason)] : []))
+  if (faults.length > 0) throw new Fault(`${faults.join('. ')}. Check OIDC_CONFIG.`)
+  return all.map(({ settings, redirectUri }) => `${settings.id} has to know ${redirectUri}`).join('; ')
+}
+
 const checks: Readonly<Record<string, Check>> = {
   host: checkAddresses,
   folder: checkFolder,
@@ -332,6 +343,7 @@ const checks: Readonly<Record<string, Check>> = {
   files: checkOwner,
   redis: checkRedis,
   email: checkMail,
+  oidc: checkProviders,
 }
 
 /** The message of an error and its causes, which include the error of the operating system. */

@@ -9,6 +9,7 @@ import {
 import type { Database } from '../db/engine/client.ts'
 import { selectSessionPrincipal } from '../db/sessions.ts'
 import type { BearerPrincipal } from '../domain/permissions.ts'
+import { problems } from '../problems/problems.ts'
 
 /**
  * Live sessions and API tokens. A change takes effect in this process when `forget…` is called, and in other workers and
@@ -17,9 +18,9 @@ import type { BearerPrincipal } from '../domain/permissions.ts'
 export interface Credentials {
   /** Null if the session has ended or belongs to another user. */
   ofSession(sessionId: string, userId: string): Promise<BearerPrincipal | null>
-  /** Null if no token has the hash, or it has expired. */
+  /** Null if no token has the hash, or it has expired. @throws Problem 401 if it rests until a sign-in of its user */
   ofApiToken(hash: Buffer): Promise<BearerPrincipal | null>
-  /** Null if the token was revoked or has expired. */
+  /** Null if the token was revoked or has expired, or rests. */
   ofApiTokenId(tokenId: string): Promise<BearerPrincipal | null>
   /** Call after a session has ended. */
   forgetSession(sessionId: string): Promise<void>
@@ -95,15 +96,18 @@ export const cacheCredentials = (db: Database, { background, log }: CacheOptions
     await withTimeout(cacheTtl, notifyCredentialChange(db, change), late).catch(() => undefined)
   }
 
+  /** Null also for a token that rests, after a call of `onResting`. */
   const ofApiToken = async (
     key: string,
     select: () => Promise<UsedApiToken | null>,
+    onResting: () => void = () => undefined,
   ): Promise<BearerPrincipal | null> => {
     const cached = apiTokens.get(key)
     if (cached !== undefined) return cached
     const changesBefore = changes
     const used = await select()
-    if (used === null) return null
+    if (used?.isResting === true) onResting()
+    if (used === null || used.isResting) return null
     const ttl = Math.min(cacheTtl, used.expiresIn)
     if (changes === changesBefore && ttl > 0) apiTokens.set(key, used.principal, { ttl })
     return used.principal
@@ -127,7 +131,14 @@ export const cacheCredentials = (db: Database, { background, log }: CacheOptions
       if (principal !== null && changes === changesBefore) sessions.set(sessionId, principal)
       return principal
     },
-    ofApiToken: (hash) => ofApiToken(hash.toString('base64url'), () => selectApiTokenPrincipal(db, { hash })),
+    ofApiToken: (hash) =>
+      ofApiToken(
+        hash.toString('base64url'),
+        () => selectApiTokenPrincipal(db, { hash }),
+        () => {
+          throw problems.signInRequired()
+        },
+      ),
     ofApiTokenId: (id) => ofApiToken(id, () => selectApiTokenPrincipal(db, { id })),
     forgetSession: (sessionId) => forget({ kind: 'session', sessionId }),
     forgetApiToken: (tokenId) => forget({ kind: 'api_token', tokenId }),

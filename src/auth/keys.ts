@@ -13,6 +13,7 @@ export type KeyPurpose =
   | 'idempotent-answer'
   | 'attachment-link'
   | 'webhook'
+  | 'oidc'
 
 /**
  * Derives a 32-byte key for one purpose from each secret by HKDF-SHA256 (RFC 5869). Keys of different purposes reveal nothing

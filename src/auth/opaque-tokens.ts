@@ -51,3 +51,6 @@ export const { create: newFeedToken, hashOf: hashFeedToken } = opaqueTokens('twf
 
 /** Sets a new password. Single-use. */
 export const { create: newResetToken, hashOf: hashResetToken } = opaqueTokens('twx_')
+
+/** Exchanges an identity that a provider has authenticated. Single-use. */
+export const { create: newOidcCode, hashOf: hashOidcCode } = opaqueTokens('two_')

@@ -2,6 +2,7 @@ import { closestMatch } from 'leven'
 import { readFileSync } from 'node:fs'
 import { availableParallelism } from 'node:os'
 import { type Setting, settings, type Settings } from './settings.ts'
+import type { OidcFile } from './oidc.ts'
 import { isLoopback, type MailAddress, type SmtpServer } from './values.ts'
 
 export type LogFormat = NonNullable<Settings['logFormat']>
@@ -24,6 +25,17 @@ export interface FirstAdmin {
   readonly password: string
 }
 
+/** Sign-in with identity providers. Holds their secrets. */
+export interface OidcConfig extends OidcFile {
+  /** Prefix of the redirect URIs. Never taken from a request, as for emails. */
+  readonly publicUrl: string
+  readonly create: NonNullable<Settings['oidcCreate']>
+  /** Whether passwords are closed, but for accounts that an operator has named. */
+  readonly isOnly: boolean
+  readonly sessionHours: number
+  readonly reauthDays: number
+}
+
 /** The settings behind `Config.mail`. */
 type MailSettings = Pick<
   Settings,
@@ -36,13 +48,26 @@ type TraceSettings = Pick<
 >
 
 /**
- * The configuration of a process. `databaseUrl`, `databaseReadUrl`, `redisUrl`, `jwtSecrets`, `metricsToken`, `firstAdmin` and
- * `mail` hold secrets.
+ * The configuration of a process. `databaseUrl`, `databaseReadUrl`, `redisUrl`, `jwtSecrets`, `metricsToken`, `firstAdmin`,
+ * `mail` and `oidc` hold secrets.
  */
 export interface Config extends Omit<
   Settings,
-  keyof TraceSettings | 'smtpUrl' | 'mailFrom' | 'isProduction' | 'workers' | 'adminEmail' | 'adminPassword'
+  | keyof TraceSettings
+  | 'smtpUrl'
+  | 'mailFrom'
+  | 'isProduction'
+  | 'workers'
+  | 'adminEmail'
+  | 'adminPassword'
+  | 'oidc'
+  | 'oidcCreate'
+  | 'oidcOnly'
+  | 'oidcSessionHours'
+  | 'oidcReauthDays'
 > {
+  /** Null without identity providers. */
+  readonly oidc: OidcConfig | null
   /** Null if unset: the first account that registers becomes the administrator. */
   readonly firstAdmin: FirstAdmin | null
   readonly mail: MailConfig
@@ -85,6 +110,11 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     workers,
     adminEmail,
     adminPassword,
+    oidc,
+    oidcCreate,
+    oidcOnly,
+    oidcSessionHours,
+    oidcReauthDays,
     ...config
   } = Object.fromEntries(Object.entries(settings).map(([key, setting]) => [key, read(setting)])) as Settings
 
@@ -107,6 +137,16 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
       `${settings.workers.name} above 1 requires ${name}: the embedded database supports only one process (example: ${example})`,
     )
   }
+  if (isSet(settings.oidc) && !isSet(settings.publicUrl)) {
+    const { name, example } = settings.publicUrl
+    faults.push(
+      `${settings.oidc.name} requires ${name}, the base URL of the redirect URIs (example: ${example})`,
+    )
+  }
+  if (oidcOnly === 'on' && !isSet(settings.oidc)) {
+    const { name, example } = settings.oidc
+    faults.push(`${settings.oidcOnly.name} requires ${name}: nobody could sign in (example: ${example})`)
+  }
   if (isSet(settings.adminEmail) !== isSet(settings.adminPassword))
     faults.push(
       `${settings.adminEmail.name} and ${settings.adminPassword.name} require each other: set both or none`,
@@ -117,6 +157,17 @@ export function readConfig(env: NodeJS.ProcessEnv = process.env): Config {
     firstAdmin:
       adminEmail === null || adminPassword === null ? null : { email: adminEmail, password: adminPassword },
     mail: mailConfig({ ...config, smtpUrl, mailFrom, isProduction }),
+    oidc:
+      oidc === null || config.publicUrl === null
+        ? null
+        : {
+            ...oidc,
+            publicUrl: config.publicUrl,
+            create: oidcCreate,
+            isOnly: oidcOnly === 'on',
+            sessionHours: oidcSessionHours,
+            reauthDays: oidcReauthDays,
+          },
     traces: areTracesOn({ tracesExporter, otlpEndpoint, otlpTracesEndpoint, isOtelDisabled }),
     workers: workers === 'auto' ? autoWorkers(config) : workers,
   }

@@ -1,4 +1,5 @@
 import { resolve } from 'node:path'
+import { parseOidcFile } from './oidc.ts'
 import {
   oneOf,
   parseAccountEmail,
@@ -23,6 +24,7 @@ import {
   parseRequestCount,
   parseReserve,
   parseSecrets,
+  parseSessionHours,
   parseShutdownSeconds,
   parseSmtpUrl,
   parseStorageUrl,
@@ -136,6 +138,42 @@ export const settings = {
     shownDefault: 'unset',
     example: 'the output of `openssl rand -hex 12`',
     doc: 'Password of the first administrator, 8 to 256 characters. Ignored once there is an account.',
+  }),
+  oidc: setting({
+    name: 'OIDC_CONFIG',
+    parse: parseOidcFile,
+    default: null,
+    shownDefault: 'unset: no identity providers',
+    example: '/etc/taskwright/oidc.json',
+    doc: 'JSON file with identity providers, for sign-in with OpenID Connect. Needs `PUBLIC_URL`. See [Sign-in with OpenID Connect](oidc.md).',
+  }),
+  oidcCreate: setting({
+    name: 'OIDC_CREATE',
+    parse: oneOf(['always', 'invited', 'never']),
+    default: 'invited',
+    example: 'always',
+    doc: 'Whether the first sign-in of somebody with an identity provider creates an account. `invited`: only with an invitation to a project.',
+  }),
+  oidcOnly: setting({
+    name: 'OIDC_ONLY',
+    parse: oneOf(['on', 'off']),
+    default: 'off',
+    example: 'on',
+    doc: '`on`: nobody can register, or sign in with, reset or set a password, except for the accounts of `npm run admin -- user allow-password`. Needs `OIDC_CONFIG`.',
+  }),
+  oidcSessionHours: setting({
+    name: 'OIDC_SESSION_HOURS',
+    parse: parseSessionHours,
+    default: 24,
+    example: '24',
+    doc: 'Hours after which a session that was started with an identity provider ends, however often it is refreshed.',
+  }),
+  oidcReauthDays: setting({
+    name: 'OIDC_REAUTH_DAYS',
+    parse: parseDayCount,
+    default: 30,
+    example: '30',
+    doc: 'Days without a sign-in with an identity provider after which the API tokens and webhooks of an account rest that is linked with one, until the next sign-in. A change applies to each account from its next sign-in.',
   }),
   mcp: setting({
     name: 'MCP',

@@ -244,6 +244,14 @@ export function parseDayCount(text: string): Parsed<number> {
     : { fault: 'must be a whole number of days from 1 to 36500' }
 }
 
+/** A number of hours, at most the 30 days that any session lasts. */
+export function parseSessionHours(text: string): Parsed<number> {
+  const count = decimal(text)
+  return count !== null && count > 0 && count <= 720
+    ? { value: count }
+    : { fault: 'must be a whole number of hours from 1 to 720' }
+}
+
 /** A number of seconds, up to an hour. */
 export function parseShutdownSeconds(text: string): Parsed<number> {
   const count = decimal(text)

@@ -3,6 +3,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
 import { secondFactors, sessions, users } from './schema/tables.ts'
+import { isRecent } from './recent.ts'
 import { lockToChange } from './users.ts'
 
 /** A user's second factor. */
@@ -17,7 +18,10 @@ export interface SecondFactor {
 export interface AccountFacts {
   readonly id: string
   readonly username: string
-  readonly passwordHash: string
+  /** Null without a password. */
+  readonly passwordHash: string | null
+  /** Whether an operator has exempted the account from OIDC_ONLY. */
+  readonly mayUsePassword: boolean
   readonly isDisabled: boolean
   /** Confirmed or not. */
   readonly secondFactor: SecondFactor | null
@@ -27,6 +31,7 @@ const factColumns = {
   id: users.id,
   username: users.username,
   password_hash: users.password_hash,
+  may_use_password: users.may_use_password,
   is_disabled: users.is_disabled,
   secret: secondFactors.secret,
   confirmed_at: secondFactors.confirmed_at,
@@ -43,17 +48,19 @@ const selectFacts = builtStatement('users.select_account', { id: 'uuid' }, (db, 
 interface FactRow {
   readonly id: string
   readonly username: string
-  readonly password_hash: string
+  readonly password_hash: string | null
+  readonly may_use_password: boolean
   readonly is_disabled: boolean
   readonly secret: Buffer | null
   readonly confirmed_at: string | null
 }
 
-const readFacts = ({ id, username, password_hash, is_disabled, secret, confirmed_at }: FactRow) => ({
+const readFacts = ({ id, username, secret, confirmed_at, ...row }: FactRow) => ({
   id,
   username,
-  passwordHash: password_hash,
-  isDisabled: is_disabled,
+  passwordHash: row.password_hash,
+  mayUsePassword: row.may_use_password,
+  isDisabled: row.is_disabled,
   secondFactor: secret && { userId: id, secret, isConfirmed: confirmed_at !== null },
 })
 
@@ -69,11 +76,15 @@ export const lockAccount = async ({ db }: TransactionContext, id: string): Promi
 declare const own: unique symbol
 
 /** The account of a caller whose session lives. */
-export type OwnAccount = AccountFacts & { readonly [own]: true }
+export type OwnAccount = AccountFacts & {
+  /** Whether the session has authenticated recently. */
+  readonly isProven: boolean
+  readonly [own]: true
+}
 
 const selectOwn = builtStatement('users.select_own_account', { id: 'uuid', session_id: 'uuid' }, (db, p) =>
   db
-    .select(factColumns)
+    .select({ ...factColumns, is_proven: sql<boolean>`${isRecent(sessions.authenticated_at)}` })
     .from(users)
     .innerJoin(sessions, and(eq(sessions.id, p.session_id), eq(sessions.user_id, users.id)))
     .leftJoin(secondFactors, eq(secondFactors.user_id, users.id))
@@ -99,7 +110,7 @@ export const lockOwnAccount = async ({
     lockToChange(db, { id }),
     selectOwn(db, { id, session_id: credential.sessionId }),
   ])
-  return row === undefined ? null : (readFacts(row) as OwnAccount)
+  return row === undefined ? null : ({ ...readFacts(row), isProven: row.is_proven } as OwnAccount)
 }
 
 const updateHash = builtStatement('users.rehash_password', { id: 'uuid', hash: 'text' }, (db, p) =>

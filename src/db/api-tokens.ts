@@ -18,6 +18,7 @@ import { expectRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { newest, selectPage } from './lists/list.ts'
 import { apiTokenJson } from './read-models.ts'
+import { isSignInDue } from './recent.ts'
 import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
 import { apiTokens, users } from './schema/tables.ts'
 import {
@@ -164,6 +165,8 @@ export const removeApiToken = async (
 export interface UsedApiToken {
   readonly principal: BearerPrincipal
   readonly expiresIn: number
+  /** Whether it rests until a sign-in of its user with an identity provider. */
+  readonly isResting: boolean
 }
 
 const byHash = { hash: 'bytes' } as const
@@ -174,6 +177,7 @@ const liveColumns = {
   ...principalColumns,
   scopes: 'text',
   expires_in: 'int',
+  is_resting: 'bool',
 } as const
 
 /** The live API tokens, as `token`, with their users, as `person`. Ends with a condition. */
@@ -185,7 +189,9 @@ export const fromLiveTokens = sql`
 const selectLive = (matches: SQL): SQL => sql`
   select ${token.id}::text, ${selectPrincipal(person)},
     array_to_string(${token.scopes}, ' ') as scopes,
-    least(floor(extract(epoch from ${token.expires_at} - now()) * 1000), 86400000)::int as expires_in
+    least(
+      floor(extract(epoch from least(${token.expires_at}, ${person.sign_in_due_at}) - now()) * 1000), 86400000
+    )::int as expires_in, ${isSignInDue(person)} as is_resting
   ${fromLiveTokens} and ${matches}`
 
 const useLive = (matches: SQL): SQL => sql`
@@ -226,5 +232,6 @@ export const selectApiTokenPrincipal = async (
   return {
     principal: { ...readPrincipal(row), credential },
     expiresIn: row.expires_in,
+    isResting: row.is_resting,
   }
 }

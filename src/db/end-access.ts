@@ -2,7 +2,17 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { voidOneTimeTokens } from './one-time-tokens.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
-import { apiTokens, feeds, oneTimeTokens, secondFactors, sessions } from './schema/tables.ts'
+import {
+  apiTokens,
+  feeds,
+  identities,
+  oneTimeTokens,
+  secondFactors,
+  sessions,
+  users,
+  webhooks,
+} from './schema/tables.ts'
+import { touched } from './touch.ts'
 
 /**
  * What ends the access to an account. The user is locked before, so that the sessions include that of a sign-in with the old password
@@ -79,6 +89,37 @@ const deleteOneTimeTokens = builtStatement(
   (db, p) => db.delete(oneTimeTokens).where(eq(oneTimeTokens.user_id, p.user_id)),
 )
 
+const deleteIdentities = builtStatement('end_access.delete_identities', { user_id: 'uuid' }, (db, p) =>
+  db.delete(identities).where(eq(identities.user_id, p.user_id)),
+)
+
+const discardPassword = builtStatement('end_access.discard_password', { user_id: 'uuid' }, (db, p) =>
+  db.update(users).set({ password_hash: null }).where(eq(users.id, p.user_id)),
+)
+
+const disableWebhooks = builtStatement('end_access.disable_webhooks', { user_id: 'uuid' }, (db, p) =>
+  db
+    .update(webhooks)
+    .set({ is_enabled: false, ...touched(webhooks) })
+    .where(and(eq(webhooks.owner_id, p.user_id), webhooks.is_enabled)),
+)
+
+/**
+ * Ends every other access to an account that an identity takes over by its address. Anybody can have registered it with the address of
+ * somebody else, and kept a way in: a password, a session, an API token, a link that restores another address, an identity, or a
+ * webhook. A second factor stays: it lets nobody in by itself.
+ */
+export const endEarlierAccess = async (tx: TransactionContext, userId: string): Promise<void> => {
+  await Promise.all([
+    deleteOneTimeTokens(tx.db, { user_id: userId }),
+    discardPassword(tx.db, { user_id: userId }),
+    endSessions(tx, userId),
+    revokeApiTokens(tx, userId),
+    deleteIdentities(tx.db, { user_id: userId }),
+    disableWebhooks(tx.db, { user_id: userId }),
+  ])
+}
+
 /** Deletes every credential of a user who is deleted. */
 export const removeCredentials = async (tx: TransactionContext, userId: string): Promise<void> => {
   await Promise.all([
@@ -86,5 +127,6 @@ export const removeCredentials = async (tx: TransactionContext, userId: string):
     endSessions(tx, userId),
     revokeApiTokens(tx, userId),
     discardSecondFactor(tx, userId),
+    deleteIdentities(tx.db, { user_id: userId }),
   ])
 }

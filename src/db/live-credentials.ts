@@ -2,6 +2,7 @@ import type { BearerCredential, Role } from '../domain/permissions.ts'
 import { fromLiveTokens } from './api-tokens.ts'
 import type { Database } from './engine/client.ts'
 import { statement } from './engine/statement.ts'
+import { isSignInDue } from './recent.ts'
 import { aliasedTable, sql } from './schema/drizzle.ts'
 import { apiTokens, sessions, users } from './schema/tables.ts'
 import { fromLiveSessions } from './sessions.ts'
@@ -17,7 +18,7 @@ const select = statement(
   (p) => sql`
     select ${session.id}::text, ${person.role} ${fromLiveSessions} and ${session.id} = any(${p.sessions})
     union all
-    select ${token.id}::text, ${person.role} ${fromLiveTokens} and ${token.id} = any(${p.tokens})`,
+    select ${token.id}::text, ${person.role} ${fromLiveTokens} and not ${isSignInDue(person)} and ${token.id} = any(${p.tokens})`,
 )
 
 /** The id of a session or API token. */

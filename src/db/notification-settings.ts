@@ -9,6 +9,7 @@ import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { isNotificationReason, type NotificationReason } from './notifications.ts'
 import { notificationSettingsJson } from './read-models.ts'
+import { isSignInDue } from './recent.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
 import { notifications, notificationSettings, tasks, users } from './schema/tables.ts'
 import { lockToChange } from './users.ts'
@@ -212,6 +213,7 @@ const claim = statement(
         select settings.*, ${person.email}, ${person.time_zone}, ${person.role} = 'admin' as is_admin
         from notification_settings settings join users person on ${person.id} = ${settings.user_id}
         where ${settings.digest_due_at} <= now() and ${person.deleted_at} is null and not ${person.is_disabled}
+          and not ${isSignInDue(person)}
         order by ${settings.digest_due_at} limit 1 for no key update of settings skip locked
       ), moved as ${builder
         .update(settings)

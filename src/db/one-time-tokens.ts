@@ -12,13 +12,23 @@ export type Purpose = 'sign_in' | 'reset_password' | 'undo_email'
 
 const insert = builtStatement(
   'one_time_tokens.insert',
-  { hash: 'bytes', purpose: 'text', user_id: 'uuid', email: 'text?', lifetime: 'int' },
+  {
+    hash: 'bytes',
+    purpose: 'text',
+    user_id: 'uuid',
+    email: 'text?',
+    identity_id: 'uuid?',
+    sid: 'text?',
+    lifetime: 'int',
+  },
   (db, p) =>
     db.insert(oneTimeTokens).values({
       hash: p.hash,
       purpose: p.purpose,
       user_id: p.user_id,
       email: p.email,
+      identity_id: p.identity_id,
+      sid: p.sid,
       expires_at: sql`now() + make_interval(secs => ${p.lifetime})`,
     }),
 )
@@ -31,14 +41,23 @@ interface NewToken {
   readonly lifetime: number
   /** The address that `undo_email` restores. */
   readonly email?: string
+  /** For `sign_in`, what was proven instead of the password. */
+  readonly identity?: ProvenBy
+}
+
+/** The identity that has proven who somebody is, and the provider's session; null if it has said none. */
+export interface ProvenBy {
+  readonly id: string
+  readonly sid: string | null
 }
 
 /** Stores a token of a locked user. */
 export const insertOneTimeToken = async (
   { db }: TransactionContext,
-  { userId, email, ...token }: NewToken,
+  { userId, email, identity, ...token }: NewToken,
 ): Promise<void> => {
-  await insert(db, { ...token, user_id: userId, email: email ?? null })
+  const [identity_id, sid] = [identity?.id ?? null, identity?.sid ?? null]
+  await insert(db, { ...token, user_id: userId, email: email ?? null, identity_id, sid })
 }
 
 const wantedParameters = { purpose: 'text', hash: 'bytes' } as const
@@ -70,18 +89,27 @@ export const findUserOfToken = async (
 }
 
 const take = builtStatement('one_time_tokens.take', wantedParameters, (db, p) =>
-  db
-    .delete(oneTimeTokens)
-    .where(isWanted(p))
-    .returning({ email: oneTimeTokens.email, created_at: oneTimeTokens.created_at }),
+  db.delete(oneTimeTokens).where(isWanted(p)).returning({
+    email: oneTimeTokens.email,
+    identity_id: oneTimeTokens.identity_id,
+    sid: oneTimeTokens.sid,
+    created_at: oneTimeTokens.created_at,
+  }),
 )
+
+/** What was stored with a token. */
+interface TakenToken {
+  readonly email: string | null
+  readonly identity_id: string | null
+  readonly sid: string | null
+  readonly created_at: string
+}
 
 /** Uses a token of a locked user up. Null if it was used or has expired. */
 export const takeOneTimeToken = async (
   { db }: TransactionContext,
   wanted: WantedToken,
-): Promise<{ readonly email: string | null; readonly created_at: string } | null> =>
-  firstRow(await take(db, wanted))
+): Promise<TakenToken | null> => firstRow(await take(db, wanted))
 
 const count = builtStatement(
   'one_time_tokens.count',

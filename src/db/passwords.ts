@@ -9,18 +9,37 @@ import { lockToChange, type UserFacts } from './users.ts'
 
 const selectHash = builtStatement('users.select_password', { id: 'uuid' }, (db, p) =>
   db
-    .select({ password_hash: users.password_hash })
+    .select({ passwordHash: users.password_hash, mayUsePassword: users.may_use_password })
     .from(users)
     .where(and(eq(users.id, p.id), isNull(users.deleted_at), eq(users.is_disabled, false))),
 )
 
-/** The hash of the caller's password; null if they were disabled or deleted since they were authenticated. */
+/** The password of an account. */
+interface AccountPassword {
+  /** Null without a password. */
+  readonly passwordHash: string | null
+  /** Whether an operator has exempted the account from OIDC_ONLY. */
+  readonly mayUsePassword: boolean
+}
+
+/** The caller's password; null if they were disabled or deleted since they were authenticated. */
 export const selectOwnPassword = async ({
   db,
   principal,
-}: StatementContext<SessionPrincipal>): Promise<string | null> => {
-  const [row] = await selectHash(db, { id: principal.userId })
-  return row?.password_hash ?? null
+}: StatementContext<SessionPrincipal>): Promise<AccountPassword | null> =>
+  firstRow(await selectHash(db, { id: principal.userId }))
+
+const setUse = builtStatement('users.set_password_use', { id: 'uuid', is_allowed: 'bool' }, (db, p) =>
+  db.update(users).set({ may_use_password: p.is_allowed }).where(eq(users.id, p.id)),
+)
+
+/** Exempts an account from OIDC_ONLY, or ends that. */
+export const setPasswordUse = async (
+  { db }: TransactionContext<Principal>,
+  { id }: Authorized<'user.set_password', UserFacts>,
+  isAllowed: boolean,
+): Promise<void> => {
+  await setUse(db, { id, is_allowed: isAllowed })
 }
 
 const update = builtStatement('users.set_password', { id: 'uuid', password_hash: 'text' }, (db, p) =>
@@ -65,6 +84,8 @@ const selectByEmail = builtStatement('users.select_resets', { email: 'text' }, (
   db
     .select({
       id: users.id,
+      passwordHash: users.password_hash,
+      mayUsePassword: users.may_use_password,
       mails: sql<number>`count(${oneTimeTokens.hash})::int`,
     })
     .from(users)
@@ -84,7 +105,7 @@ const selectByEmail = builtStatement('users.select_resets', { email: 'text' }, (
 export const lockUserByEmail = async (
   { db }: TransactionContext,
   email: string,
-): Promise<{ readonly id: string; readonly mails: number } | null> => {
+): Promise<(AccountPassword & { readonly id: string; readonly mails: number }) | null> => {
   const [, rows] = await Promise.all([lockByEmail(db, { email }), selectByEmail(db, { email })])
   return firstRow(rows)
 }

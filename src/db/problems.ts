@@ -5,6 +5,9 @@ import { CallerGone, ConstraintViolation, DatabaseUnavailable, TooManyStatements
 const constraintProblems: Readonly<Record<string, () => Problem>> = {
   users_username_unique: problems.usernameTaken,
   users_email_unique: problems.emailTaken,
+  // The account of a code was deleted, or its identity unlinked or linked by another request, meanwhile.
+  identities_subject_unique: problems.identityOfAnotherAccount,
+  identities_user_once: problems.providerLinked,
   tags_owner_name_unique: problems.tagExists,
   tags_project_name_unique: problems.projectTagExists,
   tasks_project_id_projects_id_fk: () => problems.unknownReference('/project_id', 'project'),

@@ -31,6 +31,7 @@ import {
   type comments,
   type events,
   type feeds,
+  type identities,
   type invitations,
   isInstant,
   memberships,
@@ -598,6 +599,11 @@ export const sessionJson = (session: typeof sessions, currentId: SQL): SQL => {
     is_current: isCurrent,
   } satisfies Fields<Schemas['Session']>
   return object(fields)
+}
+
+export const identityJson = (identity: typeof identities): SQL => {
+  const { id, issuer, email, created_at, last_used_at } = identity
+  return object({ id, issuer, email, created_at, last_used_at } satisfies Fields<Schemas['Identity']>)
 }
 
 export const apiTokenJson = (token: typeof apiTokens): SQL => {

@@ -43,24 +43,42 @@ export const isUseRecorded = (time: SQLWrapper): SQL =>
 
 const insert = builtStatement(
   'sessions.insert',
-  { id: 'uuid', user_id: 'uuid', user_agent: 'text?', address: 'text' },
+  {
+    id: 'uuid',
+    user_id: 'uuid',
+    hours: 'int?',
+    authenticated_at: 'int8?',
+    user_agent: 'text?',
+    address: 'text',
+  },
   (db, p) =>
     db.insert(sessions).values({
       id: p.id,
       user_id: p.user_id,
-      expires_at: sql`now() + ${maxLifetime}`,
+      // Of no argument, `make_interval` is null, and `least` ignores it.
+      expires_at: sql`now() + least(${maxLifetime}, make_interval(hours => ${p.hours}))`,
+      authenticated_at: sql`least(now(), to_timestamp(${p.authenticated_at}))`,
       user_agent: p.user_agent,
       address: p.address,
     }),
 )
 
+interface NewSession {
+  readonly id: string
+  readonly userId: string
+  /** When the session ends, if not after the longest lifetime. */
+  readonly hours?: number | null
+  /** When the user has authenticated, in seconds since the epoch, if not now. */
+  readonly authenticatedAt?: number | null
+}
+
 /** Inserts a session of a user. */
 export const insertSession = async (
   { db, client }: TransactionContext,
-  session: { readonly id: string; readonly userId: string },
+  { id, userId, hours = null, authenticatedAt = null }: NewSession,
 ): Promise<void> => {
   const { userAgent: user_agent, address } = client
-  await insert(db, { id: session.id, user_id: session.userId, user_agent, address })
+  await insert(db, { id, user_id: userId, hours, authenticated_at: authenticatedAt, user_agent, address })
 }
 
 /** Reads with `use`, which also updates `last_used_at`; on a read-only database, with `read`, which does not. */

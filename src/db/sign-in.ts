@@ -3,7 +3,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { firstRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { insertOneTimeToken } from './one-time-tokens.ts'
+import { insertOneTimeToken, type ProvenBy } from './one-time-tokens.ts'
 import { eq, sql } from './schema/drizzle.ts'
 import { installation, users } from './schema/tables.ts'
 
@@ -34,7 +34,11 @@ const claim = builtStatement('installation.claim', {}, (db) =>
 export const claimInstallation = async ({ db }: TransactionContext): Promise<boolean> =>
   (await claim(db, {})).length > 0
 
-const storedPassword = { userId: users.id, passwordHash: users.password_hash }
+const storedPassword = {
+  userId: users.id,
+  passwordHash: users.password_hash,
+  mayUsePassword: users.may_use_password,
+}
 
 const selectByEmail = builtStatement('users.select_credentials', { email: 'text' }, (db, p) =>
   db.select(storedPassword).from(users).where(eq(users.email, p.email)),
@@ -49,7 +53,10 @@ const selectByUsername = builtStatement(
 /** An account, and the hash that a sign-in verifies its password against. */
 export interface StoredPassword {
   readonly userId: string
-  readonly passwordHash: string
+  /** Null without a password. */
+  readonly passwordHash: string | null
+  /** Whether an operator has exempted the account from OIDC_ONLY. */
+  readonly mayUsePassword: boolean
 }
 
 /** The stored password of the account with this address, in canonical form; null when there is none. */
@@ -67,6 +74,10 @@ export const selectStoredPasswordByUsername = async (
 /** Lifetime of a challenge in seconds. */
 export const challengeLifetime = 300
 
-/** Stores the challenge of a sign-in with a correct password whose second factor is pending. */
-export const insertChallenge = (tx: TransactionContext, { id }: AccountFacts, hash: Buffer): Promise<void> =>
-  insertOneTimeToken(tx, { purpose: 'sign_in', userId: id, hash, lifetime: challengeLifetime })
+/** Stores the challenge of a sign-in with a correct password, or with an identity, whose second factor is pending. */
+export const insertChallenge = (
+  tx: TransactionContext,
+  { id }: AccountFacts,
+  challenge: { readonly hash: Buffer; readonly identity?: ProvenBy },
+): Promise<void> =>
+  insertOneTimeToken(tx, { purpose: 'sign_in', userId: id, lifetime: challengeLifetime, ...challenge })

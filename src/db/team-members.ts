@@ -64,6 +64,8 @@ export interface TeamMemberFacts {
   /** Null for no member. */
   readonly role: TeamRole | null
   readonly version: number | null
+  /** The issuer whose claims made the membership; null if a person did. */
+  readonly source: string | null
   /** The ids of the projects that the team is in. */
   readonly projects: readonly string[]
   /** What the caller is to it. */
@@ -72,7 +74,7 @@ export interface TeamMemberFacts {
 
 const selectFacts = builtStatement('team_members.select_facts', key, (db, p) =>
   db
-    .select({ role: teamMembers.role, version: teamMembers.version })
+    .select({ role: teamMembers.role, version: teamMembers.version, source: teamMembers.source })
     .from(users)
     .leftJoin(teamMembers, and(eq(teamMembers.user_id, users.id), eq(teamMembers.team_id, p.team_id)))
     .where(and(eq(users.id, p.user_id), isNull(users.deleted_at))),
@@ -105,7 +107,8 @@ const isKey = (p: Placeholders<typeof key>) =>
 const update = builtStatement('team_members.update', { ...key, role: 'text' }, (db, p) =>
   db
     .update(teamMembers)
-    .set({ role: p.role, version: sql`${teamMembers.version} + 1` })
+    // From then on, a person has made it.
+    .set({ role: p.role, source: null, version: sql`${teamMembers.version} + 1` })
     .where(isKey(p)),
 )
 

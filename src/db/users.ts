@@ -42,7 +42,8 @@ export interface NewUser {
   readonly displayName: string
   /** In canonical form. */
   readonly timeZone: string
-  readonly passwordHash: string
+  /** Null for an account that signs in with an identity provider. */
+  readonly passwordHash: string | null
 }
 
 /** The fields of a user that requests change. */
@@ -105,7 +106,7 @@ const insert = builtStatement(
     display_name: 'text',
     role: 'text',
     time_zone: 'text',
-    password_hash: 'text',
+    password_hash: 'text?',
   } satisfies ParametersOf<typeof users>,
   (db, p) => db.insert(users).values(p),
 )

@@ -23,6 +23,7 @@ import { eventReader } from './event-readers.ts'
 import { matchesEventTypes } from './events.ts'
 import { eventJson, webhookDeliveryJson } from './read-models.ts'
 import { passedSince, retentionTime } from './engine/retention.ts'
+import { isSignInDue } from './recent.ts'
 import { aliasedTable, and, eq, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
 import { events, projects, users, webhookDeliveries, webhooks } from './schema/tables.ts'
 import type { ChangeableWebhook } from './webhooks.ts'
@@ -152,7 +153,9 @@ const rest = sql.raw(`interval '1 second'`)
 
 const restedSince = sql`case ${webhook.queue} when 'prompt' then now() else now() - ${rest} end`
 
-const isDue = sql`${webhook.due_at} <= now() and ${isActive} and coalesce(${webhook.leased_until} <= ${restedSince}, true)`
+// Deliveries wait while the owner has to sign in.
+const isDue = sql`${webhook.due_at} <= now() and ${isActive} and coalesce(${webhook.leased_until} <= ${restedSince}, true)
+  and not exists (select from users where ${users.id} = ${webhook.owner_id} and ${isSignInDue(users)})`
 
 /** The free slots of each queue, by its name. */
 const slots = { slots: 'json' } as const

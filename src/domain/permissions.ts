@@ -24,6 +24,9 @@ export const permissions = {
   'api_token.revoke_any': ['admin'],
   'second_factor.see': ['signed_in'],
   'second_factor.change': ['signed_in'],
+  'identity.see': ['self'],
+  'identity.link': ['signed_in'],
+  'identity.unlink': ['self'],
   'audit.see': ['admin'],
   'user.see': ['signed_in'],
   // The email address, the quotas and their use.

@@ -1,6 +1,8 @@
 import type { components } from '../../generated/openapi.ts'
 import { jsonObject, jsonText, stringify } from '../contract/json-text.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
+import { codeOf } from './oidc-code.ts'
+import type { Oidc } from '../services/oidc.ts'
 import type { IssuedTokens } from '../services/issue-tokens.ts'
 import type { Reauthenticate } from '../services/reauthenticate.ts'
 import type { Sessions } from '../services/sessions.ts'
@@ -14,11 +16,12 @@ interface Deps {
   readonly signIn: SignIn
   readonly sessions: Sessions
   readonly reauthenticate: Reauthenticate
+  readonly oidc: Oidc
   readonly users: Users
 }
 
 /** The operations of the contract's tag `auth`, except those on the signed-in user, which are in users.ts. */
-export const authHandlers = ({ signIn, sessions, reauthenticate, users }: Deps) =>
+export const authHandlers = ({ signIn, sessions, reauthenticate, oidc, users }: Deps) =>
   ({
     async register(ctx, { body }) {
       const { username, email, password, display_name: displayName = username } = body
@@ -45,8 +48,9 @@ export const authHandlers = ({ signIn, sessions, reauthenticate, users }: Deps) 
       return { status: 204 }
     },
 
-    async reauthenticate(ctx, { body: { password, code = '' } }) {
-      if (password === undefined) await reauthenticate.byCode(ctx, code)
+    async reauthenticate(ctx, { body: { password, code = '', oidc: proof } }) {
+      if (proof !== undefined) await oidc.reauthenticate(ctx, codeOf(proof))
+      else if (password === undefined) await reauthenticate.byCode(ctx, code)
       else await reauthenticate.byPassword(ctx, { password, pointer: '/password' })
       return { status: 204 }
     },
@@ -60,7 +64,13 @@ export const authHandlers = ({ signIn, sessions, reauthenticate, users }: Deps) 
     },
   }) satisfies Partial<Handlers>
 
-const tokensJson = ({ accessToken, expiresIn, refreshToken, refreshExpiresIn, userJson }: IssuedTokens) =>
+export const tokensJson = ({
+  accessToken,
+  expiresIn,
+  refreshToken,
+  refreshExpiresIn,
+  userJson,
+}: IssuedTokens) =>
   jsonObject<Schemas['AuthTokens']>({
     access_token: stringify(accessToken),
     token_type: stringify('Bearer'),

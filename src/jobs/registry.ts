@@ -8,6 +8,8 @@ import { removeRevokedFeeds } from '../db/feeds.ts'
 import { removeExpiredKeys } from '../db/idempotency-keys.ts'
 import { removeExpiredInvitations, removeOldInvitationMails } from '../db/invitations.ts'
 import { notifyOfEvents, removeOldNotifications } from '../db/notifications.ts'
+import { removeExpiredLogoutTokens } from '../db/logout-tokens.ts'
+import { removeExpiredOidcCodes } from '../db/oidc-codes.ts'
 import { removeExpiredOneTimeTokens } from '../db/one-time-tokens.ts'
 import { purgeDeleted } from '../db/purge.ts'
 import { removeOldReminders } from '../db/reminders.ts'
@@ -152,6 +154,8 @@ export const jobsOf = (deps: JobDeps) => {
     remove_expired_sessions: cleanup((stop) => removeExpiredSessions(db, {}, stop)),
     remove_spent_refresh_tokens: cleanup((stop) => removeSpentRefreshTokens(db, {}, stop)),
     remove_expired_idempotency_keys: cleanup((stop) => removeExpiredKeys(db, {}, stop)),
+    remove_expired_logout_tokens: cleanup((stop) => removeExpiredLogoutTokens(db, {}, stop)),
+    remove_expired_oidc_codes: cleanup((stop) => removeExpiredOidcCodes(db, {}, stop)),
     remove_expired_one_time_tokens: cleanup((stop) => removeExpiredOneTimeTokens(db, {}, stop)),
     remove_expired_invitations: cleanup((stop) => removeExpiredInvitations(db, {}, stop)),
     remove_old_invitation_mails: cleanup((stop) => removeOldInvitationMails(db, {}, stop)),

@@ -36,6 +36,13 @@ export const problemTypes = {
     remedy:
       'Send the challenge and a code from the authenticator, or a recovery code, to POST /auth/login/second-factor before the challenge expires.',
   },
+  sign_in_required: {
+    status: 401,
+    title: 'Sign-in required',
+    cause:
+      'The account of the API token signs in with an identity provider, and has not done so for as many days as the operator allows (OIDC_REAUTH_DAYS). Its tokens and webhooks rest; nothing was deleted.',
+    remedy: 'Sign in with the identity provider. The same token works again from then on.',
+  },
   insufficient_scope: {
     status: 403,
     title: 'Insufficient scope',
@@ -74,6 +81,19 @@ export const problemTypes = {
     title: 'Account disabled',
     cause: 'An administrator has disabled the account. Nothing was deleted.',
     remedy: 'Ask an administrator to enable it.',
+  },
+  passwords_closed: {
+    status: 403,
+    title: 'Passwords closed',
+    cause: 'The operator accepts sign-in with identity providers only (OIDC_ONLY).',
+    remedy: 'Sign in with an identity provider. `GET /auth/oidc` lists them.',
+  },
+  email_unverified: {
+    status: 403,
+    title: 'Email address not verified',
+    cause:
+      'The identity provider has authenticated you, but says no email address, or does not say that yours is verified, and a new account needs one.',
+    remedy: 'Verify the address with the provider and sign in again, or ask an administrator for an account.',
   },
   invitations_disabled: {
     status: 403,
@@ -193,6 +213,26 @@ export const problemTypes = {
     title: 'Second factor not enrolled',
     cause: 'The account has no second factor to confirm or disable.',
     remedy: 'Enrol one first.',
+  },
+  no_password: {
+    status: 409,
+    title: 'No password',
+    cause: 'The account has no password: it signs in with an identity provider.',
+    remedy:
+      'Omit the password if the operation allows it, and reauthenticate with the identity provider if asked to.',
+  },
+  identity_taken: {
+    status: 409,
+    title: 'Identity taken',
+    cause:
+      'The identity signs in to an account already, or your account has another identity of the same provider.',
+    remedy: 'Unlink one of them first.',
+  },
+  last_sign_in_method: {
+    status: 409,
+    title: 'Last sign-in method',
+    cause: 'The identity is the only way to sign in to the account.',
+    remedy: 'Link another identity first.',
   },
   upload_conflict: {
     status: 409,
@@ -405,7 +445,7 @@ export const problemTypes = {
     status: 503,
     title: 'Service unavailable',
     cause:
-      'The database or the file storage is unavailable, or the service is busy or stopping. Nothing was done.',
+      'The database, the file storage or an identity provider is unavailable, or the service is busy or stopping. Nothing was done.',
     remedy: 'Retry after the seconds in Retry-After.',
   },
   outcome_unknown: {

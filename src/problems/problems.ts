@@ -166,6 +166,12 @@ export const problems = {
       'The access token is malformed, expired or revoked. Refresh the session or sign in again.',
       challenge('invalid_token'),
     ),
+  signInRequired: () =>
+    new Problem(
+      'sign_in_required',
+      'The user of this token has not signed in with an identity provider for too long. The token works again after the next sign-in.',
+      challenge('invalid_token'),
+    ),
   wrongPassword: () =>
     new Problem('invalid_credentials', 'The email address, username or password is wrong.', challenge()),
   invalidRefreshToken: () =>
@@ -241,7 +247,7 @@ export const problems = {
   reauthenticationRequired: () =>
     new Problem(
       'reauthentication_required',
-      'This session has not authenticated in the last 15 minutes. Send the password or a code to POST /auth/reauthenticate and repeat the request.',
+      'This session has not authenticated in the last 15 minutes. Send the password, a code or a proof of an identity provider to POST /auth/reauthenticate and repeat the request.',
     ),
   emailChangedOften: () =>
     new Problem(
@@ -286,6 +292,66 @@ export const problems = {
   registrationClosed: () => new Problem('registration_closed', 'Ask an administrator for an account.'),
   accountDisabled: () =>
     new Problem('account_disabled', 'This account is disabled. Ask an administrator to enable it.'),
+  accountNeedsInvitation: () =>
+    new Problem(
+      'registration_closed',
+      'Ask for an invitation to a project, or an administrator for an account.',
+    ),
+  noPassword: () =>
+    new Problem(
+      'no_password',
+      'This account has no password. Authenticate with its identity provider: send a code for the purpose reauthenticate to POST /auth/reauthenticate.',
+    ),
+  passwordRequired: (pointer: string) =>
+    problems.invalidField(pointer, 'is required, because the account has a password'),
+  passwordsClosed: () =>
+    new Problem('passwords_closed', 'Sign in with an identity provider. GET /auth/oidc lists them.'),
+  foreignIdentity: () =>
+    new Problem(
+      'wrong_code',
+      'The identity that has authenticated is not one of your account.',
+      at('/oidc/code', 'is of another identity'),
+    ),
+  emailUnverified: () =>
+    new Problem(
+      'email_unverified',
+      'The identity provider has not verified your email address. Verify it there and sign in again.',
+    ),
+  emailOfAnotherAccount: () =>
+    new Problem(
+      'email_taken',
+      'An account has this email address. Sign in to it, and link the identity with POST /auth/identities.',
+    ),
+  identityOfAnotherAccount: () =>
+    new Problem('identity_taken', 'This identity is linked to another account.'),
+  identityLinked: () => new Problem('identity_taken', 'This identity is linked to your account already.'),
+  providerLinked: () =>
+    new Problem('identity_taken', 'Your account has another identity of this provider. Unlink it first.'),
+  lastSignInMethod: () =>
+    new Problem('last_sign_in_method', 'Nothing else signs in to this account. Link another identity first.'),
+  invalidOidcCode: () =>
+    new Problem(
+      'invalid_credentials',
+      'The code is unknown, expired or already used, or the verifier is wrong. Begin again.',
+      challenge(),
+    ),
+  unusableOidcCode: () =>
+    new Problem(
+      'wrong_code',
+      'The code is unknown, expired, already used or for another purpose, or the verifier is wrong. Begin again.',
+      at('/code', 'cannot be used'),
+    ),
+  returnNotAllowed: () =>
+    problems.invalidField(
+      '/return_to',
+      'is not an allowed address; the operator can add it to return_to in OIDC_CONFIG',
+    ),
+  invalidLogoutToken: () =>
+    new Problem('invalid_request', 'The logout token is invalid or was used. The service log says why.', {}),
+  invalidOidcState: () =>
+    problems.invalidRequest(
+      'This service has not sent the request that the identity provider answers. Begin again in the program that you signed in to.',
+    ),
   notFound: () => new Problem('not_found', 'The resource does not exist, or you are not allowed to see it.'),
   trailingSlash: (path: string) =>
     new Problem('not_found', `No path ends with a slash. Send the request to ${path}.`),

@@ -3,7 +3,7 @@ import type { Database } from '../db/engine/client.ts'
 import type { TransactionContext } from '../db/engine/context.ts'
 import { OutcomeUnknown } from '../db/engine/errors.ts'
 import type { Last } from '../db/engine/transaction.ts'
-import type { AuditEvent } from '../domain/audit.ts'
+import type { AuditEvent, Client } from '../domain/audit.ts'
 import type { Preconditions } from '../domain/entity-tags.ts'
 import { type Principal, shellPrincipal } from '../domain/permissions.ts'
 
@@ -57,6 +57,17 @@ export const shellContext = (db: Database, requestId: string): OpContext<Princip
   db,
   principal: shellPrincipal,
   client: { address: '', userAgent: null, requestId },
+  ifMatch: null,
+  ifNoneMatch: null,
+  idempotency: null,
+  signal: () => new AbortController().signal,
+})
+
+/** The context of a request that is no operation. */
+export const anonymousContext = (db: Database, client: Client): OpContext<null> => ({
+  db,
+  principal: null,
+  client,
   ifMatch: null,
   ifNoneMatch: null,
   idempotency: null,

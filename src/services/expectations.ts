@@ -1,4 +1,4 @@
-import type { AccountFacts, OwnAccount } from '../db/accounts.ts'
+import type { OwnAccount } from '../db/accounts.ts'
 import { knowsTimeZone } from '../db/users.ts'
 import { meetsPreconditions, type Preconditions } from '../domain/entity-tags.ts'
 import { type Expansion, scopesOfExpansions } from '../domain/expansions.ts'
@@ -177,19 +177,6 @@ export const expectActive = ({ archived_at }: { readonly archived_at: string | n
 export const expectSignedIn = (account: OwnAccount | null): OwnAccount => {
   if (account === null) throw problems.invalidToken()
   return account
-}
-
-/**
- * Requires that the password of an account is still the one that was verified. `pointer` is its location in the body.
- *
- * @throws Problem 422
- */
-export const expectSamePassword = (
-  { passwordHash }: AccountFacts,
-  verifiedHash: string,
-  pointer: string,
-): void => {
-  if (passwordHash !== verifiedHash) throw problems.wrongCurrentPassword(pointer)
 }
 
 /**

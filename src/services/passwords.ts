@@ -1,26 +1,25 @@
 import type { Credentials } from '../auth/credentials.ts'
 import { hashResetToken, newResetToken } from '../auth/opaque-tokens.ts'
 import type { PasswordHasher } from '../auth/passwords.ts'
-import { lockOwnAccount } from '../db/accounts.ts'
+import { lockAccount, lockOwnAccount } from '../db/accounts.ts'
 import { forgetAttempts } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
 import { discardSecondFactor, endAccess } from '../db/end-access.ts'
 import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
-import { lockUserByEmail, setOwnPassword, setPasswordOf, takeResetToken } from '../db/passwords.ts'
+import {
+  lockUserByEmail,
+  setOwnPassword,
+  setPasswordOf,
+  setPasswordUse,
+  takeResetToken,
+} from '../db/passwords.ts'
 import { lockUser } from '../db/users.ts'
 import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { problems } from '../problems/problems.ts'
-import type { CheckPassword } from './check-password.ts'
+import type { CheckPassword, UsablePassword } from './check-password.ts'
 import { type OpContext, thenForget, transaction } from './context.ts'
-import {
-  expectUntagged,
-  expectMay,
-  expectProven,
-  expectSamePassword,
-  expectSeen,
-  expectSignedIn,
-} from './expectations.ts'
+import { expectUntagged, expectMay, expectProven, expectSeen, expectSignedIn } from './expectations.ts'
 
 interface PasswordChange {
   readonly currentPassword: string
@@ -54,6 +53,9 @@ export interface Passwords {
 interface Deps {
   readonly passwords: PasswordHasher
   readonly checkPassword: CheckPassword
+  readonly usablePassword: UsablePassword
+  /** Whether passwords are closed, but for accounts that an operator has exempted. */
+  readonly isOnly: boolean
   readonly credentials: Credentials
   readonly mailer: Mailer
 }
@@ -90,19 +92,32 @@ export const setPassword = (
     if (hadSecondFactor) await recordAudit(tx, 'second_factor.disabled', { userId })
   })
 
-export const createPasswords = ({ passwords, checkPassword, credentials, mailer }: Deps): Passwords => ({
+/** Exempts an account from OIDC_ONLY, or ends that. For the shell. */
+export const allowPassword = (ctx: OpContext<Principal>, userId: string, isAllowed: boolean): Promise<void> =>
+  transaction(ctx, async (tx) => {
+    const seen = expectSeen('user.see', await lockUser(tx, userId, { purpose: 'change' }))
+    await setPasswordUse(tx, expectMay('user.set_password', seen), isAllowed)
+  })
+
+export const createPasswords = ({
+  passwords,
+  checkPassword,
+  usablePassword,
+  isOnly,
+  credentials,
+  mailer,
+}: Deps): Passwords => ({
   async change(ctx, { currentPassword, newPassword }) {
-    const pointer = '/current_password'
-    const { oldHash, attemptKey } = await checkPassword(ctx, { password: currentPassword, pointer })
+    const checked = await checkPassword(ctx, { password: currentPassword, pointer: '/current_password' })
     const newHash = await passwords.hash(newPassword)
     const { userId, credential } = ctx.principal
     await thenForget(
       transaction(ctx, async (tx) => {
         const account = expectSignedIn(await lockOwnAccount(tx))
-        expectSamePassword(account, oldHash, pointer)
+        checked.expectStill(account)
         await Promise.all([
           setOwnPassword(tx, userId, newHash),
-          forgetAttempts(tx, attemptKey),
+          checked.attemptKey && forgetAttempts(tx, checked.attemptKey),
           endAccess(tx, userId, { keptSession: credential.sessionId }),
           recordAudit(tx, 'password.changed', { userId }),
         ])
@@ -116,7 +131,7 @@ export const createPasswords = ({ passwords, checkPassword, credentials, mailer 
     // As many round trips for an unknown address, and a row in each case, so that the response time reveals nothing.
     const isStored = await transaction(ctx, async (tx) => {
       const user = await lockUserByEmail(tx, email)
-      const mayGetMail = user !== null && user.mails < maxMailsPerHour
+      const mayGetMail = user !== null && usablePassword(user) !== null && user.mails < maxMailsPerHour
       const reset = { purpose: 'reset_password', hash, lifetime: resetTokenLifetime } as const
       await Promise.all([
         mayGetMail && insertOneTimeToken(tx, { ...reset, userId: user.id }),
@@ -135,7 +150,12 @@ export const createPasswords = ({ passwords, checkPassword, credentials, mailer 
     const newHash = await passwords.hash(newPassword)
     await thenForget(
       transaction(ctx, async (tx) => {
-        if (!(await takeResetToken(tx, { userId, hash }))) throw problems.invalidResetToken()
+        const [taken, account] = await Promise.all([
+          takeResetToken(tx, { userId, hash }),
+          lockAccount(tx, userId),
+        ])
+        if (!taken || account === null) throw problems.invalidResetToken()
+        if (isOnly && !account.mayUsePassword) throw problems.passwordsClosed()
         await Promise.all([
           setOwnPassword(tx, userId, newHash),
           endAccess(tx, userId),
@@ -147,6 +167,7 @@ export const createPasswords = ({ passwords, checkPassword, credentials, mailer 
   },
 
   async set(ctx, { userId, password, resetsSecondFactor }) {
+    if (isOnly) throw problems.passwordsClosed()
     const newHash = await passwords.hash(password)
     await thenForget(setPassword(ctx, { userId, newHash, resetsSecondFactor }), () =>
       credentials.forgetUser(userId),

@@ -10,7 +10,7 @@ import type { SessionPrincipal } from '../domain/permissions.ts'
 import { countCodeAttempt, expectConfirmed, proveCode, recordWrongCode } from './check-code.ts'
 import type { CheckPassword, PasswordInput } from './check-password.ts'
 import { type OpContext, transaction } from './context.ts'
-import { expectSamePassword, expectSignedIn } from './expectations.ts'
+import { expectSignedIn } from './expectations.ts'
 
 /** Renews the authentication of the caller's session. */
 export interface Reauthenticate {
@@ -32,11 +32,11 @@ export const createReauthenticate = ({
   secondFactorKeys,
 }: Deps): Reauthenticate => ({
   async byPassword(ctx, input) {
-    const { oldHash, attemptKey } = await checkPassword(ctx, input)
+    const checked = await checkPassword(ctx, input)
     await transaction(ctx, async (tx) => {
       const account = expectSignedIn(await lockOwnAccount(tx))
-      expectSamePassword(account, oldHash, input.pointer)
-      await renew(tx, account, attemptKey)
+      checked.expectStill(account)
+      await renew(tx, account, checked.attemptKey)
     })
   },
 
@@ -57,11 +57,11 @@ export const createReauthenticate = ({
 const renew = async (
   tx: TransactionContext<SessionPrincipal>,
   account: OwnAccount,
-  attemptKey: Buffer,
+  attemptKey: Buffer | null,
 ): Promise<void> => {
   await Promise.all([
     renewAuthentication(tx, account),
-    forgetAttempts(tx, attemptKey),
+    attemptKey && forgetAttempts(tx, attemptKey),
     recordAudit(tx, 'session.reauthenticated', { userId: account.id }),
   ])
 }

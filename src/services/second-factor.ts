@@ -20,7 +20,7 @@ import { problems } from '../problems/problems.ts'
 import { countCodeAttempt, expectConfirmed, proveCode, recordWrongCode } from './check-code.ts'
 import type { CheckPassword } from './check-password.ts'
 import { type OpContext, transaction } from './context.ts'
-import { expectMay, expectSamePassword, expectSignedIn } from './expectations.ts'
+import { expectMay, expectSignedIn } from './expectations.ts'
 
 /** An unconfirmed TOTP secret, and its URI for authenticator apps, also as an image. */
 interface Enrolment {
@@ -31,8 +31,12 @@ interface Enrolment {
 
 /** The caller's second factor. */
 export interface SecondFactors {
-  /** @throws Problem 409 when one is enabled, 422 when the password is wrong, 429 after too many wrong ones */
-  enrol(ctx: OpContext<SessionPrincipal>, password: string): Promise<Enrolment>
+  /**
+   * The password proves who the caller is; without one, a recent authentication does.
+   *
+   * @throws Problem 409 when one is enabled, 422 when the password is wrong, 429 after too many wrong ones
+   */
+  enrol(ctx: OpContext<SessionPrincipal>, password: string | undefined): Promise<Enrolment>
   /**
    * Enables the enrolled second factor. Returns its recovery codes.
    *
@@ -42,7 +46,7 @@ export interface SecondFactors {
   /** @throws Problem 409 when none is enabled, 422 when the password or the code is wrong, 429 after too many wrong ones */
   disable(
     ctx: OpContext<SessionPrincipal>,
-    input: { readonly password: string; readonly code: string },
+    input: { readonly password?: string; readonly code: string },
   ): Promise<void>
 }
 
@@ -58,17 +62,17 @@ export const createSecondFactors = ({
   secondFactorKeys,
 }: Deps): SecondFactors => ({
   async enrol(ctx, password) {
-    const { oldHash, attemptKey } = await checkPassword(ctx, { password, pointer })
+    const checked = await checkPassword(ctx, { password, pointer })
     const plain = newTotpSecret()
     const { userId } = ctx.principal
     const secret = sealSecret(secondFactorKeys, userId, plain)
     const username = await transaction(ctx, async (tx) => {
       const account = expectSignedIn(await lockOwnAccount(tx))
-      expectSamePassword(account, oldHash, pointer)
+      checked.expectStill(account)
       if (account.secondFactor?.isConfirmed === true) throw problems.secondFactorEnabled()
       await Promise.all([
         replaceSecret(tx, account, secret),
-        forgetAttempts(tx, attemptKey),
+        checked.attemptKey && forgetAttempts(tx, checked.attemptKey),
         recordAudit(tx, 'second_factor.enrolled', { userId }),
       ])
       return account.username
@@ -100,17 +104,19 @@ export const createSecondFactors = ({
 
   async disable(ctx, { password, code }) {
     const { userId } = ctx.principal
+    // Whether the password may be missing comes first, like all that is wrong with the request.
+    const proven = password === undefined ? await checkPassword(ctx, { password, pointer }) : null
     expectConfirmed(await selectOwnEnrolment(ctx))
-    const { oldHash, attemptKey: passwordKey } = await checkPassword(ctx, { password, pointer })
+    const checked = proven ?? (await checkPassword(ctx, { password, pointer }))
     const codeKey = await countCodeAttempt(ctx, attemptKeys, userId)
     const isDisabled = await transaction(ctx, async (tx) => {
       const account = expectSignedIn(await lockOwnAccount(tx))
-      expectSamePassword(account, oldHash, pointer)
+      checked.expectStill(account)
       const secondFactor = expectConfirmed(account.secondFactor)
       if (!(await proveCode(tx, secondFactorKeys, secondFactor, code))) return false
       await Promise.all([
         removeSecondFactor(tx, account),
-        forgetAttempts(tx, passwordKey),
+        checked.attemptKey && forgetAttempts(tx, checked.attemptKey),
         forgetAttempts(tx, codeKey),
         recordAudit(tx, 'second_factor.disabled', { userId }),
       ])

@@ -6,14 +6,12 @@ import type { PasswordHasher } from '../auth/passwords.ts'
 import { lockAccount, rehashPassword } from '../db/accounts.ts'
 import { forgetAttempts, insertAttempt } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
-import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
 import { last } from '../db/engine/transaction.ts'
 import { hasInvitation, join, lockInvitation } from '../db/invitations.ts'
 import { findUserOfToken, takeOneTimeToken } from '../db/one-time-tokens.ts'
 import { actAs } from '../db/record-event.ts'
-import { insertRefreshToken, type StartedSession, viewStarted } from '../db/refresh-tokens.ts'
-import { insertSession } from '../db/sessions.ts'
+import { type StartedSession, viewStarted } from '../db/refresh-tokens.ts'
 import {
   challengeLifetime,
   claimInstallation,
@@ -24,15 +22,16 @@ import {
   type StoredPassword,
 } from '../db/sign-in.ts'
 import { insertUser } from '../db/users.ts'
-import type { AuditAction } from '../domain/audit.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
 import { countCodeAttempt, proveCode } from './check-code.ts'
+import type { UsablePassword } from './check-password.ts'
 import { type OpContext, transaction } from './context.ts'
 import { expectTimeZone } from './expectations.ts'
 import type { InvitationMode } from './invitations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
+import { startSession } from './start-session.ts'
 
 interface Account {
   readonly username: string
@@ -78,6 +77,11 @@ interface Deps {
   readonly isRegistrationOpen: boolean
   /** With `open`, an invitation also allows registering. */
   readonly invitations: InvitationMode
+  /** The lifetime of a session that an identity provider has begun. */
+  readonly providerSessionHours: number
+  readonly usablePassword: UsablePassword
+  /** Whether passwords are closed, but for accounts that an operator has exempted. */
+  readonly isOnly: boolean
 }
 
 export const createSignIn = ({
@@ -88,8 +92,12 @@ export const createSignIn = ({
   shouldAuditFailure,
   isRegistrationOpen,
   invitations,
+  providerSessionHours,
+  usablePassword,
+  isOnly,
 }: Deps): SignIn => ({
   async register(ctx, { account: { password, ...fields }, invitationToken }) {
+    if (isOnly) throw problems.passwordsClosed()
     const isOpen = isRegistrationOpen || (invitations === 'open' && invitationToken !== null)
     if (!isOpen && (await hasAccounts(ctx))) throw problems.registrationClosed()
     const invitationHash =
@@ -105,7 +113,7 @@ export const createSignIn = ({
       if (invitationHash !== null && invitation === null) throw invalidInvitation()
       await Promise.all([
         insertUser(tx, id, { ...fields, passwordHash, role: isFirst ? 'admin' : 'member' }),
-        startSession(tx, { userId: id, tokenHash }, 'user.registered'),
+        startSession(tx, { userId: id, tokenHash, action: 'user.registered' }),
         invitation && actAs(tx, id),
         invitation && join(tx, id, invitation),
       ])
@@ -117,8 +125,9 @@ export const createSignIn = ({
   async signIn(ctx, { password, ...name }) {
     const { wait, attemptKey, stored } = await countSignIn(ctx, attemptKeys, name)
     if (wait > 0) throw problems.tooManyAttempts(wait)
-    // As much work for an unknown name.
-    const { valid, rehash } = await passwords.verify(stored?.passwordHash ?? null, password)
+    const passwordHash = stored && usablePassword(stored)
+    // As much work for an unknown name, and for an account without a password.
+    const { valid, rehash } = await passwords.verify(passwordHash, password)
     const wrongPassword = async (): Promise<Error> => {
       if (shouldAuditFailure(ctx.client))
         await recordAudit(ctx, 'sign_in.failed', { userId: stored?.userId ?? null })
@@ -129,7 +138,7 @@ export const createSignIn = ({
     const [refreshToken, challenge] = [newRefreshToken(), newChallenge()]
     const started = await transaction<Principal | null, SignedIn>(ctx, async (tx) => {
       const account = await lockAccount(tx, stored.userId)
-      if (account?.passwordHash !== stored.passwordHash) return 'wrong_password'
+      if (account === null || usablePassword(account) !== passwordHash) return 'wrong_password'
       if (account.isDisabled) throw problems.accountDisabled()
       const { id: userId, secondFactor } = account
       const proven = [
@@ -139,7 +148,7 @@ export const createSignIn = ({
       if (secondFactor?.isConfirmed === true) {
         await Promise.all([
           ...proven,
-          insertChallenge(tx, account, challenge.hash),
+          insertChallenge(tx, account, { hash: challenge.hash }),
           recordAudit(tx, 'sign_in.challenged', { userId }),
         ])
         return 'challenged'
@@ -168,11 +177,10 @@ export const createSignIn = ({
       const { secondFactor } = account
       if (secondFactor?.isConfirmed !== true) return null
       if (!(await proveCode(tx, secondFactorKeys, secondFactor, code))) return null
-      await Promise.all([
-        takeOneTimeToken(tx, wanted),
-        forgetAttempts(tx, attemptKey),
-        startSession(tx, { userId, tokenHash }),
-      ])
+      const [taken] = await Promise.all([takeOneTimeToken(tx, wanted), forgetAttempts(tx, attemptKey)])
+      const { identity_id: identityId = null, sid = null } = taken ?? {}
+      const identity = identityId === null ? null : { id: identityId, sid, hours: providerSessionHours }
+      await startSession(tx, { userId, tokenHash, identity })
       return last(viewStarted(tx, tokenHash))
     })
     if (started === null) {
@@ -214,24 +222,14 @@ const countSignIn = async (
 /** The session of a sign-in, or why there is none yet. */
 type SignedIn = StartedSession | 'challenged' | 'wrong_password'
 
-/** Starts a session of a user who has proven their identity, with its first refresh token. */
-const startSession = async (
-  tx: TransactionContext,
-  { userId, tokenHash }: { readonly userId: string; readonly tokenHash: Buffer },
-  action: AuditAction = 'sign_in.succeeded',
-): Promise<void> => {
-  const sessionId = newId()
-  await Promise.all([
-    insertSession(tx, { id: sessionId, userId }),
-    insertRefreshToken(tx, { hash: tokenHash, sessionId }),
-    recordAudit(tx, action, { userId, actorId: userId, sessionId }),
-  ])
-}
-
-const invalidInvitation = (): Error => problems.invalidInvitation('/invitation_token')
+export const invalidInvitation = (): Error => problems.invalidInvitation('/invitation_token')
 
 /** The token hash of a valid invitation. Called before the password is hashed, which is expensive. */
-const findInvitation = async (ctx: OpContext, mode: InvitationMode, token: string): Promise<Buffer> => {
+export const findInvitation = async (
+  ctx: OpContext,
+  mode: InvitationMode,
+  token: string,
+): Promise<Buffer> => {
   if (mode === 'off') throw problems.invitationsOff()
   const hash = hashInvitationToken(token)
   if (hash === null || !(await hasInvitation(ctx, hash))) throw invalidInvitation()

@@ -28,6 +28,7 @@ t.test('an empty environment has the defaults', async (t) => {
     invitations: 'registered',
     invitationsPerDay: 50,
     mcp: 'on',
+    oidc: null,
     storageUrl: null,
     publicUrl: null,
     trustProxy: [],

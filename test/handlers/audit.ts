@@ -6,6 +6,7 @@ import { authenticator, secondFactorActions, wrongCodeOf } from '../fixture/seco
 import { type Account, type Call, startService } from '../fixture/service.ts'
 import { finishedExport } from '../fixture/exports.ts'
 import { projectActions } from '../fixture/projects.ts'
+import { codeOf, logoutClaims, sendLogout, sharedIssuer } from '../fixture/issuer.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { taskActions, unknownId } from '../fixture/tasks.ts'
 
@@ -241,6 +242,32 @@ const causes: Readonly<Record<AuditAction, () => Promise<Identities>>> = {
     const body = { password: ada.password, code: ada.codeAt() }
     await service.expect('disableSecondFactor', 204, { token: ada.token, body, headers: client })
     return own(ada)
+  },
+  async 'session.ended_by_provider'() {
+    const body = await codeOf(service, 'sign_in', {
+      sub: 'gone',
+      email: 'gone@example.com',
+      email_verified: true,
+    })
+    const { access_token: token, user } = (await service.expect('exchangeOidcCode', 200, { body })).body
+    const issuer = await sharedIssuer()
+    const logout = await issuer.sign({ typ: 'logout+jwt' }, logoutClaims(issuer, { sub: 'gone' }))
+    await sendLogout(service, logout, { headers: client })
+    return { ...nobody, user_id: user.id, session_id: sessionIdOf(token) }
+  },
+  async 'identity.linked'() {
+    const ada = await service.register('linking')
+    const body = await codeOf(service, 'link', { sub: 'linking' })
+    await service.expect('linkIdentity', 201, { token: ada.token, body, headers: client })
+    return own(ada)
+  },
+  async 'identity.unlinked'() {
+    const { token, ...ada } = await service.register('unlinking')
+    const body = await codeOf(service, 'link', { sub: 'unlinking' })
+    const { id: identity_id } = (await service.expect('linkIdentity', 201, { token, body })).body
+    const unlinking = { token, params: { identity_id }, headers: client }
+    await service.expect('unlinkIdentity', 204, unlinking)
+    return own({ ...ada, token })
   },
   async 'task.read_by_admin'() {
     const { id: task_id } = await createTask(member)

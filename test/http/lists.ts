@@ -38,6 +38,15 @@ const fillings: Partial<Record<OperationId, (world: World) => Promise<Record<str
     await newSession(owner)
     return {}
   },
+  async listIdentities(world) {
+    await world.newIdentity(world.owner)
+    // An account has one identity of each provider.
+    await service.deps.db.run(
+      `insert into identities (id, user_id, issuer, subject) values ($1, $2, 'https://other.example', 'x')`,
+      [newId(), world.owner.id],
+    )
+    return {}
+  },
   async listApiTokens({ newApiToken, owner }) {
     for (let n = 0; n < 3; n += 1) await newApiToken(owner)
     return {}

@@ -38,6 +38,35 @@ CREATE TABLE "feeds" (
 	CONSTRAINT "feeds_kind_known" CHECK ("feeds"."kind" in ('todo', 'event'))
 );
 --> statement-breakpoint
+CREATE TABLE "identities" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"user_id" uuid NOT NULL,
+	"issuer" text NOT NULL,
+	"subject" text NOT NULL,
+	"email" text,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"last_used_at" timestamp (3) with time zone DEFAULT now() NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "logout_tokens" (
+	"issuer" text NOT NULL,
+	"token_id" text NOT NULL,
+	"expires_at" timestamp (3) with time zone NOT NULL,
+	CONSTRAINT "logout_tokens_issuer_token_id_pk" PRIMARY KEY("issuer","token_id")
+);
+--> statement-breakpoint
+CREATE TABLE "oidc_codes" (
+	"hash" "bytea" PRIMARY KEY NOT NULL,
+	"sealed" "bytea" NOT NULL,
+	"expires_at" timestamp (3) with time zone NOT NULL
+);
+--> statement-breakpoint
+CREATE TABLE "provider_sessions" (
+	"session_id" uuid PRIMARY KEY NOT NULL,
+	"identity_id" uuid NOT NULL,
+	"sid" text
+);
+--> statement-breakpoint
 CREATE TABLE "reminders" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"task_id" uuid NOT NULL,
@@ -61,10 +90,13 @@ CREATE TABLE "reminders" (
 );
 --> statement-breakpoint
 ALTER TABLE "notifications" DROP CONSTRAINT "notifications_reason_known";--> statement-breakpoint
+ALTER TABLE "users" ALTER COLUMN "password_hash" DROP NOT NULL;--> statement-breakpoint
 ALTER TABLE "events" ADD COLUMN "recipient_id" uuid;--> statement-breakpoint
 ALTER TABLE "notification_settings" ADD COLUMN "mail_reminders" boolean DEFAULT false NOT NULL;--> statement-breakpoint
 ALTER TABLE "notification_settings" ADD COLUMN "reminders_mailed_at" timestamp (3) with time zone;--> statement-breakpoint
 ALTER TABLE "notifications" ADD COLUMN "reminder_id" uuid;--> statement-breakpoint
+ALTER TABLE "one_time_tokens" ADD COLUMN "identity_id" uuid;--> statement-breakpoint
+ALTER TABLE "one_time_tokens" ADD COLUMN "sid" text;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "metadata" jsonb DEFAULT '{}' NOT NULL;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "external_source" text;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "external_id" text;--> statement-breakpoint
@@ -78,10 +110,16 @@ ALTER TABLE "tasks" ADD COLUMN "next_task_id" uuid;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "metadata" jsonb DEFAULT '{}' NOT NULL;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "external_source" text;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "external_id" text;--> statement-breakpoint
+ALTER TABLE "team_members" ADD COLUMN "source" text;--> statement-breakpoint
+ALTER TABLE "users" ADD COLUMN "may_use_password" boolean DEFAULT false NOT NULL;--> statement-breakpoint
+ALTER TABLE "users" ADD COLUMN "sign_in_due_at" timestamp (3) with time zone;--> statement-breakpoint
 ALTER TABLE "exports" ADD CONSTRAINT "exports_requested_by_users_id_fk" FOREIGN KEY ("requested_by") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "exports" ADD CONSTRAINT "exports_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "exports" ADD CONSTRAINT "exports_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "feeds" ADD CONSTRAINT "feeds_owner_id_users_id_fk" FOREIGN KEY ("owner_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "identities" ADD CONSTRAINT "identities_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "provider_sessions" ADD CONSTRAINT "provider_sessions_session_id_sessions_id_fk" FOREIGN KEY ("session_id") REFERENCES "public"."sessions"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "provider_sessions" ADD CONSTRAINT "provider_sessions_identity_id_identities_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."identities"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "reminders" ADD CONSTRAINT "reminders_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "reminders" ADD CONSTRAINT "reminders_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "exports_requester_newest" ON "exports" USING btree ("requested_by","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
@@ -92,11 +130,19 @@ CREATE INDEX "exports_expiry" ON "exports" USING btree ("expires_at") WHERE "exp
 CREATE UNIQUE INDEX "exports_storage_key_unique" ON "exports" USING btree ("storage_key");--> statement-breakpoint
 CREATE INDEX "feeds_owner_newest" ON "feeds" USING btree ("owner_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "feeds_revoked" ON "feeds" USING btree ("revoked_at") WHERE "feeds"."revoked_at" is not null;--> statement-breakpoint
+CREATE UNIQUE INDEX "identities_subject_unique" ON "identities" USING btree ("issuer","subject");--> statement-breakpoint
+CREATE UNIQUE INDEX "identities_user_once" ON "identities" USING btree ("user_id","issuer");--> statement-breakpoint
+CREATE INDEX "identities_user_newest" ON "identities" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "logout_tokens_expiry" ON "logout_tokens" USING btree ("expires_at");--> statement-breakpoint
+CREATE INDEX "oidc_codes_expiry" ON "oidc_codes" USING btree ("expires_at");--> statement-breakpoint
+CREATE INDEX "provider_sessions_identity" ON "provider_sessions" USING btree ("identity_id");--> statement-breakpoint
 CREATE INDEX "reminders_user" ON "reminders" USING btree ("user_id","remind_at" desc nulls last,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "reminders_task" ON "reminders" USING btree ("task_id","user_id");--> statement-breakpoint
 CREATE INDEX "reminders_due" ON "reminders" USING btree ("fires_at","id") WHERE "reminders"."fires_at" is not null;--> statement-breakpoint
 CREATE INDEX "reminders_age" ON "reminders" USING btree ("remind_at") WHERE "reminders"."fires_at" is null;--> statement-breakpoint
 CREATE INDEX "reminders_mail_due" ON "reminders" USING btree ("user_id","fired_at") WHERE "reminders"."is_mail_due";--> statement-breakpoint
+ALTER TABLE "one_time_tokens" ADD CONSTRAINT "one_time_tokens_identity_id_identities_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."identities"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+CREATE INDEX "one_time_tokens_identity" ON "one_time_tokens" USING btree ("identity_id") WHERE "one_time_tokens"."identity_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_series" ON "tasks" USING btree ("series_id") WHERE "tasks"."series_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_metadata" ON "tasks" USING gin ("metadata" jsonb_path_ops) WHERE "tasks"."metadata" <> '{}';--> statement-breakpoint
 CREATE INDEX "tasks_external" ON "tasks" USING btree ("external_id") WHERE "tasks"."external_id" is not null;--> statement-breakpoint

@@ -73,7 +73,12 @@ export const users = pgTable(
     role: text('role').notNull(),
     /** A name of the IANA database, in its spelling, that this server knew when it was stored. */
     time_zone: text('time_zone').notNull().default('UTC'),
-    password_hash: text('password_hash').notNull(),
+    /** Null for an account that signs in with an identity provider only. */
+    password_hash: text('password_hash'),
+    /** Whether an operator has exempted the account from OIDC_ONLY, which closes passwords. */
+    may_use_password: boolean('may_use_password').notNull().default(false),
+    /** When the API tokens and webhooks of the user rest until a sign-in with an identity provider; null without an identity. */
+    sign_in_due_at: instant('sign_in_due_at'),
     /** Whether an administrator keeps the user from signing in and from using API tokens. */
     is_disabled: boolean('is_disabled').notNull().default(false),
     /** Total size of the files that the user attached. A trigger subtracts files that cascades delete. */
@@ -127,6 +132,69 @@ export const sessions = pgTable(
     // The correction of times that are ahead (times-ahead.ts).
     index('sessions_authentication').on(t.authenticated_at),
   ],
+)
+
+/** Who users are with identity providers. */
+export const identities = pgTable(
+  'identities',
+  {
+    id: uuid('id').primaryKey(),
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    issuer: text('issuer').notNull(),
+    subject: text('subject').notNull(),
+    /** The address that the provider said last, for people to recognize the identity. It identifies nobody. */
+    email: text('email'),
+    created_at: createdAt(),
+    last_used_at: instant('last_used_at').notNull().default(now),
+  },
+  (t) => [
+    uniqueIndex('identities_subject_unique').on(t.issuer, t.subject),
+    uniqueIndex('identities_user_once').on(t.user_id, t.issuer),
+    index('identities_user_newest').on(t.user_id, t.created_at.desc(), t.id.desc()),
+  ],
+)
+
+/** The sessions that were started with an identity provider. */
+export const providerSessions = pgTable(
+  'provider_sessions',
+  {
+    session_id: uuid('session_id')
+      .primaryKey()
+      .references(() => sessions.id, { onDelete: 'cascade' }),
+    identity_id: uuid('identity_id')
+      .notNull()
+      .references(() => identities.id, { onDelete: 'cascade' }),
+    /** The provider's name for its own session; null if it has said none. */
+    sid: text('sid'),
+  },
+  (t) => [index('provider_sessions_identity').on(t.identity_id)],
+)
+
+/** Codes that exchange a proven identity for a session. Any use of a code deletes its row. */
+export const oidcCodes = pgTable(
+  'oidc_codes',
+  {
+    /** SHA-256 of the code. */
+    hash: bytea('hash').primaryKey(),
+    /** The identity, encrypted with a key that is not in the database. */
+    sealed: bytea('sealed').notNull(),
+    expires_at: instant('expires_at').notNull(),
+  },
+  (t) => [index('oidc_codes_expiry').on(t.expires_at)],
+)
+
+/** The logout tokens of identity providers that were used, until they expire. */
+export const logoutTokens = pgTable(
+  'logout_tokens',
+  {
+    issuer: text('issuer').notNull(),
+    /** The claim `jti`. */
+    token_id: text('token_id').notNull(),
+    expires_at: instant('expires_at').notNull(),
+  },
+  (t) => [primaryKey({ columns: [t.issuer, t.token_id] }), index('logout_tokens_expiry').on(t.expires_at)],
 )
 
 /** Spent tokens are kept until their expiry, so that a reuse is detected. */
@@ -183,10 +251,17 @@ export const oneTimeTokens = pgTable(
       .references(() => users.id, { onDelete: 'cascade' }),
     /** The address that `undo_email` restores. It stays reserved until the token expires. */
     email: text('email'),
+    /** For `sign_in`, the identity that was proven instead of the password; otherwise null. */
+    identity_id: uuid('identity_id').references(() => identities.id, { onDelete: 'cascade' }),
+    /** The provider's session. */
+    sid: text('sid'),
     created_at: createdAt(),
     expires_at: instant('expires_at').notNull(),
   },
   (t) => [
+    index('one_time_tokens_identity')
+      .on(t.identity_id)
+      .where(sql`${t.identity_id} is not null`),
     index('one_time_tokens_user').on(t.user_id, t.purpose),
     index('one_time_tokens_expiry').on(t.expires_at),
     index('one_time_tokens_email')
@@ -338,6 +413,8 @@ export const teamMembers = pgTable(
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
     role: text('role').$type<TeamRole>().notNull(),
+    /** The issuer of the identity provider whose claims made the user a member; null if a person did. */
+    source: text('source'),
     version: integer('version').notNull().default(1),
     created_at: createdAt(),
   },

@@ -1,0 +1,80 @@
+import type { FastifyInstance, FastifyRequest } from 'fastify'
+import { runAs, type Work } from '../concurrency/work.ts'
+import type { Client } from '../domain/audit.ts'
+import { networkOf } from '../domain/network.ts'
+import { problems } from '../problems/problems.ts'
+
+interface ProviderRequests {
+  /** Where a browser goes on to that an identity provider has sent back. @throws Problem */
+  readonly complete: (answer: {
+    readonly provider: string
+    readonly query: string
+    readonly requestId: string
+  }) => Promise<string>
+  /** Ends the sessions that a logout token names. @throws Problem */
+  readonly endSessions: (
+    client: Client,
+    logout: { readonly provider: string; readonly token: string },
+  ) => Promise<void>
+}
+
+interface OfProvider {
+  Params: { provider: string }
+}
+
+const workOf = ({ ip }: FastifyRequest): Work => ({
+  caller: `network ${networkOf(ip)}`,
+  isAbandoned: () => false,
+  sent: [],
+})
+
+const form = 'application/x-www-form-urlencoded'
+
+/** Bytes. Logout tokens are small. */
+const maxForm = 16_384
+
+/**
+ * Registers what identity providers call: the address to which they send browsers back, and Back-Channel Logout. Neither is an operation
+ * of the contract, since no client calls them; their form is that of OpenID Connect.
+ */
+export const registerProviderRoutes = async (
+  app: FastifyInstance,
+  { complete, endSessions }: ProviderRequests,
+): Promise<void> => {
+  app.get<OfProvider>('/auth/oidc/:provider/callback', async (request, reply) => {
+    const { params, id, raw } = request
+    const query = new URL(raw.url ?? '', 'http://localhost').search
+    const location = await runAs(workOf(request), () =>
+      complete({ provider: params.provider, query, requestId: id }),
+    )
+    // The code must not get into caches or into the Referer of another page.
+    return reply
+      .headers({ 'cache-control': 'no-store', 'referrer-policy': 'no-referrer' })
+      .redirect(location, 302)
+  })
+
+  // The parser of forms is for this route only.
+  await app.register(async (route) => {
+    route.removeAllContentTypeParsers()
+    route.addContentTypeParser(form, { parseAs: 'string', bodyLimit: maxForm }, (_request, body, done) =>
+      done(null, new URLSearchParams(String(body))),
+    )
+    route.addContentTypeParser('*', async () => {
+      throw problems.unsupportedMediaType([form], { accept: form })
+    })
+    route.post<OfProvider>(
+      '/auth/oidc/:provider/backchannel-logout',
+      { bodyLimit: maxForm },
+      async (request, reply) => {
+        const { body, params, ip, headers, id } = request
+        const tokens = body instanceof URLSearchParams ? body.getAll('logout_token') : []
+        const [token, ...others] = tokens
+        if (token === undefined || others.length > 0)
+          throw problems.invalidRequest('The body must be a form with one logout_token.')
+        const client = { address: ip, userAgent: headers['user-agent'] ?? null, requestId: id }
+        await runAs(workOf(request), () => endSessions(client, { provider: params.provider, token }))
+        return reply.header('cache-control', 'no-store').code(200).send()
+      },
+    )
+  })
+}

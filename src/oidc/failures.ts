@@ -1,0 +1,60 @@
+/** The provider cannot be reached, or answers in a way that is not its protocol. Nothing was done. */
+export class ProviderUnavailable extends Error {
+  override readonly name = 'ProviderUnavailable'
+
+  constructor(provider: string, cause: unknown) {
+    super(`The identity provider ${provider} cannot be used: ${reasonOf(cause)}`, { cause })
+  }
+}
+
+/** The provider has not authenticated anybody. The message is for the operator. */
+export class NotAuthenticated extends Error {
+  override readonly name = 'NotAuthenticated'
+  /** The error code of the provider, if it has sent one (RFC 6749, section 4.1.2.1). */
+  readonly code: string | null
+
+  constructor(provider: string, cause: unknown) {
+    super(`The identity provider ${provider} has authenticated nobody: ${reasonOf(cause)}`, { cause })
+    this.code = textIn(cause, 'error')
+  }
+}
+
+const textIn = (value: unknown, name: string): string | null => {
+  if (typeof value !== 'object' || value === null) return null
+  const found: unknown = Reflect.get(value, name)
+  return typeof found === 'string' ? found : null
+}
+
+/** What the operator can do, by the code of an error of openid-client, of jose or of the system. */
+const advice: Readonly<Record<string, string>> = {
+  OAUTH_JWT_TIMESTAMP_CHECK_FAILED:
+    'a time in the token is not valid now; compare the clocks of this machine and of the provider',
+  ERR_JWT_EXPIRED: 'the token has expired; compare the clocks of this machine and of the provider',
+  OAUTH_JWT_CLAIM_COMPARISON_FAILED:
+    'a claim of the token is not the expected one; check issuer and client_id in OIDC_CONFIG',
+  ERR_JWT_CLAIM_VALIDATION_FAILED:
+    'a claim of the token is not the expected one; check issuer and client_id in OIDC_CONFIG',
+  OAUTH_JSON_ATTRIBUTE_COMPARISON_FAILED:
+    'its discovery document has another issuer; set issuer in OIDC_CONFIG to exactly that of the document',
+  OAUTH_KEY_SELECTION_FAILED:
+    'it has no key for the signature of the token; after a change of its keys, this can take a minute',
+  ERR_JWKS_NO_MATCHING_KEY:
+    'it has no key for the signature of the token; after a change of its keys, this can take a minute',
+  OAUTH_RESPONSE_BODY_ERROR:
+    'it refuses the request; check client_id, the client secret and the redirect URI',
+  OAUTH_RESPONSE_IS_NOT_CONFORM: 'its answer has an unexpected status; check issuer in OIDC_CONFIG',
+  OAUTH_RESPONSE_IS_NOT_JSON: 'its answer is not JSON; check issuer in OIDC_CONFIG',
+  OAUTH_TIMEOUT: 'it did not answer in time',
+}
+
+/** The messages of an error and its causes, and what to do. None has a secret: those of openid-client name claims and headers. */
+const reasonOf = (error: unknown): string => {
+  const messages: string[] = []
+  for (let one = error; one instanceof Error && messages.length < 5; one = one.cause) {
+    const code = textIn(one, 'code')
+    const known = code !== null && Object.hasOwn(advice, code) ? advice[code] : undefined
+    const description = textIn(one, 'error_description') ?? textIn(one, 'error')
+    messages.push([known, one.message, description].filter((text) => text).join(': '))
+  }
+  return messages.length === 0 ? 'it does not answer' : messages.join(': ').slice(0, 1_000)
+}

@@ -1,0 +1,280 @@
+import { createRemoteJWKSet, customFetch as joseFetch, jwtVerify, type JWTVerifyGetKey } from 'jose'
+import * as client from 'openid-client'
+import { allowsReturn, type OidcProvider } from '../config/oidc.ts'
+import type { OidcConfig } from '../config/config.ts'
+import { type AuthorizationRequest, challengeOf, secretsOf } from './authorization-request.ts'
+import { identifierOf, mergeClaims, type ProvenIdentity, readClaims, wantedClaims } from './claims.ts'
+import { NotAuthenticated, ProviderUnavailable } from './failures.ts'
+import { createBoundedFetch, type FetchLimits, fetchLimits } from './fetch.ts'
+
+/** An identity provider. */
+export interface Provider {
+  readonly settings: OidcProvider
+  /** Where it redirects to. To be registered with it. */
+  readonly redirectUri: string
+  /** Reads its discovery document. @throws ProviderUnavailable */
+  discover(): Promise<client.ServerMetadata>
+  /** Where a browser authenticates. @throws ProviderUnavailable */
+  authorizationUrl(request: AuthorizationRequest, state: string): Promise<URL>
+  /**
+   * Who has authenticated, by the URL that the provider has redirected to.
+   *
+   * @throws NotAuthenticated, ProviderUnavailable
+   */
+  authenticate(request: AuthorizationRequest, redirected: URL): Promise<ProvenIdentity>
+  /** Where a browser signs out of the provider; null if it has no such page. @throws ProviderUnavailable */
+  logoutUrl(parameters: Readonly<Record<string, string>>): Promise<URL | null>
+  /** @throws NotAuthenticated, ProviderUnavailable */
+  verifyLogoutToken(token: string): Promise<LogoutToken>
+}
+
+/** A logout token (OpenID Connect Back-Channel Logout 1.0): ends a session of the provider, or all sessions of a subject. */
+export interface LogoutToken {
+  readonly issuer: string
+  readonly id: string
+  /** Seconds since the epoch. */
+  readonly expiresAt: number
+  readonly subject: string | null
+  readonly sid: string | null
+}
+
+export interface Providers {
+  readonly all: readonly Provider[]
+  /** Null for an unknown id. */
+  find(id: string): Provider | null
+  /** Whether sign-in may return to a URL. */
+  allowsReturn(url: string): boolean
+}
+
+/** Seconds by which the clock of a provider may differ. */
+const clockTolerance = 30
+
+/** Seconds since the authentication that counts as recent. */
+export const maxAuthenticationAge = 900
+
+/** Seconds. Bounds how long its `jti` is kept. */
+const maxLogoutTokenAge = 600
+
+/** Milliseconds. */
+const discoveryLifetime = 3_600_000
+const retryDiscoveryAfter = 5_000
+/** Keys are fetched again at most this often; openid-client does the same. */
+const keysCooldown = 60_000
+
+/** The algorithms of signatures with a key pair, so that nobody signs with what verifies. */
+const signatureAlgorithms = new Set([
+  'RS256',
+  'RS384',
+  'RS512',
+  'PS256',
+  'PS384',
+  'PS512',
+  'ES256',
+  'ES384',
+  'ES512',
+  'EdDSA',
+  'Ed25519',
+])
+
+const logoutEvent = 'http://schemas.openid.net/event/backchannel-logout'
+
+export const createProviders = (config: OidcConfig | null, limits: FetchLimits = fetchLimits): Providers => {
+  const { providers = [], returnTo = [], publicUrl = '' } = config ?? {}
+  const all = providers.map((settings) => createProvider(settings, publicUrl, limits))
+  const byId = new Map(all.map((provider) => [provider.settings.id, provider]))
+  // Swagger UI signs in by itself.
+  const allowed = [...returnTo, `${publicUrl}/docs`]
+  return {
+    all,
+    find: (id) => byId.get(id) ?? null,
+    allowsReturn: (url) => allowsReturn(allowed, url),
+  }
+}
+
+interface Discovered {
+  readonly configuration: client.Configuration
+  readonly keys: JWTVerifyGetKey
+}
+
+const createProvider = (settings: OidcProvider, publicUrl: string, limits: FetchLimits): Provider => {
+  const { id, issuer, clientId, scopes } = settings
+  const redirectUri = `${publicUrl}/auth/oidc/${id}/callback`
+  const fetch = createBoundedFetch(limits)
+
+  const discovered = keepFresh(async (): Promise<Discovered> => {
+    const configuration = await client.discovery(
+      new URL(issuer),
+      clientId,
+      { [client.clockTolerance]: clockTolerance },
+      clientAuth(settings),
+      {
+        [client.customFetch]: fetch,
+        timeout: limits.timeout / 1_000,
+        execute: [
+          client.enableNonRepudiationChecks,
+          // `createBoundedFetch` allows it for this machine only.
+          ...(issuer.startsWith('http:') ? [client.allowInsecureRequests] : []),
+        ],
+      },
+    )
+    const { issuer: found, jwks_uri: keysUri = '' } = configuration.serverMetadata()
+    // openid-client accepts the template of Microsoft's issuer for any tenant.
+    if (new URL(found).href !== new URL(issuer).href)
+      throw new TypeError(`its discovery document has the issuer ${found}`)
+    const keys = createRemoteJWKSet(new URL(keysUri), {
+      timeoutDuration: limits.timeout,
+      cooldownDuration: keysCooldown,
+      [joseFetch]: fetch,
+    })
+    return { configuration, keys }
+  })
+
+  const expectDiscovered = async (): Promise<Discovered> => {
+    try {
+      return await discovered()
+    } catch (error) {
+      throw new ProviderUnavailable(id, error)
+    }
+  }
+
+  /** Tells an outage from a refusal: only requests that could not be made are one. */
+  const refuse = (error: unknown): Error =>
+    isOutage(error) ? new ProviderUnavailable(id, error) : new NotAuthenticated(id, error)
+
+  return {
+    settings,
+    redirectUri,
+
+    discover: async () => (await expectDiscovered()).configuration.serverMetadata(),
+
+    async authorizationUrl(request, state) {
+      const { configuration } = await expectDiscovered()
+      const { nonce, verifier } = secretsOf(request)
+      return client.buildAuthorizationUrl(configuration, {
+        redirect_uri: redirectUri,
+        scope: scopes.join(' '),
+        state,
+        nonce,
+        code_challenge: challengeOf(verifier),
+        code_challenge_method: 'S256',
+        ...(request.purpose === 'reauthenticate' && { max_age: String(maxAuthenticationAge) }),
+      })
+    },
+
+    async authenticate(request, redirected) {
+      const { configuration } = await expectDiscovered()
+      const { nonce, verifier } = secretsOf(request)
+      const state = redirected.searchParams.get('state') ?? ''
+      try {
+        const tokens = await client.authorizationCodeGrant(configuration, redirected, {
+          expectedState: state,
+          expectedNonce: nonce,
+          pkceCodeVerifier: verifier,
+          idTokenExpected: true,
+          ...(request.purpose === 'reauthenticate' && { maxAge: maxAuthenticationAge }),
+        })
+        const claims = { ...tokens.claims() }
+        const isComplete = wantedClaims(settings).every((name) => Object.hasOwn(claims, name))
+        if (isComplete || configuration.serverMetadata().userinfo_endpoint === undefined)
+          return readClaims(settings, claims)
+        const userInfo = await client.fetchUserInfo(configuration, tokens.access_token, String(claims.sub))
+        return readClaims(settings, mergeClaims(claims, userInfo))
+      } catch (error) {
+        throw refuse(error)
+      }
+    },
+
+    async logoutUrl(parameters) {
+      const { configuration } = await expectDiscovered()
+      if (configuration.serverMetadata().end_session_endpoint === undefined) return null
+      return client.buildEndSessionUrl(configuration, { ...parameters })
+    },
+
+    async verifyLogoutToken(token) {
+      const { configuration, keys } = await expectDiscovered()
+      const { issuer: expected, id_token_signing_alg_values_supported: supported = ['RS256'] } =
+        configuration.serverMetadata()
+      try {
+        const { payload, protectedHeader } = await jwtVerify(token, keys, {
+          issuer: expected,
+          audience: clientId,
+          algorithms: supported.filter((algorithm) => signatureAlgorithms.has(algorithm)),
+          clockTolerance,
+          maxTokenAge: maxLogoutTokenAge,
+          requiredClaims: ['iat', 'exp', 'jti', 'events'],
+        })
+        return readLogoutToken({ ...payload, typ: protectedHeader.typ, issuer: expected })
+      } catch (error) {
+        throw refuse(error)
+      }
+    },
+  }
+}
+
+const clientAuth = ({ clientSecret, clientAuth }: OidcProvider): client.ClientAuth => {
+  if (clientSecret === null) return client.None()
+  return clientAuth === 'client_secret_post'
+    ? client.ClientSecretPost(clientSecret)
+    : client.ClientSecretBasic(clientSecret)
+}
+
+/**
+ * Runs `find` when a result is first needed, and again in the background when the last one is old. While that fails, the last one is
+ * used; without one, the failure is repeated for a moment.
+ */
+const keepFresh = <T>(find: () => Promise<T>): (() => Promise<T>) => {
+  let last: T | null = null
+  let failure: unknown
+  let finding: Promise<void> | null = null
+  let due = 0
+  const start = async (): Promise<void> => {
+    try {
+      last = await find()
+      due = performance.now() + discoveryLifetime
+    } catch (error) {
+      failure = error
+      due = performance.now() + retryDiscoveryAfter
+    } finally {
+      finding = null
+    }
+  }
+  return async () => {
+    if (finding === null && performance.now() >= due) finding = start()
+    if (last === null) await finding
+    if (last === null) throw failure
+    return last
+  }
+}
+
+/** Whether a request to the provider failed, or it said that it cannot answer now. */
+const isOutage = (error: unknown): boolean => {
+  if (!(error instanceof Error)) return false
+  if (error instanceof client.ResponseBodyError || error instanceof client.AuthorizationResponseError)
+    return ['server_error', 'temporarily_unavailable'].includes(error.error)
+  const code: unknown = Reflect.get(error, 'code')
+  return (
+    code === 'OAUTH_TIMEOUT' ||
+    code === 'ERR_JWKS_TIMEOUT' ||
+    error.name === 'ResponseRefused' ||
+    error.name === 'TimeoutError' ||
+    (error instanceof TypeError && error.message === 'fetch failed') ||
+    (error instanceof client.ClientError && isOutage(error.cause))
+  )
+}
+
+/** @throws TypeError */
+const readLogoutToken = (
+  claims: Readonly<Record<string, unknown>> & { readonly issuer: string; readonly typ: string | undefined },
+): LogoutToken => {
+  const { typ, events, nonce, jti, exp, issuer } = claims
+  // Older providers say JWT, or nothing. What tells it from an ID token are its events, and that it has no nonce.
+  if (typ !== undefined && !['logout+jwt', 'jwt'].includes(typ.toLowerCase()))
+    throw new TypeError(`the token has the type ${typ}`)
+  if (nonce !== undefined) throw new TypeError('the token has a nonce')
+  if (typeof events !== 'object' || events === null || !Object.hasOwn(events, logoutEvent))
+    throw new TypeError('the token has no event of a logout')
+  const [id, subject, sid] = [jti, claims.sub, claims.sid].map(identifierOf)
+  if (id == null || typeof exp !== 'number') throw new TypeError('the token has no usable jti')
+  if (subject == null && sid == null) throw new TypeError('the token has neither sub nor sid')
+  return { issuer, id, expiresAt: exp, subject: subject ?? null, sid: sid ?? null }
+}

@@ -1,0 +1,511 @@
+import type { AccessTokens } from '../auth/access-tokens.ts'
+import type { ShouldAuditFailure } from '../auth/audited-failures.ts'
+import type { Credentials } from '../auth/credentials.ts'
+import { hashOidcCode, newChallenge, newOidcCode, newRefreshToken } from '../auth/opaque-tokens.ts'
+import { randomText } from '../auth/random-text.ts'
+import { open, seal } from '../auth/seal.ts'
+import { lockAccount, lockOwnAccount } from '../db/accounts.ts'
+import { recordAudit } from '../db/audit.ts'
+import { endEarlierAccess } from '../db/end-access.ts'
+import { ConstraintViolation } from '../db/engine/errors.ts'
+import { newId } from '../db/engine/ids.ts'
+import { last } from '../db/engine/transaction.ts'
+import type { Runner } from '../db/engine/transaction.ts'
+import {
+  findIdentity,
+  findUserByEmail,
+  identitiesOf,
+  insertIdentity,
+  issuerOfSession,
+  type LinkedIdentity,
+  readIdentityFacts,
+  removeIdentity,
+  selectIdentities,
+  useIdentity,
+  viewIdentity,
+} from '../db/identities.ts'
+import { join, lockInvitation } from '../db/invitations.ts'
+import { endLogin, useLogoutToken, usersOfLogin } from '../db/logout-tokens.ts'
+import { insertOidcCode, takeOidcCode } from '../db/oidc-codes.ts'
+import { renewAuthentication } from '../db/reauthentication.ts'
+import { actAs } from '../db/record-event.ts'
+import { type StartedSession, viewStarted } from '../db/refresh-tokens.ts'
+import { challengeLifetime, claimInstallation, insertChallenge } from '../db/sign-in.ts'
+import { insertUser, knowsTimeZone } from '../db/users.ts'
+import type { KeyRing } from '../domain/key-ring.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
+import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
+import { defaultTimeZone } from '../domain/time-zones.ts'
+import {
+  authorizationLifetime,
+  type AuthorizationRequest,
+  challengeOf,
+  newSeed,
+  openRequest,
+  type Purpose,
+  sealRequest,
+} from '../oidc/authorization-request.ts'
+import type { ProvenIdentity } from '../oidc/claims.ts'
+import { NotAuthenticated, ProviderUnavailable } from '../oidc/failures.ts'
+import type { Provider, Providers } from '../oidc/providers.ts'
+import { type Problem, problems } from '../problems/problems.ts'
+import type { UsablePassword } from './check-password.ts'
+import { type OpContext, thenForget, transaction } from './context.ts'
+import { expectMay, expectProven, expectSeen, expectSignedIn } from './expectations.ts'
+import type { InvitationMode } from './invitations.ts'
+import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
+import { applyRuledTeams } from './ruled-teams.ts'
+import { findInvitation, invalidInvitation } from './sign-in.ts'
+import type { Sessions } from './sessions.ts'
+import { startSession } from './start-session.ts'
+
+/** A request of a client to authenticate somebody. */
+interface Authorization {
+  readonly provider: string
+  readonly purpose: Purpose
+  readonly returnTo: string
+  readonly codeChallenge: string
+  readonly state: string
+  readonly invitationToken: string | null
+}
+
+/** What a client got from the browser, and what only it knows. */
+export interface CodeInput {
+  readonly code: string
+  readonly codeVerifier: string
+}
+
+/** The answer of a provider. */
+interface ProviderAnswer {
+  readonly provider: string
+  /** The query of the redirect URI, with the question mark. */
+  readonly query: string
+  readonly requestId: string
+}
+
+/** How users can sign in. */
+interface SignInMethods {
+  readonly providers: { readonly id: string; readonly name: string; readonly issuer: string }[]
+  readonly password_sign_in: boolean
+}
+
+/** Sign-in with identity providers. */
+export interface Oidc {
+  describe(): SignInMethods
+  /** @throws Problem 400 for an address to return to that is not allowed, 404, 503 when the provider does not respond */
+  authorize(input: Authorization): Promise<{ readonly url: string; readonly expiresAt: string }>
+  /**
+   * Where a browser goes on to that a provider has sent back: to the client, with a code or with an error.
+   *
+   * @throws Problem 400 for an answer to no request of this service, 404
+   */
+  complete(db: Runner, answer: ProviderAnswer): Promise<string>
+  /** @throws Problem 401 for an invalid code, or when a second factor is required, 403, 409, 422 for an invalid invitation */
+  exchange(ctx: OpContext, input: CodeInput): Promise<IssuedTokens>
+  /** Links an identity to the caller's account. Returns its id and its JSON. @throws Problem 403, 409, 422 for an invalid code */
+  link(
+    ctx: OpContext<SessionPrincipal>,
+    input: CodeInput,
+  ): Promise<{ readonly id: string; readonly json: string }>
+  /** Renews the authentication of the caller's session by an identity of the account. @throws Problem 422 */
+  reauthenticate(ctx: OpContext<SessionPrincipal>, input: CodeInput): Promise<void>
+  /**
+   * Ends the caller's session. Returns where a browser signs out of the provider that has started it; null if there is no such page.
+   *
+   * @throws Problem 400 for an address to return to that is not allowed
+   */
+  signOut(ctx: OpContext<SessionPrincipal>, returnTo: string | null): Promise<string | null>
+  /**
+   * Ends the sessions that a provider's logout token names (OpenID Connect Back-Channel Logout 1.0).
+   *
+   * @throws Problem 400 for an invalid token, 404 for an unknown provider, 503 when its keys cannot be read
+   */
+  endByProvider(
+    ctx: OpContext<null>,
+    input: { readonly provider: string; readonly token: string },
+  ): Promise<void>
+  /** @throws Problem 403, 404, 409 for the last way to sign in */
+  unlink(ctx: OpContext<SessionPrincipal>, identityId: string): Promise<void>
+}
+
+/** When accounts are created. */
+export type CreationMode = 'always' | 'invited' | 'never'
+
+interface Deps {
+  readonly providers: Providers
+  /** Seal what the provider and the browser carry. */
+  readonly keys: KeyRing
+  readonly accessTokens: AccessTokens
+  readonly credentials: Credentials
+  readonly sessions: Sessions
+  readonly shouldAuditFailure: ShouldAuditFailure
+  readonly create: CreationMode
+  /** Whether passwords are closed. */
+  readonly isOnly: boolean
+  readonly usablePassword: UsablePassword
+  readonly invitations: InvitationMode
+  readonly sessionHours: number
+  readonly reauthDays: number
+  /** The issuer of the codes (RFC 9207): PUBLIC_URL. */
+  readonly ownIssuer: string
+  /** By the clock of the database, in milliseconds since the epoch. */
+  readonly now: () => number
+  readonly log: { warn(fields: object, message: string): void }
+}
+
+/** What a code stands for. */
+interface Proof extends Pick<AuthorizationRequest, 'purpose' | 'codeChallenge' | 'invitationToken'> {
+  readonly identity: ProvenIdentity
+}
+
+/** A page of the caller's identities. */
+export const listIdentities = (ctx: OpContext<SessionPrincipal>, page: PageRequest): Promise<Page> =>
+  selectIdentities(ctx, page)
+
+export const createOidc = (deps: Deps): Oidc => {
+  const { providers, keys, accessTokens, credentials, usablePassword, ownIssuer, now, log } = deps
+
+  const expectProvider = (id: string): Provider => {
+    const provider = providers.find(id)
+    if (provider === null) throw problems.notFound()
+    return provider
+  }
+
+  /** Uses a code up, and returns what it stands for. Null unless the caller has begun the request, for this purpose. */
+  const redeem = async (
+    ctx: OpContext,
+    { code, codeVerifier }: CodeInput,
+    purpose: Purpose,
+  ): Promise<Proof | null> => {
+    const hash = hashOidcCode(code)
+    // A statement of its own: a refusal, which rolls a transaction back, must use the code up too.
+    const sealed = hash && (await takeOidcCode(ctx.db, hash))
+    const opened = hash && sealed && open(keys, sealed, contextOf(hash))
+    if (opened === null) return null
+    const proof = JSON.parse(opened.plaintext.toString()) as Proof
+    return proof.purpose === purpose && proof.codeChallenge === challengeOf(codeVerifier) ? proof : null
+  }
+
+  const redeemInSession = async (
+    ctx: OpContext,
+    input: CodeInput,
+    purpose: Purpose,
+  ): Promise<ProvenIdentity> => {
+    const proof = await redeem(ctx, input, purpose)
+    if (proof === null) throw problems.unusableOidcCode()
+    return proof.identity
+  }
+
+  return {
+    describe: () => ({
+      providers: providers.all.map(({ settings: { id, name, issuer } }) => ({ id, name, issuer })),
+      password_sign_in: !deps.isOnly,
+    }),
+
+    async authorize({ provider: id, returnTo, state, ...fields }) {
+      const provider = expectProvider(id)
+      if (!providers.allowsReturn(returnTo)) throw problems.returnNotAllowed()
+      const expiresAt = now() + authorizationLifetime
+      const request = { ...fields, provider: id, returnTo, clientState: state, seed: newSeed(), expiresAt }
+      const url = await provider.authorizationUrl(request, sealRequest(keys, request))
+      return { url: url.href, expiresAt: new Date(expiresAt).toISOString() }
+    },
+
+    async complete(db, { provider: id, query, requestId }) {
+      const provider = expectProvider(id)
+      const redirected = new URL(query, provider.redirectUri)
+      const request = openRequest(keys, redirected.searchParams.get('state') ?? '')
+      // The operator may have removed the address since, or have moved the service.
+      if (request === null || request.provider !== id || !providers.allowsReturn(request.returnTo))
+        throw problems.invalidOidcState()
+      const { purpose, codeChallenge, invitationToken } = request
+      const goOn = (parameters: Readonly<Record<string, string>>): string => {
+        const url = new URL(request.returnTo)
+        const answer = { ...parameters, state: request.clientState, iss: ownIssuer }
+        for (const [name, value] of Object.entries(answer)) url.searchParams.set(name, value)
+        return url.href
+      }
+      const refuse = (error: string, reason: string): string => {
+        log.warn({ provider: id, request_id: requestId }, reason)
+        return goOn({ error, request_id: requestId })
+      }
+      // A time so far ahead is from before the clock was set back.
+      if (request.expiresAt <= now() || request.expiresAt > now() + authorizationLifetime)
+        return refuse('invalid_request', `The request to ${id} is older than 10 minutes`)
+      try {
+        const identity = await provider.authenticate(request, redirected)
+        const { token: code, hash } = newOidcCode()
+        const proof: Proof = { purpose, codeChallenge, invitationToken, identity }
+        const sealed = seal(keys, Buffer.from(JSON.stringify(proof)), contextOf(hash))
+        await insertOidcCode(db, { hash, sealed })
+        return goOn({ code })
+      } catch (error) {
+        if (error instanceof NotAuthenticated) return refuse(clientError(error.code), error.message)
+        if (error instanceof ProviderUnavailable) return refuse('temporarily_unavailable', error.message)
+        throw error
+      }
+    },
+
+    async exchange(ctx, input) {
+      const proof = await redeem(ctx, input, 'sign_in')
+      if (proof === null) {
+        if (deps.shouldAuditFailure(ctx.client)) await recordAudit(ctx, 'sign_in.failed', { userId: null })
+        throw problems.invalidOidcCode()
+      }
+      const { identity, invitationToken } = proof
+      const linked =
+        (await findIdentity(ctx, identity)) ??
+        (await linkByAddress(ctx, identity, deps)) ??
+        (await createAccount(ctx, identity, invitationToken, deps))
+      const { issuer, teams } = identity
+      await applyRuledTeams(ctx, { userId: linked.userId, issuer, teams }, log)
+      const [refreshToken, challenge] = [newRefreshToken(), newChallenge()]
+      const started = await transaction<Principal | null, StartedSession | 'challenged'>(ctx, async (tx) => {
+        const { userId, id } = linked
+        const [account, identities] = await Promise.all([lockAccount(tx, userId), identitiesOf(tx, userId)])
+        // It was unlinked, or the account deleted, meanwhile.
+        if (account === null || !identities.some((one) => one.id === id)) throw problems.invalidOidcCode()
+        if (account.isDisabled) throw problems.accountDisabled()
+        const provenBy = { id, sid: identity.sid }
+        if (account.secondFactor?.isConfirmed === true && !identity.hasSecondFactor) {
+          await Promise.all([
+            insertChallenge(tx, account, { hash: challenge.hash, identity: provenBy }),
+            recordAudit(tx, 'sign_in.challenged', { userId }),
+          ])
+          return 'challenged'
+        }
+        await Promise.all([
+          useIdentity(tx, { id, userId, email: identity.email }, deps.reauthDays),
+          startSession(tx, {
+            userId,
+            tokenHash: refreshToken.hash,
+            identity: { ...provenBy, hours: deps.sessionHours, authenticatedAt: identity.authTime },
+          }),
+        ])
+        return last(viewStarted(tx, refreshToken.hash))
+      })
+      if (started === 'challenged') throw problems.secondFactorRequired(challenge.token, challengeLifetime)
+      return issueTokens(accessTokens, started, { refreshToken: refreshToken.token })
+    },
+
+    async link(ctx, input) {
+      const { userId } = ctx.principal
+      const identity = await redeemInSession(ctx, input, 'link')
+      const id = newId()
+      const json = await transaction(ctx, async (tx) => {
+        const [account, linked] = await Promise.all([lockOwnAccount(tx), findIdentity(tx, identity)])
+        expectProven({ is_proven: expectSignedIn(account).isProven })
+        if (linked !== null)
+          throw linked.userId === userId ? problems.identityLinked() : problems.identityOfAnotherAccount()
+        const { issuer, subject, email } = identity
+        await Promise.all([
+          insertIdentity(tx, { id, userId, issuer, subject, email }, deps.reauthDays),
+          recordAudit(tx, 'identity.linked', { userId }),
+        ])
+        return last(viewIdentity(tx, id))
+      })
+      return { id, json }
+    },
+
+    async reauthenticate(ctx, input) {
+      const { userId } = ctx.principal
+      const identity = await redeemInSession(ctx, input, 'reauthenticate')
+      await transaction(ctx, async (tx) => {
+        const [own, identities] = await Promise.all([lockOwnAccount(tx), identitiesOf(tx, userId)])
+        const account = expectSignedIn(own)
+        const { issuer, subject, email, authTime } = identity
+        const linked = identities.find((one) => one.issuer === issuer && one.subject === subject)
+        if (linked === undefined) throw problems.foreignIdentity()
+        // The provider was asked for a recent one, and was checked; the session gets the time of that, not of now.
+        if (authTime === null) throw problems.unusableOidcCode()
+        await Promise.all([
+          renewAuthentication(tx, account, Math.floor(authTime)),
+          useIdentity(tx, { id: linked.id, userId, email }, deps.reauthDays),
+          recordAudit(tx, 'session.reauthenticated', { userId }),
+        ])
+      })
+    },
+
+    async signOut(ctx, returnTo) {
+      if (returnTo !== null && !providers.allowsReturn(returnTo)) throw problems.returnNotAllowed()
+      const issuer = await issuerOfSession(ctx)
+      const provider = providers.all.find(({ settings }) => settings.issuer === issuer)
+      await deps.sessions.signOut(ctx, { everywhere: false })
+      // Who signs out here is signed out, whether the provider responds or not.
+      const url = await provider
+        ?.logoutUrl(returnTo === null ? {} : { post_logout_redirect_uri: returnTo })
+        .catch(() => null)
+      return url?.href ?? null
+    },
+
+    async endByProvider(ctx, { provider: id, token }) {
+      const provider = expectProvider(id)
+      const logout = await provider.verifyLogoutToken(token).catch((error: unknown) => {
+        if (!(error instanceof NotAuthenticated)) throw error
+        log.warn({ provider: id, request_id: ctx.client.requestId }, error.message)
+        throw problems.invalidLogoutToken()
+      })
+      const isNew = await transaction(ctx, (tx) => useLogoutToken(tx, logout))
+      if (!isNew) throw problems.invalidLogoutToken()
+      // A user at a time, since users are locked before what is theirs.
+      for (const userId of await usersOfLogin(ctx, logout))
+        await thenForget(
+          transaction(ctx, async (tx) => {
+            await lockAccount(tx, userId)
+            const ended = await endLogin(tx, userId, logout)
+            await Promise.all(
+              ended.map((sessionId) => recordAudit(tx, 'session.ended_by_provider', { userId, sessionId })),
+            )
+          }),
+          () => credentials.forgetUser(userId),
+        )
+    },
+
+    async unlink(ctx, identityId) {
+      const { userId } = ctx.principal
+      const issuer = await thenForget(
+        transaction(ctx, async (tx) => {
+          const [own, facts, identities] = await Promise.all([
+            lockOwnAccount(tx),
+            readIdentityFacts(tx, identityId),
+            identitiesOf(tx, userId),
+          ])
+          const account = expectSignedIn(own)
+          const identity = expectMay('identity.unlink', expectSeen('identity.see', facts))
+          expectProven({ is_proven: account.isProven })
+          const issuers = new Set(providers.all.map(({ settings }) => settings.issuer))
+          const isOther = identities.some(({ id, issuer }) => id !== identityId && issuers.has(issuer))
+          if (usablePassword(account) === null && !isOther) throw problems.lastSignInMethod()
+          await Promise.all([removeIdentity(tx, identity), recordAudit(tx, 'identity.unlinked', { userId })])
+          return identity.issuer
+        }),
+        () => credentials.forgetUser(userId),
+      )
+      await applyRuledTeams(ctx, { userId, issuer, teams: noTeams }, log)
+    },
+  }
+}
+
+/** What is left of the teams of an identity that is unlinked. */
+const noTeams = { roles: [], unknown: [], overflown: [] } as const
+
+/** Binds what is sealed under a code to it. */
+const contextOf = (hash: Buffer): string => `oidc code ${hash.toString('base64url')}`
+
+/** Errors that a client can act on. Others of a provider are none of its business. */
+const passedOn = new Set([
+  'access_denied',
+  'login_required',
+  'interaction_required',
+  'consent_required',
+  'account_selection_required',
+])
+
+const clientError = (code: string | null): string =>
+  code !== null && passedOn.has(code) ? code : 'server_error'
+
+/**
+ * Links an identity to the account with its address: only if the provider has verified the address and its operator is trusted with
+ * that, and never to an administrator, since OpenID Connect makes nobody one. Whoever registered the account need not have had the
+ * address, so nothing of their access is left.
+ */
+const linkByAddress = async (
+  ctx: OpContext,
+  { provider: id, issuer, subject, email, isEmailVerified }: ProvenIdentity,
+  { providers, credentials, reauthDays }: Deps,
+): Promise<LinkedIdentity | null> => {
+  if (email === null || !isEmailVerified || providers.find(id)?.settings.linksByEmail !== true) return null
+  const found = await findUserByEmail(ctx, email)
+  if (found === null) return null
+  const { id: userId } = found
+  const identity = { id: newId(), userId, issuer, subject, email }
+  return thenForget(
+    transaction(ctx, async (tx) => {
+      const [account, user] = [await lockAccount(tx, userId), await findUserByEmail(tx, email)]
+      if (account === null || user?.id !== userId || user.role === 'admin')
+        throw problems.emailOfAnotherAccount()
+      if (account.isDisabled) throw problems.accountDisabled()
+      await endEarlierAccess(tx, userId)
+      await Promise.all([
+        insertIdentity(tx, identity, reauthDays),
+        recordAudit(tx, 'identity.linked', { userId, actorId: userId }),
+      ])
+      return identity
+    }),
+    () => credentials.forgetUser(userId),
+  )
+}
+
+/** Names that are tried for a new account: what the provider suggests, and then with a random suffix. */
+const maxNames = 5
+
+/** Why an identity gets no account; null if it does. */
+export const refusalOfAccount = (
+  { email, isEmailVerified }: ProvenIdentity,
+  {
+    isAddressTaken,
+    isInvited,
+    create,
+    trustsEmail,
+  }: {
+    readonly isAddressTaken: boolean
+    readonly isInvited: boolean
+    readonly create: CreationMode
+    readonly trustsEmail: boolean
+  },
+): Problem | null => {
+  if (isAddressTaken) return problems.emailOfAnotherAccount()
+  if (create === 'never') return problems.registrationClosed()
+  if (create === 'invited' && !isInvited) return problems.accountNeedsInvitation()
+  return email === null || !(isEmailVerified || trustsEmail) ? problems.emailUnverified() : null
+}
+
+/** Creates an account, which accepts the invitation. It is never one of an administrator, nor is the next one to register. */
+const createAccount = async (
+  ctx: OpContext,
+  identity: ProvenIdentity,
+  invitationToken: string | null,
+  { create, invitations, providers, reauthDays }: Deps,
+): Promise<LinkedIdentity> => {
+  const { issuer, subject, email, displayName } = identity
+  const refusal = refusalOfAccount(identity, {
+    isAddressTaken: email !== null && (await findUserByEmail(ctx, email)) !== null,
+    isInvited: invitationToken !== null,
+    create,
+    trustsEmail: providers.find(identity.provider)?.settings.trustsEmail === true,
+  })
+  if (refusal !== null) throw refusal
+  if (email === null) throw problems.emailUnverified()
+  const invitationHash =
+    invitationToken === null ? null : await findInvitation(ctx, invitations, invitationToken)
+  const isKnown = identity.timeZone === defaultTimeZone || (await knowsTimeZone(ctx, identity.timeZone))
+  const timeZone = isKnown ? identity.timeZone : defaultTimeZone
+  const ids = { id: newId(), userId: newId() }
+  const insert = (username: string): Promise<LinkedIdentity> =>
+    transaction(ctx, async (tx) => {
+      await claimInstallation(tx)
+      const invitation = invitationHash === null ? null : await lockInvitation(tx, invitationHash)
+      if (invitationHash !== null && invitation === null) throw invalidInvitation()
+      const { userId } = ids
+      const names = { username, email, displayName: displayName ?? username, timeZone }
+      await Promise.all([
+        insertUser(tx, userId, { ...names, passwordHash: null, role: 'member' }),
+        insertIdentity(tx, { ...ids, issuer, subject, email }, reauthDays),
+        recordAudit(tx, 'user.registered', { userId, actorId: userId }),
+        invitation && actAs(tx, userId),
+        invitation && join(tx, userId, invitation),
+      ])
+      return ids
+    })
+  for (let attempt = 1; ; attempt += 1) {
+    try {
+      return await insert(attempt === 1 ? identity.username : withSuffix(identity.username))
+    } catch (error) {
+      const isTaken = error instanceof ConstraintViolation && error.constraint === 'users_username_unique'
+      if (!isTaken || attempt === maxNames) throw error
+    }
+  }
+}
+
+/** Names are never matched: who has a taken one gets another one. */
+const withSuffix = (username: string): string => `${username}-${randomText('0123456789', 5)}`

@@ -1,0 +1,53 @@
+import { applyTeamChange, membershipsOf } from '../db/team-sources.ts'
+import { LastManager } from '../domain/managers.ts'
+import { planTeams, type TeamChange } from '../domain/team-rules.ts'
+import type { PlainTeams } from '../oidc/claims.ts'
+import { type OpContext, transaction } from './context.ts'
+
+/** Teams from the claims of an identity provider. */
+
+/** Whose teams follow which claims. */
+interface RuledUser {
+  readonly userId: string
+  readonly issuer: string
+  readonly teams: PlainTeams
+}
+
+/** The changes that the claims of a user cause. */
+export const planRuledTeams = async (
+  ctx: OpContext,
+  { userId, issuer, teams }: RuledUser,
+): Promise<readonly TeamChange[]> => {
+  const present = await membershipsOf(ctx, userId)
+  return planTeams(
+    new Map(teams.roles),
+    new Set(teams.unknown),
+    present.map(({ team, role, source }) => ({ team, role, isRuled: source === issuer })),
+  )
+}
+
+interface Log {
+  warn(fields: object, message: string): void
+}
+
+/**
+ * Makes the memberships of a user follow their claims, a team at a time. What cannot be done is left as it is and logged: sign-in goes on.
+ */
+export const applyRuledTeams = async (ctx: OpContext, user: RuledUser, log: Log): Promise<void> => {
+  const { userId, issuer, teams } = user
+  for (const claim of teams.overflown)
+    log.warn(
+      { user_id: userId, issuer, claim },
+      'The provider has left a claim out because it has too many values, so the teams of its rules were not changed: let it send only the groups of this application',
+    )
+  for (const change of await planRuledTeams(ctx, user)) {
+    const fields = { user_id: userId, issuer, team_id: change.team }
+    try {
+      const exists = await transaction(ctx, (tx) => applyTeamChange(tx, { userId, source: issuer }, change))
+      if (!exists) log.warn(fields, 'A rule in OIDC_CONFIG names a team that does not exist')
+    } catch (error) {
+      if (!(error instanceof LastManager)) throw error
+      log.warn(fields, 'The user stays in the team, as its last manager or that of one of its projects')
+    }
+  }
+}

@@ -1,0 +1,37 @@
+import { recordAudit } from '../db/audit.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
+import { newId } from '../db/engine/ids.ts'
+import { insertProviderSession } from '../db/identities.ts'
+import type { ProvenBy } from '../db/one-time-tokens.ts'
+import { insertRefreshToken } from '../db/refresh-tokens.ts'
+import { insertSession } from '../db/sessions.ts'
+import type { AuditAction } from '../domain/audit.ts'
+
+interface SessionStart {
+  readonly userId: string
+  readonly tokenHash: Buffer
+  readonly action?: AuditAction
+  /** What an identity provider has proven; null if the service has. */
+  readonly identity?:
+    | (ProvenBy & {
+        readonly hours: number
+        /** In seconds since the epoch. Null if the provider does not say. */
+        readonly authenticatedAt?: number | null
+      })
+    | null
+}
+
+/** Starts a session of a user who has proven who they are, with its first refresh token. */
+export const startSession = async (
+  tx: TransactionContext,
+  { userId, tokenHash, action = 'sign_in.succeeded', identity = null }: SessionStart,
+): Promise<void> => {
+  const sessionId = newId()
+  const { hours = null, authenticatedAt = null } = identity ?? {}
+  await Promise.all([
+    insertSession(tx, { id: sessionId, userId, hours, authenticatedAt }),
+    insertRefreshToken(tx, { hash: tokenHash, sessionId }),
+    identity && insertProviderSession(tx, { sessionId, identityId: identity.id, sid: identity.sid }),
+    recordAudit(tx, action, { userId, actorId: userId, sessionId }),
+  ])
+}

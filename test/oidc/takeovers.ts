@@ -1,0 +1,409 @@
+import t from 'tap'
+import { deriveKeys } from '../../src/auth/keys.ts'
+import { openRequest, sealRequest } from '../../src/oidc/authorization-request.ts'
+import {
+  browserAt,
+  clientId,
+  type Issuer,
+  oidcConfig,
+  providerOf,
+  startIssuer,
+  verifier,
+} from '../fixture/issuer.ts'
+import { type Account, type Service, startService } from '../fixture/service.ts'
+import { secondFactorActions } from '../fixture/second-factor.ts'
+
+/** Known ways to take over an account by OpenID Connect, each as a test that nobody gets in. */
+
+const [issuer, other] = [await startIssuer(), await startIssuer()]
+const providers = [providerOf(issuer, { linksByEmail: true }), providerOf(other, { id: 'other' })]
+const service = await startService(t, { config: { oidc: oidcConfig(providers) } })
+const { db } = service.deps
+const admin = await service.register('admin')
+const browser = browserAt(service)
+
+type Claims = Readonly<Record<string, unknown>>
+
+/** Signs in as whom the provider says. */
+const signIn = async (claims: Claims, { at = service, from = issuer, provider = 'mock' } = {}) => {
+  from.claims = claims
+  return at.call('exchangeOidcCode', { body: await browserAt(at, provider).code() })
+}
+
+const codeOf = ({ body }: { readonly body: unknown }) => (body as { readonly code: string }).code
+const userOf = ({ body }: { readonly body: unknown }) =>
+  (body as { readonly user: { readonly id: string; readonly username: string; readonly role: string } }).user
+
+const verified = (sub: string, email = `${sub}@example.com`): Claims => ({ sub, email, email_verified: true })
+
+/** Sets a fault of the provider for the time of `work`. */
+const withFault = async <T>(fault: Partial<Issuer>, work: () => Promise<T>): Promise<T> => {
+  const before = {
+    alterToken: issuer.alterToken,
+    alterRedirect: issuer.alterRedirect,
+    metadata: issuer.metadata,
+  }
+  Object.assign(issuer, fault)
+  try {
+    return await work()
+  } finally {
+    Object.assign(issuer, before)
+  }
+}
+
+const countSessions = async (at: Service = service) =>
+  Number((await at.deps.db.run('select count(*)::int as sessions from sessions', []))[0]?.sessions)
+
+t.test('addresses', async (t) => {
+  t.test('an address that is not verified takes over no account, and makes none', async (t) => {
+    const ada = await service.register('ada')
+    for (const email_verified of [false, undefined, 'true', 'false', 1, null, [true], {}]) {
+      const claims = { sub: 'unverified', email_verified }
+      t.equal(
+        codeOf(await signIn({ ...claims, email: ada.email })),
+        'email_taken',
+        JSON.stringify(email_verified),
+      )
+      t.equal(codeOf(await signIn({ ...claims, email: 'new@example.com' })), 'email_unverified')
+    }
+    t.equal(codeOf(await signIn({ sub: 'unverified', email_verified: true })), 'email_unverified', 'none')
+    t.equal(
+      codeOf(await signIn({ sub: 'x', email_verified: true, email: ['a@b.c'] })),
+      'email_unverified',
+      'a list',
+    )
+  })
+
+  t.test('a verified address links only where an operator says so', async (t) => {
+    const ada = await service.register('linked-by-address')
+    const elsewhere = await signIn(verified('by-address', ada.email), { from: other, provider: 'other' })
+    t.equal(codeOf(elsewhere), 'email_taken')
+    t.equal(userOf(await signIn(verified('by-address', 'LINKED-BY-ADDRESS@example.com'))).id, ada.id)
+  })
+
+  t.test('an account that somebody registered with the address of the victim keeps no way in', async (t) => {
+    const attacker = await service.register('prepared')
+    const { token } = attacker
+    const apiToken = (
+      await service.expect('createApiToken', 201, { token, body: { name: 'kept', scopes: ['tasks:read'] } })
+    ).body.token
+    other.claims = verified('attacker', 'attacker@example.org')
+    const linking = await browserAt(service, 'other').code('link')
+    await service.expect('linkIdentity', 201, { token, body: linking })
+    const webhook = { url: 'http://127.0.0.1:9/', event_types: ['*'] }
+    await service.expect('createWebhook', 201, { token, body: webhook })
+    await service.expect('forgotPassword', 202, { body: { email: attacker.email } })
+    const reset = service.mails.at(-1)?.token
+    const victim = await signIn(verified('victim', attacker.email))
+    t.equal(userOf(victim).id, attacker.id)
+    const refused = [
+      await service.call('getCurrentUser', { token }),
+      await service.call('listTasks', { token: apiToken }),
+      await service.call('refreshToken', { body: { refresh_token: attacker.refreshToken } }),
+      await service.call('login', { body: { email: attacker.email, password: attacker.password } }),
+      await service.call('resetPassword', { body: { token: reset, new_password: 'taken over' } }),
+    ]
+    t.strictSame(
+      refused.map(({ status }) => status),
+      [401, 401, 401, 401, 401],
+    )
+    t.not(
+      userOf(await signIn(verified('attacker', 'attacker@example.org'), { from: other, provider: 'other' }))
+        .id,
+      attacker.id,
+    )
+    const [kept] = await db.run('select is_enabled from webhooks where owner_id = $1', [attacker.id])
+    t.equal(kept?.is_enabled, false)
+  })
+
+  t.test('an address makes nobody an administrator', async (t) => {
+    t.equal(codeOf(await signIn(verified('boss', admin.email))), 'email_taken')
+    const empty = await startService(t, { config: { oidc: oidcConfig(providers.slice(0, 1)) } })
+    t.equal(
+      userOf(await signIn({ ...verified('first'), role: 'admin', groups: ['admin'] }, { at: empty })).role,
+      'member',
+    )
+    t.equal((await empty.register('next')).user.role, 'member', 'nor the next account to register')
+  })
+})
+
+t.test('names', async (t) => {
+  t.test('a changed name, username or address stays with its subject', async (t) => {
+    const first = userOf(await signIn(verified('stable')))
+    const changed = { ...verified('stable', admin.email), preferred_username: 'admin', name: 'admin' }
+    t.equal(userOf(await signIn(changed)).id, first.id)
+    t.equal(userOf(await signIn({ sub: 'stable' })).id, first.id)
+    const { username } = userOf(await signIn({ ...verified('namesake'), preferred_username: 'admin' }))
+    t.match(username, /^admin-[0-9]{5}$/)
+  })
+
+  t.test('the same subject of another issuer is somebody else', async (t) => {
+    const first = userOf(await signIn(verified('twin')))
+    const at = { from: other, provider: 'other' }
+    t.equal(codeOf(await signIn(verified('twin'), at)), 'email_taken')
+    t.not(userOf(await signIn(verified('twin', 'twin@example.org'), at)).id, first.id)
+  })
+
+  t.test('an identity of one account does not move to another', async (t) => {
+    const [ada, grace] = [await service.register('first-owner'), await service.register('second-owner')]
+    issuer.claims = verified('moved')
+    const link = async ({ token }: Account) =>
+      service.call('linkIdentity', { token, body: await browser.code('link') })
+    t.equal((await link(ada)).status, 201)
+    t.equal(codeOf(await link(grace)), 'identity_taken')
+    t.equal(userOf(await signIn(verified('moved'))).id, ada.id)
+  })
+})
+
+t.test('codes of this service', async (t) => {
+  issuer.claims = verified('coded')
+  const refusals = async (body: object) => {
+    const before = await countSessions()
+    t.match(await service.call('exchangeOidcCode', { body }), {
+      status: 401,
+      body: { code: 'invalid_credentials' },
+    })
+    t.equal(await countSessions(), before)
+  }
+  const first = await browser.code()
+  await refusals({ ...first, code_verifier: 'w'.repeat(43) })
+  await refusals(first)
+  const late = await browser.code()
+  await db.run(`update oidc_codes set expires_at = expires_at - interval '61 s'`, [])
+  await refusals(late)
+  const [row] = await db.run('select count(*)::int as codes from oidc_codes', [])
+  t.equal(row?.codes, 0, 'each attempt uses the code up')
+  await service.expect('exchangeOidcCode', 400, { body: { code: first.code } })
+  const [stored] = await (async () => {
+    const kept = await browser.code()
+    const rows = await db.run('select oidc_codes::text as text from oidc_codes', [])
+    return rows.map(({ text }) => `${String(text)} ${kept.code}`)
+  })()
+  t.notMatch(stored, /coded@example/)
+})
+
+t.test('answers of a provider', async (t) => {
+  /** What the program learns when the browser comes back with an altered answer. */
+  const outcome = async (alter: (callback: URL) => void, provider = 'mock') => {
+    const callback = new URL(await browser.authenticate(await browser.begin()))
+    alter(callback)
+    callback.pathname = callback.pathname.replace('/mock/', `/${provider}/`)
+    const response = await fetch(callback, { redirect: 'manual' })
+    if (response.status !== 302) return response.status
+    const { searchParams } = new URL(response.headers.get('location') ?? '')
+    return searchParams.has('code') ? 'code' : searchParams.get('error')
+  }
+  issuer.claims = verified('answered')
+
+  t.equal(await outcome(() => undefined), 'code')
+  t.equal(await outcome((url) => url.searchParams.delete('state')), 400)
+  t.equal(await outcome((url) => url.searchParams.set('state', 'x')), 400)
+  t.equal(await outcome((url) => url.searchParams.append('state', 'x')), 'server_error', 'a second state')
+  t.equal(await outcome((url) => url.searchParams.set('code', 'x')), 'server_error', 'a code of nobody')
+  t.equal(await outcome((url) => url.searchParams.delete('code')), 'server_error')
+  t.equal(await outcome(() => undefined, 'other'), 400, 'the state of another provider')
+  t.equal(await outcome(() => undefined, 'none'), 404)
+
+  t.test('a code of the provider works once, and only in its own request', async (t) => {
+    const callback = await browser.authenticate(await browser.begin())
+    t.ok((await browser.comeBack(callback)).has('code'))
+    t.equal((await browser.comeBack(callback)).get('error'), 'server_error', 'replayed')
+    const [victim, attacker] = [
+      new URL(await browser.authenticate(await browser.begin())),
+      new URL(await browser.authenticate(await browser.begin())),
+    ]
+    attacker.searchParams.set('code', victim.searchParams.get('code') ?? '')
+    t.equal((await browser.comeBack(attacker.href)).get('error'), 'server_error', 'injected')
+  })
+
+  t.test('a browser that was lent a request cannot use its code', async () => {
+    // The attacker began the request, and the victim authenticates. The program of the victim has another verifier.
+    const { code } = await browser.code()
+    await service.expect('exchangeOidcCode', 401, { body: { code, code_verifier: 'victim'.padEnd(43, 'x') } })
+  })
+
+  t.test('a request that is older than 10 minutes', async (t) => {
+    const callback = new URL(await browser.authenticate(await browser.begin()))
+    const keys = deriveKeys(service.deps.secrets, 'oidc')
+    const request = openRequest(keys, callback.searchParams.get('state') ?? '')
+    if (request === null) throw new Error('The state is not sealed')
+    callback.searchParams.set('state', sealRequest(keys, { ...request, expiresAt: Date.now() - 60_000 }))
+    const parameters = await browser.comeBack(callback.href)
+    t.equal(parameters.get('error'), 'invalid_request')
+    t.notOk(parameters.has('code'))
+  })
+
+  t.test('an address to return to that is allowed no more', async (t) => {
+    const callback = await browser.authenticate(await browser.begin())
+    const moved = await startService(t, {
+      config: { oidc: oidcConfig(providers.slice(0, 1), { returnTo: ['https://elsewhere.example/'] }) },
+    })
+    const response = await fetch(callback.replace(service.url, moved.url), { redirect: 'manual' })
+    t.equal(response.status, 400)
+  })
+
+  t.test('an issuer that is missing where it was advertised, or is another', async (t) => {
+    const mixed = await startIssuer()
+    mixed.metadata = { authorization_response_iss_parameter_supported: true }
+    const fresh = await startService(t, { config: { oidc: oidcConfig([providerOf(mixed)]) } })
+    t.equal((await browserAt(fresh).answer()).get('error'), 'server_error')
+    mixed.alterRedirect = (url) => url.searchParams.set('iss', issuer.url)
+    t.equal((await browserAt(fresh).answer()).get('error'), 'server_error')
+    mixed.alterRedirect = (url) => url.searchParams.set('iss', mixed.url)
+    t.ok((await browserAt(fresh).answer()).has('code'))
+  })
+})
+
+t.test('ID tokens', async (t) => {
+  issuer.claims = verified('tokens')
+  const now = Math.floor(Date.now() / 1_000)
+  const forged: Readonly<
+    Record<string, (token: { header: Claims; payload: Record<string, unknown> }) => void>
+  > = {
+    'another audience': ({ payload }) => (payload.aud = 'another-client'),
+    'several audiences without azp': ({ payload }) => (payload.aud = [clientId, 'another-client']),
+    'another issuer': ({ payload }) => (payload.iss = other.url),
+    'another nonce': ({ payload }) => (payload.nonce = 'x'),
+    'no nonce': ({ payload }) => delete payload.nonce,
+    'no subject': ({ payload }) => delete payload.sub,
+    'an empty subject': ({ payload }) => (payload.sub = ''),
+    'a subject that is no text': ({ payload }) => (payload.sub = 7),
+    expired: ({ payload }) => Object.assign(payload, { iat: now - 600, exp: now - 300 }),
+    'from the future': ({ payload }) => Object.assign(payload, { nbf: now + 300 }),
+    'no expiry': ({ payload }) => delete payload.exp,
+    'a logout token': (token) => {
+      Object.assign(token.header, { typ: 'logout+jwt' })
+      token.payload.events = { 'http://schemas.openid.net/event/backchannel-logout': {} }
+      delete token.payload.nonce
+    },
+  }
+  for (const [name, alterToken] of Object.entries(forged)) {
+    const parameters = await withFault({ alterToken }, () => browser.answer())
+    t.equal(parameters.get('error'), 'server_error', name)
+  }
+
+  t.test('without a signature, or with that of somebody else', async (t) => {
+    const unsigned = `${Buffer.from('{"alg":"none"}').toString('base64url')}.`
+    const tokens: Readonly<Record<string, (nonce: string) => Promise<string>>> = {
+      none: async (nonce) => `${unsigned}${payloadOf(nonce)}.`,
+      other: (nonce) => other.sign({}, claimsOf(nonce)),
+    }
+    for (const [name, sign] of Object.entries(tokens)) {
+      const url = await browser.begin()
+      const nonce = new URL(url).searchParams.get('nonce') ?? ''
+      const token = await sign(nonce)
+      issuer.intercept = (request, response) => {
+        if (request.url !== '/token') return false
+        response.setHeader('content-type', 'application/json')
+        response.end(JSON.stringify({ access_token: 'x', token_type: 'Bearer', id_token: token }))
+        return true
+      }
+      const parameters = await browser.comeBack(await browser.authenticate(url))
+      issuer.intercept = null
+      t.equal(parameters.get('error'), 'server_error', name)
+    }
+  })
+  const claimsOf = (nonce: string) => ({
+    iss: issuer.url,
+    sub: 'x',
+    aud: clientId,
+    nonce,
+    iat: now,
+    exp: now + 600,
+  })
+  const payloadOf = (nonce: string) => Buffer.from(JSON.stringify(claimsOf(nonce))).toString('base64url')
+
+  t.test('the user info of somebody else', async (t) => {
+    issuer.claims = { sub: 'myself' }
+    issuer.userInfo = { ...verified('victim') }
+    t.equal((await browser.answer()).get('error'), 'server_error')
+    issuer.userInfo = {}
+  })
+
+  t.test('an access token of this service is no code, and a code no token', async () => {
+    issuer.claims = verified('tokens')
+    const { code } = await browser.code()
+    await service.expect('getCurrentUser', 401, { token: code })
+    await service.expect('exchangeOidcCode', 401, { body: { code: admin.token, code_verifier: verifier } })
+  })
+})
+
+t.test('users who are no more', async (t) => {
+  t.test('a disabled user', async (t) => {
+    const { id } = userOf(await signIn(verified('disabled')))
+    await service.expect('updateUser', 200, {
+      token: admin.token,
+      params: { user_id: id },
+      body: { is_disabled: true },
+    })
+    t.equal(codeOf(await signIn(verified('disabled'))), 'account_disabled')
+  })
+
+  t.test('a deleted user gets a new account, with nothing of the old one', async (t) => {
+    const { id } = userOf(await signIn(verified('deleted')))
+    await service.expect('deleteUser', 204, { token: admin.token, params: { user_id: id } })
+    t.not(userOf(await signIn(verified('deleted'))).id, id)
+  })
+
+  t.test('a user who is deleted between the provider and the exchange', async () => {
+    const { id } = userOf(await signIn(verified('hasty')))
+    const body = await browser.code()
+    await db.run(`update users set deleted_at = now() where id = $1`, [id])
+    await service.expect('exchangeOidcCode', 409, { body })
+  })
+})
+
+t.test('who may have an account', async (t) => {
+  const cases = [
+    ['never', verified('a'), 'registration_closed'],
+    ['invited', verified('a'), 'registration_closed'],
+    ['always', { sub: 'a', email: 'a@example.com' }, 'email_unverified'],
+  ] as const
+  for (const [create, claims, code] of cases) {
+    const strict = await startService(t, { config: { oidc: oidcConfig(providers.slice(0, 1), { create }) } })
+    t.equal(codeOf(await signIn(claims, { at: strict })), code, create)
+    const ada = await strict.register('ada')
+    issuer.claims = claims
+    const linking = { token: ada.token, body: await browserAt(strict).code('link') }
+    await strict.expect('linkIdentity', 201, linking)
+    t.equal(userOf(await signIn(claims, { at: strict })).id, ada.id, 'who has linked signs in')
+  }
+
+  t.test('a provider that is trusted with addresses', async (t) => {
+    const trusting = await startService(t, {
+      config: { oidc: oidcConfig([providerOf(issuer, { trustsEmail: true })]) },
+    })
+    const claims = { sub: 'trusted', email: 'trusted@example.com' }
+    t.equal(userOf(await signIn(claims, { at: trusting })).username, 'trusted')
+    const ada = await trusting.register('ada')
+    t.equal(codeOf(await signIn({ sub: 'x', email: ada.email }, { at: trusting })), 'email_taken')
+  })
+})
+
+t.test(
+  'the second factor of the account is asked unless the provider has asked for one that counts',
+  async (t) => {
+    const secondFactor = { amr: ['otp', 'mfa'], acr: ['https://refeds.org/profile/mfa'] }
+    const guarded = await startService(t, {
+      config: { oidc: oidcConfig([providerOf(issuer, { secondFactor })]) },
+    })
+    const ada = await secondFactorActions(guarded).registerGuarded('ada')
+    issuer.claims = { sub: 'ada' }
+    const linking = { token: ada.token, body: await browserAt(guarded).code('link') }
+    await guarded.expect('linkIdentity', 201, linking)
+    const cases: readonly (readonly [Claims, number])[] = [
+      [{}, 401],
+      [{ amr: ['pwd'] }, 401],
+      [{ amr: 'otp' }, 401],
+      [{ acr: '1' }, 401],
+      [{ amr: ['pwd', 'otp'] }, 200],
+      [{ acr: 'https://refeds.org/profile/mfa' }, 200],
+    ]
+    for (const [claims, status] of cases)
+      t.equal(
+        (await signIn({ sub: 'ada', ...claims }, { at: guarded })).status,
+        status,
+        JSON.stringify(claims),
+      )
+  },
+)

@@ -1,0 +1,182 @@
+import t from 'tap'
+import { matches, planTeams } from '../../src/domain/team-rules.ts'
+import { previewSignIn } from '../../src/services/oidc-preview.ts'
+import { createProviders } from '../../src/oidc/providers.ts'
+import { shellContext } from '../../src/services/context.ts'
+import { browserAt, oidcConfig, providerOf, startIssuer } from '../fixture/issuer.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { startService } from '../fixture/service.ts'
+
+/** Teams from the groups of an identity provider. */
+
+t.test('patterns', async (t) => {
+  const cases: readonly (readonly [pattern: string, text: string, isMatch: boolean])[] = [
+    ['eng', 'eng', true],
+    ['eng', 'Eng', false],
+    ['eng', 'engineers', false],
+    ['eng-*', 'eng-backend', true],
+    ['eng-*', 'eng-', true],
+    ['eng-*', 'x-eng-y', false],
+    ['*-eng', 'x-eng', true],
+    ['a*b*c', 'a1b2c', true],
+    ['a*b*c', 'acb', false],
+    ['ab*ba', 'aba', false],
+    ['*', '', true],
+    ['a.c', 'abc', false],
+    ['(a+)+', 'aaaa', false],
+    [`${'a*'.repeat(100)}b`, 'a'.repeat(10_000), false],
+  ]
+  for (const [pattern, text, isMatch] of cases)
+    t.equal(matches(pattern, text), isMatch, `${pattern} ${text.slice(0, 20)}`)
+})
+
+t.test('plans', async (t) => {
+  const ruled = (role: 'member' | 'manager') => ({ team: 'a', role, isRuled: true })
+  const plan = (
+    roles: readonly (readonly [string, 'member' | 'manager'])[],
+    unknown: string[],
+    present: readonly ReturnType<typeof ruled>[],
+  ) => planTeams(new Map(roles), new Set(unknown), present)
+  t.strictSame(plan([['a', 'member']], [], []), [{ team: 'a', role: 'member' }])
+  t.strictSame(plan([['a', 'member']], [], [ruled('member')]), [])
+  t.strictSame(plan([['a', 'member']], [], [ruled('manager')]), [{ team: 'a', role: 'member' }])
+  t.strictSame(plan([], [], [ruled('member')]), [{ team: 'a', role: null }])
+  t.strictSame(plan([], ['a'], [ruled('member')]), [])
+  t.strictSame(plan([['a', 'member']], ['a'], [ruled('manager')]), [])
+  t.strictSame(plan([['a', 'manager']], [], [{ ...ruled('member'), isRuled: false }]), [])
+  t.strictSame(plan([], [], [{ ...ruled('member'), isRuled: false }]), [])
+})
+
+const issuer = await startIssuer()
+const log: string[] = []
+const plain = await startService(t, { config: { oidc: oidcConfig([providerOf(issuer)]) } })
+const boss = await plain.register('boss')
+const { createProject, createTeam, setTeamMember, setProjectTeam } = projectActions(plain)
+const [engineers, leads, open] = [
+  await createTeam(boss, 'Engineers'),
+  await createTeam(boss, 'Leads'),
+  await createTeam(boss, 'Open'),
+]
+const project = await createProject(boss, 'Backend')
+await setProjectTeam(boss, project, engineers, 'editor')
+const rule = (
+  value: string,
+  { id }: { readonly id: string },
+  role: 'member' | 'manager' = 'member',
+  claim = 'groups',
+) => ({
+  claim,
+  value,
+  team: id,
+  role,
+})
+const provider = providerOf(issuer, {
+  teams: [
+    rule('eng-*', engineers),
+    rule('leads', leads, 'manager'),
+    rule('*', leads, 'member'),
+    rule('yes', open, 'member', 'is_open'),
+    rule('gone', { id: '0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968' }),
+  ],
+})
+const config = oidcConfig([provider])
+const service = await startService(t, {
+  db: plain.deps.db,
+  config: { oidc: config, logLevel: 'warn' },
+  logStream: { write: (line: string) => void log.push(line), flush: async () => undefined },
+} as never)
+
+const signIn = async (claims: object, sub = 'ada') => {
+  issuer.claims = { sub, email: `${sub}@example.com`, email_verified: true, ...claims }
+  const body = await browserAt(service).code()
+  return (await service.expect('exchangeOidcCode', 200, { body })).body
+}
+
+const teamsOf = async (token: string) => {
+  const { body } = await service.expect('listTeams', 200, { token })
+  return Object.fromEntries(body.items.map(({ name, role }) => [name, role] as const))
+}
+
+t.test('teams follow the groups at each sign-in', async (t) => {
+  const first = await signIn({ groups: ['eng-backend', 'leads', 'gone'], is_open: 'yes' })
+  const token = first.access_token
+  t.strictSame(await teamsOf(token), { Engineers: 'member', Leads: 'manager', Open: 'member' })
+  await service.expect('getProject', 200, { token, params: { project_id: project.id } })
+  t.match(log.join(''), /names a team that does not exist/)
+  await signIn({ groups: ['sales'], is_open: ['yes'] })
+  t.strictSame(await teamsOf(token), { Leads: 'member', Open: 'member' }, 'demoted and removed')
+  await service.expect('getProject', 404, { token, params: { project_id: project.id } })
+  await signIn({})
+  t.strictSame(
+    await teamsOf(token),
+    { Leads: 'member', Open: 'member' },
+    'a missing claim is not an empty one',
+  )
+  await signIn({ groups: { not: 'a list' } })
+  t.strictSame(await teamsOf(token), { Leads: 'member', Open: 'member' })
+  await signIn({ _claim_names: { groups: 'src1' } })
+  t.strictSame(await teamsOf(token), { Leads: 'member', Open: 'member' }, 'nor is one with too many values')
+  t.match(log.join(''), /left a claim out/)
+  await signIn({ groups: [] })
+  t.strictSame(await teamsOf(token), { Open: 'member' })
+})
+
+t.test('memberships that people made stay', async (t) => {
+  const grace = await signIn({ groups: ['none'], is_open: 'no' }, 'grace')
+  const { access_token: token, user } = grace
+  await setTeamMember(boss, engineers, user, 'member')
+  await setTeamMember(boss, leads, user, 'manager')
+  await signIn({ groups: [] }, 'grace')
+  t.strictSame(await teamsOf(token), { Engineers: 'member', Leads: 'manager' })
+})
+
+t.test('the last manager stays, and is reported', async (t) => {
+  const { access_token: token } = await signIn({ groups: ['leads'] }, 'lead')
+  await service.expect('removeTeamMember', 204, {
+    token: boss.token,
+    params: { team_id: leads.id, user_id: boss.id },
+  })
+  const rows = await plain.deps.db.run(
+    `delete from team_members where team_id = $1 and source is null returning 1`,
+    [leads.id],
+  )
+  t.ok(rows.length > 0)
+  log.length = 0
+  await signIn({ groups: [] }, 'lead')
+  t.match(await teamsOf(token), { Leads: 'manager' })
+  t.match(log.join(''), /stays in the team, as its last manager/)
+})
+
+t.test('who unlinks the identity leaves its teams', async (t) => {
+  const ada = await plain.register('unlinker')
+  issuer.claims = { sub: 'unlinker' }
+  const linking = { token: ada.token, body: await browserAt(service).code('link') }
+  const { id: identity_id } = (await service.expect('linkIdentity', 201, linking)).body
+  await signIn({ groups: ['eng-x'] }, 'unlinker')
+  t.match(await teamsOf(ada.token), { Engineers: 'member' })
+  await service.expect('unlinkIdentity', 204, { token: ada.token, params: { identity_id } })
+  t.notOk('Engineers' in (await teamsOf(ada.token)))
+})
+
+t.test('a preview says what claims would do, and does nothing', async (t) => {
+  const ctx = shellContext(plain.deps.db, 'test')
+  const [previewed] = createProviders(config).all
+  if (previewed === undefined) throw new Error('There is a provider')
+  const preview = async (claims: object) =>
+    (await previewSignIn(ctx, previewed, { claims: { ...claims }, create: 'always' })).join('\n')
+  t.match(
+    await preview({ sub: 'ada', groups: ['eng-x'] }),
+    new RegExp(`signs in to ada[^]*team ${engineers.id}: member`),
+  )
+  t.match(
+    await preview({ sub: 'new', email: 'new@example.com', email_verified: true }),
+    /creates new <new@example.com>/,
+  )
+  t.match(await preview({ sub: 'new', email: boss.email }), /not verified[^]*refused: 409 email_taken/)
+  t.match(await preview({ sub: 'new', email: 'x@example.com' }), /refused: 403 email_unverified/)
+  t.match(await preview({ sub: 'ada', _claim_names: { groups: 'x' } }), /claim groups: left out/)
+  t.strictSame(
+    await service.expect('listIdentities', 200, { token: boss.token }).then(({ body }) => body.items),
+    [],
+  )
+})
