@@ -1710,7 +1710,7 @@ export interface paths {
         };
         /**
          * List your reminders
-         * @description Returns your reminders of tasks that you can see, the next first. Reminders are private: nobody else sees them, not even administrators. Those that are still to come are listed with `pending=true`.
+         * @description Returns your reminders of tasks that you can see, in the order of their times. Those that are still to come are listed with `pending=true`. Reminders are private: only you can list, read and change them. They are deleted 30 days after their time.
          */
         get: operations["listReminders"];
         put?: never;
@@ -1742,9 +1742,9 @@ export interface paths {
          *     then follows. You get a notification, an event `task.reminder` on your own event streams and webhooks, and an email
          *     if your notification settings have `mail_reminders`.
          *
-         *     A reminder fires once, if the task is open and you can see it then. A time that has passed does not fire. Up to 20
-         *     reminders per task, and 2,000 that are still to come; otherwise the response is 413. Available to anyone who can see
-         *     the task, also in an archived project. The task does not change.
+         *     A reminder fires once, if the task is open and you can see it then. A time that has passed is refused if you name it,
+         *     and does not fire if it follows from a date. You can have 20 reminders of a task, and 1,000 in all; otherwise the
+         *     response is 413. Available to anyone who can see the task, also in an archived project. The task does not change.
          */
         post: operations["createReminder"];
         delete?: never;
@@ -1782,7 +1782,7 @@ export interface paths {
         head?: never;
         /**
          * Update or snooze a reminder
-         * @description Changes when a reminder is due with a JSON merge patch: `at` replaces `relative_to` with its fields, and the other way round. To be reminded again later, set `snoozed_until`. Another time, and a change of the date that the reminder is relative to, end the snooze.
+         * @description Changes when a reminder is due with a JSON merge patch: `at` replaces `relative_to` with its fields, and the other way round. To be reminded again later, set `snoozed_until`. The snooze ends when the reminder is then due at another time, and when the date changes that it is relative to.
          */
         patch: operations["updateReminder"];
         trace?: never;
@@ -2194,6 +2194,121 @@ export interface paths {
          *     whose owner is disabled or deleted, returns 404.
          */
         get: operations["getFeedCalendar"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List your exports
+         * @description Returns the exports that you have requested, newest first.
+         */
+        get: operations["listExports"];
+        put?: never;
+        /**
+         * Export everything, or a project
+         * @description Starts an export of everything that you see, or of a project that you manage. The response has no file yet: get the
+         *     export after `poll_after_seconds`, until its `status` is `finished`, then download it. Its end is also an event
+         *     `export.finished` on your event streams and webhooks.
+         *
+         *     The archive is a zip with one JSON Lines file for each kind of resource, the attached files, and the tasks once more
+         *     as iCalendar and CSV. It has what your own lists show while it is read: of other users only the id, the username and
+         *     the display name; no secret and no token. Everybody has one export running at a time; others wait. You can keep 20.
+         *
+         *     Administrators can export what another user sees (`user_id`), without the reminders of that user. That is audited,
+         *     and the user is told by email. In a session, this operation requires a recent authentication.
+         */
+        post: operations["createExport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports/{export_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get an export
+         * @description Returns the state of one of your exports.
+         */
+        get: operations["getExport"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete an export
+         * @description Deletes one of your exports and its file. One that is running is cancelled.
+         */
+        delete: operations["deleteExport"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports/{export_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel an export
+         * @description Stops an export that waits or runs. One that has ended stays as it is.
+         */
+        post: operations["cancelExport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports/{export_id}/archive": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Download an export
+         * @description Returns the archive of a finished export, as long as you may still have it. Supports one byte range per request (`Range`, RFC 9110). The ETag is the SHA-256 of the archive, so `If-Range` resumes an interrupted download safely.
+         */
+        get: operations["downloadExport"];
         put?: never;
         post?: never;
         delete?: never;
@@ -4325,10 +4440,10 @@ export interface components {
         /** @description An event type (`task.created`), all types of one kind (`task.*`), or all types (`*`). */
         EventTypePattern: string;
         /**
-         * @description The kind of change: `task.` and `created`, `updated`, `deleted`, `restored`, `recurred`, `tagged`, `untagged`, `related` or `unrelated`; `task.reminder`, which only the user of the reminder gets; `comment.` and `created`, `updated` or `deleted`; `attachment.` and `created` or `deleted`; `project.` and `created`, `updated`, `archived`, `unarchived`, `deleted` or `restored`; `member.` and `added`, `changed` or `removed`.
+         * @description The kind of change: `task.` and `created`, `updated`, `deleted`, `restored`, `recurred`, `tagged`, `untagged`, `related` or `unrelated`; `task.reminder`, which only the user of the reminder gets; `comment.` and `created`, `updated` or `deleted`; `attachment.` and `created` or `deleted`; `project.` and `created`, `updated`, `archived`, `unarchived`, `deleted` or `restored`; `member.` and `added`, `changed` or `removed`; `export.finished`, which only the user gets who has requested the export.
          * @enum {string}
          */
-        EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.recurred" | "task.reminder" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed";
+        EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.recurred" | "task.reminder" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed" | "export.finished";
         /** @description The tag that was added or removed, as it was at that time. */
         EventTag: {
             /** Format: uuid */
@@ -4366,6 +4481,11 @@ export interface components {
             recurrence?: components["schemas"]["Recurrence"];
             /** Format: uuid */
             series_id?: string | null;
+            /**
+             * Format: date-time
+             * @description Of a reminder that has fired.
+             */
+            remind_at?: string;
             occurrence_number?: number | null;
             /** Format: date-time */
             occurrence_at?: string | null;
@@ -4416,7 +4536,7 @@ export interface components {
             actor_id: string | null;
             /**
              * Format: uuid
-             * @description Null if the event is about a project or its members.
+             * @description Null if the event is about a project or its members, or about an export.
              */
             task_id: string | null;
             /**
@@ -4426,7 +4546,7 @@ export interface components {
             project_id: string | null;
             /**
              * Format: uuid
-             * @description The comment, attachment, tag, related task, next task (`task.recurred`), reminder or member that the event is about; null if it is about the task or project itself.
+             * @description The comment, attachment, tag, related task, next task (`task.recurred`), reminder, member or export that the event is about; null if it is about the task or project itself.
              */
             resource_id: string | null;
             before: components["schemas"]["EventValues"];
@@ -4697,6 +4817,85 @@ export interface components {
          * @description An iCalendar file, in UTF-8.
          */
         FeedCalendar: string;
+        /** @description How far the work is. */
+        JobProgress: {
+            /** @description The steps that are done. */
+            done: number;
+            /** @description All steps; null as long as nobody knows. */
+            total: number | null;
+        };
+        /** @description An export, whose archive is made in the background. */
+        Export: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /**
+             * Format: uuid
+             * @description The user who has requested it.
+             */
+            requested_by: string;
+            /**
+             * Format: uuid
+             * @description The user whose view of the tasks it has.
+             */
+            user_id: string;
+            /**
+             * Format: uuid
+             * @description Null for everything that the user sees.
+             */
+            project_id: string | null;
+            /**
+             * @description `waiting` for others to end, `running`, `finished` with an archive, `failed`, `cancelled`, or `expired`, when the archive was deleted.
+             * @enum {string}
+             */
+            status: "waiting" | "running" | "finished" | "failed" | "cancelled" | "expired";
+            progress: components["schemas"]["JobProgress"];
+            /** @description When to look again; null once it has ended. */
+            poll_after_seconds: number | null;
+            /**
+             * @description Why it failed: the user or the right to have the archive is gone (`access_lost`), there is no space (`storage_full`), or three attempts were interrupted (`interrupted`).
+             * @enum {string|null}
+             */
+            failure: "access_lost" | "storage_full" | "interrupted" | null;
+            /**
+             * Format: int64
+             * @description Bytes of the archive.
+             */
+            size: number | null;
+            /** @description The SHA-256 of the archive in hexadecimal. */
+            sha256: string | null;
+            /**
+             * Format: date-time
+             * @description When the archive is deleted.
+             */
+            expires_at: string | null;
+            /** @description Increases with every change other than progress. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+            /**
+             * Format: date-time
+             * @description When it ended.
+             */
+            finished_at: string | null;
+        };
+        /** @description A page of exports. */
+        ExportList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Export"][];
+        };
+        /** @description What to export. Without fields, everything that you see. */
+        ExportCreate: {
+            /**
+             * Format: uuid
+             * @description A project that you manage.
+             */
+            project_id?: string | null;
+            user_id?: components["schemas"]["UserRef"];
+        };
         /**
          * @description The role of a user: `member`, or `admin` for administrators.
          * @enum {string}
@@ -4881,12 +5080,12 @@ export interface components {
          * @description A scope of an API token, as in `ScopeChoice`.
          * @enum {string}
          */
-        Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write" | "feeds:read" | "feeds:write";
+        Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write" | "feeds:read" | "feeds:write" | "exports:write";
         /**
          * @description An operation that an API token can use, within the permissions of its user. A write scope includes the read scope of the same name, because the response to a change contains the changed resource. `webhooks:write` allows sending everything that the user can see to any URL; `feeds:write` allows publishing them at a URL, which outlives the token.
          * @enum {string}
          */
-        ScopeChoice: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write" | "feeds:read" | "feeds:write";
+        ScopeChoice: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write" | "feeds:read" | "feeds:write" | "exports:write";
         /** @description An API token for a program. */
         ApiToken: {
             /**
@@ -4969,12 +5168,12 @@ export interface components {
          * @description The kind of audit event, as in `AuditActionChoice`.
          * @enum {string}
          */
-        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "feed.created" | "feed.token_rotated" | "feed.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
+        AuditAction: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "feed.created" | "feed.token_rotated" | "feed.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "export.requested" | "export.downloaded" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
         /**
          * @description A kind of audit event to list.
          * @enum {string}
          */
-        AuditActionChoice: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "feed.created" | "feed.token_rotated" | "feed.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
+        AuditActionChoice: "user.registered" | "user.created" | "user.deleted" | "user.email_changed" | "user.email_change_undone" | "user.role_changed" | "user.disabled" | "user.enabled" | "user.quota_changed" | "sign_in.succeeded" | "sign_in.failed" | "sign_in.challenged" | "session.ended" | "session.all_ended" | "session.token_reused" | "session.reauthenticated" | "password.changed" | "password.reset_requested" | "password.reset" | "password.set" | "proof.failed" | "api_token.created" | "api_token.revoked" | "feed.created" | "feed.token_rotated" | "feed.revoked" | "second_factor.enrolled" | "second_factor.confirmed" | "second_factor.disabled" | "export.requested" | "export.downloaded" | "task.read_by_admin" | "attachment.read_by_admin" | "comment.read_by_admin" | "project.read_by_admin";
         /** @description An event that concerns access to an account, or a task, comments, a file or a project that an administrator has read only by their role. */
         AuditEvent: {
             /**
@@ -5077,10 +5276,10 @@ export interface components {
             /** @description Seconds until the challenge expires. Only with `second_factor_required`. */
             challenge_expires_in?: number;
             /**
-             * @description What the quota limits: the bytes of your attachments, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks, of your calendar feeds, of your reminders that are still to come, or of your reminders of a task. Only with `quota_exceeded`.
+             * @description What the quota limits: the bytes of your attachments, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks, of your reminders, of your reminders of a task, or of your calendar feeds or exports. Only with `quota_exceeded`.
              * @enum {string}
              */
-            resource?: "attachment_bytes" | "tasks" | "webhooks" | "reminders" | "task_reminders" | "feeds";
+            resource?: "attachment_bytes" | "tasks" | "webhooks" | "reminders" | "task_reminders" | "feeds" | "exports";
             /**
              * Format: int64
              * @description The maximum of `resource`. Only with `quota_exceeded`.
@@ -5103,7 +5302,7 @@ export interface components {
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "feed_revoked" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "export_without_file" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "feed_revoked" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
         /** @description A single error. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
@@ -5436,6 +5635,29 @@ export interface components {
         };
         /** @description The feed was revoked. Programs should not ask for it again. */
         FeedGone: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The export. */
+        ExportRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Export"];
+            };
+        };
+        /** @description The export has no file (`export_without_file`), not yet or not any more; its `status` says why. */
+        ExportWithoutFile: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
@@ -6296,6 +6518,11 @@ export interface components {
          * @example twf_0b4dYxq0vmDPhyRtn8l3cS6GTDZ4T1aPMu7rhW1Zk9E
          */
         FeedToken: string;
+        /**
+         * @description The id of the export.
+         * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+         */
+        ExportId: string;
         /**
          * @description The id of the user. `me` is your own.
          * @example 0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968
@@ -11415,6 +11642,221 @@ export interface operations {
             404: components["responses"]["NotFound"];
             410: components["responses"]["FeedGone"];
             412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listExports: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of exports. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createExport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ExportCreate"];
+            };
+        };
+        responses: {
+            /** @description The export waits, or runs. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Export"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+            507: components["responses"]["InsufficientStorage"];
+        };
+    };
+    getExport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["ExportRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteExport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    cancelExport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["ExportRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    downloadExport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 412 if the resource was modified after this date. Ignored with `If-Match`, which is more precise, and if it is not a valid date. */
+                "If-Unmodified-Since"?: components["parameters"]["IfUnmodifiedSince"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+                /** @description Return 304 without a body if the resource was not modified after this date. Ignored with `If-None-Match`, which is more precise, and if it is not a valid date. */
+                "If-Modified-Since"?: components["parameters"]["IfModifiedSince"];
+                /** @description A single byte range, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
+                Range?: components["parameters"]["Range"];
+                /** @description Apply `Range` only if the file still has this ETag or `Last-Modified`; otherwise return the whole file. */
+                "If-Range"?: components["parameters"]["IfRange"];
+            };
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Download"];
+            206: components["responses"]["PartialDownload"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ExportWithoutFile"];
+            412: components["responses"]["PreconditionFailed"];
+            416: components["responses"]["RangeNotSatisfiable"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };

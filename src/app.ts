@@ -1,5 +1,6 @@
 import fastifyMultipart from '@fastify/multipart'
 import { hostname } from 'node:os'
+import { join } from 'node:path'
 import Fastify, { type FastifyInstance, LogController } from 'fastify'
 import { createAccessTokens } from './auth/access-tokens.ts'
 import { limitAuditedFailures } from './auth/audited-failures.ts'
@@ -26,6 +27,7 @@ import { deriveKeys, type Secrets } from './auth/keys.ts'
 import type { PasswordHasher } from './auth/passwords.ts'
 import { authProblem } from './auth/problems.ts'
 import type { Config } from './config/config.ts'
+import { version } from './domain/version.ts'
 import { type Contract, loadContract } from './contract/contract.ts'
 import { auditRead } from './db/audit.ts'
 import type { Database } from './db/engine/client.ts'
@@ -49,6 +51,7 @@ import { notificationHandlers } from './handlers/notifications.ts'
 import { passwordHandlers } from './handlers/passwords.ts'
 import { secondFactorHandlers } from './handlers/second-factor.ts'
 import { commentHandlers } from './handlers/comments.ts'
+import { exportHandlers } from './handlers/exports.ts'
 import { reminderHandlers } from './handlers/reminders.ts'
 import { sectionHandlers } from './handlers/sections.ts'
 import { relationHandlers } from './handlers/relations.ts'
@@ -112,6 +115,7 @@ import { jobsOf, type JobTimes, jobTimes as defaultJobTimes, uploadTimeout } fro
 import { startJobs } from './jobs/runner.ts'
 import { createAttachments } from './services/attachments.ts'
 import { createSendDigests } from './services/digests.ts'
+import { createExports } from './services/exports.ts'
 import { createSendReminders } from './services/reminder-mails.ts'
 import { createEventStreams, maxStreams } from './services/event-streams.ts'
 import { createAnswerAssistant } from './services/assistants.ts'
@@ -140,6 +144,8 @@ export interface AppDeps {
     | 'auditDays'
     | 'eventDays'
     | 'trashDays'
+    | 'dataDir'
+    | 'exportDays'
     | 'webhookAllow'
     | 'rateLimit'
     | 'rateLimitSignIn'
@@ -323,7 +329,7 @@ export const buildApp = async ({
   // onClose hooks run in reverse order: the jobs, which use the storage, must close first.
   app.addHook('onClose', () => storage.close())
   app.addHook('onClose', async () => thumbnailer.close())
-  const { auditDays, eventDays, trashDays } = config
+  const { auditDays, dataDir, eventDays, exportDays, trashDays } = config
   const { log } = app
   const addressRules = createAddressRules(config.webhookAllow)
   const mailer = openMailer(log)
@@ -343,6 +349,10 @@ export const buildApp = async ({
       }),
       sendDigests: createSendDigests({ db: background, mailer }),
       sendReminders: createSendReminders({ db: background, mailer }),
+      exportFolder: join(dataDir, 'exports'),
+      exportDays,
+      generator: `Taskwright ${version}`,
+      contract: contract.document,
       databaseClock,
       auditDays,
       eventDays,
@@ -450,6 +460,7 @@ export const buildApp = async ({
     ...sectionHandlers({ paging }),
     ...commentHandlers({ paging }),
     ...reminderHandlers({ paging }),
+    ...exportHandlers({ paging, exports: createExports({ storage, jobs, mailer }) }),
     ...webhookHandlers({
       paging,
       webhooks: createWebhooks({ webhookKeys, replayKeys, addressRules, jobs }),

@@ -22,8 +22,8 @@ const personas = [...members, 'assignee', 'former', 'other', 'admin'] as const
 type Persona = (typeof personas)[number]
 const isMember = (persona: Persona): boolean => members.some((member) => member === persona)
 
-/** The subject of each event type. A relation is visible to those who see both of its tasks, a reminder to its user alone. */
-const subjects: Readonly<Record<EventType, 'task' | 'relation' | 'project' | 'reminder'>> = {
+/** The subject of each event type. A relation is visible to those who see both of its tasks, a reminder and an export to their users alone. */
+const subjects: Readonly<Record<EventType, 'task' | 'relation' | 'project' | 'reminder' | 'export'>> = {
   'task.created': 'task',
   'task.updated': 'task',
   'task.deleted': 'task',
@@ -48,6 +48,7 @@ const subjects: Readonly<Record<EventType, 'task' | 'relation' | 'project' | 're
   'member.added': 'project',
   'member.changed': 'project',
   'member.removed': 'project',
+  'export.finished': 'export',
 }
 
 const service = await startService(t, {

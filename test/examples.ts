@@ -5,6 +5,7 @@ import { type ContractOperation, loadContract, type OperationId } from '../src/c
 import { isProblemCode, problemTypes } from '../src/problems/catalogue.ts'
 import { type Located, lookUp, member, validate } from './fixture/contract-check.ts'
 import { blackPng } from './fixture/images.ts'
+import { finishedExport } from './fixture/exports.ts'
 import { notificationOf } from './fixture/notifications.ts'
 import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
 import { type Call, fileForm, type Reply, startService } from './fixture/service.ts'
@@ -150,6 +151,12 @@ const newNotification = async ({ access_token = '', user }: KnownValues) => {
   return { notification_id: (await notificationOf(service, { token: access_token }, task.id)).id }
 }
 
+/** The path of a finished export. */
+const newExport = async ({ access_token = '', user }: KnownValues) => {
+  const { id } = await finishedExport(service, { token: access_token, id: user?.id ?? '' })
+  return { export_id: id }
+}
+
 /** The path of an enabled webhook, with a URL that refuses connections. */
 const newWebhook = async ({ access_token: token }: KnownValues) => {
   const body = { url: 'http://127.0.0.1:9/', event_types: ['project.restored'] }
@@ -174,6 +181,10 @@ const paths: Partial<Record<OperationId, (known: KnownValues) => Promise<Call['p
   addTaskRelation: newRelation,
   removeTaskRelation: newRelation,
   updateNotification: newNotification,
+  getExport: newExport,
+  deleteExport: newExport,
+  cancelExport: newExport,
+  downloadExport: newExport,
   // The example of updateWebhook disables the webhook.
   testWebhook: newWebhook,
   getWebhookDelivery: newWebhookDelivery,

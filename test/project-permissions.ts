@@ -46,6 +46,8 @@ const rules: Partial<Record<Permission, Rule>> = {
   'trash.delete': { see: editors, may: editors },
   'event.see': { see: whoSeeTasks, may: whoSeeTasks },
   'notification.see': { see: ['manager'], may: ['manager'] },
+  'export.see': { see: ['manager'], may: ['manager'] },
+  'export.change': { see: ['manager'], may: ['manager'] },
   'reminder.see': { see: ['manager'], may: ['manager'] },
   'reminder.change': { see: ['manager'], may: ['manager'] },
   'notification.change': { see: ['manager'], may: ['manager'] },

@@ -90,6 +90,7 @@ const seed = async (): Promise<void> => {
     'id, task_id, user_id, at, remind_at, fires_at',
     `${id(6)}, ${id(2)}, ${id(1)}, now(), now(), now() + interval '1 day'`,
   )
+  await fill('exports', 'id, requested_by, user_id, status', `${id(7)}, ${id(1)}, ${id(1)}, 'failed'`)
   await fill(
     'notifications',
     'id, user_id, reason, event_id, task_id',

@@ -130,6 +130,35 @@ update "events"
 set "before" = $1, "after" = $2
 where ("events"."task_id" = $3::uuid and "events"."resource_id" = $4::uuid);
 
+/* exports.cancel */
+update "exports"
+set "status" = $1, "lease_id" = $2, "leased_until" = $3, "version" = "exports"."version" + 1, "updated_at" = greatest(clock_timestamp(), "exports"."created_at"), "finished_at" = clock_timestamp()
+where "exports"."id" = $4::uuid;
+
+/* exports.count */
+select count(*)::int as "exports"
+from "exports"
+where "exports"."requested_by" = $1::uuid;
+
+/* exports.delete */
+delete from "exports"
+where "exports"."id" = $1::uuid;
+
+/* exports.insert */
+insert into "exports" ("id", "requested_by", "user_id", "project_id", "status", "done", "total", "attempts", "lease_id", "leased_until", "failure", "storage_key", "size", "sha256", "version", "created_at", "updated_at", "finished_at", "expires_at")
+values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default);
+
+/* exports.lock */
+select "id"
+from "exports"
+where "exports"."id" = $1::uuid
+for update;
+
+/* exports.select_facts */
+select "requested_by", "status", "storage_key", "version"
+from "exports"
+where "exports"."id" = $1::uuid;
+
 /* feeds.count_owned */
 select (select count(*)::int
 from feeds feed
@@ -252,8 +281,8 @@ where "memberships"."project_id" = "projects"."id" and "memberships"."role" = 'm
 limit $2;
 
 /* notification_settings.choose */
-insert into "notification_settings" ("user_id", "mail_digest", "mail_reminders", "digest_due_at", "digested_until", "version")
-values ($1::uuid, $2::text, $3::bool, next_digest_at($4::text, $5::text), default, $6::int)
+insert into "notification_settings" ("user_id", "mail_digest", "mail_reminders", "reminders_mailed_at", "digest_due_at", "digested_until", "version")
+values ($1::uuid, $2::text, $3::bool, default, next_digest_at($4::text, $5::text), default, $6::int)
 on conflict ("user_id") do update
 set "mail_digest" = $7::text, "mail_reminders" = $8::bool, "digest_due_at" = case when $9::bool then next_digest_at($10::text, $11::text) else "notification_settings"."digest_due_at" end, "digested_until" = case when $12::bool then now() else "notification_settings"."digested_until" end, "version" = $13::int;
 
@@ -519,7 +548,7 @@ where "reminders"."id" = $1::uuid;
 
 /* reminders.insert */
 insert into "reminders" ("id", "task_id", "user_id", "at", "relative_to", "offset_minutes", "time_of_day", "snoozed_until", "remind_at", "fires_at", "fired_at", "late_seconds", "is_mail_due", "version", "created_at", "updated_at")
-values ($1::uuid, $2::uuid, $3::uuid, $4::timestamptz, $5::text, $6::int, $7::text, $8::timestamptz, $9::timestamptz, case when $10::timestamptz > now() then $11::timestamptz end, default, default, default, default, default, default);
+values ($1::uuid, $2::uuid, $3::uuid, $4::timestamptz, $5::text, $6::int, $7::text, $8::timestamptz, $9::timestamptz, case when $10::timestamptz > now() or (coalesce($11::timestamptz, $12::timestamptz) > now() - interval '1 minute') then $13::timestamptz end, default, default, default, default, default, default);
 
 /* reminders.lock */
 select "id"
@@ -528,7 +557,7 @@ where "reminders"."id" = $1::uuid
 for update;
 
 /* reminders.select_bases */
-select "reminders"."id", "reminders"."at", "reminders"."relative_to", "reminders"."offset_minutes", "reminders"."time_of_day", "reminders"."snoozed_until", "reminders"."remind_at", "reminders"."version", "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "users"."time_zone"
+select "reminders"."id", "reminders"."at", "reminders"."relative_to", "reminders"."offset_minutes", "reminders"."time_of_day", "reminders"."snoozed_until", "reminders"."remind_at", "reminders"."fires_at", "reminders"."fired_at", "reminders"."version", "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "users"."time_zone"
 from "reminders"
 inner join "tasks" on "tasks"."id" = "reminders"."task_id"
 inner join "users" on "users"."id" = "reminders"."user_id"
@@ -539,7 +568,7 @@ select "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on
 from reminders
 where "reminders"."user_id" = $1::uuid and "reminders"."task_id" = $2::uuid) as "of_task", (select count(*)::int
 from reminders
-where "reminders"."user_id" = $3::uuid and "reminders"."fires_at" is not null) as "pending"
+where "reminders"."user_id" = $3::uuid) as "reminders"
 from "tasks"
 inner join "users" on "users"."id" = $4::uuid
 where "tasks"."id" = $5::uuid;
@@ -551,8 +580,8 @@ where "reminders"."id" = $1::uuid;
 
 /* reminders.update */
 update "reminders"
-set "at" = $1::timestamptz, "relative_to" = $2::text, "offset_minutes" = $3::int, "time_of_day" = $4::text, "snoozed_until" = $5::timestamptz, "remind_at" = $6::timestamptz, "fires_at" = case when $7::timestamptz > now() then $8::timestamptz end, "version" = "reminders"."version" + 1, "updated_at" = greatest(clock_timestamp(), "reminders"."created_at")
-where "reminders"."id" = $9::uuid;
+set "at" = $1::timestamptz, "relative_to" = $2::text, "offset_minutes" = $3::int, "time_of_day" = $4::text, "snoozed_until" = $5::timestamptz, "remind_at" = $6::timestamptz, "fires_at" = case when $7::timestamptz > now() or (coalesce($8::timestamptz, $9::timestamptz) > now() - interval '1 minute') then $10::timestamptz end, "version" = "reminders"."version" + 1, "updated_at" = greatest(clock_timestamp(), "reminders"."created_at")
+where "reminders"."id" = $11::uuid;
 
 /* retention.confirm */
 update "retention"

@@ -15,8 +15,9 @@ else exists (select from projects where "projects"."id" = "task"."project_id" an
       clock_timestamp() - "reminder"."fires_at" as late
     from reminders reminder join tasks task on "task"."id" = "reminder"."task_id"
       join users person on "person"."id" = "reminder"."user_id"
-    where "reminder"."fires_at" <=
-coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now())
+    where "reminder"."fires_at" <= now() and "reminder"."fires_at" <= case when "reminder"."updated_at" >
+(select coalesce("retention"."skipped_from", "retention"."seen_at") + interval '2 hours' from retention) then now() else
+coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()) end
     order by "reminder"."fires_at", "reminder"."id" limit 50
     for no key update of reminder skip locked for key share of task, person skip locked
   ), recorded as materialized (

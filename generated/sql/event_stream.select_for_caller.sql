@@ -36,7 +36,7 @@ else exists (select from projects where "projects"."id" = "event"."project_id" a
     when 'project.deleted' then exists (
   select from projects join project_grants granted on granted.project_id = "projects"."id"
   where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is not null and "projects"."purged_at" is null
-    and ($2::bool or granted.user_id = $1::uuid)) else false end)) as is_seen,
+    and ($2::bool or granted.user_id = $1::uuid)) else false end or ("event"."task_id" is null and "event"."project_id" is null and "event"."recipient_id" = $1::uuid))) as is_seen,
       row_number() over (order by "event"."changed_in", "event"."ordinal") as ordinal
     from (
       select * from events event where ("event"."changed_in", "event"."ordinal") > ($3::xid8, $4::bigint) and "event"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) order by "event"."changed_in", "event"."ordinal" limit $5::int

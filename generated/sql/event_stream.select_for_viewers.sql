@@ -42,7 +42,7 @@ else exists (select from projects where "projects"."id" = "event"."project_id" a
     when 'project.deleted' then exists (
   select from projects join project_grants granted on granted.project_id = "projects"."id"
   where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is not null and "projects"."purged_at" is null
-    and (false or granted.user_id = viewer.user_id)) else false end))) viewer where user_id = any($1::uuid[])), ' ') as viewers, ($2::bool and (("event"."recipient_id" is null or ("event"."recipient_id" = null::uuid and not true)) and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = null::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = null::uuid, false) and case
+    and (false or granted.user_id = viewer.user_id)) else false end or ("event"."task_id" is null and "event"."project_id" is null and "event"."recipient_id" = viewer.user_id)))) viewer where user_id = any($1::uuid[])), ' ') as viewers, ($2::bool and (("event"."recipient_id" is null or ("event"."recipient_id" = null::uuid and not true)) and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = null::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = null::uuid, false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
@@ -78,7 +78,7 @@ else exists (select from projects where "projects"."id" = "event"."project_id" a
     when 'project.deleted' then exists (
   select from projects join project_grants granted on granted.project_id = "projects"."id"
   where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is not null and "projects"."purged_at" is null
-    and (true or granted.user_id = null::uuid)) else false end))) as is_for_admins,
+    and (true or granted.user_id = null::uuid)) else false end or ("event"."task_id" is null and "event"."project_id" is null and "event"."recipient_id" = null::uuid)))) as is_for_admins,
       row_number() over (order by "event"."changed_in", "event"."ordinal") as ordinal
     from (
       select * from events event where ("event"."changed_in", "event"."ordinal") > ($3::xid8, $4::bigint) and "event"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) order by "event"."changed_in", "event"."ordinal" limit $5::int

@@ -57,7 +57,7 @@ else exists (select from projects where "projects"."id" = "event"."project_id" a
     when 'project.deleted' then exists (
   select from projects join project_grants granted on granted.project_id = "projects"."id"
   where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is not null and "projects"."purged_at" is null
-    and (("webhook"."project_id" is not null and "owner"."role" = 'admin') or granted.user_id = "webhook"."owner_id")) else false end))
+    and (("webhook"."project_id" is not null and "owner"."role" = 'admin') or granted.user_id = "webhook"."owner_id")) else false end or ("event"."task_id" is null and "event"."project_id" is null and "event"."recipient_id" = "webhook"."owner_id")))
   and ("webhook"."project_id" is null or ("webhook"."project_id" = "event"."project_id" and "event"."recipient_id" is null and exists (
     select from projects where "projects"."id" = "webhook"."project_id"
       and ("projects"."deleted_at" is null and (exists (
@@ -106,7 +106,7 @@ else exists (select from projects where "projects"."id" = "event"."project_id" a
     when 'project.deleted' then exists (
   select from projects join project_grants granted on granted.project_id = "projects"."id"
   where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is not null and "projects"."purged_at" is null
-    and (("webhook"."project_id" is not null and "owner"."role" = 'admin') or granted.user_id = "webhook"."owner_id")) else false end))
+    and (("webhook"."project_id" is not null and "owner"."role" = 'admin') or granted.user_id = "webhook"."owner_id")) else false end or ("event"."task_id" is null and "event"."project_id" is null and "event"."recipient_id" = "webhook"."owner_id")))
   and ("webhook"."project_id" is null or ("webhook"."project_id" = "event"."project_id" and "event"."recipient_id" is null and exists (
     select from projects where "projects"."id" = "webhook"."project_id"
       and ("projects"."deleted_at" is null and (exists (

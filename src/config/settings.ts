@@ -271,6 +271,13 @@ export const settings = {
     example: '90',
     doc: 'Days for which events, the history of tasks and projects, and notifications are kept.',
   }),
+  exportDays: setting({
+    name: 'EXPORT_DAYS',
+    parse: parseDayCount,
+    default: 3,
+    example: '3',
+    doc: 'Days for which the files of exports are kept.',
+  }),
   webhookAllow: setting({
     name: 'WEBHOOK_ALLOW',
     parse: parseHosts,

@@ -2,8 +2,7 @@ import { isSeenBy } from './access/permissions.ts'
 import { builder } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import { instantText } from './engine/instant-text.ts'
-import { retentionTime } from './engine/retention.ts'
-import { firstRow } from './engine/row-statements.ts'
+import { presentFor } from './engine/retention.ts'
 import { statement } from './engine/statement.ts'
 import { aliasedTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
 import { notificationSettings, reminders, tasks, users } from './schema/tables.ts'
@@ -23,7 +22,7 @@ const settings = aliasedTable(notificationSettings, 'settings')
 const batchSize = 50
 
 /** A reminder that is later, after a long stop of the service, is only a notification. */
-const latest = sql.raw(`interval '24 hours'`)
+const maxLate = sql.raw(`interval '24 hours'`)
 
 // Locks what the notifications refer to as well, or leaves the reminder for the next run: a deletion locks the task before its reminders.
 const fire = statement(
@@ -38,11 +37,11 @@ const fire = statement(
         clock_timestamp() - ${reminder.fires_at} as late
       from reminders reminder join tasks task on ${task.id} = ${reminder.task_id}
         join users person on ${person.id} = ${reminder.user_id}
-      where ${reminder.fires_at} <= ${retentionTime}
+      where ${reminder.fires_at} <= now() and ${reminder.fires_at} <= ${presentFor(reminder.updated_at)}
       order by ${reminder.fires_at}, ${reminder.id} limit ${sql.raw(String(batchSize))}
       for no key update of reminder skip locked for key share of task, person skip locked
     ), recorded as materialized (
-      select due.*, case when late <= ${latest}
+      select due.*, case when late <= ${maxLate}
         then record_event_for(user_id, 'task.reminder', task_id, project_id, owner_id, assignee_id, id, '{}',
           jsonb_build_object('remind_at', ${instantText(sql`fires_at`)}))
         else event_id(clock_timestamp(), nextval('events_ordinal_seq')) end as event_id
@@ -58,7 +57,7 @@ const fire = statement(
         fired_at: sql`case when due.is_wanted then clock_timestamp() else ${reminder.fired_at} end`,
         late_seconds: sql`case when due.is_wanted then greatest(floor(extract(epoch from due.late)), 0)::int
           else ${reminder.late_seconds} end`,
-        is_mail_due: sql`due.is_wanted and due.late <= ${latest} and exists (
+        is_mail_due: sql`due.is_wanted and due.late <= ${maxLate} and exists (
           select from notification_settings settings where ${settings.user_id} = due.user_id and ${settings.mail_reminders})`,
         ...touched(reminder),
       })
@@ -69,8 +68,8 @@ const fire = statement(
 
 /**
  * Fires reminders that are due, oldest first, until none is left. Those whose user cannot see the task any more or was disabled, and
- * those of closed tasks, become past without a record. Measured against the clock of retention, which a jump of the database's clock does
- * not move.
+ * those of closed tasks, become past without a record. A jump of the database's clock that nobody has confirmed holds those that were
+ * written before it.
  */
 export const fireDueReminders = async (db: Database, stop: AbortSignal): Promise<void> => {
   while (!stop.aborted) {
@@ -79,13 +78,26 @@ export const fireDueReminders = async (db: Database, stop: AbortSignal): Promise
   }
 }
 
-/** A reminder to send by email. */
+/** Reminders of a user that have fired since the last email. */
 export interface ReminderMail {
-  readonly email: string
+  /** Null if there is nothing to send. */
+  readonly email: string | null
+  /** The most recent reminders. */
+  readonly lines: readonly ReminderLine[]
+  /** The number of all of them. */
+  readonly count: number
+}
+
+interface ReminderLine {
   readonly taskTitle: string
   /** The due date of the task, for people: a day, or a time in the time zone of the user. Null for none. */
   readonly due: string | null
 }
+
+const maxLines = 50
+
+/** The shortest time between two emails to a user: what fires in between comes together. An address can be somebody else's. */
+const pause = sql.raw(`interval '10 minutes'`)
 
 const localTime = (time: SQLWrapper): SQL =>
   sql`to_char(${time} at time zone ${person.time_zone}, 'YYYY-MM-DD HH24:MI') || ' (' || ${person.time_zone} || ')'`
@@ -93,30 +105,48 @@ const localTime = (time: SQLWrapper): SQL =>
 const claim = statement(
   'due_reminders.claim_mail',
   {},
-  { email: 'text?', task_title: 'text', due: 'text?' },
+  { email: 'text?', count: 'int', task_title: 'text?', due: 'text?' },
   () => sql`
-    with claimed as materialized (
-      select reminder.* from reminders reminder where ${reminder.is_mail_due}
-      order by ${reminder.fired_at} limit 1 for no key update skip locked
-    ), marked as ${builder
+    with waiting as materialized (
+      select ${reminder.user_id}, min(${reminder.fired_at}) as since from reminders reminder where ${reminder.is_mail_due}
+      group by ${reminder.user_id}
+    ), chosen as materialized (
+      select settings.* from waiting join notification_settings settings on ${settings.user_id} = waiting.user_id
+      where ${settings.reminders_mailed_at} between now() - ${pause} and now() is not true
+      order by waiting.since limit 1 for no key update of settings skip locked
+    ), stamped as ${builder
+      .update(settings)
+      .set({ reminders_mailed_at: sql`now()` })
+      .from(sql`chosen`)
+      .where(sql`${settings.user_id} = chosen.user_id`)},
+    marked as ${builder
       .update(reminder)
       .set({ is_mail_due: sql`false` })
-      .from(sql`claimed`)
-      .where(sql`${reminder.id} = claimed.id`)}
-    select case when ${person.deleted_at} is null and not ${person.is_disabled} and ${isSeenBy(person, task)} then ${person.email} end as email,
-      ${task.title} as task_title, coalesce(${localTime(task.due_at)}, ${task.due_on}::text) as due
-    from claimed join tasks task on ${task.id} = claimed.task_id join users person on ${person.id} = claimed.user_id`,
+      .from(sql`chosen`)
+      .where(sql`${reminder.user_id} = chosen.user_id and ${reminder.is_mail_due}`)
+      .returning({ task_id: reminder.task_id, fired_at: reminder.fired_at })},
+    sent as materialized (
+      select ${person.email}, ${task.title}, marked.fired_at, coalesce(${localTime(task.due_at)}, ${task.due_on}::text) as due
+      from chosen join users person on ${person.id} = chosen.user_id
+        join marked on true join tasks task on ${task.id} = marked.task_id
+      where chosen.mail_reminders and ${person.deleted_at} is null and not ${person.is_disabled}
+        and marked.fired_at > now() - ${maxLate} and ${task.status} in ('todo', 'in_progress') and ${isSeenBy(person, task)}
+    )
+    select sent.email, (select count(*)::int from sent) as count, sent.title as task_title, sent.due
+    from chosen left join sent on true order by sent.fired_at desc limit ${sql.raw(String(maxLines))}`,
 )
 
 /**
- * Claims the reminder whose email has waited for longest; null if none does, and without an address if its user may not get it any more.
- * Claiming marks it as sent, so that no other process sends it too.
+ * Claims the reminders of the user whose email has waited for longest; null if none does. Claiming marks them as sent, so that no other
+ * process sends them too. Left out is what is out of date: of closed tasks, and from more than a day ago.
  */
-export const claimReminderMail = async (
-  db: Database,
-): Promise<(Omit<ReminderMail, 'email'> & { readonly email: string | null }) | null> => {
-  const row = firstRow(await claim(db, {}))
-  if (row === null) return null
-  const { task_title: taskTitle, ...mail } = row
-  return { ...mail, taskTitle }
+export const claimReminderMail = async (db: Database): Promise<ReminderMail | null> => {
+  const rows = await claim(db, {})
+  const [first] = rows
+  if (first === undefined) return null
+  return {
+    email: first.email,
+    count: first.count,
+    lines: rows.flatMap(({ task_title: taskTitle, due }) => (taskTitle === null ? [] : [{ taskTitle, due }])),
+  }
 }

@@ -4,7 +4,7 @@ import type { StatementContext } from './engine/context.ts'
 import { minStepBack } from './engine/retention.ts'
 import { query, statement } from './engine/statement.ts'
 import { sql } from './schema/drizzle.ts'
-import { attachments, fileDeletions, thumbnails, uploads } from './schema/tables.ts'
+import { attachments, exports, fileDeletions, thumbnails, uploads } from './schema/tables.ts'
 
 /**
  * References from the database to stored files. `file_deletions` is the queue of files to remove: triggers add the file of
@@ -87,6 +87,7 @@ const unreferenced = statement(
     where not exists (select from attachments where ${attachments.storage_key} = key)
       and not exists (select from uploads where ${uploads.storage_key} = key)
       and not exists (select from thumbnails where ${thumbnails.storage_key} = key)
+      and not exists (select from exports where ${exports.storage_key} = key)
       and not exists (select from file_deletions where ${fileDeletions.storage_key} = key)`,
 )
 

@@ -35,6 +35,7 @@ import {
   isInstant,
   memberships,
   type notifications,
+  type exports,
   type notificationSettings,
   reminders,
   projectCounts,
@@ -78,11 +79,11 @@ type ColumnWith<Value> = {
 }
 
 /** Columns have the types of the fields. Strings are not compared: the column of an enum or an id is a text. */
-type Fields<Schema> = { readonly [Name in keyof Schema]-?: Field<Wide<Schema[Name]>> }
+export type Fields<Schema> = { readonly [Name in keyof Schema]-?: Field<Wide<Schema[Name]>> }
 type Wide<Value> = Value extends string ? string : Value extends readonly string[] ? string[] : Value
 
 /** An object. Columns with times are in the format of the contract. */
-const object = (fields: Readonly<Record<string, SQLWrapper>>): SQL<string> => {
+export const object = (fields: Readonly<Record<string, SQLWrapper>>): SQL<string> => {
   const columns = Object.entries(fields).map(([name, value]) => sql`${rendered(value)} as ${sql.raw(name)}`)
   return sql`(select row_to_json(fields)::text from (select ${sql.join(columns, sql`, `)}) fields)`
 }
@@ -556,6 +557,32 @@ export const reminderJson = (reminder: typeof reminders): SQL => {
     created_at,
     updated_at,
   } satisfies Fields<Schemas['Reminder']>)
+}
+
+/** An export, which asks its client to poll as long as it has not ended. */
+export const exportJson = (row: typeof exports): SQL => {
+  const { id, requested_by, user_id, project_id, status, failure, size, sha256 } = row
+  const { version, created_at, updated_at, finished_at, expires_at } = row
+  return object({
+    id,
+    requested_by,
+    user_id,
+    project_id,
+    status,
+    progress: sql<Schemas['JobProgress']>`${object({
+      done: row.done,
+      total: row.total,
+    } satisfies Fields<Schemas['JobProgress']>)}::json`,
+    poll_after_seconds: sql<number | null>`case when ${status} in ('waiting', 'running') then 2 end`,
+    failure,
+    size,
+    sha256,
+    expires_at,
+    version,
+    created_at,
+    updated_at,
+    finished_at,
+  } satisfies Fields<Schemas['Export']>)
 }
 
 export const sessionJson = (session: typeof sessions, currentId: SQL): SQL => {

@@ -1,14 +1,16 @@
 import { rangeOperators, type TaskDates } from '../domain/dates.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
-import { remindAt, type ReminderTime } from '../domain/reminders.ts'
+import { maxReminders, remindAt, type ReminderTime } from '../domain/reminders.ts'
 import type { SortBy } from '../domain/sort.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsRecipient } from './access/permissions.ts'
+import { allowsRecipient, isSeenBy } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { conditionsOf, filterBy, filterOneOf } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
-import { anyOf, type ParametersOf, type Placeholders } from './engine/parameters.ts'
+import { anyOf, type Parameters, type ParametersOf, type Placeholders } from './engine/parameters.ts'
+import { retentionTime } from './engine/retention.ts'
+import { deletionInBatches } from './engine/batches.ts'
 import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query, statement, type StatementName } from './engine/statement.ts'
 import { selectPage } from './lists/list.ts'
@@ -18,12 +20,12 @@ import { aliasedTable, eq, type SQL, sql, type SQLWrapper } from './schema/drizz
 import { reminders, tasks, users } from './schema/tables.ts'
 import { lockTask, type TaskFacts } from './task-facts.ts'
 import { touched } from './touch.ts'
-import { lockToChange } from './users.ts'
 
 /**
  * Reminders. What they are computed from changes in other transactions too: the dates of the task, and the time zone of the user. Whoever
- * computes one locks it first (for a new one, its task and its user), and then reads what it depends on. Whoever changes a date or a time
- * zone writes that before: of two transactions, the second sees the change of the first.
+ * computes one locks it first, or for a new one its task and its user, and then reads what it depends on. Whoever changes a date or a time
+ * zone writes that before: of two transactions, the second sees the change of the first. The order of the locks: tasks, users, reminders,
+ * each by id; a change of a user locks no tasks.
  */
 
 const { start_at, start_on, due_at, due_on } = tasks
@@ -31,6 +33,8 @@ const dateColumns = { start_at, start_on, due_at, due_on }
 
 const item = aliasedTable(reminders, 'item')
 const reminder = aliasedTable(reminders, 'reminder')
+const task = aliasedTable(tasks, 'task')
+const person = aliasedTable(users, 'person')
 
 /** A reminder as JSON text, and its version. */
 export interface ReminderRow {
@@ -114,8 +118,8 @@ export interface ReminderBasis extends Required<TaskDates> {
 interface NewReminderFacts extends ReminderBasis {
   /** The caller's reminders about the task. */
   readonly of_task: number
-  /** The caller's reminders that are still to come. */
-  readonly pending: number
+  /** All of the caller's reminders. */
+  readonly reminders: number
 }
 
 const selectNew = builtStatement('reminders.select_new', { task_id: 'uuid', user_id: 'uuid' }, (db, p) => {
@@ -125,25 +129,43 @@ const selectNew = builtStatement('reminders.select_new', { task_id: 'uuid', user
       ...dateColumns,
       time_zone: users.time_zone,
       of_task: sql<number>`(${own} and ${reminders.task_id} = ${p.task_id})`.as('of_task'),
-      pending: sql<number>`(${own} and ${reminders.fires_at} is not null)`.as('pending'),
+      reminders: sql<number>`(${own})`.as('reminders'),
     })
     .from(tasks)
     .innerJoin(users, eq(users.id, p.user_id))
     .where(eq(tasks.id, p.task_id))
 })
 
+// Not the row of the user, which other transactions lock before their tasks.
+const lockCount = statement(
+  'reminders.lock_count',
+  { user_id: 'uuid' },
+  {},
+  (p) =>
+    sql`select pg_advisory_xact_lock(hashtextextended('reminders ' || ${p.user_id}::text, 0))::text as locked`,
+)
+
+const keepTimeZones = statement(
+  'reminders.keep_time_zones',
+  { ids: 'uuid[]' },
+  { id: 'text' },
+  (p) =>
+    sql`select ${users.id}::text from users where ${users.id} = ${anyOf(p.ids)} order by ${users.id} for share`,
+)
+
 /**
- * Locks the caller, so that neither another reminder nor their time zone is written meanwhile, and the task, and reads under the locks what
- * a new reminder depends on; null if they cannot see the task.
+ * Locks the task, and the number and the time zone of the caller's reminders, and reads under the locks what a new one depends on; null if
+ * they cannot see the task.
  */
 export const lockForReminder = async (
   tx: TransactionContext<Principal>,
   taskId: string,
 ): Promise<(NewReminderFacts & Pick<TaskFacts, 'relations'>) | null> => {
   const { userId } = tx.principal
-  const [, task, [row]] = await Promise.all([
-    lockToChange(tx.db, { id: userId }),
+  const [, task, , [row]] = await Promise.all([
+    lockCount(tx.db, { user_id: userId }),
     lockTask(tx, taskId),
+    keepTimeZones(tx.db, { ids: [userId] }),
     selectNew(tx.db, { task_id: taskId, user_id: userId }),
   ])
   return task === null || row === undefined ? null : { ...row, relations: task.relations }
@@ -170,13 +192,18 @@ const fieldParameters = {
   remind_at: 'instant?',
 } as const satisfies ParametersOf<typeof reminders>
 
-/** An instant that has passed does not fire. */
-const ifAhead = (instant: SQLWrapper): SQL => sql`case when ${instant} > now() then ${instant} end`
+/** An instant that has passed does not fire, unless the user has just asked for it. */
+const ifAhead = (instant: SQLWrapper, isWanted: SQL): SQL =>
+  sql`case when ${instant} > now() or ${isWanted} then ${instant} end`
+
+/** Whether the user has named the instant: `readReminder` has refused those that are long past. */
+const isNamed = (p: Pick<Placeholders<typeof fieldParameters>, 'at' | 'snoozed_until'>): SQL =>
+  sql`(coalesce(${p.snoozed_until}, ${p.at}) > now() - interval '1 minute')`
 
 const insert = builtStatement(
   'reminders.insert',
   { ...fieldParameters, task_id: 'uuid', user_id: 'uuid' },
-  (db, p) => db.insert(reminders).values({ ...p, fires_at: ifAhead(p.remind_at) }),
+  (db, p) => db.insert(reminders).values({ ...p, fires_at: ifAhead(p.remind_at, isNamed(p)) }),
 )
 
 /** Inserts a reminder of the caller. */
@@ -214,6 +241,8 @@ const basisColumns = {
   time_of_day: reminders.time_of_day,
   snoozed_until: reminders.snoozed_until,
   remind_at: reminders.remind_at,
+  fires_at: reminders.fires_at,
+  fired_at: reminders.fired_at,
   version: reminders.version,
   ...dateColumns,
   time_zone: users.time_zone,
@@ -228,7 +257,7 @@ const selectBases = builtStatement('reminders.select_bases', { ids: 'uuid[]' }, 
     .where(eq(reminders.id, anyOf(p.ids))),
 )
 
-/** Locks a reminder of the caller and, before it, its task, and reads it under the locks, unless they cannot see the task. */
+/** Locks a reminder of the caller and, before it, its task and their time zone, and reads it under the locks, unless they cannot see the task. */
 export const lockReminder = async (
   tx: TransactionContext<Principal>,
   id: string,
@@ -236,8 +265,9 @@ export const lockReminder = async (
   // A reminder stays with its task and its user.
   const [place] = await selectPlace(tx.db, { id })
   if (place?.user_id !== tx.principal.userId) return null
-  const [task, , [row]] = await Promise.all([
+  const [task, , , [row]] = await Promise.all([
     lockTask(tx, place.task_id),
+    keepTimeZones(tx.db, { ids: [place.user_id] }),
     lock(tx.db, { id }),
     selectBases(tx.db, { ids: [id] }),
   ])
@@ -253,7 +283,7 @@ const update = builtStatement('reminders.update', fieldParameters, (db, { id, ..
     .set({
       ...fields,
       relative_to: sql`${fields.relative_to}`,
-      fires_at: ifAhead(fields.remind_at),
+      fires_at: ifAhead(fields.remind_at, isNamed(fields)),
       ...touched(reminders),
     })
     .where(eq(reminders.id, id)),
@@ -276,72 +306,139 @@ export const removeReminder = async ({ db }: TransactionContext, { id }: Changea
 }
 
 /** Locks reminders in the order of their ids. */
-const lockAll = (name: StatementName, condition: (p: Placeholders<{ ids: 'uuid[]' }>) => SQL) =>
+const lockAll = <P extends Parameters>(
+  name: StatementName,
+  parameters: P,
+  condition: (p: Placeholders<P>) => SQL,
+) =>
   statement(
     name,
-    { ids: 'uuid[]' },
+    parameters,
     { id: 'text' },
     (p) => sql`
     select ${reminders.id}::text from reminders where ${condition(p)} order by ${reminders.id} for no key update`,
   )
 
-const lockById = lockAll('reminders.lock_by_id', (p) => sql`${reminders.id} = ${anyOf(p.ids)}`)
-
-const isRelative = sql`${reminders.relative_to} is not null`
-
-const lockOfTasks = lockAll(
-  'reminders.lock_of_tasks',
-  (p) => sql`${reminders.task_id} = ${anyOf(p.ids)} and ${isRelative}`,
+const lockById = lockAll(
+  'reminders.lock_by_id',
+  { ids: 'uuid[]' },
+  (p) => sql`${reminders.id} = ${anyOf(p.ids)}`,
 )
 
-// Those that have fired do not fire again because somebody travels.
-const lockOfUsers = lockAll(
-  'reminders.lock_of_users',
-  (p) => sql`${reminders.user_id} = ${anyOf(p.ids)} and ${reminders.fires_at} is not null and ${isRelative}`,
+const lockRelative = lockAll(
+  'reminders.lock_relative',
+  { due: 'uuid[]', start: 'uuid[]' },
+  (p) => sql`(
+    ${reminders.task_id} = any(${p.due}) and ${reminders.relative_to} = 'due'
+    or ${reminders.task_id} = any(${p.start}) and ${reminders.relative_to} = 'start')`,
+)
+
+// All of them: one that a waiting transaction makes relative to a date must be found as well.
+const lockOfUser = lockAll(
+  'reminders.lock_of_user',
+  { id: 'uuid' },
+  (p) => sql`${reminders.user_id} = ${p.id}`,
 )
 
 const writeTimes = statement(
   'reminders.write_times',
-  { times: 'json' },
+  { times: 'json', versions: 'int' },
   {},
   (p) => sql`
-    update reminders set remind_at = computed.remind_at, snoozed_until = computed.snoozed_until,
-      fires_at = ${ifAhead(sql`computed.remind_at`)}, version = ${reminders.version} + 1, updated_at = ${touched(reminders).updated_at}
-    from jsonb_to_recordset(${p.times} -> 'rows') as computed (id uuid, remind_at timestamptz, snoozed_until timestamptz)
+    update reminders set remind_at = computed.remind_at, snoozed_until = computed.snoozed_until, fires_at = computed.fires_at,
+      version = ${reminders.version} + ${p.versions}, updated_at = ${touched(reminders).updated_at}
+    from jsonb_to_recordset(${p.times} -> 'rows') as computed (
+      id uuid, remind_at timestamptz, snoozed_until timestamptz, fires_at timestamptz)
     where ${reminders.id} = computed.id`,
 )
 
-/**
- * Computes locked reminders anew, and writes those that change. If the date was changed that a snoozed one is relative to, it is not
- * snoozed any more.
- */
+/** A reminder, and what it is computed from. */
+type Basis = Awaited<ReturnType<typeof selectBases>>[number]
+
+/** What a reminder becomes. */
+interface Computed {
+  readonly remind_at: string | null
+  readonly snoozed_until: string | null
+  readonly fires_at: string | null
+}
+
+/** Reminders per statement: about 20 ms. */
+const batchSize = 250
+
+/** Computes locked reminders anew, and writes those that change. */
 const compute = async (
   { db }: Pick<TransactionContext, 'db'>,
   locked: readonly { readonly id: string }[],
-  { isRedated }: { readonly isRedated: boolean },
+  compute: (basis: Basis) => Computed | null,
+  { isNew = false }: { readonly isNew?: boolean } = {},
 ): Promise<void> => {
-  if (locked.length === 0) return
-  const bases = await selectBases(db, { ids: locked.map(({ id }) => id) })
-  const rows = bases.flatMap((basis) => {
-    const snoozed_until = isRedated ? null : basis.snoozed_until
-    const remind_at = snoozed_until ?? remindAt(basis, basis, basis.time_zone)
-    return remind_at === basis.remind_at ? [] : [{ id: basis.id, snoozed_until, remind_at }]
-  })
-  if (rows.length > 0) await writeTimes(db, { times: { rows } })
+  for (let start = 0; start < locked.length; start += batchSize) {
+    const ids = locked.slice(start, start + batchSize).map(({ id }) => id)
+    const rows = (await selectBases(db, { ids })).flatMap((basis) => {
+      const after = compute(basis)
+      return after === null || after.remind_at === basis.remind_at ? [] : [{ id: basis.id, ...after }]
+    })
+    if (rows.length > 0) await writeTimes(db, { times: { rows }, versions: isNew ? 0 : 1 })
+  }
+}
+
+/** The date has changed that it is relative to: it is not snoozed any more, and fires again. */
+const withDate =
+  (now: string) =>
+  (basis: Basis): Computed => {
+    const remind_at = remindAt(basis, basis, basis.time_zone)
+    return {
+      remind_at,
+      snoozed_until: null,
+      fires_at: remind_at !== null && remind_at > now ? remind_at : null,
+    }
+  }
+
+/** Tasks whose dates have changed. */
+interface Redated {
+  readonly due: readonly string[]
+  readonly start: readonly string[]
 }
 
 /** Moves the reminders that are relative to dates of tasks, after these have changed. */
 export const moveReminders = async (
   tx: Pick<TransactionContext, 'db'>,
-  taskIds: readonly string[],
-): Promise<void> => compute(tx, await lockOfTasks(tx.db, { ids: taskIds }), { isRedated: true })
+  redated: Redated,
+  now: Date,
+): Promise<void> => compute(tx, await lockRelative(tx.db, redated), withDate(now.toISOString()))
 
-/** Moves the pending reminders of a user after their time zone has changed. */
+/**
+ * In another time zone, one that is still to come moves. If its time has passed there already, it fires at once. One that has fired does
+ * not fire again because somebody travels.
+ */
+const withTimeZone =
+  (now: string) =>
+  (basis: Basis): Computed | null => {
+    const { snoozed_until, fires_at, fired_at } = basis
+    if (snoozed_until !== null || (fires_at === null && fired_at !== null)) return null
+    const remind_at = remindAt(basis, basis, basis.time_zone)
+    const isToCome = fires_at !== null || (remind_at !== null && remind_at > now)
+    return { remind_at, snoozed_until, fires_at: isToCome ? remind_at : null }
+  }
+
+/** Moves the reminders of a user after their time zone has changed. */
 export const moveRemindersOfUser = async (
   tx: Pick<TransactionContext, 'db'>,
-  userId: string,
-): Promise<void> => compute(tx, await lockOfUsers(tx.db, { ids: [userId] }), { isRedated: false })
+  id: string,
+  now: Date,
+): Promise<void> => compute(tx, await lockOfUser(tx.db, { id }), withTimeZone(now.toISOString()))
 
+const keepTimeZonesOfTasks = statement(
+  'reminders.keep_time_zones_of_tasks',
+  { ids: 'uuid[]' },
+  { id: 'text' },
+  (p) => sql`
+    select ${users.id}::text from users
+    where ${users.id} in (select user_id from reminders where ${reminders.task_id} = ${anyOf(p.ids)} and ${reminders.relative_to} is not null)
+    order by ${users.id} for share`,
+)
+
+// A user has at most so many, also because of tasks that others close.
 const copy = statement(
   'reminders.copy',
   { from_ids: 'uuid[]', to_ids: 'uuid[]' },
@@ -351,16 +448,33 @@ const copy = statement(
     select event_id(clock_timestamp(), row_number() over (order by copy.to_id, ${reminder.id})),
       copy.to_id, user_id, relative_to, offset_minutes, time_of_day
     from unnest(${p.from_ids}, ${p.to_ids}) as copy (from_id, to_id) join reminders reminder on ${reminder.task_id} = copy.from_id
-    where ${reminder.relative_to} is not null
+      join tasks task on ${task.id} = copy.to_id
+      join users person on ${person.id} = ${reminder.user_id} and ${person.deleted_at} is null and not ${person.is_disabled}
+    where ${reminder.relative_to} is not null and ${isSeenBy(person, task)}
+      and (select count(*) from reminders where ${reminders.user_id} = ${reminder.user_id}) < ${sql.raw(String(maxReminders))}
     returning id::text`,
 )
 
-/** Gives new tasks that repeat others the reminders that are relative to their dates. */
+/** Gives new tasks that repeat others the reminders that are relative to their dates, of users who see them. */
 export const remindOfCopies = async (
   tx: TransactionContext,
   copies: readonly { readonly from: string; readonly to: string }[],
+  now: Date,
 ): Promise<void> => {
   const from_ids = copies.map(({ from }) => from)
-  const made = await copy(tx.db, { from_ids, to_ids: copies.map(({ to }) => to) })
-  await compute(tx, await lockById(tx.db, { ids: made.map(({ id }) => id) }), { isRedated: true })
+  const [, made] = await Promise.all([
+    keepTimeZonesOfTasks(tx.db, { ids: from_ids }),
+    copy(tx.db, { from_ids, to_ids: copies.map(({ to }) => to) }),
+  ])
+  if (made.length === 0) return
+  const locked = await lockById(tx.db, { ids: made.map(({ id }) => id) })
+  await compute(tx, locked, withDate(now.toISOString()), { isNew: true })
 }
+
+/** Deletes reminders whose time was long ago, and which are not to come. */
+export const removeOldReminders = deletionInBatches('reminders.delete_old', {
+  parameters: { days: 'int' },
+  table: reminders,
+  condition: (p) => sql`
+    ${reminders.fires_at} is null and ${reminders.remind_at} < ${retentionTime} - make_interval(days => ${p.days})`,
+})

@@ -89,7 +89,7 @@ export interface LockedReferences {
   readonly tags: ReadonlyMap<string, LockedTag>
   /** The ids of the tags of each task, if tags are written. */
   readonly links: ReadonlyMap<string, readonly string[]>
-  /** Those of the tasks that have a relation, if an occurrence may be taken back. */
+  /** Those of the tasks that have a relation, or a reminder that somebody made or changed, if an occurrence may be taken back. */
   readonly related: ReadonlySet<string>
   /** The numbers of tasks in the trees of recurring tasks that new parents are in. */
   readonly recurringTrees: ReadonlyMap<string, number>
@@ -228,7 +228,9 @@ const selectRelated = statement(
   { id: 'text' },
   (p) => sql`
     select task_id::text as id from task_relations where task_id = ${anyOf(p.ids)}
-    union select other_task_id::text from task_relations where other_task_id = ${anyOf(p.ids)}`,
+    union select other_task_id::text from task_relations where other_task_id = ${anyOf(p.ids)}
+    union select reminder.task_id::text from reminders reminder join tasks task on task.id = reminder.task_id
+    where reminder.task_id = ${anyOf(p.ids)} and (reminder.version > 1 or reminder.created_at <> task.created_at)`,
 )
 
 const countTrees = statement(

@@ -60,7 +60,8 @@ export const permissions = {
   'trash.delete': ['owner', 'editor', 'admin'],
   // `sees_deleted`: saw the task, or was a member of the project, before it was deleted.
   'event.stream': ['signed_in'],
-  'event.see': ['sees_task', 'sees_project', 'sees_deleted'],
+  // `recipient`: of an event for one user alone, about neither a task nor a project.
+  'event.see': ['sees_task', 'sees_project', 'sees_deleted', 'recipient'],
   'notification.see': ['recipient'],
   'notification.change': ['recipient'],
   'notification.mark_read': ['signed_in'],
@@ -68,6 +69,11 @@ export const permissions = {
   'notification_settings.change': ['signed_in'],
   'reminder.see': ['recipient'],
   'reminder.change': ['recipient'],
+  'export.see': ['self'],
+  'export.create': ['signed_in'],
+  'export.create_of_project': ['manager'],
+  'export.create_for_another': ['admin_in_session'],
+  'export.change': ['self'],
   'attachment.see': ['sees_task'],
   'attachment.add': ['changes_task'],
   'attachment.delete': ['uploader', 'task_owner', 'manager', 'admin'],

@@ -14,8 +14,15 @@ export interface ReminderTime {
 /** Reminders of one user about one task. */
 export const maxPerTask = 20
 
-/** Pending reminders of one user. Bounds the work of a change of the time zone, which moves them: about 100 ms. */
-export const maxPending = 2_000
+/** Reminders of one user. Bounds the work of a change of the time zone, which moves them: about 100 ms. */
+export const maxReminders = 1_000
+
+/** How long ago a time in a request may be: it fires at once. Clocks differ, and requests take time. In milliseconds. */
+const tolerance = 60_000
+
+/** Whether a time in a request is too long ago to be meant. */
+export const isLongPast = (instant: string, now: Date): boolean =>
+  Date.parse(instant) < now.getTime() - tolerance
 
 const minutesPerDay = 1_440
 
@@ -60,14 +67,26 @@ const unset: ReminderTime = { at: null, relative_to: null, offset_minutes: null,
 /** All-day dates have a reminder in the morning. */
 const morning = '09:00'
 
+/** What was read and is sent back is no change. */
+const changedIn = (sent: ReminderChange, present: ReminderTime): ReminderChange => {
+  const { at, relative_to, offset_minutes, time_of_day } = sent
+  return {
+    ...(at !== undefined && at !== present.at && { at }),
+    ...(relative_to !== undefined && relative_to !== present.relative_to && { relative_to }),
+    ...(offset_minutes !== undefined && offset_minutes !== present.offset_minutes && { offset_minutes }),
+    ...(time_of_day !== undefined && time_of_day !== present.time_of_day && { time_of_day }),
+  }
+}
+
 /**
  * The time of a reminder after a request. Setting one kind replaces the other: `at` and `relative_to` exclude each other, and the other
  * fields belong to `relative_to`.
  */
 export const readReminder = (
-  sent: ReminderChange,
+  request: ReminderChange,
   present: ReminderTime = unset,
 ): ReminderTime | ReminderFault => {
+  const sent = changedIn(request, present)
   const relative = (['relative_to', 'offset_minutes', 'time_of_day'] as const).find(
     (field) => sent[field] != null,
   )

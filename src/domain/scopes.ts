@@ -24,6 +24,7 @@ const requiredScopes: Readonly<Record<RequiredScope, true>> = {
   'notifications:write': true,
   'webhooks:read': true,
   'webhooks:write': true,
+  'exports:write': true,
   'feeds:read': true,
   'feeds:write': true,
   any: true,

@@ -6,6 +6,7 @@ import { ZipFile } from 'yazl'
 import { type CalendarTask, calendarText } from './calendar.ts'
 import { type CsvField, csvFields } from './import-file.ts'
 import type { AttachmentRecord, InterchangeRecord, RecordType, RecordTypes, TaskRecord } from './records.ts'
+import { recordSchemas } from './schemas.ts'
 import { writeCell } from './table-cells.ts'
 
 /**
@@ -53,6 +54,8 @@ export interface ExportFacts {
   readonly generator: string
   /** Of the user whose tasks these are. */
   readonly timeZone: string
+  /** The document of the contract, which the schemas of the records are made from. */
+  readonly contract: Readonly<Record<string, unknown>>
 }
 
 export interface Manifest {
@@ -103,6 +106,7 @@ const writeParts = async (writer: Writer, source: ExportSource, facts: ExportFac
   }
 
   await addText(writer, 'README.md', readme)
+  await addText(writer, 'schemas.json', jsonText(recordSchemas(facts.contract)))
   const digests = new Set<string>()
   for (const type of recordTypes) {
     const name = partNames[type]
@@ -136,9 +140,11 @@ const writeParts = async (writer: Writer, source: ExportSource, facts: ExportFac
     parts,
     missing_files: missing,
   }
-  await addText(writer, manifestName, `${JSON.stringify(manifest, null, 2)}\n`)
+  await addText(writer, manifestName, jsonText(manifest))
   writer.zip.end()
 }
+
+const jsonText = (value: object): string => `${JSON.stringify(value, null, 2)}\n`
 
 const addText = (writer: Writer, name: string, text: string): Promise<Part> =>
   addEntry(writer, name, Readable.from([text], { objectMode: false }))
@@ -271,6 +277,7 @@ const row = (cells: readonly string[]): string =>
 const readme = `# Export of tasks
 
 - manifest.json: the version of the format, and the number, sizes and SHA-256 of the parts.
+- schemas.json: the JSON Schema of each type of record.
 - *.jsonl: all records, one JSON object a line. Records name others by id. Parents come before their subtasks.
 - files/: the attached files. Their names are their SHA-256; attachments.jsonl has their real names.
 - tasks.ics: the tasks for calendar programs (iCalendar).

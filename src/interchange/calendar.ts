@@ -1,4 +1,5 @@
 import ICAL from 'ical.js'
+import { setImmediate } from 'node:timers/promises'
 import { isDay } from '../domain/dates.ts'
 import { formatRule } from '../domain/recurrence-rule.ts'
 import { isLive } from '../domain/task-series.ts'
@@ -63,15 +64,28 @@ export async function* calendarText(
   const zones = new Set<string>()
   const uids = new Map<string, string>()
   for await (const task of tasks) {
+    // Tasks from memory would hold the service until the last one is written.
+    if (uids.size % tasksInRow === 0) await setImmediate()
     uids.set(task.id, uidOf(task))
     const { zone, components } = componentsOf(facts, task, uids.get(task.parent_id ?? '') ?? null)
     if (zone !== null && !zones.has(zone)) {
       zones.add(zone)
-      yield textOf(zoneComponent(zone))
+      yield zoneText(zone)
     }
     yield components.map(textOf).join('')
   }
   yield 'END:VCALENDAR\r\n'
+}
+
+const tasksInRow = 100
+
+/** At most one for each zone. */
+const zoneTexts = new Map<string, string>()
+
+const zoneText = (zone: string): string => {
+  const text = zoneTexts.get(zone) ?? textOf(zoneComponent(zone))
+  zoneTexts.set(zone, text)
+  return text
 }
 
 const textOf = (component: Component): string =>

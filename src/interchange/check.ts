@@ -1,10 +1,13 @@
 import { baseName, describeFile, validateFileName } from '../domain/file-description.ts'
+import { isDay } from '../domain/dates.ts'
 import { formatRule, parseRule } from '../domain/recurrence-rule.ts'
 import { maxLevels } from '../domain/subtasks.ts'
 import { anchorOf, isLive, noSeries } from '../domain/task-series.ts'
+import { isCleanText } from '../domain/text.ts'
 import { isEarlier } from '../domain/time-zones.ts'
 import { cleanLine, cleanText, limits } from './clean.ts'
 import { type Draft, type Drafts, type Fault, isDraft, refusal } from './drafts.ts'
+import { excerpt } from './fields.ts'
 import type {
   AttachmentRecord,
   CommentRecord,
@@ -60,6 +63,7 @@ export async function* checkDrafts(
   const finish = (draft: Draft) => finished(draft, known, options)
   for await (const item of items) {
     if (!isDraft(item)) yield item
+    else if (!isUsableId(idOf(item.record))) yield unusable(item)
     else if (isDuplicate(item, seen)) yield duplicate(item)
     else if (waitsForTask(item, known)) later.push(item)
     else if (item.record.type === 'task' && waitsForParent(item.record, known))
@@ -116,11 +120,23 @@ const isDuplicate = ({ record }: Draft, seen: Ids): boolean => {
 const idOf = (record: InterchangeRecord): string =>
   record.type === 'relation' ? JSON.stringify([record.task_id, record.kind, record.other_task_id]) : record.id
 
+/** Characters. Ids are kept, to find the record again in a later import. */
+const maxId = 500
+
+const isUsableId = (id: string): boolean => id.length <= maxId && isCleanText(id)
+
+const unusable = ({ record, part, row }: Draft): ReportLine =>
+  refusal(part, row, {
+    field: 'id',
+    code: 'invalid_value',
+    message: `has more than ${maxId} characters, or ones that are not text: ${excerpt(idOf(record))}`,
+  })
+
 const duplicate = ({ record, part, row }: Draft): ReportLine =>
   refusal(
     part,
     row,
-    { field: 'id', code: 'duplicate', message: `There is another ${record.type} with this id.` },
+    { field: 'id', code: 'duplicate', message: `is that of another ${record.type}` },
     idOf(record),
   )
 
@@ -159,7 +175,7 @@ function* orphans(children: Children, finish: Finish): Generator<InterchangeReco
     const others = children.get(parent)?.filter((draft) => draft !== top) ?? []
     if (others.length > 0) children.set(parent, others)
     else children.delete(parent)
-    const message = 'The parents of the task lead back to it.'
+    const message = 'leads back to the task'
     yield* finish(withoutParent(top, { field: 'parent', code: 'cycle', message }))
     yield* release(children, top.record, finish)
   }
@@ -257,6 +273,7 @@ const check = (
 
 const checkUser = (user: UserRecord): UserRecord => ({
   ...user,
+  username: user.username === null ? null : cleanLine(user.username, 'displayName', []) || null,
   display_name: cleanLine(user.display_name, 'displayName', []) || user.username || user.id,
 })
 
@@ -297,7 +314,7 @@ const checkTag = (tag: TagRecord, known: Known, faults: Fault[]): TagRecord | Fa
 const unknown = (field: string, id: string): Fault => ({
   field,
   code: 'unknown_reference',
-  message: `The ${field} ${id} is not in the file, or was refused.`,
+  message: `is not in the file, or was refused: ${excerpt(id)}`,
 })
 
 const checkTask = (task: TaskRecord, known: Known, faults: Fault[], timeZone: string): TaskRecord | Fault => {
@@ -312,6 +329,7 @@ const checkTask = (task: TaskRecord, known: Known, faults: Fault[], timeZone: st
     ...checkExternal(task, faults),
     ...checkSeries(dated, parent?.known ?? null, faults),
     title,
+    version: isCount(task.version) ? task.version : 1,
     description: cleanText(`${isCut ? `${task.title}\n\n` : ''}${task.description}`, 'description', faults),
     completed_at: task.status === 'done' ? task.completed_at : null,
     parent_id: parent?.id ?? null,
@@ -340,7 +358,7 @@ const parentOf = (
   faults.push({
     field: 'parent',
     code: 'too_deep',
-    message: `A tree of tasks has at most ${maxLevels} levels. The task is not below another one here.`,
+    message: `is left out: a tree of tasks has at most ${maxLevels} levels`,
   })
   return null
 }
@@ -385,6 +403,10 @@ const tagsOf = ({ tag_ids }: TaskRecord, known: Known, faults: Fault[]): readonl
 
 /** A start after the due date is left out. */
 const withDates = (task: TaskRecord, faults: Fault[], timeZone: string): TaskRecord => {
+  if ((task.due_at !== null && task.due_on !== null) || (task.start_at !== null && task.start_on !== null)) {
+    faults.push({ field: 'due', code: 'invalid_value', message: 'is a time and a day' })
+    return withDates({ ...task, due_at: null, start_at: null }, faults, timeZone)
+  }
   if (!isEarlier(task.due_at ?? task.due_on, task.start_at ?? task.start_on, timeZone)) return task
   faults.push({ field: 'start', code: 'invalid_value', message: 'is after the due date' })
   return { ...task, start_at: null, start_on: null }
@@ -415,7 +437,7 @@ const remindersOf = (task: TaskRecord, faults: Fault[]): TaskRecord['reminders']
 const checkSeries = (task: TaskRecord, parent: KnownTask | null, faults: Fault[]) => {
   const { recurrence } = task
   const withoutSeries = (message: string) => {
-    faults.push({ field: 'recurrence', code: 'not_supported', message })
+    faults.push({ field: 'recurrence', code: 'not_supported', message: `is left out: ${message}` })
     return noSeries
   }
   if (recurrence === null) return noSeries
@@ -423,18 +445,26 @@ const checkSeries = (task: TaskRecord, parent: KnownTask | null, faults: Fault[]
   if ('message' in rule) return withoutSeries(rule.message)
   const anchor = anchorOf(task)
   if (anchor === null && task.recurrence_anchor === null)
-    return withoutSeries('A task without a date cannot recur.')
+    return withoutSeries('a task without a date cannot recur')
   if (parent?.recurs === true && task.next_task_id === null)
-    return withoutSeries('A subtask of a task that recurs cannot recur itself.')
+    return withoutSeries('a subtask of a task that recurs cannot recur itself')
   const { series_id, recurrence_anchor, occurrence_number, occurrence_at, occurrence_on, next_task_id } = task
-  const isWhole = series_id !== null && recurrence_anchor !== null && occurrence_number !== null
+  const isWhole =
+    series_id !== null &&
+    recurrence_anchor !== null &&
+    isCount(occurrence_number) &&
+    (occurrence_at === null) === (occurrence_on !== null) &&
+    isDay(recurrence_anchor.date) === (occurrence_on !== null)
   return {
-    ...(isWhole && (occurrence_at ?? occurrence_on) !== null
+    ...(isWhole
       ? { series_id, recurrence_anchor, occurrence_number, occurrence_at, occurrence_on, next_task_id }
       : noSeries),
     recurrence: { ...recurrence, rule: formatRule(rule) },
   }
 }
+
+const isCount = (number: number | null): boolean =>
+  Number.isInteger(number) && Number(number) >= 1 && Number(number) <= 1_000_000_000
 
 const checkExternal = (
   {
@@ -446,7 +476,10 @@ const checkExternal = (
 ): Pick<TaskRecord, 'metadata' | 'external_source' | 'external_id'> => {
   const entries = Object.entries(metadata)
   const valid = entries
-    .filter(([key, value]) => /^[a-z][a-z0-9_]{0,39}$/.test(key) && value.length <= limits.metadataValue)
+    .filter(
+      ([key, value]) =>
+        /^[a-z][a-z0-9_]{0,39}$/.test(key) && value.length <= limits.metadataValue && isCleanText(value),
+    )
     .slice(0, maxMetadataKeys)
   if (valid.length < entries.length)
     faults.push({
@@ -480,7 +513,7 @@ const checkRelation = (relation: RelationRecord, known: Known): RelationRecord |
   const missing = [task_id, other_task_id].find((id) => !known.tasks.has(id))
   if (missing !== undefined) return unknown('task', missing)
   if (task_id === other_task_id)
-    return { field: 'other_task_id', code: 'invalid_value', message: 'A task has no relation to itself.' }
+    return { field: 'other_task_id', code: 'invalid_value', message: 'is the task itself' }
   return relation
 }
 
@@ -495,19 +528,21 @@ const checkAttachment = (
     .toWellFormed()
   const name = Array.from(base).slice(-limits.fileName).join('')
   const isValid = validateFileName(name) === null
-  if (!isValid || name !== attachment.file_name)
+  if (attachment.entry !== null && (!isValid || name !== attachment.file_name))
     faults.push({ field: 'file_name', code: 'invalid_value', message: 'is not a valid file name' })
   const { fileName, contentType } = describeFile(isValid ? name : 'file', attachment.content_type)
   if (attachment.entry === null)
     faults.push({
       field: 'file',
       code: 'remote_file',
-      message: `is not fetched: ${attachment.url ?? 'lost'}`,
+      message: `is not fetched: ${attachment.url === null ? 'it is lost' : excerpt(attachment.url)}`,
     })
   return {
     ...attachment,
     file_name: fileName,
     content_type: contentType,
+    size: Number.isSafeInteger(attachment.size) && Number(attachment.size) >= 0 ? attachment.size : null,
+    sha256: /^[0-9a-f]{64}$/.test(attachment.sha256 ?? '') ? attachment.sha256 : null,
     uploaded_by: known.ids.user.has(attachment.uploaded_by ?? '') ? attachment.uploaded_by : null,
   }
 }

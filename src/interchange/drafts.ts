@@ -36,3 +36,9 @@ export const refusal = (
   { field, code, message }: Fault,
   id: string | null = null,
 ): ReportLine => ({ severity: 'refused', part, row, id, field, code, message })
+
+/** What is wrong with a document itself, each once. */
+export const rootNotes = ({ faults }: { readonly faults: readonly Fault[] }): readonly ReportLine[] =>
+  [...new Map(faults.map((fault) => [`${fault.field} ${fault.message}`, fault])).values()].map(
+    ({ field, code, message }) => note(code, message, field),
+  )

@@ -65,8 +65,12 @@ export interface ReadOptions {
   readonly format: ImportFormat
   /** For the format `csv`; null for the guess. */
   readonly mapping: CsvMapping | null
+  /** As it was uploaded. It names the project of a table of Todoist. */
+  readonly fileName: string
   /** The zone of times that have none, and of all-day dates that recur. */
   readonly timeZone: string
+  /** What dates without a year, and rules without a date, come after. */
+  readonly now: string
 }
 
 /** Some of the records, and the lines of the report since the batch before. */

@@ -153,6 +153,7 @@ export interface ReportLine {
   /** The field as the file calls it. */
   readonly field: string | null
   readonly code: ReportCode
+  /** Continues the name of the field, if there is one, as in `is empty`. Otherwise a sentence. */
   readonly message: string
 }
 

@@ -19,8 +19,7 @@ const localHeader = 30
 export interface Archive {
   /** The names of the files, in the order of the archive. */
   readonly names: readonly string[]
-  /** The size that an entry claims; reading more of it is an error. */
-  size(name: string): number
+  has(name: string): boolean
   /** @throws UnreadableFile if there is no such entry */
   open(name: string): Promise<Readable>
   close(): void
@@ -33,7 +32,7 @@ export const openArchive = async (path: string): Promise<Archive> => {
     const entries = await entriesOf(zip)
     return {
       names: [...entries.keys()],
-      size: (name) => entries.get(name)?.uncompressedSize ?? 0,
+      has: (name) => entries.has(name),
       async open(name) {
         const entry = entries.get(name)
         if (entry === undefined) throw new UnreadableFile('damaged', `The archive has no ${name}.`)

@@ -2,6 +2,7 @@ import { removeOldAttempts } from '../db/attempts.ts'
 import { removeOldAuditEvents } from '../db/audit.ts'
 import { removeOldEvents } from '../db/events.ts'
 import { fireDueReminders } from '../db/due-reminders.ts'
+import { expireExports } from '../db/exports.ts'
 import type { DatabaseClock } from '../db/engine/database-clock.ts'
 import { removeRevokedFeeds } from '../db/feeds.ts'
 import { removeExpiredKeys } from '../db/idempotency-keys.ts'
@@ -9,6 +10,7 @@ import { removeExpiredInvitations, removeOldInvitationMails } from '../db/invita
 import { notifyOfEvents, removeOldNotifications } from '../db/notifications.ts'
 import { removeExpiredOneTimeTokens } from '../db/one-time-tokens.ts'
 import { purgeDeleted } from '../db/purge.ts'
+import { removeOldReminders } from '../db/reminders.ts'
 import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
 import { lookAtClock } from '../db/engine/retention.ts'
 import { redeliverTasks } from '../db/redelivery.ts'
@@ -23,6 +25,7 @@ import type { KeyRing } from '../domain/key-ring.ts'
 import { type SendDue, webhookLease } from '../webhooks/sender.ts'
 import { resealSecrets } from './reseal-secrets.ts'
 import type { Job, RunningJobs } from './runner.ts'
+import { createRunExports, removeAbandonedSpools } from './run-exports.ts'
 import { createSkippedTimeReport } from './skipped-time.ts'
 import {
   type FileDeps,
@@ -57,6 +60,14 @@ export interface JobDeps extends FileDeps {
   readonly sendWebhooks: SendDue
   readonly sendDigests: Job['run']
   readonly sendReminders: Job['run']
+  /** For exports in progress. */
+  readonly exportFolder: string
+  /** Retention of the files of exports. */
+  readonly exportDays: number
+  /** Name and version of the service. */
+  readonly generator: string
+  /** The OpenAPI document. */
+  readonly contract: Readonly<Record<string, unknown>>
   readonly databaseClock: DatabaseClock
   /** Retention of the audit trail. */
   readonly auditDays: number
@@ -83,6 +94,9 @@ export const jobTimes: JobTimes = {
 
 /** Retention of tombstones. The contract promises it. */
 const tombstoneDays = 30
+
+/** Retention of reminders that have fired. The contract promises it. */
+const reminderDays = 30
 
 /** Maximum retention of the deliveries of webhooks. The contract promises it. */
 const deliveryDays = 30
@@ -144,6 +158,7 @@ export const jobsOf = (deps: JobDeps) => {
     remove_old_attempts: cleanup((stop) => removeOldAttempts(db, {}, stop)),
     remove_old_audit_events: cleanup((stop) => removeOldAuditEvents(db, { days: auditDays }, stop)),
     remove_old_events: cleanup((stop) => removeOldEvents(db, eventDays, stop)),
+    remove_old_reminders: cleanup((stop) => removeOldReminders(db, { days: reminderDays }, stop)),
     remove_old_notifications: cleanup((stop) => removeOldNotifications(db, { days: eventDays }, stop)),
     notify_of_events: reader((stop) => notifyOfEvents(db, stop)),
     make_webhook_deliveries: reader((stop) => makeNewDeliveries(db, stop)),
@@ -151,6 +166,11 @@ export const jobsOf = (deps: JobDeps) => {
     send_digests: completion(deps.sendDigests),
     fire_reminders: reader((stop) => fireDueReminders(db, stop)),
     send_reminders: reader(deps.sendReminders),
+    run_exports: reader(createRunExports({ ...deps, folder: deps.exportFolder, lease: times.lease })),
+    expire_exports: cleanup(async (stop) => {
+      await expireExports(db, stop)
+      await removeAbandonedSpools(deps.exportFolder)
+    }),
     remove_old_deliveries: cleanup((stop) =>
       removeOldDeliveries(db, { days: Math.min(eventDays, deliveryDays) }, stop),
     ),

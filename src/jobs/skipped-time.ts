@@ -5,7 +5,7 @@ import { lookAtClock } from '../db/engine/retention.ts'
 const secondsPerDay = 86_400
 
 const advice =
-  'Nothing is deleted because of that time. If the clock is right, run npm run admin -- retention confirm; otherwise correct it'
+  'Nothing is deleted because of that time, and reminders from before it wait. If the clock is right, run npm run admin -- retention confirm; otherwise correct it'
 
 /** Logs an error while retention waits for an operator to confirm the clock. The first report is made when the service starts. */
 export const createSkippedTimeReport = ({

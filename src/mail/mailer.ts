@@ -41,11 +41,21 @@ export interface DigestMessage {
   readonly count: number
 }
 
+export interface DataExportedMessage {
+  /** The user whose data an administrator exports. */
+  readonly to: string
+}
+
 export interface ReminderMessage {
   readonly to: string
-  readonly taskTitle: string
-  /** For people; null if the task has no due date. */
-  readonly due: string | null
+  /** The most recent reminders. */
+  readonly lines: readonly {
+    readonly taskTitle: string
+    /** For people; null if the task has no due date. */
+    readonly due: string | null
+  }[]
+  /** The number of all reminders, including those without a line. */
+  readonly count: number
 }
 
 /** Sends email in the background, so that response times do not reveal whether an account exists. */
@@ -57,6 +67,7 @@ export interface Mailer {
   sendEmailChanged(message: EmailChangedMessage): void
   sendInvitation(message: InvitationMessage): void
   sendWebhookDisabled(message: WebhookDisabledMessage): void
+  sendDataExported(message: DataExportedMessage): void
   /** Resolves when the email was sent or has failed. */
   sendDigest(message: DigestMessage): Promise<void>
   /** Likewise. */
@@ -94,6 +105,7 @@ export const loggingMailer =
     sendInvitation: ({ token }) =>
       log.info({ link: invitationLink(base(), token) }, 'Invitation to a project'),
     sendWebhookDisabled: () => log.info('Webhook disabled'),
+    sendDataExported: () => log.info('Data of a user exported by an administrator'),
     sendDigest: async ({ count }) => log.info({ notifications: count }, 'Digest of notifications'),
     sendReminder: async () => log.info('Reminder of a task'),
     pending: () => 0,
@@ -110,6 +122,7 @@ export const noMailer: OpenMailer = (log) => {
     sendEmailChanged: drop,
     sendInvitation: drop,
     sendWebhookDisabled: drop,
+    sendDataExported: drop,
     sendDigest: async () => drop(),
     sendReminder: async () => drop(),
     pending: () => 0,

@@ -2,6 +2,7 @@ import { setImmediate, setTimeout } from 'node:timers/promises'
 import { createTransport, type NodemailerError, type SendMailOptions } from 'nodemailer'
 import type { MailAddress, SmtpServer } from '../config/values.ts'
 import {
+  type DataExportedMessage,
   type DigestMessage,
   emailChangeUndoLink,
   type EmailChangedMessage,
@@ -62,6 +63,7 @@ export const smtpMailer =
       sendEmailChanged: (message) => void send(emailChangedMail(message, publicUrl)),
       sendInvitation: (message) => void send(invitationMail(message, publicUrl)),
       sendWebhookDisabled: (message) => void send(webhookDisabledMail(message, publicUrl)),
+      sendDataExported: (message) => void send(dataExportedMail(message, publicUrl)),
       sendDigest: (message) => send(digestMail(message, publicUrl)),
       sendReminder: (message) => send(reminderMail(message, publicUrl)),
       pending: () => pending.size,
@@ -172,18 +174,33 @@ const happened: Record<DigestMessage['lines'][number]['reason'], (actor: string,
   completion: (actor, task) => `${actor} completed ${task}`,
 }
 
-const reminderMail = ({ to, taskTitle, due }: ReminderMessage, publicUrl: string): SendMailOptions => ({
+const dataExportedMail = ({ to }: DataExportedMessage, publicUrl: string): SendMailOptions => ({
   to: { name: '', address: to },
-  subject: `Reminder: ${taskTitle}`,
+  subject: 'An administrator exports your Taskwright data',
   headers: { 'Auto-Submitted': 'auto-generated' },
-  text: `This is your reminder of the task "${taskTitle}" at ${publicUrl}.
-${due === null ? '' : `\nIt is due: ${due}\n`}
-To postpone the reminder, set its snoozed_until. To get no reminders by email, set mail_reminders of your notification
-settings to false:
+  text: `An administrator of ${publicUrl} has requested an export of the tasks that you can see, with their comments and files. Your
+reminders are not part of it. The audit log of the installation says who it was.
+`,
+})
+
+const reminderMail = ({ to, lines, count }: ReminderMessage, publicUrl: string): SendMailOptions => {
+  const listed = lines.map(({ taskTitle, due }) => `- "${taskTitle}"${due === null ? '' : `, due ${due}`}`)
+  const others = count > lines.length ? `\nand ${count - lines.length} more.\n` : ''
+  const [first] = lines
+  return {
+    to: { name: '', address: to },
+    subject: count === 1 && first !== undefined ? `Reminder: ${first.taskTitle}` : `${count} reminders`,
+    headers: { 'Auto-Submitted': 'auto-generated' },
+    text: `You wanted to be reminded of these tasks at ${publicUrl}:
+
+${listed.join('\n')}
+${others}
+You get these emails because of your notification settings. To stop them, set mail_reminders to false:
 
 ${publicUrl}/docs#/notifications/updateNotificationSettings
 `,
-})
+  }
+}
 
 const digestMail = ({ to, lines, count }: DigestMessage, publicUrl: string): SendMailOptions => {
   const what = count === 1 ? '1 unread notification' : `${count} unread notifications`

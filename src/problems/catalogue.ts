@@ -161,6 +161,13 @@ export const problemTypes = {
     cause: 'Nothing is sent to a disabled webhook.',
     remedy: 'Enable the webhook with PATCH first.',
   },
+  export_without_file: {
+    status: 409,
+    title: 'Export without a file',
+    cause:
+      'The export has not finished, or has ended without an archive, or its archive was deleted after its time.',
+    remedy: 'Get the export until its status is finished, or request another one.',
+  },
   last_manager: {
     status: 409,
     title: 'Last manager',

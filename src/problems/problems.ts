@@ -27,7 +27,8 @@ interface ProblemOptions {
 }
 
 /** A resource with a quota: the total bytes of a user's attachments, or the number of other things that a user has. */
-type QuotaResource = 'attachment_bytes' | 'tasks' | 'webhooks' | 'reminders' | 'task_reminders' | 'feeds'
+type QuotaResource =
+  'attachment_bytes' | 'tasks' | 'webhooks' | 'reminders' | 'task_reminders' | 'feeds' | 'exports'
 
 /** The request would exceed a user's quota. */
 interface QuotaExceeded {
@@ -332,6 +333,15 @@ export const problems = {
       'The blocked task blocks more than 1,000 others, directly or through other tasks. Remove one of these relations first.',
     ),
   webhookDisabled: () => new Problem('webhook_disabled', 'The webhook is disabled. Enable it first.'),
+  exportWithoutFile: (status: string) =>
+    new Problem(
+      'export_without_file',
+      status === 'waiting' || status === 'running'
+        ? `The export is ${status}. Get it until its status is finished.`
+        : status === 'finished'
+          ? 'You may not have this archive any more.'
+          : `The export is ${status}. Request another one.`,
+    ),
   accessThroughTeam: () =>
     new Problem(
       'access_through_team',
@@ -553,9 +563,9 @@ const dateConflicts: Readonly<Record<DateConflict, ProblemError>> = {
 const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number, size: number) => string>> = {
   attachment_bytes: (quota, used, size) =>
     `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes. Delete attachments, or ask an administrator for a larger quota.`,
+  reminders: (quota, used) => `You have ${used} of ${quota} reminders. Delete those that you no longer need.`,
+  exports: (quota, used) => `You have ${used} of ${quota} exports. Delete one that you no longer need.`,
   feeds: (quota, used) => `You have ${used} of ${quota} calendar feeds. Revoke one that you no longer need.`,
-  reminders: (quota, used) =>
-    `You have ${used} of ${quota} reminders that are still to come. Delete those that you no longer need.`,
   task_reminders: (quota, used) => `You have ${used} of ${quota} reminders of this task. Delete one of them.`,
   webhooks: (quota, used) => `You own ${used} of ${quota} webhooks. Delete one that you no longer need.`,
   tasks: (quota, used, size) =>

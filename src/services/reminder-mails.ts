@@ -20,6 +20,7 @@ export const createSendReminders =
       const mail = await claimReminderMail(db)
       if (mail === null) break
       const { email: to, ...message } = mail
-      if (to !== null) await settledOrStopped(mailer.sendReminder({ to, ...message }), stop)
+      if (to !== null && message.count > 0)
+        await settledOrStopped(mailer.sendReminder({ to, ...message }), stop)
     }
   }

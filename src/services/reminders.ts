@@ -7,6 +7,7 @@ import {
   lockForReminder,
   lockReminder,
   type ReminderBasis,
+  type ReminderFacts,
   removeReminder,
   type ReminderFields,
   type ReminderFilter,
@@ -18,7 +19,14 @@ import {
 import type { Created } from '../domain/idempotency.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { maxPending, maxPerTask, readReminder, remindAt, type ReminderTime } from '../domain/reminders.ts'
+import {
+  isLongPast,
+  maxPerTask,
+  maxReminders,
+  readReminder,
+  remindAt,
+  type ReminderTime,
+} from '../domain/reminders.ts'
 import { problems } from '../problems/problems.ts'
 import { type OpContext, transaction } from './context.ts'
 import { expectFound, expectMatch, expectMay, expectSeen } from './expectations.ts'
@@ -51,7 +59,7 @@ export const createReminder = (
   return idempotent(ctx, async (tx, id) => {
     const task = expectMay('task.see', expectSeen('task.see', await lockForReminder(tx, taskId)))
     if (task.of_task >= maxPerTask) throw quotaExceeded('task_reminders', maxPerTask, task.of_task)
-    if (task.pending >= maxPending) throw quotaExceeded('reminders', maxPending, task.pending)
+    if (task.reminders >= maxReminders) throw quotaExceeded('reminders', maxReminders, task.reminders)
     const [, view] = await Promise.all([
       insertReminder(tx, id, taskId, computed({ ...time, snoozed_until: null }, task)),
       viewReminder(tx, id),
@@ -75,7 +83,7 @@ export const updateReminder = (
     const reminder = expectMay('reminder.change', seen)
     expectMatch(tx, reminder)
     const after = patched(reminder, patch)
-    if (after !== null) await changeReminder(tx, reminder, computed(after, reminder))
+    if (after !== null) await changeReminder(tx, reminder, after)
     return last(viewReminder(tx, id))
   })
 
@@ -88,22 +96,24 @@ export const deleteReminder = (ctx: OpContext<Principal>, id: string): Promise<v
     await removeReminder(tx, reminder)
   })
 
+const dueTime = (time: ReminderTime, basis: ReminderBasis): string | null =>
+  remindAt(time, basis, basis.time_zone)
+
 const computed = (fields: ReminderFields, basis: ReminderBasis): ComputedReminder => ({
   ...fields,
-  remind_at: fields.snoozed_until ?? remindAt(fields, basis, basis.time_zone),
+  remind_at: fields.snoozed_until ?? dueTime(fields, basis),
 })
 
-/** A reminder after a merge patch; null if it changes nothing. Another time ends a postponement, unless the patch sets one. */
-const patched = (
-  { at, relative_to, offset_minutes, time_of_day, snoozed_until }: ReminderFields,
-  sent: Schemas['ReminderPatch'],
-): ReminderFields | null => {
-  const present = { at, relative_to, offset_minutes, time_of_day }
-  const time = expectTime(sent, present)
-  const isMoved = timeFields.some((field) => time[field] !== present[field])
-  const kept = isMoved ? null : snoozed_until
-  const after = { ...time, snoozed_until: sent.snoozed_until === undefined ? kept : sent.snoozed_until }
-  return isMoved || after.snoozed_until !== snoozed_until ? after : null
+/** A reminder after a merge patch; null if it changes nothing. If it is then due at another time, it is not snoozed any more. */
+const patched = (present: ReminderFacts, sent: Schemas['ReminderPatch']): ComputedReminder | null => {
+  const { at, relative_to, offset_minutes, time_of_day, snoozed_until } = present
+  const time = expectTime(sent, { at, relative_to, offset_minutes, time_of_day })
+  const isChanged = timeFields.some((field) => time[field] !== present[field])
+  const isMoved = dueTime(time, present) !== dueTime(present, present)
+  const isSnoozed = sent.snoozed_until !== undefined && sent.snoozed_until !== snoozed_until
+  if (isSnoozed) expectAhead(sent.snoozed_until, '/snoozed_until')
+  const snooze = isSnoozed ? (sent.snoozed_until ?? null) : isMoved ? null : snoozed_until
+  return isChanged || snooze !== snoozed_until ? computed({ ...time, snoozed_until: snooze }, present) : null
 }
 
 const timeFields = ['at', 'relative_to', 'offset_minutes', 'time_of_day'] as const
@@ -121,7 +131,14 @@ const expectTime = (
   }
   const read = readReminder(sent, present)
   if ('message' in read) throw problems.invalidField(`/${read.field}`, read.message)
+  if (read.at !== present?.at) expectAhead(read.at, '/at')
   return read
+}
+
+/** @throws Problem 400 */
+const expectAhead = (instant: string | null | undefined, pointer: string): void => {
+  if (instant != null && isLongPast(instant, new Date()))
+    throw problems.invalidField(pointer, 'must not be in the past')
 }
 
 /** The contract has no other values. */

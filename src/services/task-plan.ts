@@ -24,7 +24,6 @@ import { changedFields } from '../domain/changes.ts'
 import { type Authorized, type Principal, type Relation, relationsToTask } from '../domain/permissions.ts'
 import { maxMovedSubtasks } from '../domain/subtasks.ts'
 import {
-  changesDates,
   type Completion,
   completionWith,
   hasValue,
@@ -255,9 +254,7 @@ export const writePlan = async (tx: TransactionContext<Principal>, plan: TaskPla
   const followers = [...requested.flatMap(followersOfNew(plan)), ...changes.flatMap(newFollowers)]
   const recurred = [...repeats].flatMap(([id, repeated]) => recurrenceEvent(tasks, repeated, id))
   const copies = [...repeats].map(([to, { id: from }]) => ({ from, to }))
-  const redated = changes.flatMap(({ before: present, task }) =>
-    changesDates(present, task) ? [task.id] : [],
-  )
+  const redated = redatedIn(changes)
   const tagged = new Set([...ofAdded.map(({ taskId }) => taskId), ...namedTags.map(({ task_id }) => task_id)])
   await Promise.all([
     ifAny(added, () =>
@@ -278,8 +275,8 @@ export const writePlan = async (tx: TransactionContext<Principal>, plan: TaskPla
     ifAny(unlinked, () => recordUntagged(tx, unlinked)),
     ifAny(followers, () => followTasks(tx, followers)),
     ifAny(copies, () => followCopies(tx, copies)),
-    ifAny(copies, () => remindOfCopies(tx, copies)),
-    ifAny(redated, () => moveReminders(tx, redated)),
+    ifAny(copies, () => remindOfCopies(tx, copies, plan.now)),
+    ifAny([...redated.due, ...redated.start], () => moveReminders(tx, redated, plan.now)),
     ifAny([...plan.withdrawn], () => deleteWithdrawn(tx, [...plan.withdrawn])),
   ])
 }
@@ -371,6 +368,16 @@ const updateOf = ({ before, task, counted }: Change): UpdatedTask => {
     is_trashed: isTrashed,
     versions: version - before.version + (counted === undefined ? 0 : 1),
     ...(counted ?? noSubtasks),
+  }
+}
+
+/** The tasks whose due dates and starts change, which reminders follow. */
+const redatedIn = (changes: readonly Change[]) => {
+  const those = (isChanged: (one: PlannedTask, other: PlannedTask) => boolean) =>
+    changes.flatMap(({ before, task }) => (isChanged(before, task) ? [task.id] : []))
+  return {
+    due: those((one, other) => one.due_at !== other.due_at || one.due_on !== other.due_on),
+    start: those((one, other) => one.start_at !== other.start_at || one.start_on !== other.start_on),
   }
 }
 

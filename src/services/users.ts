@@ -191,7 +191,7 @@ export const updateUser = async (
         changed.has('email') && leaveAddress(tx, changeable, isOwn ? undoHash : null),
         changed.has('is_disabled') && after.is_disabled && endAccess(tx, id),
         changed.has('time_zone') && rescheduleDigest(tx, id, after.time_zone),
-        changed.has('time_zone') && moveRemindersOfUser(tx, id),
+        changed.has('time_zone') && moveRemindersOfUser(tx, id, new Date()),
         ...auditedActions(changed, change).map((action) => recordAudit(tx, action, { userId: id })),
       ])
     const previousEmail = changed.has('email') ? user.email : null

@@ -42,6 +42,7 @@ t.test('an empty environment has the defaults', async (t) => {
     auditDays: 365,
     eventDays: 90,
     trashDays: 30,
+    exportDays: 3,
     webhookAllow: [],
     mail: { kind: 'log' },
     rateLimit: 'on',
@@ -144,6 +145,7 @@ const good: readonly (readonly [
   ['AUDIT_DAYS', '36500', 'auditDays', 36_500],
   ['EVENT_DAYS', '1', 'eventDays', 1],
   ['TRASH_DAYS', '1', 'trashDays', 1],
+  ['EXPORT_DAYS', '1', 'exportDays', 1],
   [
     'WEBHOOK_ALLOW',
     'Builds.internal, 10.0.0.0/8,::1',

@@ -4,6 +4,7 @@ import { loadContract } from '../../src/contract/contract.ts'
 import { accountActions, from, sessionIdOf } from '../fixture/accounts.ts'
 import { authenticator, secondFactorActions, wrongCodeOf } from '../fixture/second-factor.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
+import { finishedExport } from '../fixture/exports.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { taskActions, unknownId } from '../fixture/tasks.ts'
@@ -60,6 +61,17 @@ const causes: Readonly<Record<AuditAction, () => Promise<Identities>>> = {
     const body = { username: 'invited', email: 'invited@example.com', password: 'long enough' }
     const created = await service.expect('createUser', 201, { token: admin.token, body, headers: client })
     return byAdmin(created.body.id)
+  },
+  async 'export.requested'() {
+    const { id: user_id } = await service.register('exported')
+    await service.expect('createExport', 201, { token: admin.token, body: { user_id }, headers: client })
+    return byAdmin(user_id)
+  },
+  async 'export.downloaded'() {
+    const { id: user_id } = await service.register('downloaded')
+    const { id: export_id } = await finishedExport(service, admin, { user_id })
+    await service.call('downloadExport', { token: admin.token, params: { export_id }, headers: client })
+    return byAdmin(user_id)
   },
   async 'user.deleted'() {
     const { id: user_id } = await service.register('removed')

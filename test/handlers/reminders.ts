@@ -2,6 +2,7 @@ import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { fireDueReminders } from '../../src/db/due-reminders.ts'
 import { claimDigest } from '../../src/db/notification-settings.ts'
+import { removeOldReminders } from '../../src/db/reminders.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { createSendReminders } from '../../src/services/reminder-mails.ts'
 import { accountActions } from '../fixture/accounts.ts'
@@ -16,7 +17,7 @@ const { db } = await openTestDatabase(t)
 /** Reminders fire only by `fire`. */
 const service = await startService(t, {
   db,
-  jobTimes: { ...jobTimes, cleanupAtStart: false, events: 2 ** 30 },
+  jobTimes: { ...jobTimes, cleanupAtStart: false, events: 2 ** 30, retry: 2 ** 30 },
 })
 const { createTask } = taskActions(service)
 const { createProject, setMember, removeMember } = projectActions(service)
@@ -82,9 +83,10 @@ t.test('createReminder', async (t) => {
     t.equal((await service.expect('getTask', 200, read)).body.version, task.version, 'the task is the same')
   })
 
-  t.test('201: a time that has passed does not fire, and a date that is missing may come', async (t) => {
+  t.test('201: a time that has just passed fires at once, and a date that is missing may come', async (t) => {
     const task = await createTask(ada)
-    t.match(await remind(task.id, { at: '2020-01-01T00:00:00.000Z' }), { is_pending: false })
+    const justNow = new Date(Date.now() - 5_000).toISOString()
+    t.match(await remind(task.id, { at: justNow }), { is_pending: true }, 'clocks differ')
     const relative = await remind(task.id, { relative_to: 'due' })
     t.match(relative, { remind_at: null, is_pending: false })
     await changeTask(ada, task.id, { due_on: dueOn })
@@ -105,6 +107,7 @@ t.test('createReminder', async (t) => {
       [{}, '/at'],
       [{ offset_minutes: 5 }, '/at'],
       [{ at: dueMorning, relative_to: 'due' }, '/relative_to'],
+      [{ at: '2020-01-01T00:00:00.000Z' }, '/at'],
       [{ relative_to: 'completion' }, '/relative_to'],
       [{ relative_to: 'due', time_of_day: '24:00' }, '/time_of_day'],
       [{ relative_to: 'due', offset_minutes: 525_601 }, '/offset_minutes'],
@@ -127,18 +130,18 @@ t.test('createReminder', async (t) => {
     t.match(await remind(task_id, undefined, bob), { is_pending: true }, 'others have their own')
   })
 
-  t.test('413: more than 2,000 to come', async (t) => {
+  t.test('413: more than 1,000 in all, whichever fire', async (t) => {
     const eve = await service.register('eve')
-    const { id: task_id } = await createTask(eve)
+    const { id: task_id } = await createTask(eve, { due_on: dueOn })
     await db.run(
-      `insert into reminders (id, task_id, user_id, at, remind_at, fires_at)
-       select gen_random_uuid(), task.id, $1, $2, $2, $2
-       from tasks task, generate_series(1, 2000) where task.id = $3`,
-      [eve.id, dueMorning, (await createTask(eve)).id],
+      `insert into reminders (id, task_id, user_id, relative_to, offset_minutes, time_of_day, remind_at, fires_at)
+       select event_id(now(), n), task.id, $1, 'due', 0, '09:00', null, null
+       from tasks task, generate_series(1, 1000) n where task.id = $2`,
+      [eve.id, (await createTask(eve)).id],
     )
     const request = { token: eve.token, params: { task_id }, body: { at: dueMorning } }
     const { body } = await service.expect('createReminder', 413, request)
-    t.match(body, { resource: 'reminders', quota: 2_000, used: 2_000 })
+    t.match(body, { resource: 'reminders', quota: 1_000, used: 1_000 })
     const moved = { token: eve.token, params: { user_id: 'me' }, body: { time_zone: 'Europe/Berlin' } }
     await service.expect('updateUser', 200, moved)
   })
@@ -158,11 +161,12 @@ t.test('listReminders', async (t) => {
   t.test('200: the next first, by task, time, and whether they are to come', async (t) => {
     const [one, two] = [await createTask(bob), await createTask(bob, { due_on: dueOn })]
     const later = await remind(one.id, { at: '2090-03-01T00:00:00.000Z' }, bob)
-    const past = await remind(one.id, { at: '2020-03-01T00:00:00.000Z' }, bob)
+    const third = await createTask(bob, { due_on: '2020-03-01' })
+    const past = await remind(third.id, { relative_to: 'due' }, bob)
     const undated = await remind(one.id, { relative_to: 'due' }, bob)
     const next = await remind(two.id, { relative_to: 'due' }, bob)
     const idsOf = async (query: object) => (await list(query, bob)).map(({ id }) => id)
-    const ofBoth = { task_id: [one.id, two.id] }
+    const ofBoth = { task_id: [one.id, two.id, third.id] }
     t.strictSame(await idsOf(ofBoth), [past.id, next.id, later.id, undated.id])
     t.strictSame(await idsOf({ ...ofBoth, pending: true }), [next.id, later.id])
     t.strictSame(await idsOf({ ...ofBoth, pending: false }), [past.id, undated.id])
@@ -248,10 +252,39 @@ t.test('updateReminder', async (t) => {
     t.match(await change(reminder, { snoozed_until: null }), { remind_at: '2090-01-07T09:00:00.000Z' })
   })
 
-  t.test('400: it loses its time', async (t) => {
+  t.test('200: what was read and is sent back with one change changes that', async (t) => {
+    const task = await createTask(ada, { due_at: dueMorning })
+    const reminder = await remind(task.id, { relative_to: 'due', offset_minutes: -60 })
+    const later = '2090-01-06T10:00:00.000Z'
+    const snoozed = await change(reminder, { snoozed_until: later })
+    const same = await change(reminder, { ...snoozed, time_of_day: '10:00' })
+    t.match(same, { snoozed_until: later, version: 3 }, 'the due date has a time of its own')
+    const earlier = await change(reminder, { ...same, offset_minutes: -120 })
+    t.match(earlier, { snoozed_until: null, remind_at: '2090-01-06T07:00:00.000Z' })
+    t.match(await change(reminder, { ...earlier, at: later }), { at: later, relative_to: null })
+  })
+
+  t.test('200: the other date of the task neither ends a snooze nor fires again', async (t) => {
+    const task = await createTask(ada, { due_on: '2090-01-09' })
+    const [snoozed, fired] = [
+      await remind(task.id, { relative_to: 'due' }),
+      await remind(task.id, { relative_to: 'due', offset_minutes: 60 }),
+    ]
+    await fire(fired)
+    await change(snoozed, { snoozed_until: dueMorning })
+    await changeTask(ada, task.id, { start_on: '2090-01-08' })
+    t.match(await read(snoozed), { snoozed_until: dueMorning, is_pending: true })
+    t.match(await read(fired), { is_pending: false, version: 2 })
+  })
+
+  t.test('400: it loses its time, or is snoozed until a time in the past', async (t) => {
     const { id: reminder_id } = await remind((await createTask(ada)).id)
-    const request = { token: ada.token, params: { reminder_id }, body: { at: null } }
-    t.match((await service.expect('updateReminder', 400, request)).body.errors, [{ pointer: '/at' }])
+    const request = { token: ada.token, params: { reminder_id } }
+    for (const [body, pointer] of [
+      [{ at: null }, '/at'],
+      [{ snoozed_until: '2020-01-01T00:00:00.000Z' }, '/snoozed_until'],
+    ] as const)
+      t.match((await service.expect('updateReminder', 400, { ...request, body })).body.errors, [{ pointer }])
   })
 
   t.test('412: it has changed', async (t) => {
@@ -363,14 +396,37 @@ t.test('firing', async (t) => {
     const { body } = await service.expect('updateNotificationSettings', 200, settings)
     t.match(body, { mail_reminders: true, mail_digest: 'hourly', version: 2 })
     const task = await createTask(lee, { title: 'Water the plants', due_at: dueMorning })
-    await fire(await remind(task.id, { relative_to: 'due' }, lee))
+    const [first, second] = [
+      await remind(task.id, { relative_to: 'due' }, lee),
+      await remind(task.id, { relative_to: 'due', offset_minutes: -1 }, lee),
+    ]
+    await fire(first)
     await fire(await remind((await createTask(ada)).id))
     const stop = new AbortController().signal
     await sendReminders(stop)
     await sendReminders(stop)
-    t.strictSame(service.reminders, [
-      { to: lee.email, taskTitle: 'Water the plants', due: '2090-01-06 09:00 (UTC)' },
-    ])
+    const line = { taskTitle: 'Water the plants', due: '2090-01-06 09:00 (UTC)' }
+    t.strictSame(service.reminders, [{ to: lee.email, lines: [line], count: 1 }])
+    await fire(second)
+    await fire(await change(first, { snoozed_until: dueMorning }, lee))
+    await sendReminders(stop)
+    t.equal(service.reminders.length, 1, 'not within ten minutes')
+    const wait = `update notification_settings set reminders_mailed_at = now() - interval '11 minutes' where user_id = $1`
+    await db.run(wait, [lee.id])
+    await sendReminders(stop)
+    t.strictSame(
+      service.reminders.slice(1),
+      [{ to: lee.email, lines: [line, line], count: 2 }],
+      'then together',
+    )
+    await fire(await change(first, { snoozed_until: '2090-01-06T11:00:00.000Z' }, lee))
+    await service.expect('updateNotificationSettings', 200, {
+      token: lee.token,
+      body: { mail_reminders: false },
+    })
+    await db.run(wait, [lee.id])
+    await sendReminders(stop)
+    t.equal(service.reminders.length, 2, 'nor after the choice was taken back')
     await db.run(`update notification_settings set digest_due_at = now() where user_id = $1`, [lee.id])
     t.equal((await claimDigest(db))?.count, 0)
   })
@@ -408,6 +464,24 @@ t.test('what moves a reminder', async (t) => {
     t.match(await read(fired, max), { remind_at: '2090-01-06T10:00:00.000Z', is_pending: false })
   })
 
+  t.test('a time zone in which its time has passed: it fires at once', async (t) => {
+    const ana = await service.register('ana')
+    const move = (time_zone: string) =>
+      service.expect('updateUser', 200, { token: ana.token, params: { user_id: 'me' }, body: { time_zone } })
+    await move('Pacific/Honolulu')
+    const local = new Date(Date.now() - 10 * 3_600_000 + 3_600_000)
+    const task = await createTask(ana, { due_on: local.toISOString().slice(0, 10) })
+    const body = { relative_to: 'due', time_of_day: local.toISOString().slice(11, 16) }
+    const reminder = await remind(task.id, body, ana)
+    t.equal(reminder.is_pending, true)
+    await move('Asia/Tokyo')
+    t.match(await read(reminder, ana), { is_pending: true })
+    await fireDueReminders(db, new AbortController().signal)
+    t.match(await read(reminder, ana), { is_pending: false, fired_at: /Z$/ })
+    await move('Pacific/Honolulu')
+    t.match(await read(reminder, ana), { is_pending: false }, 'and not again')
+  })
+
   t.test(
     'a task that recurs takes its relative reminders along, those of others and of subtasks too',
     async (t) => {
@@ -430,4 +504,40 @@ t.test('what moves a reminder', async (t) => {
       ])
     },
   )
+
+  t.test('not those of users who cannot see the next task', async (t) => {
+    const project = await createProject(ada)
+    await setMember(ada, project, bob, 'viewer')
+    const fields = { project_id: project.id, due_on: dueOn, recurrence: { rule: 'FREQ=WEEKLY' } }
+    const task = await createTask(ada, fields)
+    await remind(task.id, { relative_to: 'due' }, bob)
+    await removeMember(ada, project, bob)
+    const { next_task_id: next } = await changeTask(ada, task.id, { status: 'done' })
+    const [row] = await db.run('select count(*)::int as n from reminders where task_id = $1', [next])
+    t.equal(row?.n, 0)
+  })
+
+  t.test('an occurrence with a reminder that somebody made is not taken back', async (t) => {
+    const fields = { due_on: dueOn, recurrence: { rule: 'FREQ=WEEKLY' } }
+    const close = async (id: string) => (await changeTask(ada, id, { status: 'done' })).next_task_id ?? ''
+    const [untouched, touched] = [await createTask(ada, fields), await createTask(ada, fields)]
+    await remind(untouched.id, { relative_to: 'due' })
+    await close(untouched.id)
+    t.match(await changeTask(ada, untouched.id, { status: 'todo' }), { next_task_id: null })
+    const next = await close(touched.id)
+    const reminder = await remind(next)
+    t.match(await changeTask(ada, touched.id, { status: 'todo' }), { next_task_id: next })
+    t.match(await read(reminder), { is_pending: true })
+  })
+
+  t.test('old ones are deleted', async (t) => {
+    const past = await createTask(ada, { due_on: '2020-01-01' })
+    const [old, other] = [await remind(past.id, { relative_to: 'due' }), await remind(past.id)]
+    await removeOldReminders(db, { days: 30 }, new AbortController().signal)
+    t.same(
+      (await list({ task_id: [past.id] })).map(({ id }) => id),
+      [other.id],
+    )
+    await service.expect('getReminder', 404, { token: ada.token, params: { reminder_id: old.id } })
+  })
 })

@@ -3,10 +3,19 @@ import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
 import { buffer, text } from 'node:stream/consumers'
+import { Ajv } from 'ajv'
 import t from 'tap'
 import { ZipFile } from 'yazl'
-import { type ExportSource, type Manifest, partNames, writeArchive } from '../../src/interchange/archive.ts'
+import {
+  type ExportSource,
+  type Manifest,
+  partNames,
+  recordTypes,
+  writeArchive,
+} from '../../src/interchange/archive.ts'
+import { loadContract } from '../../src/contract/contract.ts'
 import { checkDrafts } from '../../src/interchange/check.ts'
+import { readFormat } from '../../src/interchange/formats/formats.ts'
 import { readOwnArchive } from '../../src/interchange/formats/own-archive.ts'
 import { UnreadableFile } from '../../src/interchange/import-file.ts'
 import type { InterchangeRecord, RecordType, RecordTypes, ReportLine } from '../../src/interchange/records.ts'
@@ -25,9 +34,11 @@ const content = Buffer.from('Minutes of the meeting')
 const sha256 = createHash('sha256').update(content).digest('hex')
 const at = '2026-03-01T10:00:00.000Z'
 
+const stamps = { owner_id: 'u1', created_at: at, updated_at: at }
+
 const records: readonly InterchangeRecord[] = [
   { type: 'user', id: 'u1', username: 'ada', display_name: 'Ada' },
-  { type: 'user', id: 'u2', username: null, display_name: 'Grace' },
+  { type: 'user', id: 'u2', username: 'grace', display_name: 'Grace' },
   projectRecord({
     id: 'p1',
     name: 'Ünïcode, "quoted"',
@@ -63,8 +74,8 @@ const records: readonly InterchangeRecord[] = [
     created_at: at,
     updated_at: at,
   }),
-  taskRecord({ id: 'b', project_id: 'p1', parent_id: 'a' }),
-  recurringRecord({ id: 'c', due_at: at, updated_at: at }, { rule: 'FREQ=MONTHLY', time_zone: 'Asia/Tokyo' }),
+  taskRecord({ id: 'b', project_id: 'p1', parent_id: 'a', ...stamps }),
+  recurringRecord({ id: 'c', due_at: at, ...stamps }, { rule: 'FREQ=MONTHLY', time_zone: 'Asia/Tokyo' }),
   commentRecord({
     id: 'k',
     task_id: 'a',
@@ -113,7 +124,12 @@ const sourceOf = (
   }
 }
 
-const facts = { createdAt: at, generator: 'Test 1.0', timeZone: 'Europe/Berlin' }
+const facts = {
+  createdAt: at,
+  generator: 'Test 1.0',
+  timeZone: 'Europe/Berlin',
+  contract: loadContract().document,
+}
 
 const written = async (t: Teardown, source: ExportSource): Promise<string> => {
   const path = join(await temporaryFolder(t), 'export.zip')
@@ -165,11 +181,62 @@ t.test('records that are written are read again as they were', async (t) => {
     first,
     `a,'=1+1,"Two\nlines",done,high,2026-02-27,2026-02-28,${at},${at},"Ünïcode, ""quoted""",Later,`,
   )
-  t.match(first, '"""home, sweet"",own",Grace,')
+  t.match(first, '"""home, sweet"",own",grace,')
   t.match(second, /^b,.*,a,,,$/)
   const calendar = await partOf(path, 'tasks.ics')
   t.match(calendar, /RELATED-TO;RELTYPE=PARENT:a/)
   t.match(calendar, /RRULE:FREQ=MONTHLY;BYMONTHDAY=1\r\n/)
+})
+
+t.test('the table and the calendar in an export can be imported too', async (t) => {
+  const path = await written(t, sourceOf(records))
+  const tasksIn = async (format: 'csv' | 'icalendar', part: string) => {
+    const file = `${path}.${part}`
+    await writeFile(file, await partOf(path, part))
+    const options = { format, mapping: null, fileName: part, timeZone: 'UTC', now: at }
+    const items = checkDrafts(readFormat(file, options), { isStrict: true, timeZone: 'UTC' })
+    return (await Array.fromAsync(items)).filter((item) => 'code' in item || item.type === 'task')
+  }
+  const common = [
+    {
+      id: 'a',
+      title: '=1+1',
+      description: 'Two\nlines',
+      status: 'done',
+      priority: 'high',
+      due_on: '2026-02-28',
+    },
+    { id: 'b', parent_id: 'a', status: 'todo' },
+  ]
+  const recurring = { due_at: at, recurrence: { rule: 'FREQ=MONTHLY' } }
+  t.match(await tasksIn('csv', 'tasks.csv'), [...common, { id: 'c', ...recurring }])
+  t.match((await tasksIn('csv', 'tasks.csv'))[0], {
+    tag_ids: ['home, sweet', 'own'],
+    project_id: 'Ünïcode, "quoted"',
+  })
+  const found = await tasksIn('icalendar', 'tasks.ics')
+  t.match(found, [
+    common[0],
+    common[1],
+    {
+      id: 'series-c',
+      due_at: at,
+      recurrence: { rule: 'FREQ=MONTHLY;BYMONTHDAY=1', time_zone: 'Asia/Tokyo' },
+    },
+  ])
+})
+
+t.test('lines are as their schemas say, which are made from the contract', async (t) => {
+  const path = await written(t, sourceOf(records))
+  const schemas = JSON.parse(await partOf(path, 'schemas.json')) as Record<string, object>
+  const ajv = new Ajv({ strict: true, allowUnionTypes: true, validateFormats: false })
+  for (const type of recordTypes) {
+    const isValid = ajv.compile(schemas[type] ?? false)
+    const lines = (await partOf(path, partNames[type])).trim().split('\n')
+    for (const line of lines) t.ok(isValid(JSON.parse(line)), type, { errors: isValid.errors })
+    t.notOk(isValid({ type, id: 'a' }), `${type} without the rest`)
+  }
+  t.match(schemas.task, { properties: { title: { maxLength: 500 }, due_on: { type: ['string', 'null'] } } })
 })
 
 t.test('lines that are not as they should be are refused, and named', async (t) => {

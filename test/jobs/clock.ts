@@ -185,11 +185,17 @@ t.test(
     await runJobs(jobDeps)
     await fireDueReminders(db, never)
     t.equal(await isPending(), true, 'and after it')
+    const later = { ...request, token: await signIn(ada), body: { at: new Date().toISOString() } }
+    const { body: ofAfter } = await service.expect('createReminder', 201, later)
+    await fireDueReminders(db, never)
+    const params = { reminder_id: ofAfter.id }
+    const read = await service.expect('getReminder', 200, { token: await signIn(ada), params })
+    t.equal(read.body.is_pending, false, 'one that was made after the jump')
     await confirmClock(db)
     await fireDueReminders(db, never)
     t.equal(await isPending(), false)
     const inbox = await service.expect('listNotifications', 200, { token: await signIn(ada) })
-    t.match(inbox.body.items, [{ reason: 'reminder', reminder_id: reminder.id }])
+    t.match(inbox.body.items, [{ reminder_id: reminder.id }, { reminder_id: ofAfter.id }])
   },
 )
 

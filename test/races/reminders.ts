@@ -56,7 +56,13 @@ t.test(
       const task = await createTask(ada, { due_on: '2090-01-06' })
       await remind(task.id, { relative_to: 'due', offset_minutes: -1440 })
       const [first] = await remindersOf(task.id)
+      const undated = await createTask(ada)
+      await remind(undated.id, { relative_to: 'due' })
+      const closing = await createTask(ada, { due_on: '2090-01-06', recurrence: { rule: 'FREQ=DAILY' } })
+      await remind(closing.id, { relative_to: 'due' })
       await Promise.all([
+        patchTask(undated.id, { due_on: '2090-01-20' }),
+        patchTask(closing.id, { status: 'done' }),
         patchTask(task.id, { due_on: `2090-02-${10 + round}` }),
         patchSelf({ time_zone: zones[round % zones.length] }),
         patchTask(task.id, { due_at: `2090-03-${10 + round}T12:00:00.000Z` }),
@@ -68,13 +74,20 @@ t.test(
           body: { time_of_day: '07:15' },
         }),
       ])
-      const { body: present } = await service.expect('getTask', 200, { token, params: { task_id: task.id } })
       const { body: user } = await service.expect('getCurrentUser', 200, { token })
-      const reminders = await remindersOf(task.id)
-      t.equal(reminders.length, 2)
-      for (const { at, offset_minutes, time_of_day, remind_at } of reminders) {
-        const time = { at, relative_to: 'due', offset_minutes, time_of_day } as const
-        t.equal(remind_at, remindAt(time, present, user.time_zone))
+      const { body: closed } = await service.expect('getTask', 200, {
+        token,
+        params: { task_id: closing.id },
+      })
+      for (const task_id of [task.id, undated.id, closed.next_task_id ?? '']) {
+        const { body: present } = await service.expect('getTask', 200, { token, params: { task_id } })
+        const reminders = await remindersOf(task_id)
+        t.equal(reminders.length, task_id === task.id ? 2 : 1)
+        for (const { at, offset_minutes, time_of_day, remind_at, is_pending } of reminders) {
+          const time = { at, relative_to: 'due', offset_minutes, time_of_day } as const
+          t.equal(remind_at, remindAt(time, present, user.time_zone))
+          t.equal(is_pending, true)
+        }
       }
     }
   },

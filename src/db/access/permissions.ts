@@ -5,6 +5,7 @@ import {
   type attachments,
   type comments,
   type events,
+  type exports,
   memberships,
   type notifications,
   projects,
@@ -400,6 +401,7 @@ export const allowsEvent = (
   return sql`(${isForCaller} and ${allowed(permission, {
     sees_task: sql`(${task_id} is not null and ${seesEventOfTask(caller, event, task_id)})`,
     sees_project: sql`(${task_id} is null and ${seesProject(caller, project_id)})`,
+    recipient: sql`(${task_id} is null and ${project_id} is null and ${recipient_id} = ${caller.caller})`,
     sees_deleted: sql`case ${type}
       when 'task.deleted' then not ${isListed} and ${sawTask}
       when 'project.deleted' then ${wasGranted} else false end`,
@@ -469,6 +471,13 @@ export const allowsRecipient = (
   allowed(permission, {
     recipient: sql`(${user_id} = ${caller.caller} and ${seesTask(caller, task_id)})`,
   })
+
+/** Whether the caller has the permission on the row of `exports`. */
+export const allowsExport = (
+  permission: Permission,
+  caller: CallerPlaceholders,
+  { requested_by }: typeof exports,
+): SQL => allowed(permission, { self: sql`${requested_by} = ${caller.caller}` })
 
 /** Whether the caller has the permission on the tags of the row `task`. */
 export const allowsTaskTag = (permission: Permission, caller: CallerPlaceholders, task: typeof tasks): SQL =>

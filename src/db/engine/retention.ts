@@ -32,6 +32,13 @@ const latestBeforeJump: SQL = sql`
   (select coalesce(${retention.skipped_from}, ${retention.seen_at}) + ${maxUnseen} from retention)`
 
 /**
+ * The present time for what the service wrote at `time`: what is from before an unconfirmed jump of the clock does not see the jump, and
+ * what is from after it does.
+ */
+export const presentFor = (time: SQLWrapper): SQL =>
+  sql`case when ${time} > ${latestBeforeJump} then now() else ${retentionTime} end`
+
+/**
  * How long ago the service set `time` by the clock of the database. A jump of the clock since then counts only when it is confirmed, so
  * that it ends nothing early. A time from after the jump is compared with now(): the time of retention stays before it for as long as the
  * jump was.

@@ -1,3 +1,27 @@
+CREATE TABLE "exports" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"requested_by" uuid NOT NULL,
+	"user_id" uuid NOT NULL,
+	"project_id" uuid,
+	"status" text DEFAULT 'waiting' NOT NULL,
+	"done" integer DEFAULT 0 NOT NULL,
+	"total" integer,
+	"attempts" integer DEFAULT 0 NOT NULL,
+	"lease_id" uuid,
+	"leased_until" timestamp (3) with time zone,
+	"failure" text,
+	"storage_key" text,
+	"size" bigint,
+	"sha256" text,
+	"version" integer DEFAULT 1 NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"finished_at" timestamp (3) with time zone,
+	"expires_at" timestamp (3) with time zone,
+	CONSTRAINT "exports_status_known" CHECK ("exports"."status" in ('waiting', 'running', 'finished', 'failed', 'cancelled', 'expired')),
+	CONSTRAINT "exports_file_whole" CHECK (("exports"."storage_key" is null) = ("exports"."status" <> 'finished') and ("exports"."status" <> 'finished' or ("exports"."size" is not null and "exports"."sha256" is not null)))
+);
+--> statement-breakpoint
 CREATE TABLE "feeds" (
 	"id" uuid PRIMARY KEY NOT NULL,
 	"owner_id" uuid NOT NULL,
@@ -39,6 +63,7 @@ CREATE TABLE "reminders" (
 ALTER TABLE "notifications" DROP CONSTRAINT "notifications_reason_known";--> statement-breakpoint
 ALTER TABLE "events" ADD COLUMN "recipient_id" uuid;--> statement-breakpoint
 ALTER TABLE "notification_settings" ADD COLUMN "mail_reminders" boolean DEFAULT false NOT NULL;--> statement-breakpoint
+ALTER TABLE "notification_settings" ADD COLUMN "reminders_mailed_at" timestamp (3) with time zone;--> statement-breakpoint
 ALTER TABLE "notifications" ADD COLUMN "reminder_id" uuid;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "metadata" jsonb DEFAULT '{}' NOT NULL;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "external_source" text;--> statement-breakpoint
@@ -53,16 +78,25 @@ ALTER TABLE "tasks" ADD COLUMN "next_task_id" uuid;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "metadata" jsonb DEFAULT '{}' NOT NULL;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "external_source" text;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "external_id" text;--> statement-breakpoint
+ALTER TABLE "exports" ADD CONSTRAINT "exports_requested_by_users_id_fk" FOREIGN KEY ("requested_by") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "exports" ADD CONSTRAINT "exports_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "exports" ADD CONSTRAINT "exports_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "feeds" ADD CONSTRAINT "feeds_owner_id_users_id_fk" FOREIGN KEY ("owner_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "reminders" ADD CONSTRAINT "reminders_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "reminders" ADD CONSTRAINT "reminders_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+CREATE INDEX "exports_requester_newest" ON "exports" USING btree ("requested_by","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "exports_user" ON "exports" USING btree ("user_id");--> statement-breakpoint
+CREATE INDEX "exports_project" ON "exports" USING btree ("project_id") WHERE "exports"."project_id" is not null;--> statement-breakpoint
+CREATE INDEX "exports_unfinished" ON "exports" USING btree ("created_at") WHERE "exports"."status" in ('waiting', 'running');--> statement-breakpoint
+CREATE INDEX "exports_expiry" ON "exports" USING btree ("expires_at") WHERE "exports"."storage_key" is not null;--> statement-breakpoint
+CREATE UNIQUE INDEX "exports_storage_key_unique" ON "exports" USING btree ("storage_key");--> statement-breakpoint
 CREATE INDEX "feeds_owner_newest" ON "feeds" USING btree ("owner_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "feeds_revoked" ON "feeds" USING btree ("revoked_at") WHERE "feeds"."revoked_at" is not null;--> statement-breakpoint
 CREATE INDEX "reminders_user" ON "reminders" USING btree ("user_id","remind_at" desc nulls last,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "reminders_task" ON "reminders" USING btree ("task_id","user_id");--> statement-breakpoint
 CREATE INDEX "reminders_due" ON "reminders" USING btree ("fires_at","id") WHERE "reminders"."fires_at" is not null;--> statement-breakpoint
-CREATE INDEX "reminders_pending" ON "reminders" USING btree ("user_id") WHERE "reminders"."fires_at" is not null;--> statement-breakpoint
-CREATE INDEX "reminders_mail_due" ON "reminders" USING btree ("fired_at") WHERE "reminders"."is_mail_due";--> statement-breakpoint
+CREATE INDEX "reminders_age" ON "reminders" USING btree ("remind_at") WHERE "reminders"."fires_at" is null;--> statement-breakpoint
+CREATE INDEX "reminders_mail_due" ON "reminders" USING btree ("user_id","fired_at") WHERE "reminders"."is_mail_due";--> statement-breakpoint
 CREATE INDEX "tasks_series" ON "tasks" USING btree ("series_id") WHERE "tasks"."series_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_metadata" ON "tasks" USING gin ("metadata" jsonb_path_ops) WHERE "tasks"."metadata" <> '{}';--> statement-breakpoint
 CREATE INDEX "tasks_external" ON "tasks" USING btree ("external_id") WHERE "tasks"."external_id" is not null;--> statement-breakpoint

@@ -1016,11 +1016,11 @@ export const reminders = pgTable(
     index('reminders_due')
       .on(t.fires_at, t.id)
       .where(sql`${t.fires_at} is not null`),
-    index('reminders_pending')
-      .on(t.user_id)
-      .where(sql`${t.fires_at} is not null`),
+    index('reminders_age')
+      .on(t.remind_at)
+      .where(sql`${t.fires_at} is null`),
     index('reminders_mail_due')
-      .on(t.fired_at)
+      .on(t.user_id, t.fired_at)
       .where(sql`${t.is_mail_due}`),
     check('reminders_kind', sql`(${t.at} is null) <> (${t.relative_to} is null)`),
     check(
@@ -1028,6 +1028,66 @@ export const reminders = pgTable(
       sql`(${t.relative_to} is null) = (${t.offset_minutes} is null) and (${t.relative_to} is null) = (${t.time_of_day} is null)`,
     ),
     check('reminders_relative_to_known', sql`${t.relative_to} in ('due', 'start')`),
+  ],
+)
+
+/** Exports: a file of everything that a user sees, or of a project, which a job makes. */
+export const exports = pgTable(
+  'exports',
+  {
+    id: uuid('id').primaryKey(),
+    /** The user who has requested it, and who gets the file. */
+    requested_by: uuid('requested_by')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    /** The user whose view of the tasks it has. */
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    /** Null: everything that the user sees. */
+    project_id: uuid('project_id').references(() => projects.id, { onDelete: 'cascade' }),
+    status: text('status').notNull().default('waiting'),
+    /** Records that were read and written. */
+    done: integer('done').notNull().default(0),
+    /** Null before all were read. */
+    total: integer('total'),
+    attempts: integer('attempts').notNull().default(0),
+    lease_id: uuid('lease_id'),
+    /** Until when a process works on it; of one that waits, until when it does. */
+    leased_until: instant('leased_until'),
+    /** Why it failed. */
+    failure: text('failure'),
+    storage_key: text('storage_key'),
+    size: bigint('size', { mode: 'number' }),
+    sha256: text('sha256'),
+    version: integer('version').notNull().default(1),
+    created_at: createdAt(),
+    updated_at: instant('updated_at').notNull().default(now),
+    finished_at: instant('finished_at'),
+    /** When the file is deleted. */
+    expires_at: instant('expires_at'),
+  },
+  (t) => [
+    index('exports_requester_newest').on(t.requested_by, t.created_at.desc(), t.id.desc()),
+    index('exports_user').on(t.user_id),
+    index('exports_project')
+      .on(t.project_id)
+      .where(sql`${t.project_id} is not null`),
+    index('exports_unfinished')
+      .on(t.created_at)
+      .where(sql`${t.status} in ('waiting', 'running')`),
+    index('exports_expiry')
+      .on(t.expires_at)
+      .where(sql`${t.storage_key} is not null`),
+    uniqueIndex('exports_storage_key_unique').on(t.storage_key),
+    check(
+      'exports_status_known',
+      sql`${t.status} in ('waiting', 'running', 'finished', 'failed', 'cancelled', 'expired')`,
+    ),
+    check(
+      'exports_file_whole',
+      sql`(${t.storage_key} is null) = (${t.status} <> 'finished') and (${t.status} <> 'finished' or (${t.size} is not null and ${t.sha256} is not null))`,
+    ),
   ],
 )
 
@@ -1041,6 +1101,8 @@ export const notificationSettings = pgTable(
     mail_digest: text('mail_digest').notNull(),
     /** Whether reminders are also sent by email. */
     mail_reminders: boolean('mail_reminders').notNull().default(false),
+    /** When reminders were last sent by email. */
+    reminders_mailed_at: instant('reminders_mailed_at'),
     /** When the next digest is due (`next_digest_at`); null if digests are off. */
     digest_due_at: instant('digest_due_at'),
     /** Notifications up to this time are not in the next digest. */

@@ -23,7 +23,7 @@ const maxManifest = 1024 ** 2
 
 /** Null if the archive is not an export of this service. */
 export const manifestOf = async (archive: Archive): Promise<Pick<Manifest, 'parts'> | null> => {
-  if (!archive.names.includes(manifestName)) return null
+  if (!archive.has(manifestName)) return null
   const bytes = await bytesOf(await archive.open(manifestName), maxManifest)
   const manifest = bytes && fieldsOf(parsed(decode(bytes).text))
   if (!manifest || manifest.text('format') !== archiveFormat) return null
@@ -48,16 +48,15 @@ const parsed = (text: string): unknown => {
 export async function* readOwnArchive(archive: Archive): Drafts {
   const manifest = await manifestOf(archive)
   if (manifest === null) throw new UnreadableFile('damaged', 'The archive has no manifest.')
-  const entries = new Set(archive.names)
   for (const type of recordTypes) {
     const name = partNames[type]
-    if (!archive.names.includes(name)) {
+    if (!archive.has(name)) {
       yield note('incomplete_source', `The archive has no ${name}.`, name)
       continue
     }
     const hash = createHash('sha256')
     const lines = linesIn(hashed(await archive.open(name), hash))
-    for await (const line of lines) yield withEntry(draftOf(type, line), entries)
+    for await (const line of lines) yield withEntry(draftOf(type, line), archive)
     const part = manifest.parts.find((part) => part.name === name)
     if (part?.sha256 !== hash.digest('hex'))
       yield note('invalid', `${name} is not as it was written: its SHA-256 differs from the manifest.`, name)
@@ -72,8 +71,8 @@ async function* hashed(stream: Readable, hash: Hash): AsyncGenerator<Buffer, voi
 }
 
 /** Files that the service had lost are not in the archive. */
-const withEntry = (item: Draft | ReportLine, entries: ReadonlySet<string>): Draft | ReportLine =>
-  isDraft(item) && item.record.type === 'attachment' && !entries.has(item.record.entry ?? '')
+const withEntry = (item: Draft | ReportLine, archive: Archive): Draft | ReportLine =>
+  isDraft(item) && item.record.type === 'attachment' && !archive.has(item.record.entry ?? '')
     ? { ...item, record: { ...item.record, entry: null } }
     : item
 

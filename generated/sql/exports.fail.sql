@@ -1,0 +1,6 @@
+/* exports.fail */
+with failed as (update "exports" "row" set "status" = 'failed', "lease_id" = null, "leased_until" = null, "failure" = $1::text, "version" = "row"."version" + 1, "updated_at" = greatest(clock_timestamp(), "row"."created_at"), "finished_at" = clock_timestamp() where "row"."id" = $2::uuid and "row"."lease_id" = $3::uuid and "row"."status" = 'running' returning "id", "requested_by"),
+recorded as (
+select record_event_for(ended.requested_by, 'export.finished', null, null, null, null, ended.id, '{}',
+  jsonb_build_object('status', 'failed')) from failed ended)
+select count(*) as failed from failed left join recorded on true;

@@ -1,0 +1,4 @@
+/* exports.release */
+update exports row set status = 'waiting', lease_id = null, leased_until = now() + $1::int * interval '1 millisecond',
+  attempts = "row"."attempts" - $2::bool::int
+where "row"."id" = $3::uuid and "row"."lease_id" = $4::uuid and "row"."status" = 'running';

@@ -1,0 +1,111 @@
+import { mkdir, writeFile } from 'node:fs/promises'
+import { join } from 'node:path'
+import { fileURLToPath } from 'node:url'
+import { occurrencesOf } from '../../../src/domain/task-series.ts'
+import { type CalendarFacts, calendarText } from '../../../src/interchange/calendar.ts'
+import type { TaskRecord } from '../../../src/interchange/records.ts'
+import { recurringRecord } from '../../../test/fixture/interchange.ts'
+import { isInstalled, runCommand } from '../../run/commands.ts'
+import { runToEnd, type Teardown } from '../../run/run-to-end.ts'
+
+/** Reads calendars of this service with icalendar (Python), libical and ical4j: all must find the dates that the service has. */
+
+const deadline = 10 * 60_000
+
+/** Exit code of a check that cannot run on this machine. */
+const skippedCode = 75
+
+const source = fileURLToPath(new URL('.', import.meta.url))
+const cache = fileURLToPath(new URL('../../../.cache/interchange', import.meta.url))
+const python = join(cache, 'venv/bin/python')
+
+/** Each of them prints "uid start end occurrences" for each component. */
+const parsers = {
+  icalendar: [python, join(source, 'icalendar_dates.py')],
+  libical: [join(cache, 'libical_dates')],
+  ical4j: ['java', '-cp', join(cache, 'jars/*'), join(source, 'Ical4jDates.java')],
+} as const
+
+const run = (t: Teardown, [command = '', ...args]: readonly string[]): Promise<string> =>
+  runCommand(t, { command, args, cwd: cache, env: process.env })
+
+const install = async (t: Teardown): Promise<void> => {
+  await mkdir(cache, { recursive: true })
+  await run(t, ['cc', '-O2', '-o', parsers.libical[0], join(source, 'libical_dates.c'), '-lical'])
+  await run(t, ['python3', '-m', 'venv', join(cache, 'venv')])
+  await run(t, [python, '-m', 'pip', 'install', '-q', '-r', join(source, 'requirements.txt')])
+  const jars = `-DoutputDirectory=${join(cache, 'jars')}`
+  await run(t, ['mvn', '-q', '-f', join(source, 'pom.xml'), 'dependency:copy-dependencies', jars])
+}
+
+const rules = [
+  'FREQ=DAILY;INTERVAL=3',
+  'FREQ=WEEKLY;INTERVAL=2',
+  'FREQ=WEEKLY;BYDAY=MO,TH;UNTIL=20270301',
+  'FREQ=MONTHLY',
+  'FREQ=MONTHLY;BYMONTHDAY=15,31;COUNT=4',
+  'FREQ=MONTHLY;BYDAY=-1FR',
+  'FREQ=MONTHLY;BYDAY=MO,TU,WE,TH,FR;BYSETPOS=-1',
+  'FREQ=YEARLY',
+]
+
+/** Around changes of the clock, and at ends of months. */
+const dates = [
+  { due_at: '2026-03-27T23:30:00.000Z' },
+  { due_at: '2026-10-22T06:15:00.000Z' },
+  { due_on: '2026-01-31' },
+  { due_on: '2024-02-29' },
+]
+
+const tasks: readonly TaskRecord[] = ['Europe/Berlin', 'America/New_York', 'UTC'].flatMap((time_zone) =>
+  rules.flatMap((rule) =>
+    dates.map((date, index) =>
+      recurringRecord({ id: `${time_zone}-${rule}-${index}`, ...date }, { rule, time_zone }),
+    ),
+  ),
+)
+
+/** The first dates of a task, as the parsers print them. */
+const datesOf = (task: TaskRecord): string =>
+  [task.due_at ?? task.due_on, ...(occurrencesOf(task, 4)?.items ?? []).map(({ at, on }) => at ?? on)]
+    .map((date) => date?.replace('.000', '').replaceAll(/[-:]/g, ''))
+    .join(',')
+
+await runToEnd('interchange', deadline, async (t) => {
+  const missing = ['python3', 'cc', 'java', 'mvn'].find((name) => !isInstalled(name))
+  if (missing !== undefined) {
+    console.log(`skipped: ${missing} is not installed`)
+    process.exitCode = skippedCode
+    return
+  }
+  await install(t)
+  for (const kind of ['todo', 'event'] as const) {
+    const facts: CalendarFacts = {
+      generator: 'check',
+      name: 'Tasks, of a check',
+      color: '#1560f0',
+      kind,
+      alarms: true,
+      timeZone: 'Europe/Berlin',
+      refreshMinutes: 60,
+    }
+    const written = tasks.map((task) => ({ ...task, updated_at: '2026-01-01T00:00:00.000Z', tags: ['a,b'] }))
+    const file = join(cache, `${kind}.ics`)
+    await writeFile(file, (await Array.fromAsync(calendarText(facts, written))).join(''))
+    for (const [name, command] of Object.entries(parsers)) {
+      const lines = (await run(t, [...command, file]))
+        .split('\n')
+        .filter((line) => line.startsWith('series-'))
+      const found = new Map(lines.map((line) => [line.split(' ')[0], line.split(' ')[3]]))
+      const rest = tasks.filter((task) => found.get(task.series_id ?? '') !== datesOf(task))
+      // Without a rule, a task is in the calendar all the same.
+      const different = rest.filter((task) => found.get(task.series_id ?? '') !== '-')
+      console.log(
+        `${name}: ${tasks.length - rest.length} of ${tasks.length} recur as ${kind} as they do here`,
+      )
+      for (const task of different)
+        console.log(`  DIFFERENT: ${task.id}: ${found.get(task.series_id ?? '')} instead of ${datesOf(task)}`)
+      if (different.length > 0 || lines.length !== tasks.length) process.exitCode = 1
+    }
+  }
+})

@@ -1,0 +1,44 @@
+import type { components } from '../../generated/openapi.ts'
+import { created, ok, quoteETag } from '../contract/operation.ts'
+import { fileResponse } from '../http/file-response.ts'
+import type { Paging } from '../http/paging.ts'
+import { type Exports, getExport, listExports } from '../services/exports.ts'
+import type { Handlers } from './handlers.ts'
+
+interface Deps {
+  readonly paging: Paging
+  readonly exports: Exports
+}
+
+type Export = components['schemas']['Export']
+
+/** The operations of the contract's tag `exports`. */
+export const exportHandlers = ({ paging, exports }: Deps) =>
+  ({
+    async listExports(ctx, { path, query }) {
+      const { request, respond } = paging(path, ctx.principal, query)
+      return respond(await listExports(ctx, request))
+    },
+
+    async createExport(ctx, { body }) {
+      const wanted = await exports.create(ctx, body)
+      return created<Export>(`/exports/${wanted.id}`, quoteETag(1), wanted)
+    },
+
+    async getExport(ctx, { params }) {
+      return ok<Export>(await getExport(ctx, params.export_id))
+    },
+
+    async cancelExport(ctx, { params }) {
+      return ok<Export>(await exports.cancel(ctx, params.export_id))
+    },
+
+    async deleteExport(ctx, { params }) {
+      await exports.remove(ctx, params.export_id)
+      return { status: 204 }
+    },
+
+    async downloadExport(ctx, { params, headers }) {
+      return fileResponse(await exports.download(ctx, params.export_id), 'attachment', headers)
+    },
+  }) satisfies Partial<Handlers>

@@ -1,0 +1,117 @@
+import { open } from 'node:fs/promises'
+import { type ImportFormat, type Inspection, type ReadOptions, UnreadableFile } from '../import-file.ts'
+import type { Drafts } from '../drafts.ts'
+import { readDocument } from '../json-document.ts'
+import { guessDelimiter, headRows } from '../table-rows.ts'
+import { type Archive, openArchive } from '../zip.ts'
+import { inspectCsv, readCsv } from './csv.ts'
+import { readCalendar } from './icalendar.ts'
+import { manifestOf, readOwnArchive } from './own-archive.ts'
+import { readTodoist } from './todoist.ts'
+import { isTodoistHeader, readTodoistCsv } from './todoist-csv.ts'
+import { readTrello } from './trello.ts'
+import { readVikunja } from './vikunja.ts'
+
+/** The formats: which one a file has, by its bytes, and the reader of each. */
+
+/** Formats that a user can correct: a row with a value that cannot be read is refused. Others lose the value. */
+export const strictFormats: ReadonlySet<ImportFormat> = new Set(['taskwright', 'csv'])
+
+const headBytes = 64 * 1024
+
+export const inspect = async (path: string): Promise<Inspection> => {
+  const head = await headOf(path)
+  if (head.subarray(0, 2).toString('latin1') === 'PK')
+    return { format: await formatOfArchive(path), csv: null }
+  const text = textOf(head)
+  if (text === null) return { format: null, csv: null }
+  if (/^\s*BEGIN:VCALENDAR/i.test(text)) return { format: 'icalendar', csv: null }
+  if (/^\s*[[{]/.test(text)) return { format: await formatOfJson(path), csv: null }
+  const [header = []] = headRows(text, guessDelimiter(text), 1)
+  if (isTodoistHeader(header)) return { format: 'todoist_csv', csv: null }
+  return header.length > 0 && text.trim() !== ''
+    ? { format: 'csv', csv: await inspectCsv(path) }
+    : { format: null, csv: null }
+}
+
+const headOf = async (path: string): Promise<Buffer> => {
+  const file = await open(path)
+  try {
+    const { buffer, bytesRead } = await file.read(Buffer.alloc(headBytes), 0, headBytes, 0)
+    return buffer.subarray(0, bytesRead)
+  } finally {
+    await file.close()
+  }
+}
+
+/** The text without a byte order mark; null if these are not the bytes of a text. */
+const textOf = (head: Buffer): string | null => {
+  if (head[0] === 0xff && head[1] === 0xfe) return new TextDecoder('utf-16le').decode(head)
+  if (head[0] === 0xfe && head[1] === 0xff) return new TextDecoder('utf-16be').decode(head)
+  const text = new TextDecoder('utf-8').decode(head)
+  return text.includes('\0') ? null : text
+}
+
+const formatOfArchive = async (path: string): Promise<ImportFormat | null> => {
+  const archive = await openArchive(path)
+  try {
+    if ((await manifestOf(archive)) !== null) return 'taskwright'
+    if (archive.has('data.json') && archive.has('VERSION')) return 'vikunja'
+    const tables = archive.names.filter((name) => /\.csv$/i.test(name))
+    return tables.length > 0 && tables.length === archive.names.length ? 'todoist_csv' : null
+  } finally {
+    archive.close()
+  }
+}
+
+const formatOfJson = async (path: string): Promise<ImportFormat | null> => {
+  const { value } = await readDocument(path)
+  if (typeof value !== 'object' || value === null) return null
+  if ('cards' in value && 'lists' in value) return 'trello'
+  return 'items' in value && 'projects' in value ? 'todoist' : null
+}
+
+/** The rows of a file of a format. */
+export async function* readFormat(path: string, options: ReadOptions): Drafts {
+  switch (options.format) {
+    case 'csv':
+      yield* readCsv(path, options)
+      break
+    case 'icalendar':
+      yield* readCalendar(path, options)
+      break
+    case 'todoist':
+      yield* readTodoist(path, options)
+      break
+    case 'trello':
+      yield* readTrello(path)
+      break
+    case 'taskwright':
+    case 'vikunja':
+    case 'todoist_csv':
+      yield* readArchive(path, options)
+  }
+}
+
+async function* readArchive(path: string, options: ReadOptions): Drafts {
+  const isTable = options.format === 'todoist_csv' && (await headOf(path)).subarray(0, 2).toString() !== 'PK'
+  const archive = isTable ? null : await openArchive(path)
+  try {
+    if (archive === null || options.format === 'todoist_csv') yield* readTodoistCsv(path, archive, options)
+    else
+      yield* options.format === 'vikunja'
+        ? readVikunja(expectVikunja(archive), options)
+        : readOwnArchive(archive)
+  } finally {
+    archive?.close()
+  }
+}
+
+const expectVikunja = (archive: Archive): Archive => {
+  if (!archive.has('VERSION') || !archive.has('data.json'))
+    throw new UnreadableFile(
+      'damaged',
+      'The archive is not an export of Vikunja: it lacks VERSION or data.json.',
+    )
+  return archive
+}

@@ -1,0 +1,57 @@
+import { flushCompileCache } from 'node:module'
+import { checkDrafts } from './check.ts'
+import { inspect, readFormat, strictFormats } from './formats/formats.ts'
+import { type ReadBatch, type ReadOptions, UnreadableFile } from './import-file.ts'
+import type { ReadAnswer, ReadRequest, ReadWork } from './read-protocol.ts'
+import type { InterchangeRecord, ReportLine } from './records.ts'
+
+/** The process that reads a file for read.ts: one answer for each request, so that it is never far ahead of the service. */
+
+/** Records and lines of the report. */
+const batchSize = 250
+
+const answer = (answer: ReadAnswer): void => void process.send?.(answer)
+
+async function* answersOf({ path, options }: ReadWork): AsyncGenerator<ReadAnswer, void> {
+  if (options === null) yield { kind: 'inspection', inspection: await inspect(path) }
+  else for await (const batch of batchesOf(path, options)) yield { kind: 'batch', batch }
+  yield { kind: 'end' }
+}
+
+async function* batchesOf(path: string, options: ReadOptions): AsyncGenerator<ReadBatch, void> {
+  const items = checkDrafts(readFormat(path, options), {
+    isStrict: strictFormats.has(options.format),
+    timeZone: options.timeZone,
+  })
+  let records: InterchangeRecord[] = []
+  let report: ReportLine[] = []
+  for await (const item of items) {
+    if ('code' in item) report.push(item)
+    else records.push(item)
+    if (records.length + report.length < batchSize) continue
+    yield { records, report }
+    records = []
+    report = []
+  }
+  yield { records, report }
+}
+
+let answers: AsyncGenerator<ReadAnswer, void> | null = null
+
+const onRequest = async ({ work }: ReadRequest): Promise<void> => {
+  answers ??= answersOf(work)
+  try {
+    const { value } = await answers.next()
+    answer(value ?? { kind: 'end' })
+  } catch (error) {
+    const message = error instanceof Error ? error.message : String(error)
+    if (error instanceof UnreadableFile) answer({ kind: 'unreadable', why: error.why, message })
+    else answer({ kind: 'unreadable', why: 'damaged', message: `The file cannot be read: ${message}` })
+  }
+}
+
+process.on('message', (request) => void onRequest(request as ReadRequest))
+// The service has ended.
+process.once('disconnect', () => process.kill(process.pid, 'SIGKILL'))
+// Node writes the cache at exit, but this process ends by SIGKILL.
+flushCompileCache()

@@ -1,0 +1,101 @@
+import { parse } from 'csv-parse'
+import { parse as parseAtOnce } from 'csv-parse/sync'
+import { pipeline } from 'node:stream/promises'
+import type { CsvMapping } from './import-file.ts'
+import { readCell } from './table-cells.ts'
+
+/** The rows of CSV files, as a spreadsheet numbers them. */
+
+/** Characters. A longer row is most often a quote that does not end. */
+const maxRow = 1024 ** 2
+
+export interface Row {
+  readonly number: number
+  readonly cells: readonly string[]
+  /** Why there are no cells; null if there are. */
+  readonly problem: string | null
+}
+
+export type TableForm = Pick<CsvMapping, 'delimiter' | 'encoding'>
+
+const replacement = '\ufffd'
+
+export const hasBrokenText = ({ cells }: Row): boolean => cells.some((cell) => cell.includes(replacement))
+
+export async function* rowsOf(
+  chunks: AsyncIterable<Buffer>,
+  { delimiter, encoding }: TableForm,
+): AsyncGenerator<Row, void> {
+  const problems: string[] = []
+  const parser = parse({
+    delimiter,
+    max_record_size: maxRow,
+    relax_column_count: true,
+    relax_quotes: true,
+    skip_records_with_error: true,
+    on_skip: (error) => void problems.push(error?.code ?? 'error'),
+  })
+  const feeding = pipeline(decoded(chunks, encoding), parser)
+  // It is awaited after the rows.
+  feeding.catch(() => undefined)
+  let number = 0
+  const refused = function* (): Generator<Row, void> {
+    for (const problem of problems.splice(0)) {
+      number += 1
+      yield { number, cells: [], problem: `The row cannot be read (${problem}).` }
+    }
+  }
+  for await (const cells of parser as AsyncIterable<string[]>) {
+    yield* refused()
+    number += 1
+    yield { number, cells: cells.map(readCell), problem: null }
+  }
+  yield* refused()
+  await feeding
+}
+
+async function* decoded(chunks: AsyncIterable<Buffer>, encoding: string): AsyncGenerator<string, void> {
+  const decoder = new TextDecoder(encoding)
+  for await (const chunk of chunks) yield decoder.decode(chunk, { stream: true })
+  yield decoder.decode()
+}
+
+/** The first rows of a text that may end within a row. */
+export const headRows = (text: string, delimiter: string, limit: number): readonly (readonly string[])[] => {
+  try {
+    const options = { delimiter, relax_column_count: true, relax_quotes: true, to: limit } as const
+    const rows = parseAtOnce(text, { ...options, skip_records_with_error: true })
+    return rows.map((row) => row.map(readCell))
+  } catch {
+    return []
+  }
+}
+
+const delimiters = [',', ';', '\t', '|'] as const
+
+/** The delimiter by which most rows have the same number of cells. */
+export const guessDelimiter = (text: string): CsvMapping['delimiter'] => {
+  const score = (delimiter: string): number => {
+    const rows = headRows(text, delimiter, 50)
+    const width = rows[0]?.length ?? 0
+    return width < 2 ? 0 : width * rows.filter(({ length }) => length === width).length
+  }
+  return delimiters.reduce((best, other) => (score(other) > score(best) ? other : best))
+}
+
+/** The encoding that makes sense of most of the bytes, by the mark at their start or by their share of valid UTF-8. */
+export const guessEncoding = async (chunks: AsyncIterable<Buffer>): Promise<CsvMapping['encoding']> => {
+  const decoder = new TextDecoder('utf-8')
+  let isFirst = true
+  let broken = 0
+  let other = 0
+  for await (const chunk of chunks) {
+    if (isFirst && chunk[0] === 0xff && chunk[1] === 0xfe) return 'utf-16le'
+    if (isFirst && chunk[0] === 0xfe && chunk[1] === 0xff) return 'utf-16be'
+    isFirst = false
+    for (const [character] of decoder.decode(chunk, { stream: true }).matchAll(/[^\0-\x7f]/g))
+      if (character === replacement) broken += 1
+      else other += 1
+  }
+  return broken > other ? 'windows-1252' : 'utf-8'
+}

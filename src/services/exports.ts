@@ -1,0 +1,146 @@
+import type { Readable } from 'node:stream'
+import type { components } from '../../generated/openapi.ts'
+import { recordAudit } from '../db/audit.ts'
+import { last } from '../db/engine/transaction.ts'
+import {
+  cancelExport,
+  countExports,
+  type ExportRow,
+  insertExport,
+  lockExport,
+  removeExport,
+  selectExport,
+  selectExportFile,
+  selectExports,
+  viewExport,
+} from '../db/exports.ts'
+import { lockProject } from '../db/projects.ts'
+import { lockUser } from '../db/users.ts'
+import type { Created } from '../domain/idempotency.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { Jobs } from '../jobs/registry.ts'
+import type { Mailer } from '../mail/mailer.ts'
+import { problems } from '../problems/problems.ts'
+import type { ByteRange, Storage } from '../storage/storage.ts'
+import { type OpContext, transaction } from './context.ts'
+import { expectFound, expectMatch, expectMay, expectProven, expectSeen } from './expectations.ts'
+import { idempotent } from './idempotency.ts'
+import { openUnlessDeleted } from './open-file.ts'
+
+interface Deps {
+  readonly storage: Storage
+  readonly jobs: Pick<Jobs, 'wake'>
+  readonly mailer: Pick<Mailer, 'sendDataExported'>
+}
+
+/** The archive of an export. */
+interface Archive {
+  readonly file: {
+    readonly file_name: string
+    readonly content_type: string
+    readonly detected_content_type: null
+    readonly size: number
+    readonly sha256: string
+    readonly created_at: string
+  }
+  readonly open: (range?: ByteRange) => Promise<Readable>
+}
+
+export interface Exports {
+  /**
+   * Requests an export.
+   *
+   * @throws Problem 400, 403, 404, 413, 507
+   */
+  create(ctx: OpContext<Principal>, wanted: components['schemas']['ExportCreate']): Promise<Created>
+  /** Stops an export that has not ended. @throws Problem 404, 412 */
+  cancel(ctx: OpContext<Principal>, id: string): Promise<ExportRow>
+  /** @throws Problem 404, 412 */
+  remove(ctx: OpContext<Principal>, id: string): Promise<void>
+  /** Finds the archive of an export. @throws Problem 404, 409 */
+  download(ctx: OpContext<Principal>, id: string): Promise<Archive>
+}
+
+/** Exports of one user that are kept. */
+const maxExports = 20
+
+/** A page of the caller's exports. */
+export const listExports = (ctx: OpContext<Principal>, page: PageRequest): Promise<Page> =>
+  selectExports(ctx, page)
+
+/** @throws Problem 404 */
+export const getExport = async (ctx: OpContext<Principal>, id: string): Promise<ExportRow> =>
+  expectFound(await selectExport(ctx, id))
+
+export const createExports = ({ storage, jobs, mailer }: Deps): Exports => ({
+  async create(ctx, { project_id: projectId = null, user_id: userId = ctx.principal.userId }) {
+    const isOwn = userId === ctx.principal.userId
+    if (!isOwn && projectId !== null)
+      throw problems.invalidField('/project_id', 'cannot be combined with user_id')
+    await storage.check()
+    return idempotent(ctx, async (tx, id) => {
+      const user = expectSeen('user.see', await lockUser(tx, userId, { purpose: 'change' }))
+      if (!isOwn) expectMay('export.create_for_another', user)
+      expectProven(user)
+      if (projectId !== null)
+        expectMay(
+          'export.create_of_project',
+          expectSeen('project.see', await lockProject(tx, projectId, 'use')),
+        )
+      const used = await countExports(tx)
+      if (used >= maxExports)
+        throw problems.quotaExceeded({ resource: 'exports', quota: maxExports, used, size: 1 })
+      const [, , view] = await Promise.all([
+        insertExport(tx, id, { userId, projectId }),
+        isOwn ? null : recordAudit(tx, 'export.requested', { userId }),
+        viewExport(tx, id),
+      ])
+      tx.afterCommit(() => {
+        jobs.wake('run_exports')
+        if (!isOwn) mailer.sendDataExported({ to: user.email })
+      })
+      return view
+    })
+  },
+
+  cancel: (ctx, id) =>
+    transaction(ctx, async (tx) => {
+      const found = expectMay('export.change', expectSeen('export.see', await lockExport(tx, id)))
+      expectMatch(tx, found)
+      if (found.status === 'waiting' || found.status === 'running') await cancelExport(tx, found)
+      return last(viewExport(tx, id))
+    }),
+
+  remove: (ctx, id) =>
+    transaction(ctx, async (tx) => {
+      const found = expectMay('export.change', expectSeen('export.see', await lockExport(tx, id)))
+      expectMatch(tx, found)
+      await removeExport(tx, found)
+      tx.afterCommit(() => jobs.wake('remove_deleted_files'))
+    }),
+
+  async download(ctx, id) {
+    const { status, file } = expectFound(await selectExportFile(ctx, id))
+    if (file === null) throw problems.exportWithoutFile(status)
+    const { storage_key: key, user_id: userId, size, sha256, created_at } = file
+    return {
+      file: {
+        file_name: `taskwright-${created_at.slice(0, 10)}.zip`,
+        content_type: 'application/zip',
+        detected_content_type: null,
+        size,
+        sha256,
+        created_at,
+      },
+      async open(range) {
+        if (userId !== ctx.principal.userId)
+          await transaction(ctx, (tx) => recordAudit(tx, 'export.downloaded', { userId }))
+        return openUnlessDeleted(
+          () => storage.open(key, range),
+          () => selectExport(ctx, id),
+        )
+      },
+    }
+  },
+})

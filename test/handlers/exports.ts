@@ -1,0 +1,447 @@
+import { createHash } from 'node:crypto'
+import { buffer } from 'node:stream/consumers'
+import t from 'tap'
+import { fromBufferPromise } from 'yauzl'
+import type { components } from '../../generated/openapi.ts'
+import { expireExports } from '../../src/db/exports.ts'
+import { jobTimes } from '../../src/jobs/registry.ts'
+import { FileMissing, type Storage, StorageFull } from '../../src/storage/storage.ts'
+import { accountActions } from '../fixture/accounts.ts'
+import { openTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
+import { endedExport, finishedExport, newExport, noExportRuns } from '../fixture/exports.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { type Account, startService } from '../fixture/service.ts'
+import { openStorageFor } from '../fixture/storage.ts'
+import { taskActions } from '../fixture/tasks.ts'
+
+type Export = components['schemas']['Export']
+type Records = Readonly<Record<string, readonly Readonly<Record<string, unknown>>[]>>
+
+const { db } = await openTestDatabase(t)
+const storage = await openStorageFor(`/tmp/taskwright-exports-${process.pid}`)
+/** Set while the storage answers in another way. */
+const presentPut: Storage['put'] = (...args) => storage.put(...args)
+const presentCheck: Storage['check'] = () => storage.check()
+let put = presentPut
+let check = presentCheck
+const service = await startService(t, {
+  db,
+  storage: { ...storage, put: (...args) => put(...args), check: () => check() },
+  jobTimes: { ...jobTimes, cleanupAtStart: false, events: 50 },
+})
+const { createTask, addComment, attachFile, createTag } = taskActions(service)
+const { createProject, setMember, removeMember } = projectActions(service)
+const admin = await service.register('admin')
+const { createApiToken } = accountActions(service, admin)
+const ada = await service.register('ada')
+const bob = await service.register('bob')
+
+const read = async ({ id: export_id }: Export, { token }: Account = ada): Promise<Export> =>
+  (await service.expect('getExport', 200, { token, params: { export_id } })).body
+
+/** The entries of the archive, by name. */
+const entriesOf = async ({ id }: Export, { token }: Account = ada): Promise<ReadonlyMap<string, Buffer>> => {
+  const response = await fetch(`${service.url}/exports/${id}/archive`, {
+    headers: { authorization: `Bearer ${token}` },
+  })
+  const archive = Buffer.from(await response.arrayBuffer())
+  const entries = new Map<string, Buffer>()
+  const zip = await fromBufferPromise(archive)
+  for await (const entry of zip.eachEntry())
+    entries.set(entry.fileName, await buffer(await zip.openReadStreamPromise(entry)))
+  return entries
+}
+
+const recordsOf = (entries: ReadonlyMap<string, Buffer>): Records =>
+  Object.fromEntries(
+    [...entries].flatMap(([name, bytes]) =>
+      name.endsWith('.jsonl')
+        ? [
+            [
+              name.slice(0, -6),
+              bytes
+                .toString()
+                .split('\n')
+                .slice(0, -1)
+                .map((line) => JSON.parse(line) as never),
+            ],
+          ]
+        : [],
+    ),
+  )
+
+const idsOf = (records: readonly { readonly id?: unknown }[] | undefined) =>
+  (records ?? []).map(({ id }) => id)
+
+/** Whether the storage has no file with the key. */
+const isGone = async (key: string): Promise<boolean> => {
+  try {
+    const content = await storage.open(key)
+    content.destroy()
+    return false
+  } catch (error) {
+    return error instanceof FileMissing
+  }
+}
+
+t.test('createExport', async (t) => {
+  t.test('201: everything that the user sees, and nothing else', async (t) => {
+    const project = await createProject(ada, 'Shared')
+    await setMember(ada, project, bob, 'editor')
+    const hidden = await createTask(bob, { title: 'Of Bob alone' })
+    const tag = await createTag(ada, 'urgent')
+    const parent = await createTask(ada, {
+      title: '=SUM(1)',
+      due_on: '2090-01-06',
+      tag_ids: [tag.id],
+      metadata: { origin: 'paper' },
+      recurrence: { rule: 'FREQ=WEEKLY' },
+    })
+    const child = await createTask(ada, { title: 'Below', parent_id: parent.id })
+    const shared = await createTask(bob, { title: 'Shared', project_id: project.id, assignee_id: ada.id })
+    const assigned = await createTask(bob, { title: 'Assigned', assignee_id: ada.id, parent_id: null })
+    await addComment(bob, shared.id, 'From Bob')
+    await attachFile(ada, parent.id)
+    const relation = { task_id: shared.id, kind: 'blocks', other_task_id: parent.id }
+    await service.expect('addTaskRelation', 204, { token: ada.token, params: relation })
+    const remind = { token: ada.token, params: { task_id: parent.id }, body: { relative_to: 'due' } }
+    await service.expect('createReminder', 201, remind)
+    await service.expect('createReminder', 201, {
+      token: bob.token,
+      params: { task_id: shared.id },
+      body: { at: '2090-01-01T00:00:00Z' },
+    })
+
+    const first = await newExport(service, ada)
+    t.match(first, {
+      requested_by: ada.id,
+      user_id: ada.id,
+      project_id: null,
+      progress: { done: 0, total: null },
+      size: null,
+      version: 1,
+    })
+    t.match(first.status, /waiting|running/)
+    const finished = await finishedExport(service, ada)
+    t.match(finished, {
+      status: 'finished',
+      poll_after_seconds: null,
+      failure: null,
+      sha256: /^[0-9a-f]{64}$/,
+    })
+    t.equal(finished.progress.done, finished.progress.total)
+    const inThreeDays = Date.parse(finished.expires_at ?? '') - Date.parse(finished.finished_at ?? '')
+    t.ok(Math.abs(inThreeDays - 3 * 86_400_000) < 10_000)
+
+    const entries = await entriesOf(finished)
+    const records = recordsOf(entries)
+    t.strictSame(new Set(idsOf(records.tasks)), new Set([parent.id, child.id, shared.id, assigned.id]))
+    const order = idsOf(records.tasks)
+    t.ok(order.indexOf(parent.id) < order.indexOf(child.id), 'parents come first')
+    t.match(
+      records.tasks?.find(({ id }) => id === parent.id),
+      {
+        title: '=SUM(1)',
+        due_on: '2090-01-06',
+        tag_ids: [tag.id],
+        metadata: { origin: 'paper' },
+        recurrence: { rule: 'FREQ=WEEKLY' },
+        recurrence_anchor: { of: 'due', date: '2090-01-06' },
+        reminders: [{ relative_to: 'due', offset_minutes: 0, time_of_day: '09:00' }],
+      },
+    )
+    t.strictSame(
+      records.tasks?.find(({ id }) => id === shared.id)?.reminders,
+      [],
+      'reminders of others are theirs',
+    )
+    t.match(records.projects, [{ id: project.id, name: 'Shared' }])
+    t.match(records.comments, [{ task_id: shared.id, author_id: bob.id, body: 'From Bob' }])
+    t.match(records.relations, [{ ...relation }])
+    t.same(idsOf(records.tags), [tag.id])
+    t.strictSame(records.users?.map(({ username, ...user }) => [username, Object.keys(user)]).toSorted(), [
+      ['ada', ['type', 'id', 'display_name']],
+      ['bob', ['type', 'id', 'display_name']],
+    ])
+    const [attachment] = records.attachments ?? []
+    const file = entries.get(String(attachment?.entry))
+    t.equal(
+      createHash('sha256')
+        .update(file ?? '')
+        .digest('hex'),
+      attachment?.sha256,
+    )
+    const everything = [...entries.values()].map(String).join()
+    for (const secret of [ada.email, bob.email, hidden.id, 'Of Bob alone', 'storage_key'])
+      t.notMatch(everything, secret, secret)
+
+    const manifest = JSON.parse(String(entries.get('manifest.json'))) as {
+      readonly counts: object
+      readonly parts: readonly { readonly name: string; readonly sha256: string }[]
+    }
+    t.match(manifest.counts, { tasks: 4, comments: 1, files: 1 })
+    for (const { name, sha256 } of manifest.parts)
+      t.equal(
+        createHash('sha256')
+          .update(entries.get(name) ?? '')
+          .digest('hex'),
+        sha256,
+        name,
+      )
+    t.match(String(entries.get('tasks.ics')), /BEGIN:VTODO/)
+    t.match(String(entries.get('tasks.csv')), "'=SUM(1)")
+  })
+
+  t.test('201: a project by its managers, without what is elsewhere', async (t) => {
+    const [project, other] = [await createProject(ada, 'Exported'), await createProject(ada, 'Other')]
+    const inside = await createTask(ada, { title: 'Inside', project_id: project.id })
+    const outside = await createTask(ada, { title: 'Outside', project_id: other.id })
+    await service.expect('addTaskRelation', 204, {
+      token: ada.token,
+      params: { task_id: inside.id, kind: 'blocks', other_task_id: outside.id },
+    })
+    const records = recordsOf(await entriesOf(await finishedExport(service, ada, { project_id: project.id })))
+    t.strictSame(idsOf(records.tasks), [inside.id])
+    t.strictSame(idsOf(records.projects), [project.id])
+    t.strictSame(records.relations, [])
+    t.strictSame(records.tags, [])
+  })
+
+  t.test('201: more than one batch of everything', async (t) => {
+    const kim = await service.register('kim')
+    const task = await createTask(kim)
+    await db.run(
+      `insert into tasks (id, title, description, status, priority, owner_id, created_at)
+       select gen_random_uuid(), 'Task ' || n, '', 'todo', 'none', $1, now() - n * interval '1 second' from generate_series(1, 450) n`,
+      [kim.id],
+    )
+    await db.run(
+      `insert into comments (id, task_id, author_id, body) select gen_random_uuid(), $1, $2, 'Words' from generate_series(1, 450)`,
+      [task.id, kim.id],
+    )
+    const finished = await finishedExport(service, kim)
+    const records = recordsOf(await entriesOf(finished, kim))
+    t.equal(new Set(idsOf(records.tasks)).size, 451)
+    t.equal(new Set(idsOf(records.comments)).size, 450)
+  })
+
+  t.test('201: of another user by an administrator, who is audited; the user is told', async (t) => {
+    const task = await createTask(bob)
+    const remind = { token: bob.token, params: { task_id: task.id }, body: { at: '2090-01-01T00:00:00Z' } }
+    await service.expect('createReminder', 201, remind)
+    const finished = await finishedExport(service, admin, { user_id: bob.id })
+    t.match(finished, { requested_by: admin.id, user_id: bob.id })
+    t.same(service.dataExported.at(-1), { to: bob.email })
+    const records = recordsOf(await entriesOf(finished, admin))
+    t.ok(idsOf(records.tasks).includes(task.id))
+    t.ok(records.tasks?.every(({ reminders }) => Array.isArray(reminders) && reminders.length === 0))
+    await service.expect('getExport', 404, { token: bob.token, params: { export_id: finished.id } })
+    const { body } = await service.expect('listAuditEvents', 200, {
+      token: admin.token,
+      query: { user_id: bob.id },
+    })
+    const actions = new Set(body.items.map(({ action }) => action))
+    t.ok(actions.has('export.requested'))
+    t.ok(actions.has('export.downloaded'))
+  })
+
+  t.test('400: a project of another user', async () => {
+    const { id: project_id } = await createProject(admin)
+    const body = { user_id: bob.id, project_id }
+    await service.expect('createExport', 400, { token: admin.token, body })
+  })
+
+  t.test(
+    '403: of another user, of a project without managing it, without the scope, or long after signing in',
+    async () => {
+      const project = await createProject(ada)
+      await setMember(ada, project, bob, 'editor')
+      const { token } = bob
+      await service.expect('createExport', 403, { token, body: { user_id: ada.id } })
+      await service.expect('createExport', 403, { token, body: { project_id: project.id } })
+      await service.expect('createExport', 403, { token: admin.token, body: { project_id: project.id } })
+      const weak = await createApiToken(ada, { scopes: ['tasks:read'] })
+      await service.expect('createExport', 403, { token: weak.token, body: {} })
+      const strong = await createApiToken(ada, { scopes: ['exports:write'] })
+      await service.expect('createExport', 201, { token: strong.token, body: {} })
+      const tokenOfAdmin = await createApiToken(admin, { scopes: ['exports:write'] })
+      await service.expect('createExport', 403, { token: tokenOfAdmin.token, body: { user_id: bob.id } })
+      await db.run(`update sessions set authenticated_at = now() - interval '1 hour' where user_id = $1`, [
+        bob.id,
+      ])
+      await service.expect('createExport', 403, { token, body: {} })
+      await db.run(`update sessions set authenticated_at = now() where user_id = $1`, [bob.id])
+    },
+  )
+
+  t.test('404: a project that the user does not see', async () => {
+    const { id: project_id } = await createProject(ada)
+    await service.expect('createExport', 404, { token: bob.token, body: { project_id } })
+  })
+
+  t.test('413: a user keeps 20', async (t) => {
+    const lee = await service.register('lee')
+    await db.run(
+      `insert into exports (id, requested_by, user_id, status) select gen_random_uuid(), $1, $1, 'failed' from generate_series(1, 20)`,
+      [lee.id],
+    )
+    const { body } = await service.expect('createExport', 413, { token: lee.token, body: {} })
+    t.match(body, { resource: 'exports', quota: 20, used: 20 })
+  })
+
+  t.test('422: another request with the same key', async (t) => {
+    const request = { token: ada.token, headers: { 'idempotency-key': 'export-1' } }
+    const first = await service.expect('createExport', 201, { ...request, body: {} })
+    t.equal((await service.expect('createExport', 201, { ...request, body: {} })).body.id, first.body.id)
+    const { id: project_id } = await createProject(ada)
+    await service.expect('createExport', 422, { ...request, body: { project_id } })
+  })
+
+  t.test('507: there is no space', async (t) => {
+    check = () => Promise.reject(new StorageFull())
+    await service.expect('createExport', 507, { token: ada.token, body: {} })
+    check = presentCheck
+    put = () => Promise.reject(new StorageFull())
+    t.match(await endedExport(service, ada), { status: 'failed', failure: 'storage_full' })
+    put = presentPut
+  })
+})
+
+t.test('getExport', async (t) => {
+  t.test('404: that of somebody else', async () => {
+    const { id: export_id } = await newExport(service, ada)
+    for (const { token } of [bob, admin])
+      await service.expect('getExport', 404, { token, params: { export_id } })
+  })
+})
+
+t.test('cancelExport', async (t) => {
+  t.test('200: one that runs leaves nothing, and one that has ended stays', async (t) => {
+    await noExportRuns(service)
+    let key = ''
+    const { promise: isPutting, resolve: begin } = Promise.withResolvers<void>()
+    const { promise: mayEnd, resolve: end } = Promise.withResolvers<void>()
+    put = async (...args) => {
+      begin()
+      const stored = await storage.put(...args)
+      key = stored.key
+      await mayEnd
+      return stored
+    }
+    const running = await newExport(service, ada)
+    await isPutting
+    const request = { token: ada.token, params: { export_id: running.id } }
+    await service.expect('cancelExport', 412, { ...request, headers: { 'if-match': '"99"' } })
+    const { body } = await service.expect('cancelExport', 200, request)
+    t.match(body, { status: 'cancelled', poll_after_seconds: null, finished_at: /Z$/ })
+    put = presentPut
+    end()
+    await eventually('its file is gone', () => isGone(key))
+    t.equal((await service.expect('cancelExport', 200, request)).body.version, body.version)
+    await service.expect('downloadExport', 409, request)
+  })
+})
+
+t.test('deleteExport', async (t) => {
+  t.test('204: with its file', async (t) => {
+    const finished = await finishedExport(service, ada)
+    const [row] = await db.run('select storage_key from exports where id = $1', [finished.id])
+    const request = { token: ada.token, params: { export_id: finished.id } }
+    await service.expect('deleteExport', 412, { ...request, headers: { 'if-match': '"1"' } })
+    await service.expect('deleteExport', 204, request)
+    await service.expect('getExport', 404, request)
+    await eventually('the file is gone', () => isGone(String(row?.storage_key)))
+    t.pass('the file is gone')
+  })
+
+  t.test('204: with its user, and after its time', async (t) => {
+    const zoe = await service.register('zoe')
+    const finished = await finishedExport(service, zoe)
+    const old = await finishedExport(service, ada)
+    const keys = await db.run('select storage_key from exports where id in ($1, $2)', [finished.id, old.id])
+    await service.expect('deleteUser', 204, { token: zoe.token, params: { user_id: 'me' } })
+    await db.run(`update exports set expires_at = now() - interval '1 second' where id = $1`, [old.id])
+    await expireExports(db, new AbortController().signal)
+    t.match(await read(old), { status: 'expired' })
+    const queued = await db.run('select from file_deletions where storage_key in ($1, $2)', [
+      keys[0]?.storage_key,
+      keys[1]?.storage_key,
+    ])
+    t.equal(queued.length, 2)
+    await service.expect('downloadExport', 409, { token: ada.token, params: { export_id: old.id } })
+  })
+})
+
+t.test('downloadExport', async (t) => {
+  t.test('206: a range; 304 and 412 by the digest', async (t) => {
+    const finished = await finishedExport(service, ada)
+    const request = { token: ada.token, params: { export_id: finished.id } }
+    const whole = await service.expect('downloadExport', 200, request)
+    t.equal(whole.headers.get('etag'), `"${finished.sha256}"`)
+    t.match(
+      whole.headers.get('content-disposition'),
+      /^attachment; filename=taskwright-\d{4}-\d\d-\d\d\.zip$/,
+    )
+    t.equal(whole.headers.get('content-type'), 'application/zip')
+    const part = await service.expect('downloadExport', 206, { ...request, headers: { range: 'bytes=0-3' } })
+    t.equal(part.headers.get('content-range'), `bytes 0-3/${finished.size}`)
+    await service.expect('downloadExport', 416, { ...request, headers: { range: 'bytes=999999999-' } })
+    await service.expect('downloadExport', 304, {
+      ...request,
+      headers: { 'if-none-match': `"${finished.sha256}"` },
+    })
+    await service.expect('downloadExport', 412, { ...request, headers: { 'if-match': '"other"' } })
+  })
+
+  t.test('409: the right is lost, before and after the end', async (t) => {
+    const project = await createProject(ada)
+    await setMember(ada, project, bob, 'manager')
+    const body = { project_id: project.id }
+    const finished = await finishedExport(service, bob, body)
+    await noExportRuns(service)
+    const { promise: isPutting, resolve: begin } = Promise.withResolvers<void>()
+    const { promise: mayEnd, resolve: end } = Promise.withResolvers<void>()
+    put = async (...args) => {
+      begin()
+      const stored = await storage.put(...args)
+      await mayEnd
+      return stored
+    }
+    const running = await newExport(service, bob, body)
+    await isPutting
+    await removeMember(ada, project, bob)
+    end()
+    put = presentPut
+    await eventually('it fails', async () => (await read(running, bob)).failure === 'access_lost')
+    for (const { id: export_id } of [finished, running])
+      await service.expect('downloadExport', 409, { token: bob.token, params: { export_id } })
+    await expireExports(db, new AbortController().signal)
+    t.match(await read(finished, bob), { status: 'expired' })
+  })
+
+  t.test('404: that of somebody else', async () => {
+    const { id: export_id } = await finishedExport(service, ada)
+    await service.expect('downloadExport', 404, { token: bob.token, params: { export_id } })
+  })
+})
+
+t.test('an export whose process died is made by another one, three times at most', async (t) => {
+  const mia = await service.register('mia')
+  const interrupt = async (attempts: number): Promise<Export> => {
+    await noExportRuns(service)
+    const [row] = await db.run(
+      `insert into exports (id, requested_by, user_id, status, attempts, lease_id, leased_until)
+       values (event_id(now(), 1), $1, $1, 'running', $2, gen_random_uuid(), now() - interval '1 second') returning id::text`,
+      [mia.id, attempts],
+    )
+    const params = { export_id: String(row?.id) }
+    await eventually('it has ended', async () => {
+      const { body } = await service.expect('getExport', 200, { token: mia.token, params })
+      return body.poll_after_seconds === null
+    })
+    return (await service.expect('getExport', 200, { token: mia.token, params })).body
+  }
+  t.match(await interrupt(2), { status: 'finished' })
+  t.match(await interrupt(3), { status: 'failed', failure: 'interrupted' })
+})

@@ -1,0 +1,68 @@
+import t from 'tap'
+import { parseDate } from '../../src/interchange/loose-dates.ts'
+import { firstDate, parseRepeated } from '../../src/interchange/formats/todoist-dates.ts'
+
+const now = '2026-11-26T10:00:00.000Z'
+
+t.test('parseDate', (t) => {
+  const cases: Readonly<Record<string, string | null>> = {
+    '2026-03-01': '2026-03-01',
+    '2026-3-1': '2026-03-01',
+    '2026-03-01T10:00:00Z': '2026-03-01T10:00:00.000Z',
+    '2026-03-01 10:00:00+0100': '2026-03-01T09:00:00.000Z',
+    '2026-03-01T10:00': '2026-03-01T09:00:00.000Z',
+    '2026-07-01 10:00': '2026-07-01T08:00:00.000Z',
+    '01/02/2026': '2026-02-01',
+    '1.2.26': '2026-02-01',
+    '2026/02/01': '2026-02-01',
+    '01.02.2026, 14:30': '2026-02-01T13:30:00.000Z',
+    '1/2/2026 2:30 PM': '2026-02-01T13:30:00.000Z',
+    'Mar 3, 2026': '2026-03-03',
+    'March 3rd 2026 at 9am': '2026-03-03T08:00:00.000Z',
+    'Tuesday, 3 March 2026': '2026-03-03',
+    '3. März 2026': '2026-03-03',
+    '3 de mayo de 2026': '2026-05-03',
+    '3 août 2026': '2026-08-03',
+    '05/Mar/26 2:30 PM': '2026-03-05T13:30:00.000Z',
+    // The next one.
+    'Dec 24': '2026-12-24',
+    '1 Feb': '2027-02-01',
+    // The hour that is skipped in spring.
+    '2026-03-29 02:30': '2026-03-29T01:30:00.000Z',
+    '2026-02-30': null,
+    '31/02/2026': null,
+    '2026-03-01 25:00': null,
+    '3 Smarch 2026': null,
+    tomorrow: null,
+    '': null,
+    [`${'1'.repeat(40)} ${'a'.repeat(40)}`]: null,
+  }
+  for (const [text, expected] of Object.entries(cases))
+    t.equal(parseDate(text, { order: 'dmy', timeZone: 'Europe/Berlin', now }), expected, text)
+  t.end()
+})
+
+t.test('parseRepeated', (t) => {
+  const cases: Readonly<Record<string, readonly [rule: string, first: string] | null>> = {
+    'every day': ['FREQ=DAILY', '2026-11-26'],
+    'Every other week': ['FREQ=WEEKLY;INTERVAL=2', '2026-11-26'],
+    'every 3 months': ['FREQ=MONTHLY;INTERVAL=3', '2026-11-26'],
+    'every workday at 18:00': ['FREQ=WEEKLY;BYDAY=MO,TU,WE,TH,FR', '2026-11-26T17:00:00.000Z'],
+    'every mon, wed and friday': ['FREQ=WEEKLY;BYDAY=MO,WE,FR', '2026-11-27'],
+    'every other friday 9am': ['FREQ=WEEKLY;INTERVAL=2;BYDAY=FR', '2026-11-27T08:00:00.000Z'],
+    'every 3rd tuesday': ['FREQ=MONTHLY;BYDAY=3TU', '2026-12-15'],
+    'every last day': ['FREQ=MONTHLY;BYMONTHDAY=-1', '2026-11-30'],
+    'every 1st, 15th': ['FREQ=MONTHLY;BYMONTHDAY=1,15', '2026-12-01'],
+    'every Mar 3': ['FREQ=YEARLY;BYMONTH=3;BYMONTHDAY=3', '2027-03-03'],
+    'every full moon': null,
+    'jeden Tag': null,
+    'every 0 days': null,
+    '': null,
+  }
+  for (const [text, expected] of Object.entries(cases)) {
+    const found = parseRepeated(text, 'Europe/Berlin')
+    t.strictSame(found && [found.rule, firstDate(found, now)], expected, text)
+  }
+  t.equal(parseRepeated('every! 2 weeks', 'UTC')?.from, 'completion')
+  t.end()
+})
