@@ -62,6 +62,7 @@ const slowFiles: readonly string[] = [
   'test/db/engine/outcome.ts',
   'test/db/engine/shares.ts',
   'test/doctor.ts',
+  'test/oidc/faults.ts',
   'test/overload.ts',
   'test/rotation.ts',
   'test/process/data-dir.ts',
