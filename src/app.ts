@@ -109,7 +109,7 @@ import { limitBodyTime, type TimeLimits, timeLimits as defaultTimeLimits } from 
 import { withoutBase } from './http/url.ts'
 import type { FetchLimits } from './oidc/fetch.ts'
 import { oidcProblem } from './oidc/problems.ts'
-import { createProviders } from './oidc/providers.ts'
+import type { Providers } from './oidc/providers.ts'
 import { instrumentDatabase, instrumentStorage } from './observe/instrument.ts'
 import { reportOutages } from './observe/outages.ts'
 import type { MapError } from './problems/problems.ts'
@@ -418,7 +418,11 @@ export const buildApp = async ({
     refreshKeys: deriveKeys(secrets, 'refresh'),
   })
   const oidc = createOidc({
-    providers: createProviders(config.oidc, oidcLimits),
+    // Loaded only when needed: the client takes 35 ms of each start.
+    providers:
+      config.oidc === null
+        ? noProviders
+        : (await import('./oidc/providers.ts')).createProviders(config.oidc, oidcLimits),
     keys: deriveKeys(secrets, 'oidc'),
     accessTokens,
     credentials,
@@ -567,6 +571,7 @@ export const buildApp = async ({
 }
 
 /** Without identity providers. */
+const noProviders: Providers = { all: [], find: () => null, allowsReturn: () => false }
 const noProviderPolicy = { create: 'never', isOnly: false, sessionHours: 1, reauthDays: 1 } as const
 
 /** The fields of every log line of a worker: pino's defaults and its number. */

@@ -232,7 +232,7 @@ const commands: Readonly<Record<string, Command>> = {
     parameters: ['provider'],
     async run({ ctx }, [id = '']) {
       const { oidc } = readConfig()
-      const provider = createProviders(oidc).find(id)
+      const provider = oidc && createProviders(oidc).find(id)
       if (oidc === null || provider === null) throw new CommandError(`OIDC_CONFIG has no provider ${id}`)
       const claims = JSON.parse(await text(process.stdin)) as ClaimSet
       return (await previewSignIn(ctx, provider, { claims, create: oidc.create })).join('\n')

@@ -63,6 +63,7 @@ const slowFiles: readonly string[] = [
   'test/db/engine/shares.ts',
   'test/doctor.ts',
   'test/interchange/read.ts',
+  'test/oidc/faults.ts',
   'test/overload.ts',
   'test/rotation.ts',
   'test/process/data-dir.ts',

@@ -9,7 +9,6 @@ import {
 import type { Database } from '../db/engine/client.ts'
 import { selectSessionPrincipal } from '../db/sessions.ts'
 import type { BearerPrincipal } from '../domain/permissions.ts'
-import { problems } from '../problems/problems.ts'
 
 /**
  * Live sessions and API tokens. A change takes effect in this process when `forget…` is called, and in other workers and
@@ -18,8 +17,8 @@ import { problems } from '../problems/problems.ts'
 export interface Credentials {
   /** Null if the session has ended or belongs to another user. */
   ofSession(sessionId: string, userId: string): Promise<BearerPrincipal | null>
-  /** Null if no token has the hash, or it has expired. @throws Problem 401 if it rests until a sign-in of its user */
-  ofApiToken(hash: Buffer): Promise<BearerPrincipal | null>
+  /** Null if no token has the hash, or it has expired; `resting` until a sign-in of its user. */
+  ofApiToken(hash: Buffer): Promise<BearerPrincipal | 'resting' | null>
   /** Null if the token was revoked or has expired, or rests. */
   ofApiTokenId(tokenId: string): Promise<BearerPrincipal | null>
   /** Call after a session has ended. */
@@ -96,18 +95,16 @@ export const cacheCredentials = (db: Database, { background, log }: CacheOptions
     await withTimeout(cacheTtl, notifyCredentialChange(db, change), late).catch(() => undefined)
   }
 
-  /** Null also for a token that rests, after a call of `onResting`. */
   const ofApiToken = async (
     key: string,
     select: () => Promise<UsedApiToken | null>,
-    onResting: () => void = () => undefined,
-  ): Promise<BearerPrincipal | null> => {
+  ): Promise<BearerPrincipal | 'resting' | null> => {
     const cached = apiTokens.get(key)
     if (cached !== undefined) return cached
     const changesBefore = changes
     const used = await select()
-    if (used?.isResting === true) onResting()
-    if (used === null || used.isResting) return null
+    if (used === null) return null
+    if (used.isResting) return 'resting'
     const ttl = Math.min(cacheTtl, used.expiresIn)
     if (changes === changesBefore && ttl > 0) apiTokens.set(key, used.principal, { ttl })
     return used.principal
@@ -131,15 +128,11 @@ export const cacheCredentials = (db: Database, { background, log }: CacheOptions
       if (principal !== null && changes === changesBefore) sessions.set(sessionId, principal)
       return principal
     },
-    ofApiToken: (hash) =>
-      ofApiToken(
-        hash.toString('base64url'),
-        () => selectApiTokenPrincipal(db, { hash }),
-        () => {
-          throw problems.signInRequired()
-        },
-      ),
-    ofApiTokenId: (id) => ofApiToken(id, () => selectApiTokenPrincipal(db, { id })),
+    ofApiToken: (hash) => ofApiToken(hash.toString('base64url'), () => selectApiTokenPrincipal(db, { hash })),
+    async ofApiTokenId(id) {
+      const principal = await ofApiToken(id, () => selectApiTokenPrincipal(db, { id }))
+      return principal === 'resting' ? null : principal
+    },
     forgetSession: (sessionId) => forget({ kind: 'session', sessionId }),
     forgetApiToken: (tokenId) => forget({ kind: 'api_token', tokenId }),
     forgetUser: (userId) => forget({ kind: 'user', userId }),

@@ -27,7 +27,7 @@ export const createExpiryOf =
 
 /** Accepts access tokens of live sessions, and API tokens. */
 export const createAuthenticate = (accessTokens: AccessTokens, credentials: Credentials): Authenticate => {
-  const principalOf = (token: string): Promise<BearerPrincipal | null> | null => {
+  const principalOf = (token: string): Promise<BearerPrincipal | 'resting' | null> | null => {
     const hash = hashApiToken(token)
     if (hash !== null) return credentials.ofApiToken(hash)
     const claims = accessTokens.verify(token)
@@ -40,6 +40,7 @@ export const createAuthenticate = (accessTokens: AccessTokens, credentials: Cred
     const token = bearer.exec(authorization)?.[1]
     const principal = token === undefined ? null : await principalOf(token)
     if (principal === null) throw problems.invalidToken()
+    if (principal === 'resting') throw problems.signInRequired()
     return principal
   }
 }

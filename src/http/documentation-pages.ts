@@ -22,6 +22,7 @@ export const registerDocumentationPages = async (
     swaggerStyle: packageAsset('swagger-ui-dist', 'swagger-ui.css'),
     swagger: packageAsset('swagger-ui-dist', 'swagger-ui-bundle.js'),
     docs: await ownAsset('docs.js'),
+    docsOidc: await ownAsset('docs-oidc.js'),
     scalar: scalarAsset(),
     reference: await ownAsset('reference.js'),
   }
@@ -35,7 +36,8 @@ export const registerDocumentationPages = async (
     body: `${bar(base, 'docs')}
 <div id="swagger-ui" data-contract="${addressOf(assets.contract)}"></div>
 <script src="${addressOf(assets.swagger)}"></script>
-<script src="${addressOf(assets.docs)}" type="module"></script>`,
+<script src="${addressOf(assets.docs)}" type="module"></script>
+<script src="${addressOf(assets.docsOidc)}" type="module"></script>`,
   })
   app.get('/docs', (_request, reply) => sendPage(revalidated(reply), docsPage, docsPolicy))
 

@@ -78,8 +78,10 @@ const signatureAlgorithms = new Set([
 
 const logoutEvent = 'http://schemas.openid.net/event/backchannel-logout'
 
-export const createProviders = (config: OidcConfig | null, limits: FetchLimits = fetchLimits): Providers => {
-  const { providers = [], returnTo = [], publicUrl = '' } = config ?? {}
+export const createProviders = (
+  { providers, returnTo, publicUrl }: OidcConfig,
+  limits: FetchLimits = fetchLimits,
+): Providers => {
   const all = providers.map((settings) => createProvider(settings, publicUrl, limits))
   const byId = new Map(all.map((provider) => [provider.settings.id, provider]))
   // Swagger UI signs in by itself.

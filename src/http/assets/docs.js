@@ -70,7 +70,9 @@ channel.addEventListener('message', ({ data }) => {
   else if (data.expiresAt < session.expiresAt) channel.postMessage(session)
 })
 
-/** Two tabs can refresh at once: the service answers both with the same tokens. */
+status.addEventListener('tokens', ({ detail }) => adoptTokens(detail, detail.refresh_token))
+
+/** Two tabs can refresh at once: both get the same tokens. */
 const refresh = async () => {
   const { id, refreshToken } = session
   const response = await fetch(addressOf('auth/refresh'), {
@@ -92,7 +94,7 @@ const requestInterceptor = async (request) => {
   return request
 }
 
-/** Signs the page in or out by the response. */
+/** Signs the page in or out. */
 const responseInterceptor = (response) => {
   const { ok, url, body } = response
   if (ok && body?.access_token && body.refresh_token) adoptTokens(body, body.refresh_token)
@@ -100,7 +102,7 @@ const responseInterceptor = (response) => {
   return response
 }
 
-/** Stores the token of the Authorize dialog for the tab only. Swagger UI itself would store it in localStorage, permanently. */
+/** Stores the token of the Authorize dialog for the tab only. Swagger UI would store it in localStorage. */
 const keepDialogToken = () => ({
   statePlugins: {
     auth: {
@@ -257,6 +259,7 @@ const ui = globalThis.SwaggerUIBundle({
     session = JSON.parse(storage?.getItem(storageKey) ?? 'null')
     show()
     if (session?.id) channel.postMessage(session)
+    status.dispatchEvent(new Event('ready'))
   },
   deepLinking: true,
   defaultModelsExpandDepth: 0,

@@ -1,0 +1,147 @@
+import t from 'tap'
+import { browserAt, oidcConfig, providerOf, returnTo, startIssuer } from '../fixture/issuer.ts'
+import { startService } from '../fixture/service.ts'
+
+/** Providers that are slow, down or wrong: nobody gets in, the log says what to do, and others sign in as before. */
+
+const [issuer, healthy] = [await startIssuer(), await startIssuer()]
+const log: string[] = []
+const logStream = { write: (line: string) => void log.push(line), flush: async () => undefined }
+const service = await startService(t, {
+  config: {
+    logLevel: 'warn',
+    oidc: oidcConfig([
+      providerOf(issuer),
+      providerOf(healthy, { id: 'healthy' }),
+      providerOf(issuer, { id: 'template', issuer: `${issuer.url}/common` }),
+    ]),
+  },
+  logStream,
+  oidcLimits: { timeout: 2_000, maxBytes: 262_144 },
+} as never)
+const [browser, others] = [browserAt(service), browserAt(service, 'healthy')]
+
+const person = (sub: string) => ({ sub, email: `${sub}@example.com`, email_verified: true })
+healthy.claims = person('healthy')
+
+type Answer = NonNullable<typeof issuer.intercept>
+
+const atPath =
+  (path: string, answer: (response: Parameters<Answer>[1]) => void): Answer =>
+  (request, response) => {
+    if (request.url?.split('?')[0] !== path) return false
+    answer(response)
+    return true
+  }
+
+const json = (response: Parameters<Answer>[1], body: unknown): void => {
+  response.setHeader('content-type', 'application/json').end(JSON.stringify(body))
+}
+
+t.test('before the first request, a provider that does not work is asked for nothing', async (t) => {
+  t.strictSame(issuer.requests, [])
+  const body = { purpose: 'sign_in', return_to: returnTo, code_challenge: 'x'.repeat(43), state: 'x' }
+  const refused = (id: string) => service.expect('authorizeOidc', 503, { params: { provider: id }, body })
+  issuer.intercept = (_request, _response) => true
+  const [, code] = await Promise.all([refused('mock'), others.code()])
+  t.ok(code, 'others sign in')
+  const { length } = issuer.requests
+  await refused('mock')
+  t.equal(issuer.requests.length, length, 'a failure is repeated for a moment')
+  issuer.intercept = (request, response) => {
+    if (request.url?.startsWith('/common') !== true) return false
+    json(response, { issuer: issuer.url, jwks_uri: `${issuer.url}/jwks` })
+    return true
+  }
+  await refused('template')
+  issuer.intercept = null
+})
+
+t.test('a provider that fails after the user has authenticated', async (t) => {
+  // The failure of before is forgotten.
+  await new Promise((resolve) => setTimeout(resolve, 5_000))
+  issuer.claims = person('faulty')
+  t.ok((await browser.answer()).has('code'))
+
+  const cases: Readonly<Record<string, readonly [Answer, string, RegExp]>> = {
+    slow: [atPath('/token', () => undefined), 'temporarily_unavailable', /did not answer in time|timeout/i],
+    'an error': [
+      atPath('/token', (response) => void response.writeHead(500).end('oops')),
+      'server_error',
+      /unexpected status/,
+    ],
+    'an error of the protocol': [
+      atPath('/token', (response) => {
+        response.statusCode = 400
+        json(response, { error: 'invalid_client' })
+      }),
+      'server_error',
+      /check client_id, the client secret/,
+    ],
+    'no JSON': [
+      atPath('/token', (response) => void response.end('<html>')),
+      'server_error',
+      /not JSON|content-type/,
+    ],
+    'a redirect': [
+      atPath('/token', (response) => void response.writeHead(302, { location: '/other' }).end()),
+      'temporarily_unavailable',
+      /answers with a redirect/,
+    ],
+    'a megabyte of claims': [
+      atPath('/token', (response) => json(response, { id_token: 'x'.repeat(1_048_576) })),
+      'temporarily_unavailable',
+      /more than 262144 bytes/,
+    ],
+    'a connection that breaks': [
+      atPath('/token', (response) => void response.destroy()),
+      'temporarily_unavailable',
+      /fetch failed/,
+    ],
+  }
+  for (const [name, [intercept, error, reason]] of Object.entries(cases)) {
+    issuer.intercept = intercept
+    log.length = 0
+    const parameters = await browser.answer()
+    issuer.intercept = null
+    t.equal(parameters.get('error'), error, name)
+    t.match(log.join(''), reason, name)
+    t.match(log.join(''), parameters.get('request_id') ?? 'none', name)
+    t.ok((await others.answer()).has('code'), `others sign in while there is ${name}`)
+  }
+
+  t.test('claims that are large, but not too large', async (t) => {
+    issuer.claims = {
+      ...person('large'),
+      groups: Array.from({ length: 5_000 }, (_, index) => `group-${index}`),
+    }
+    t.ok((await browser.answer()).has('code'))
+  })
+
+  t.test('a clock that is off by five minutes', async (t) => {
+    issuer.claims = person('late')
+    for (const minutes of [-10, 10]) {
+      issuer.alterToken = ({ payload }) => {
+        const now = Math.floor(Date.now() / 1_000) + minutes * 60
+        Object.assign(payload, { iat: now, nbf: now, exp: now + 300 })
+      }
+      log.length = 0
+      t.equal((await browser.answer()).get('error'), 'server_error')
+      t.match(log.join(''), /compare the clocks/)
+    }
+    issuer.alterToken = null
+  })
+
+  t.test('keys that were rotated: read again, at most once a minute', async (t) => {
+    issuer.claims = person('rotated')
+    const reads = () => issuer.requests.filter((path) => path === '/jwks').length
+    const before = reads()
+    await issuer.rotateKeys()
+    for (let attempt = 0; attempt < 5; attempt += 1) {
+      log.length = 0
+      t.equal((await browser.answer()).get('error'), 'server_error')
+    }
+    t.match(log.join(''), /can take a minute/)
+    t.ok(reads() - before <= 1, `${reads() - before} reads`)
+  })
+})
