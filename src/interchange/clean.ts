@@ -1,4 +1,4 @@
-import { hasTooManyMarks, isVisible, maxMarksInRow, toNfc } from '../domain/text.ts'
+import { hasTooManyMarks, isVisible, toNfc } from '../domain/text.ts'
 import type { Fault } from './drafts.ts'
 
 /** The limits of the contract, in characters. */
@@ -50,5 +50,5 @@ export const cleanLine = (
   return isVisible(normal) ? normal : ''
 }
 
-/** More marks in a row than any language has. */
-const marks = new RegExp(String.raw`(?<=[\p{M}\uff9e\uff9f]{${maxMarksInRow}})[\p{M}\uff9e\uff9f]`, 'gu')
+/** More marks in a row than any language has: `maxMarksInRow`. */
+const marks = /(?<=[\p{M}\uff9e\uff9f]{30})[\p{M}\uff9e\uff9f]/gu

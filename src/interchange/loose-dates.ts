@@ -38,17 +38,14 @@ function nameOf(text: string): string {
   return text.toLowerCase().replace(/\.$/, '')
 }
 
-const time = String.raw`(?:[T ,]+(?:at |um |à )?(\d{1,2})(?::(\d{2}))?(?::(\d{2})(?:[.,]\d+)?)?\s*([ap]\.?m\.?)?)?`
-const iso = new RegExp(String.raw`^(\d{4})-(\d{1,2})-(\d{1,2})${time}$`, 'i')
-const numeric = new RegExp(String.raw`^(\d{1,4})[./-](\d{1,2})[./-](\d{1,4})${time}$`, 'i')
-const dayFirst = new RegExp(
-  String.raw`^(?:\p{L}+\.?,? )?(\d{1,2})(?:\.|st|nd|rd|th|er)?[ /-](?:de |of )?(\p{L}+)\.?,?(?:[ /-](?:de )?(\d{4}|\d\d))?${time}$`,
-  'iu',
-)
-const monthFirst = new RegExp(
-  String.raw`^(?:\p{L}+\.?,? )??(\p{L}+)\.? (\d{1,2})(?:st|nd|rd|th)?(?:,? (\d{4}))?${time}$`,
-  'iu',
-)
+const iso =
+  /^(\d{4})-(\d{1,2})-(\d{1,2})(?:[T ,]+(?:at |um |à )?(\d{1,2})(?::(\d{2}))?(?::(\d{2})(?:[.,]\d+)?)?\s*([ap]\.?m\.?)?)?$/i
+const numeric =
+  /^(\d{1,4})[./-](\d{1,2})[./-](\d{1,4})(?:[T ,]+(?:at |um |à )?(\d{1,2})(?::(\d{2}))?(?::(\d{2})(?:[.,]\d+)?)?\s*([ap]\.?m\.?)?)?$/i
+const dayFirst =
+  /^(?:\p{L}+\.?,? )?(\d{1,2})(?:\.|st|nd|rd|th|er)?[ /-](?:de |of )?(\p{L}+)\.?,?(?:[ /-](?:de )?(\d{4}|\d\d))?(?:[T ,]+(?:at |um |à )?(\d{1,2})(?::(\d{2}))?(?::(\d{2})(?:[.,]\d+)?)?\s*([ap]\.?m\.?)?)?$/iu
+const monthFirst =
+  /^(?:\p{L}+\.?,? )??(\p{L}+)\.? (\d{1,2})(?:st|nd|rd|th)?(?:,? (\d{4}))?(?:[T ,]+(?:at |um |à )?(\d{1,2})(?::(\d{2}))?(?::(\d{2})(?:[.,]\d+)?)?\s*([ap]\.?m\.?)?)?$/iu
 
 /** Null if the text is not a date. */
 export const parseDate = (text: string, context: DateContext): string | null => {

@@ -12,8 +12,8 @@ export const textOfHtml = (text: string): string => {
     .replaceAll(/\r?\n/g, ' ')
     .replaceAll(/<li\b[^<>]*>(\s*<p>)?/gi, '\n- ')
     .replaceAll(/<h([1-6])\b[^<>]*>/gi, (_, level: string) => `\n${'#'.repeat(Number(level))} `)
-    .replaceAll(/<a\b[^<>]*?href="([^"<>]*)"[^<>]*>([^<]*)<\/a>/gi, (_, url: string, name: string) =>
-      name === url ? url : `[${name}](${url})`,
+    .replaceAll(/<a\b([^<>]*)>([^<]*)<\/a>/gi, (_, attributes: string, name: string) =>
+      linkOf(attributes, name),
     )
     .replaceAll(/<\/?(strong|b)>/gi, '**')
     .replaceAll(/<\/?(em|i)>/gi, '*')
@@ -22,9 +22,16 @@ export const textOfHtml = (text: string): string => {
     .replaceAll(/<\/(p|div|h[1-6]|ul|ol|pre|blockquote)>/gi, '\n\n')
     .replaceAll(/<[^<>]*>/g, '')
     .replaceAll(/&(lt|gt|quot|#39|nbsp|amp);/g, (_, name: string) => entities[name] ?? '')
-    .replaceAll(/[ \t]+\n/g, '\n')
+    .split('\n')
+    .map((line) => line.trimEnd())
+    .join('\n')
     .replaceAll(/\n{3,}/g, '\n\n')
     .trim()
+}
+
+const linkOf = (attributes: string, name: string): string => {
+  const url = /href="([^"]*)"/i.exec(attributes)?.[1]
+  return url === undefined || url === name ? name : `[${name}](${url})`
 }
 
 const entities: Readonly<Record<string, string>> = {

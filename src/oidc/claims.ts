@@ -102,6 +102,9 @@ const textOf = (claims: ClaimSet, name: string): string => {
 const maxUsername = 26
 
 /** A valid username, from what the provider suggests or the address. */
+const withoutPunctuationAtEnd = (text: string): string =>
+  text.slice(0, 1 + Math.max(...Array.from(text, (letter, index) => (/[a-z0-9]/.test(letter) ? index : -1))))
+
 const usernameOf = (claims: ClaimSet): string => {
   const candidates = ['preferred_username', 'nickname', 'email', 'name'].map((name) =>
     (textOf(claims, name).split('@')[0] ?? '')
@@ -109,10 +112,11 @@ const usernameOf = (claims: ClaimSet): string => {
       .toLowerCase()
       .replaceAll(/[^a-z0-9._-]+/g, '-')
       .replaceAll(/-{2,}/g, '-')
-      .slice(0, maxUsername)
-      .replaceAll(/^[._-]+|[._-]+$/g, ''),
+      .slice(0, maxUsername),
   )
-  return candidates.find((name) => name.length >= 2) ?? 'user'
+  // With a letter or a digit at both ends.
+  const trimmed = candidates.map((name) => /[a-z0-9].*/.exec(name)?.[0] ?? '').map(withoutPunctuationAtEnd)
+  return trimmed.find((name) => name.length >= 2) ?? 'user'
 }
 
 /** In code points. */

@@ -167,11 +167,15 @@ const personOf = (text: string) => {
   return name === '' ? null : ({ type: 'user', id: id || name, username: null, display_name: name } as const)
 }
 
-const attachment = /\[\[file (\{.*\})\]\]/s
+/** The JSON of the file in a comment; null without one. */
+const attachmentIn = (text: string): string | null => {
+  const [start, end] = [text.indexOf('[[file {'), text.lastIndexOf('}]]')]
+  return start === -1 || end < start ? null : text.slice(start + '[[file '.length, end + 1)
+}
 
 /** A file is in the text of the comment, as JSON. */
 const commentDraft = (cell: Cell, id: string, taskId: string): Unplaced => {
-  const file = attachment.exec(cell('CONTENT'))
+  const file = attachmentIn(cell('CONTENT'))
   const author = personOf(cell('AUTHOR'))
   const faults: Fault[] =
     file === null
@@ -190,10 +194,10 @@ const commentDraft = (cell: Cell, id: string, taskId: string): Unplaced => {
       task_id: taskId,
       author_id: null,
       author_name: author?.display_name ?? null,
-      body: cell('CONTENT').replace(
-        attachment,
-        (_, json: string) => /"file_url": ?"([^"]+)"/.exec(json)?.[1] ?? '',
-      ),
+      body:
+        file === null
+          ? cell('CONTENT')
+          : cell('CONTENT').replace(`[[file ${file}]]`, () => /"file_url": ?"([^"]+)"/.exec(file)?.[1] ?? ''),
       created_at: null,
       edited_at: null,
     },

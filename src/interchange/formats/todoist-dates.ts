@@ -36,9 +36,9 @@ const monthOf = (word: string): number | null =>
 /** Null if the text is of another kind: it may be of another language. */
 export const parseRepeated = (text: string, timeZone: string): Repeated | null => {
   if (text.length > maxText) return null
-  const [, mark, rest] = /^\s*(?:every|ev)(!?)\s+(.+)$/i.exec(text.toLowerCase()) ?? []
+  const [, mark, rest] = /^(?:every|ev)(!?)\s(.+)$/.exec(text.trim().toLowerCase()) ?? []
   const [, plain = '', at] =
-    /^(.*?)(?:,? (?:at |@ ?)?(\d{1,2}(?::\d{2})?\s*(?:am|pm)|\d{1,2}:\d{2}))?$/.exec(rest ?? '') ?? []
+    /^(.*?)(?:,? (?:at |@ ?)?(\d{1,2}(?::\d{2})?\s*(?:am|pm)|\d{1,2}:\d{2}))?$/.exec(rest?.trim() ?? '') ?? []
   const named = namedRule(plain.trim())
   const from = mark === '!' ? 'completion' : 'schedule'
   const rule = named === null ? null : parseRule(named, from)

@@ -146,10 +146,7 @@ const customFields = (card: Fields, names: ReadonlyMap<string | null, Fields>): 
       const option = field?.objects('options').find((option) => option.id('id') === item.id('idValue'))
       const texts = Object.values((option ?? item).object('value')?.texts() ?? {})
       const name = (field?.text('name') ?? '').toLowerCase().replaceAll(/[^a-z0-9]+/g, '_')
-      const key = name
-        .replace(/^[^a-z]+/, '')
-        .slice(0, 40)
-        .replace(/_+$/, '')
+      const key = (/[a-z].*/.exec(name)?.[0] ?? '').slice(0, 40).replace(/_$/, '')
       return key === '' || texts[0] === undefined ? [] : [[key, texts[0]]]
     }),
   )
