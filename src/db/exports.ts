@@ -233,14 +233,6 @@ const maxRunning = sql.raw('2')
 
 const lease = (p: { readonly lease: SQL }): SQL => sql`now() + ${p.lease} * interval '1 millisecond'`
 
-// Claims come one after another, so that they count each other. The embedded database has one session.
-const serialize = statement(
-  'exports.serialize',
-  {},
-  {},
-  () => sql`select pg_advisory_xact_lock(hashtextextended('exports', 0))::text as locked`,
-)
-
 const take = statement(
   'exports.take',
   { lease_id: 'uuid', lease: 'int' },
@@ -256,12 +248,14 @@ const take = statement(
     const isFree = (one: typeof exports): SQL => sql`coalesce(${one.leased_until} <= now(), true)`
     const isRunning = sql`${other.status} = 'running' and not ${isFree(other)}`
     return sql`
-      with next as materialized (
-        select ${row.id} from exports row
+      with turn as materialized (
+        select pg_try_advisory_xact_lock(hashtextextended('exports', 0)) as is_ours
+      ), next as materialized (
+        select ${row.id} from turn join exports row on turn.is_ours
         where ${row.status} in ('waiting', 'running') and ${isFree(row)}
           and (select count(*) from exports other where ${isRunning}) < ${maxRunning}
           and not exists (select from exports other where ${isRunning} and ${other.requested_by} = ${row.requested_by})
-        order by ${row.created_at} limit 1 for update skip locked
+        order by ${row.created_at} limit 1 for update of row skip locked
       ), taken as ${builder
         .update(row)
         .set({
@@ -289,16 +283,17 @@ const take = statement(
   },
 )
 
-/** Takes the export that has waited for longest, unless as many are running as may be. */
-export const takeExport = (
+/**
+ * Takes the export that has waited for longest, unless as many are running as may be, or another process is taking one. An index keeps a
+ * user from having two that run.
+ */
+export const takeExport = async (
   db: Database,
   { leaseId, duration }: { readonly leaseId: string; readonly duration: number },
-): Promise<TakenExport | null> =>
-  db.transaction(async (tx) => {
-    await serialize(tx, {})
-    const taken = firstRow(await take(tx, { lease_id: leaseId, lease: duration }))
-    return taken === null ? null : { ...taken, lease_id: leaseId }
-  }, null)
+): Promise<TakenExport | null> => {
+  const taken = firstRow(await take(db, { lease_id: leaseId, lease: duration }))
+  return taken === null ? null : { ...taken, lease_id: leaseId }
+}
 
 const renew = countingStatement(
   'exports.renew',

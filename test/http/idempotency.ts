@@ -72,6 +72,7 @@ for (const operation of withKey) {
 /** POSTs that create a resource without a key, because a repeat is harmless or refused for another reason. */
 const withoutKey: readonly OperationId[] = [
   'register',
+  'linkIdentity',
   'createAttachmentLink',
   'createUpload',
   'enrolSecondFactor',

@@ -47,6 +47,8 @@ for (const operation of operations) {
     const token = request.token ?? (created.access_token as string)
     const later = await service.call(read.id, { token, params: idsIn(location, read) ?? {} })
     t.equal(later.status, 200)
+    // A job changes it meanwhile.
+    if (id === 'createExport') return
     for (const name of ['etag', 'last-modified'])
       if (headers.has(name)) t.equal(headers.get(name), later.headers.get(name), name)
     if (later.body instanceof Uint8Array) return

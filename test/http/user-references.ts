@@ -223,7 +223,19 @@ t.test('in a body', async (t) => {
     'batchTasks body.update.items.patch': async (fields) =>
       batch({ update: [{ task_id: await idOf({}), patch: fields }] }),
   }
-  for (const { operation, name } of places.filter((place) => place.name.startsWith('body.'))) {
+  t.test('createExport body.user_id', async (t) => {
+    for (const user_id of ['me', other.id.toUpperCase()]) {
+      const { body } = await service.expect('createExport', 201, { token: other.token, body: { user_id } })
+      t.equal(body.user_id, other.id)
+    }
+    const body = { user_id: 'you' }
+    await service.expect('createExport', 400, { token: other.token, body })
+  })
+
+  const ofTasks = places.filter(
+    ({ name, operation }) => name.startsWith('body.') && operation.id !== 'createExport',
+  )
+  for (const { operation, name } of ofTasks) {
     t.test(`${operation.id} ${name}`, async (t) => {
       const [, where = '', field = ''] = /^(.*)\.(\w+)$/.exec(name) ?? []
       const write = tries[`${operation.id} ${where}`]

@@ -125,6 +125,7 @@ ALTER TABLE "reminders" ADD CONSTRAINT "reminders_user_id_users_id_fk" FOREIGN K
 CREATE INDEX "exports_requester_newest" ON "exports" USING btree ("requested_by","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "exports_user" ON "exports" USING btree ("user_id");--> statement-breakpoint
 CREATE INDEX "exports_project" ON "exports" USING btree ("project_id") WHERE "exports"."project_id" is not null;--> statement-breakpoint
+CREATE UNIQUE INDEX "exports_one_runs" ON "exports" USING btree ("requested_by") WHERE "exports"."status" = 'running';--> statement-breakpoint
 CREATE INDEX "exports_unfinished" ON "exports" USING btree ("created_at") WHERE "exports"."status" in ('waiting', 'running');--> statement-breakpoint
 CREATE INDEX "exports_expiry" ON "exports" USING btree ("expires_at") WHERE "exports"."storage_key" is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX "exports_storage_key_unique" ON "exports" USING btree ("storage_key");--> statement-breakpoint

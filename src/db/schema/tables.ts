@@ -1150,6 +1150,9 @@ export const exports = pgTable(
     index('exports_project')
       .on(t.project_id)
       .where(sql`${t.project_id} is not null`),
+    uniqueIndex('exports_one_runs')
+      .on(t.requested_by)
+      .where(sql`${t.status} = 'running'`),
     index('exports_unfinished')
       .on(t.created_at)
       .where(sql`${t.status} in ('waiting', 'running')`),
