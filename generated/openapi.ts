@@ -2322,7 +2322,7 @@ export interface paths {
          *     authenticates the request.
          *
          *     The file has the tasks that the owner of the feed can see and that match its filter: those that are open, and those that
-         *     were closed within 30 days; for a feed of events, those with a date. It has at most 2,000 tasks: those that are due nearest to
+         *     were closed within 30 days; for a feed of events, those with a date. It has at most 2,000 tasks, fewer if their texts exceed 4 MiB: those that are due nearest to
          *     now, then those without a due date, the newest first. They are sorted by their due dates. An all-day task is an all-day
          *     event, and a recurring task is one entry with its rule. A file can be up to a minute old.
          *
@@ -2442,7 +2442,7 @@ export interface paths {
         };
         /**
          * Download an export
-         * @description Returns the archive of a finished export, as long as you may still have it. Supports one byte range per request (`Range`, RFC 9110). The ETag is the SHA-256 of the archive, so `If-Range` resumes an interrupted download safely.
+         * @description Returns the archive of a finished export, as long as you have an account, and manage the project if it is of one. Supports one byte range per request (`Range`, RFC 9110). The ETag is the SHA-256 of the archive, so `If-Range` resumes an interrupted download safely.
          */
         get: operations["downloadExport"];
         put?: never;
@@ -12216,7 +12216,7 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ForbiddenOrUnproven"];
             404: components["responses"]["NotFound"];
             413: components["responses"]["ContentTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];

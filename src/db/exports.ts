@@ -277,9 +277,11 @@ const take = statement(
           user_id: row.user_id,
           project_id: row.project_id,
           attempts: row.attempts,
-        })}
+        })}, failed as materialized (select * from taken where taken.attempts > ${maxAttempts}),
+      recorded as materialized ${eventOf(sql`failed`, 'failed')}
       select taken.id::text, taken.requested_by::text, taken.user_id::text, taken.project_id::text, ${person.time_zone}, taken.attempts
-      from taken join users person on ${person.id} = taken.user_id where taken.attempts <= ${maxAttempts}`
+      from taken join users person on ${person.id} = taken.user_id
+      where taken.attempts <= ${maxAttempts} and (select count(*) from recorded) = 0`
   },
 )
 
@@ -415,7 +417,7 @@ const release = statement(
   {},
   (p) => sql`
     update exports row set status = 'waiting', lease_id = null, leased_until = now() + ${p.wait} * interval '1 millisecond',
-      attempts = ${row.attempts} - ${p.refunds}::int
+      attempts = ${row.attempts} - ${p.refunds}::int, version = ${row.version} + 1, updated_at = ${touched(row).updated_at}
     where ${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} and ${row.status} = 'running'`,
 )
 
@@ -427,6 +429,18 @@ export const releaseExport = async (
 ): Promise<void> => {
   await release(db, { id, lease_id, ...options })
 }
+
+const selectRunning = statement(
+  'exports.select_running',
+  {},
+  { id: 'text' },
+  () =>
+    sql`select ${row.id}::text from exports row where ${row.status} = 'running' and ${row.leased_until} > now()`,
+)
+
+/** The ids of the exports that processes are working on. */
+export const selectRunningExports = async (db: Database): Promise<ReadonlySet<string>> =>
+  new Set((await selectRunning(db, {})).map(({ id }) => id))
 
 const batch = 100
 

@@ -301,7 +301,7 @@ const propertiesOf = (
   ['dtstamp', {}, 'date-time', utc(task.updated_at)],
   ['last-modified', {}, 'date-time', utc(task.updated_at)],
   ...optional(task.created_at, (at) => [['created', {}, 'date-time', utc(at)]]),
-  ['sequence', {}, 'integer', task.version],
+  ['sequence', {}, 'integer', sequenceOf(task)],
   // Events cannot be done.
   [
     'summary',
@@ -340,14 +340,19 @@ const alarmsOf = (facts: CalendarFacts, task: CalendarTask, dates: Dates): reado
     return [['valarm', [['action', {}, 'text', 'DISPLAY'], description, trigger], []]]
   })
 
+/** Increases with each change of what has the same UID: the tasks of a series have it in turn, each with versions of its own. */
+const sequenceOf = ({ series_id, version, updated_at }: CalendarTask): number =>
+  series_id === null ? version : Math.floor((Date.parse(updated_at) - Date.UTC(2020, 0, 1)) / 1_000)
+
 const triggerOf = ({ kind }: CalendarFacts, reminder: Reminder, { start, due }: Dates): Property | null => {
   if ('at' in reminder) return ['trigger', {}, 'date-time', utc(reminder.at)]
   const date = reminder.relative_to === 'due' ? due : start
   if (date === null) return null
   const [hours = 0, minutes = 0] = (isDay(date) ? (reminder.time_of_day ?? '') : '').split(':').map(Number)
   const offset = reminder.offset_minutes + hours * 60 + minutes
-  // An event without a start starts when it is due.
-  const atEnd = reminder.relative_to === 'due' && (kind === 'todo' || start !== null)
+  // An event without a start, or without a duration, starts when it is due.
+  const hasEnd = start !== null && (isDay(start) || start !== due)
+  const atEnd = reminder.relative_to === 'due' && (kind === 'todo' || hasEnd)
   // An all-day event ends a day later.
   const early = atEnd && kind === 'event' && isDay(date) ? 1440 : 0
   return ['trigger', { related: atEnd ? 'END' : 'START' }, 'duration', durationText(offset - early)]

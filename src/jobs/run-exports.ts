@@ -1,5 +1,5 @@
 import type { FastifyBaseLogger } from 'fastify'
-import { rm, readdir, stat } from 'node:fs/promises'
+import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import type { Database } from '../db/engine/client.ts'
@@ -21,6 +21,7 @@ import {
   finishExport,
   releaseExport,
   renewExport,
+  selectRunningExports,
   takeExport,
   type TakenExport,
 } from '../db/exports.ts'
@@ -50,49 +51,62 @@ export interface ExportDeps {
 /** Milliseconds until an export that has failed is tried again. */
 const retryAfter = 30_000
 
-/** Runs the exports that wait, one after the other. Other processes run others at the same time. */
-export const createRunExports =
-  (deps: ExportDeps) =>
-  async (stop: AbortSignal): Promise<void> => {
-    while (!stop.aborted) {
+/** Exports of a process at a time. */
+const maxAtOnce = 2
+
+/** Runs the exports that wait, two at a time. Other processes run others at the same time. */
+export const createRunExports = (deps: ExportDeps) => {
+  const running = new Set<Promise<void>>()
+  return async (stop: AbortSignal): Promise<void> => {
+    while (!stop.aborted && running.size < maxAtOnce) {
       const taken = await takeExport(deps.db, { leaseId: newId(), duration: deps.lease })
-      if (taken === null) return
-      await runExport(deps, taken, stop)
+      if (taken === null) break
+      const run = runExport(deps, taken, stop).finally(() => running.delete(run))
+      running.add(run)
     }
+    // The job is run again soon, and takes what waits then. A stop waits for what is running.
+    if (stop.aborted || running.size === maxAtOnce) await Promise.race(running)
+    if (stop.aborted) await Promise.all(running)
   }
+}
 
 const runExport = async (deps: ExportDeps, taken: TakenExport, stop: AbortSignal): Promise<void> => {
   const { db, log, lease } = deps
   const lost = new AbortController()
-  const work: Work = {
-    deps,
-    taken,
-    signal: AbortSignal.any([stop, lost.signal]),
-    progress: { done: 0, total: null },
-    spool: await createSpool(join(deps.folder, taken.id)),
-    files: new Map(),
-  }
+  const spool = createSpool(join(deps.folder, taken.id))
+  const progress: Work['progress'] = { done: 0, total: null }
   const renew = async (): Promise<void> => {
-    if (!(await renewExport(db, taken, { ...work.progress, duration: lease }))) lost.abort()
+    if (!(await renewExport(db, taken, { ...progress, duration: lease }))) lost.abort()
   }
-  // Three renewals per lease: one may fail.
-  const timer = setInterval(() => void renew().catch(() => undefined), lease / 3)
+  const timer = setInterval(() => void renew().catch(() => undefined), Math.min(renewalInterval, lease / 3))
   try {
-    await makeFile(work)
+    const signal = AbortSignal.any([stop, lost.signal])
+    await makeFile({ deps, taken, signal, progress, spool: await spool, files: new Map() })
   } catch (error) {
     if (stop.aborted) await releaseExport(db, taken, { wait: 0, refunds: true })
     // One that was cancelled, or that another process has taken, is left as it is.
     else if (lost.signal.aborted) await failExport(db, taken, 'access_lost')
-    else if (error instanceof StorageFull) await failExport(db, taken, 'storage_full')
+    else if (isFull(error)) await failExport(db, taken, 'storage_full')
     else {
       log.warn({ err: error, export_id: taken.id }, 'An export failed and will be tried again')
       await releaseExport(db, taken, { wait: retryAfter, refunds: false })
     }
   } finally {
     clearInterval(timer)
-    await work.spool.remove()
+    await spool.then(
+      (made) => made.remove(),
+      () => undefined,
+    )
   }
 }
+
+/** Milliseconds between two looks at whether an export was cancelled, which also show its progress. */
+const renewalInterval = 2_000
+
+/** Whether there is no space, in the storage or for the spool. */
+const isFull = (error: unknown): boolean =>
+  error instanceof StorageFull ||
+  (error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT'))
 
 /** An export in progress. */
 interface Work {
@@ -253,15 +267,11 @@ const openFile = async (storage: Storage, file: StoredFile | undefined): Promise
   }
 }
 
-/** Milliseconds after which a folder belongs to a process that was killed. */
-const abandonedAfter = 86_400_000
-
-/** Deletes what processes left behind that were killed. */
-export const removeAbandonedSpools = async (folder: string): Promise<void> => {
+/** Deletes the folders of exports that no process works on: what processes left behind that were killed. */
+export const removeAbandonedSpools = async (db: Database, folder: string): Promise<void> => {
   const names = await readdir(folder).catch(() => [])
-  for (const name of names) {
-    const path = join(folder, name)
-    const { mtimeMs } = await stat(path)
-    if (Date.now() - mtimeMs > abandonedAfter) await rm(path, { recursive: true, force: true })
-  }
+  if (names.length === 0) return
+  const running = await selectRunningExports(db)
+  for (const name of names)
+    if (!running.has(name)) await rm(join(folder, name), { recursive: true, force: true })
 }

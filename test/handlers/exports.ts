@@ -445,3 +445,29 @@ t.test('an export whose process died is made by another one, three times at most
   t.match(await interrupt(2), { status: 'finished' })
   t.match(await interrupt(3), { status: 'failed', failure: 'interrupted' })
 })
+
+t.test('texts with any separator of lines', async (t) => {
+  const una = await service.register('una')
+  const title = 'One\u2028two\u2029three\u0085four'
+  const task = await createTask(una, { title, description: `${title}\r\nfive` })
+  await addComment(una, task.id, title)
+  const records = recordsOf(await entriesOf(await finishedExport(service, una), una))
+  t.match(records.tasks, [{ title: task.title, description: task.description }])
+  t.match(records.comments, [{ body: title }])
+})
+
+t.test('two users at a time', async (t) => {
+  await noExportRuns(service)
+  const [eva, ian] = [await service.register('eva'), await service.register('ian')]
+  const { promise: bothRun, resolve: begin } = Promise.withResolvers<void>()
+  let waiting = 0
+  put = async (...args) => {
+    waiting += 1
+    if (waiting === 2) begin()
+    await bothRun
+    return storage.put(...args)
+  }
+  const [one, two] = await Promise.all([finishedExport(service, eva), finishedExport(service, ian)])
+  put = presentPut
+  t.match([one, two], [{ status: 'finished' }, { status: 'finished' }])
+})
