@@ -3412,7 +3412,7 @@ export interface components {
             readonly updated_at?: string;
             readonly owner?: components["schemas"]["User"];
             readonly assignee?: components["schemas"]["User"];
-            readonly project?: components["schemas"]["Project"];
+            readonly project?: Record<string, never>;
             readonly attachments?: components["schemas"]["Attachment"][];
             /** @description Use `parent_id` to change the parent. */
             readonly parent?: components["schemas"]["ExpandedTask"];
@@ -3501,7 +3501,7 @@ export interface components {
             readonly updated_at?: string;
             readonly owner?: components["schemas"]["User"];
             readonly assignee?: components["schemas"]["User"];
-            readonly project?: components["schemas"]["Project"];
+            readonly project?: Record<string, never>;
             readonly attachments?: components["schemas"]["Attachment"][];
             /** @description Use `parent_id` to change the parent. */
             readonly parent?: Record<string, never>;
