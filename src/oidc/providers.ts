@@ -3,7 +3,14 @@ import * as client from 'openid-client'
 import { allowsReturn, type OidcProvider } from '../config/oidc.ts'
 import type { OidcConfig } from '../config/config.ts'
 import { type AuthorizationRequest, challengeOf, secretsOf } from './authorization-request.ts'
-import { identifierOf, mergeClaims, type ProvenIdentity, readClaims, wantedClaims } from './claims.ts'
+import {
+  identifierOf,
+  mergeClaims,
+  type ProvenIdentity,
+  readClaims,
+  secondsOf,
+  wantedClaims,
+} from './claims.ts'
 import { NotAuthenticated, ProviderUnavailable } from './failures.ts'
 import { createBoundedFetch, type FetchLimits, fetchLimits } from './fetch.ts'
 
@@ -180,7 +187,7 @@ const createProvider = (settings: OidcProvider, publicUrl: string, limits: Fetch
         if (isComplete || configuration.serverMetadata().userinfo_endpoint === undefined)
           return readClaims(settings, claims)
         const userInfo = await client.fetchUserInfo(configuration, tokens.access_token, String(claims.sub))
-        return readClaims(settings, mergeClaims(claims, userInfo))
+        return readClaims(settings, mergeClaims(settings, claims, userInfo))
       } catch (error) {
         throw refuse(error)
       }
@@ -276,7 +283,7 @@ const readLogoutToken = (
   if (typeof events !== 'object' || events === null || !Object.hasOwn(events, logoutEvent))
     throw new TypeError('the token has no event of a logout')
   const [id, subject, sid] = [jti, claims.sub, claims.sid].map(identifierOf)
-  if (id == null || typeof exp !== 'number') throw new TypeError('the token has no usable jti')
+  if (id == null) throw new TypeError('the token has no usable jti')
   if (subject == null && sid == null) throw new TypeError('the token has neither sub nor sid')
-  return { issuer, id, expiresAt: exp, subject: subject ?? null, sid: sid ?? null }
+  return { issuer, id, expiresAt: secondsOf(exp), subject: subject ?? null, sid: sid ?? null }
 }

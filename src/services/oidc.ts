@@ -319,7 +319,7 @@ export const createOidc = (deps: Deps): Oidc => {
         // The provider was asked for a recent one, and was checked; the session gets the time of that, not of now.
         if (authTime === null) throw problems.unusableOidcCode()
         await Promise.all([
-          renewAuthentication(tx, account, Math.floor(authTime)),
+          renewAuthentication(tx, account, authTime),
           useIdentity(tx, { id: linked.id, userId, email }, deps.reauthDays),
           recordAudit(tx, 'session.reauthenticated', { userId }),
         ])
