@@ -1,6 +1,6 @@
 import { createRemoteJWKSet, customFetch as joseFetch, jwtVerify, type JWTVerifyGetKey } from 'jose'
 import * as client from 'openid-client'
-import { allowsReturn, type OidcProvider } from '../config/oidc.ts'
+import { allowsReturn, isSecureUrl, type OidcProvider } from '../config/oidc.ts'
 import type { OidcConfig } from '../config/config.ts'
 import { type AuthorizationRequest, challengeOf, secretsOf } from './authorization-request.ts'
 import {
@@ -126,10 +126,18 @@ const createProvider = (settings: OidcProvider, publicUrl: string, limits: Fetch
         ],
       },
     )
-    const { issuer: found, jwks_uri: keysUri = '' } = configuration.serverMetadata()
-    // openid-client accepts the template of Microsoft's issuer for any tenant.
-    if (new URL(found).href !== new URL(issuer).href)
-      throw new TypeError(`its discovery document has the issuer ${found}`)
+    const { issuer: found, jwks_uri: keysUri = '', ...metadata } = configuration.serverMetadata()
+    // openid-client accepts the template of Microsoft's issuer for any tenant, and compares URLs. Tokens and identities have its text.
+    if (found !== issuer) throw new TypeError(`its discovery document has the issuer ${found}`)
+    const { authorization_endpoint = '', token_endpoint = '', ...optional } = metadata
+    const endpoints = {
+      jwks_uri: keysUri,
+      authorization_endpoint,
+      token_endpoint,
+      userinfo_endpoint: optional.userinfo_endpoint,
+      end_session_endpoint: optional.end_session_endpoint,
+    }
+    for (const [name, url] of Object.entries(endpoints)) expectSecure(name, url)
     const keys = createRemoteJWKSet(new URL(keysUri), {
       timeoutDuration: limits.timeout,
       cooldownDuration: keysCooldown,
@@ -218,6 +226,14 @@ const createProvider = (settings: OidcProvider, publicUrl: string, limits: Fetch
       }
     },
   }
+}
+
+/** A browser is sent to some of the addresses of a discovery document. @throws TypeError */
+const expectSecure = (name: string, text: string | undefined): void => {
+  if (text === undefined) return
+  const url = URL.parse(text)
+  if (url === null || !isSecureUrl(url))
+    throw new TypeError(`its discovery document has no https:// URL as ${name}`)
 }
 
 const clientAuth = ({ clientSecret, clientAuth }: OidcProvider): client.ClientAuth => {
