@@ -337,6 +337,12 @@ t.test('what a browser comes back with', async (t) => {
     t.match(Object.fromEntries(parameters), { code: /^two_/, state: 'a&b=c', iss: 'https://tasks.example' })
   })
 
+  t.test('HEAD does not use up the code of the provider', async (t) => {
+    const callback = await browser.authenticate(await browser.begin())
+    t.equal((await fetch(callback, { method: 'HEAD', redirect: 'manual' })).status, 405)
+    t.ok((await browser.comeBack(callback)).has('code'))
+  })
+
   t.test('an error of the provider, and the id of the request', async (t) => {
     issuer.alterRedirect = (url) => {
       url.searchParams.delete('code')
