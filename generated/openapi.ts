@@ -5201,7 +5201,7 @@ export interface components {
         /** @description The code from the URL that the browser returned to, and the PKCE verifier. */
         OidcCode: {
             code: components["schemas"]["OpaqueToken"];
-            /** @description The text whose challenge was sent. */
+            /** @description The text whose challenge was sent: 43 to 128 letters, digits, dots, underscores, hyphens and tildes. Another text is a wrong verifier, and uses the code up too. */
             code_verifier: string;
         };
         /** @description Where the browser returns to after the provider. */
