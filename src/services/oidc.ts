@@ -22,6 +22,7 @@ import {
   removeIdentity,
   selectIdentities,
   useIdentity,
+  type UserWithAddress,
   viewIdentity,
 } from '../db/identities.ts'
 import { join, lockInvitation } from '../db/invitations.ts'
@@ -405,15 +406,24 @@ const clientError = (code: string | null): string =>
   code !== null && passedOn.has(code) ? code : 'server_error'
 
 /**
- * Links an identity to the account with its address: only if the provider has verified the address and its operator is trusted with
- * that, and never to an administrator, since OpenID Connect makes nobody one. Whoever registered the account need not have had the
- * address, so nothing of their access is left.
+ * Whether an identity takes over the account with its address. Never that of an administrator, since OpenID Connect makes nobody one;
+ * nor one with an identity, since an address can be given to somebody else; nor past a second factor that nobody has proven.
+ */
+export const isTakenOver = (
+  { role, isLinked, isGuarded }: UserWithAddress,
+  { hasSecondFactor }: ProvenIdentity,
+): boolean => role !== 'admin' && !isLinked && (!isGuarded || hasSecondFactor)
+
+/**
+ * Links an identity to the account with its address, only if the provider has verified the address and its operator is trusted with
+ * that. Whoever registered the account need not have had the address, so nothing of their access is left.
  */
 const linkByAddress = async (
   ctx: OpContext,
-  { provider: id, issuer, subject, email, isEmailVerified }: ProvenIdentity,
+  proven: ProvenIdentity,
   { providers, credentials, reauthDays }: Deps,
 ): Promise<LinkedIdentity | null> => {
+  const { provider: id, issuer, subject, email, isEmailVerified } = proven
   if (email === null || !isEmailVerified || providers.find(id)?.settings.linksByEmail !== true) return null
   const found = await findUserByEmail(ctx, email)
   if (found === null) return null
@@ -422,7 +432,7 @@ const linkByAddress = async (
   return thenForget(
     transaction(ctx, async (tx) => {
       const [account, user] = [await lockAccount(tx, userId), await findUserByEmail(tx, email)]
-      if (account === null || user?.id !== userId || user.role === 'admin')
+      if (account === null || user?.id !== userId || !isTakenOver(user, proven))
         throw problems.emailOfAnotherAccount()
       if (account.isDisabled) throw problems.accountDisabled()
       await endEarlierAccess(tx, userId)
