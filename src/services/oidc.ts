@@ -280,7 +280,8 @@ export const createOidc = (deps: Deps): Oidc => {
           startSession(tx, {
             userId,
             tokenHash: refreshToken.hash,
-            identity: { ...provenBy, hours: deps.sessionHours, authenticatedAt: identity.authTime },
+            // A browser that is signed in at the provider signs in without its user, so an unknown time can be any.
+            identity: { ...provenBy, hours: deps.sessionHours, authenticatedAt: identity.authTime ?? 0 },
           }),
         ])
         return last(viewStarted(tx, refreshToken.hash))

@@ -410,6 +410,21 @@ t.test('reauthenticate', async (t) => {
     ).body
     await service.expect('deleteUser', 403, { token, params: { user_id: user.id } })
   })
+
+  t.test('a sign-in at a time that the provider does not say is no recent authentication', async () => {
+    issuer.claims = { ...person('undated'), auth_time: undefined }
+    const { access_token: token, user } = (
+      await service.expect('exchangeOidcCode', 200, { body: await browser.code() })
+    ).body
+    await service.expect('deleteUser', 403, { token, params: { user_id: user.id } })
+  })
+
+  t.test('a time that cannot be is refused', async (t) => {
+    for (const auth_time of [1.5, 1e15]) {
+      issuer.claims = { ...person('timeless'), auth_time }
+      t.equal((await browser.answer()).get('error'), 'server_error')
+    }
+  })
 })
 
 t.test('an account without a password', async (t) => {
