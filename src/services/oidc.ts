@@ -49,7 +49,7 @@ import {
 import type { ProvenIdentity } from '../oidc/claims.ts'
 import { NotAuthenticated, ProviderUnavailable } from '../oidc/failures.ts'
 import type { Provider, Providers } from '../oidc/providers.ts'
-import { type Problem, problems } from '../problems/problems.ts'
+import { Problem, problems } from '../problems/problems.ts'
 import type { UsablePassword } from './check-password.ts'
 import { type OpContext, thenForget, transaction } from './context.ts'
 import { expectMay, expectProven, expectSeen, expectSignedIn } from './expectations.ts'
@@ -253,11 +253,8 @@ export const createOidc = (deps: Deps): Oidc => {
         if (deps.shouldAuditFailure(ctx.client)) await recordAudit(ctx, 'sign_in.failed', { userId: null })
         throw problems.invalidOidcCode()
       }
-      const { identity, invitationToken } = proof
-      const linked =
-        (await findIdentity(ctx, identity)) ??
-        (await linkByAddress(ctx, identity, deps)) ??
-        (await createAccount(ctx, identity, invitationToken, deps))
+      const { identity } = proof
+      const linked = (await findIdentity(ctx, identity)) ?? (await firstSignIn(ctx, proof, deps))
       const { issuer, teams } = identity
       await applyRuledTeams(ctx, { userId: linked.userId, issuer, teams }, log)
       const [refreshToken, challenge] = [newRefreshToken(), newChallenge()]
@@ -405,6 +402,26 @@ const passedOn = new Set([
 
 const clientError = (code: string | null): string =>
   code !== null && passedOn.has(code) ? code : 'server_error'
+
+/** The account of an identity that was not linked to one. */
+const firstSignIn = async (
+  ctx: OpContext,
+  { identity, invitationToken }: Proof,
+  deps: Deps,
+): Promise<LinkedIdentity> => {
+  try {
+    return (
+      (await linkByAddress(ctx, identity, deps)) ??
+      (await createAccount(ctx, identity, invitationToken, deps))
+    )
+  } catch (error) {
+    // Somebody who signs in twice at once has an account when the second one wants to make it.
+    const isRefused = error instanceof Problem || error instanceof ConstraintViolation
+    const linked = isRefused ? await findIdentity(ctx, identity) : null
+    if (linked === null) throw error
+    return linked
+  }
+}
 
 /**
  * Whether an identity takes over the account with its address. Never that of an administrator, since OpenID Connect makes nobody one;

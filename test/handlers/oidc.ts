@@ -157,6 +157,12 @@ t.test('exchangeOidcCode', async (t) => {
     },
   )
 
+  t.test('200: two first sign-ins at once are one account', async (t) => {
+    const codes = [await codeFor('hurried'), await codeFor('hurried')]
+    const replies = await Promise.all(codes.map((body) => service.expect('exchangeOidcCode', 200, { body })))
+    t.equal(replies[0]?.body.user.id, replies[1]?.body.user.id)
+  })
+
   t.test('200: a taken username gets a suffix', async (t) => {
     await service.register('taken')
     issuer.claims = { ...person('another'), preferred_username: 'taken' }
