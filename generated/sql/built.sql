@@ -1332,8 +1332,11 @@ left join "second_factors" on "second_factors"."user_id" = "users"."id"
 where ("users"."id" = $1::uuid and "users"."deleted_at" is null);
 
 /* users.select_by_email */
-select "id", "role"
+select "users"."id", "users"."role", exists (select
+from identities
+where "identities"."user_id" = "users"."id"), "second_factors"."confirmed_at" is not null
 from "users"
+left join "second_factors" on "second_factors"."user_id" = "users"."id"
 where ("users"."email" = $1::text and "users"."deleted_at" is null);
 
 /* users.select_caller */

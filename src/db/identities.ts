@@ -15,7 +15,7 @@ import { query } from './engine/statement.ts'
 import { newest, selectPage } from './lists/list.ts'
 import { identityJson } from './read-models.ts'
 import { aliasedTable, and, eq, isNull, sql } from './schema/drizzle.ts'
-import { identities, providerSessions, sessions, users } from './schema/tables.ts'
+import { identities, providerSessions, secondFactors, sessions, users } from './schema/tables.ts'
 
 const item = aliasedTable(identities, 'item')
 const identity = aliasedTable(identities, 'identity')
@@ -220,17 +220,32 @@ export const removeIdentity = async (
 
 const selectByEmail = builtStatement('users.select_by_email', { email: 'text' }, (db, p) =>
   db
-    .select({ id: users.id, role: users.role })
+    .select({
+      id: users.id,
+      role: users.role,
+      isLinked: sql<boolean>`exists (select from identities where ${identities.user_id} = ${users.id})`,
+      isGuarded: sql<boolean>`${secondFactors.confirmed_at} is not null`,
+    })
     .from(users)
+    .leftJoin(secondFactors, eq(secondFactors.user_id, users.id))
     .where(and(eq(users.email, p.email), isNull(users.deleted_at))),
 )
+
+/** What it depends on whether an identity may take over the account with its address. */
+export interface UserWithAddress {
+  readonly id: string
+  readonly role: string
+  /** Whether an identity signs in to it. */
+  readonly isLinked: boolean
+  /** Whether it has a confirmed second factor. */
+  readonly isGuarded: boolean
+}
 
 /** The user with an address, in canonical form; null if there is none. */
 export const findUserByEmail = async (
   { db }: StatementContext,
   email: string,
-): Promise<{ readonly id: string; readonly role: string } | null> =>
-  firstRow(await selectByEmail(db, { email }))
+): Promise<UserWithAddress | null> => firstRow(await selectByEmail(db, { email }))
 
 const selectOfSession = builtStatement('identities.select_of_session', { session_id: 'uuid' }, (db, p) =>
   db

@@ -41,7 +41,8 @@ export const registerProviderRoutes = async (
   app: FastifyInstance,
   { complete, endSessions }: ProviderRequests,
 ): Promise<void> => {
-  app.get<OfProvider>('/auth/oidc/:provider/callback', async (request, reply) => {
+  // HEAD would use up the code of the provider, and the answer has nothing to read.
+  app.get<OfProvider>('/auth/oidc/:provider/callback', { exposeHeadRoute: false }, async (request, reply) => {
     const { params, id, raw } = request
     const query = new URL(raw.url ?? '', 'http://localhost').search
     const location = await runAs(workOf(request), () =>

@@ -54,7 +54,6 @@ export const patternWords: Words = {
   '^"[!#-~]*"$': 'be an ETag in double quotes',
   '^([*]|[ \\t,]*((W/)?"[!#-~]*"[ \\t]*(,[ \\t,]*|$))*)$': 'be * or a list of entity tags in double quotes',
   '^[A-Za-z0-9_-]{43}$': 'be a SHA-256 in base64url: 43 letters, digits, hyphens and underscores',
-  '^[A-Za-z0-9._~-]{43,128}$': 'be 43 to 128 letters, digits, dots, underscores, hyphens and tildes',
   '^[!-~]+$': 'have only visible ASCII characters, without spaces',
   '^([0-9a-fA-F]{64})?$': 'be empty, or 64 hexadecimal digits',
   '^[0-9]{1,15}$': 'be a number of bytes',

@@ -20,7 +20,7 @@ export interface ProvenIdentity {
   readonly username: string
   readonly displayName: string | null
   readonly timeZone: string
-  /** When they have authenticated, in seconds since the epoch; null if the provider does not say. */
+  /** When they have authenticated, in whole seconds since the epoch; null if the provider does not say. */
   readonly authTime: number | null
   /** Whether the provider has asked for what its operator counts as a second factor. */
   readonly hasSecondFactor: boolean
@@ -36,6 +36,29 @@ export interface PlainTeams {
   readonly overflown: readonly string[]
 }
 
+/** What the user info may add, besides the address: a profile. When and how somebody has authenticated is for the ID token alone. */
+const profileClaims = [
+  'name',
+  'given_name',
+  'family_name',
+  'nickname',
+  'preferred_username',
+  'zoneinfo',
+] as const
+
+/** Claims with a meaning of their own, which a rule for teams can name too. */
+const protectedClaims: ReadonlySet<string> = new Set([
+  'iss',
+  'sub',
+  'sid',
+  'amr',
+  'acr',
+  'auth_time',
+  '_claim_names',
+  'email',
+  'email_verified',
+])
+
 /** The names of the claims that are used, and so have to come from the user info if the ID token lacks one. */
 export const wantedClaims = ({ teams }: OidcProvider): readonly string[] => [
   'email',
@@ -45,11 +68,20 @@ export const wantedClaims = ({ teams }: OidcProvider): readonly string[] => [
   ...teams.map(({ claim }) => claim),
 ]
 
-/** Claims of the ID token, and further ones of the user info. Whether an address is verified comes from where the address does. */
-export const mergeClaims = (idToken: ClaimSet, userInfo: ClaimSet): ClaimSet => {
-  const { email, email_verified, ...others } = userInfo
-  const address = Object.hasOwn(idToken, 'email') ? {} : { email, email_verified }
-  return { ...others, ...address, ...idToken }
+/**
+ * Claims of the ID token, and a profile and groups of the user info, which is not signed. Whether an address is verified comes from where
+ * the address does.
+ */
+export const mergeClaims = ({ teams }: OidcProvider, idToken: ClaimSet, userInfo: ClaimSet): ClaimSet => {
+  const ruled = teams.map(({ claim }) => claim).filter((claim) => !protectedClaims.has(claim))
+  const added = [...profileClaims, ...ruled].filter((name) => Object.hasOwn(userInfo, name))
+  const { email, email_verified } = Object.hasOwn(idToken, 'email') ? idToken : userInfo
+  return {
+    ...Object.fromEntries(added.map((name) => [name, userInfo[name]])),
+    ...idToken,
+    email,
+    email_verified,
+  }
 }
 
 /** Characters of `sub` (OpenID Connect Core, section 2), and of `sid`. */
@@ -60,25 +92,45 @@ export const readClaims = (provider: OidcProvider, claims: ClaimSet): ProvenIden
   const { iss, sub, email, email_verified, auth_time, amr, acr, sid, zoneinfo } = claims
   const subject = identifierOf(sub)
   if (subject === null || typeof iss !== 'string') throw new TypeError('The ID token has no usable sub')
-  const address = typeof email === 'string' && !hasTooManyMarks(email) ? canonicalEmail(email) : null
   const methods = Array.isArray(amr) ? amr : []
   return {
     provider: provider.id,
     issuer: iss,
     subject,
-    email: address !== null && address.length <= 254 ? address : null,
+    email: addressOf(email),
     // A text is not a boolean: "false" would be true.
     isEmailVerified: email_verified === true,
     username: usernameOf(claims),
     displayName: displayNameOf(claims),
     timeZone: (typeof zoneinfo === 'string' ? canonicalTimeZone(zoneinfo) : null) ?? defaultTimeZone,
-    authTime: typeof auth_time === 'number' && Number.isFinite(auth_time) ? auth_time : null,
+    authTime: auth_time === undefined ? null : secondsOf(auth_time),
     hasSecondFactor:
       provider.secondFactor.amr.some((method) => methods.includes(method)) ||
       provider.secondFactor.acr.some((level) => level === acr),
     sid: identifierOf(sid),
     teams: plainTeams(applyTeamRules(provider.teams, claims)),
   }
+}
+
+/**
+ * Null if there is none that an account can have. A mailbox with letters outside of ASCII is another one than that of their compatibility
+ * forms in ASCII, so its address must not become that.
+ */
+const addressOf = (email: unknown): string | null => {
+  if (typeof email !== 'string' || hasTooManyMarks(email)) return null
+  if (!/^\p{ASCII}*$/u.test(email.slice(0, email.lastIndexOf('@')))) return null
+  const address = canonicalEmail(email)
+  return address !== null && address.length <= 254 ? address : null
+}
+
+/** The end of the year 9999, in seconds since the epoch. */
+const maxSeconds = 253_402_300_799
+
+/** A time that can be stored. @throws TypeError */
+export const secondsOf = (value: unknown): number => {
+  if (typeof value !== 'number' || !Number.isInteger(value) || value < 0 || value > maxSeconds)
+    throw new TypeError(`a time in the token is not a number of seconds: ${String(value).slice(0, 50)}`)
+  return value
 }
 
 const plainTeams = ({ roles, unknown, overflown }: RuledTeams): PlainTeams => ({

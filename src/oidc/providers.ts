@@ -1,9 +1,16 @@
 import { createRemoteJWKSet, customFetch as joseFetch, jwtVerify, type JWTVerifyGetKey } from 'jose'
 import * as client from 'openid-client'
-import { allowsReturn, type OidcProvider } from '../config/oidc.ts'
+import { allowsReturn, isSecureUrl, type OidcProvider } from '../config/oidc.ts'
 import type { OidcConfig } from '../config/config.ts'
 import { type AuthorizationRequest, challengeOf, secretsOf } from './authorization-request.ts'
-import { identifierOf, mergeClaims, type ProvenIdentity, readClaims, wantedClaims } from './claims.ts'
+import {
+  identifierOf,
+  mergeClaims,
+  type ProvenIdentity,
+  readClaims,
+  secondsOf,
+  wantedClaims,
+} from './claims.ts'
 import { NotAuthenticated, ProviderUnavailable } from './failures.ts'
 import { createBoundedFetch, type FetchLimits, fetchLimits } from './fetch.ts'
 
@@ -119,10 +126,18 @@ const createProvider = (settings: OidcProvider, publicUrl: string, limits: Fetch
         ],
       },
     )
-    const { issuer: found, jwks_uri: keysUri = '' } = configuration.serverMetadata()
-    // openid-client accepts the template of Microsoft's issuer for any tenant.
-    if (new URL(found).href !== new URL(issuer).href)
-      throw new TypeError(`its discovery document has the issuer ${found}`)
+    const { issuer: found, jwks_uri: keysUri = '', ...metadata } = configuration.serverMetadata()
+    // openid-client accepts the template of Microsoft's issuer for any tenant, and compares URLs. Tokens and identities have its text.
+    if (found !== issuer) throw new TypeError(`its discovery document has the issuer ${found}`)
+    const { authorization_endpoint = '', token_endpoint = '', ...optional } = metadata
+    const endpoints = {
+      jwks_uri: keysUri,
+      authorization_endpoint,
+      token_endpoint,
+      userinfo_endpoint: optional.userinfo_endpoint,
+      end_session_endpoint: optional.end_session_endpoint,
+    }
+    for (const [name, url] of Object.entries(endpoints)) expectSecure(name, url)
     const keys = createRemoteJWKSet(new URL(keysUri), {
       timeoutDuration: limits.timeout,
       cooldownDuration: keysCooldown,
@@ -180,7 +195,7 @@ const createProvider = (settings: OidcProvider, publicUrl: string, limits: Fetch
         if (isComplete || configuration.serverMetadata().userinfo_endpoint === undefined)
           return readClaims(settings, claims)
         const userInfo = await client.fetchUserInfo(configuration, tokens.access_token, String(claims.sub))
-        return readClaims(settings, mergeClaims(claims, userInfo))
+        return readClaims(settings, mergeClaims(settings, claims, userInfo))
       } catch (error) {
         throw refuse(error)
       }
@@ -211,6 +226,14 @@ const createProvider = (settings: OidcProvider, publicUrl: string, limits: Fetch
       }
     },
   }
+}
+
+/** A browser is sent to some of the addresses of a discovery document. @throws TypeError */
+const expectSecure = (name: string, text: string | undefined): void => {
+  if (text === undefined) return
+  const url = URL.parse(text)
+  if (url === null || !isSecureUrl(url))
+    throw new TypeError(`its discovery document has no https:// URL as ${name}`)
 }
 
 const clientAuth = ({ clientSecret, clientAuth }: OidcProvider): client.ClientAuth => {
@@ -276,7 +299,7 @@ const readLogoutToken = (
   if (typeof events !== 'object' || events === null || !Object.hasOwn(events, logoutEvent))
     throw new TypeError('the token has no event of a logout')
   const [id, subject, sid] = [jti, claims.sub, claims.sid].map(identifierOf)
-  if (id == null || typeof exp !== 'number') throw new TypeError('the token has no usable jti')
+  if (id == null) throw new TypeError('the token has no usable jti')
   if (subject == null && sid == null) throw new TypeError('the token has neither sub nor sid')
-  return { issuer, id, expiresAt: exp, subject: subject ?? null, sid: sid ?? null }
+  return { issuer, id, expiresAt: secondsOf(exp), subject: subject ?? null, sid: sid ?? null }
 }

@@ -5,7 +5,7 @@ import type { TeamChange } from '../domain/team-rules.ts'
 import { type ClaimSet, readClaims } from '../oidc/claims.ts'
 import type { Provider } from '../oidc/providers.ts'
 import type { OpContext } from './context.ts'
-import { type CreationMode, refusalOfAccount } from './oidc.ts'
+import { type CreationMode, isTakenOver, refusalOfAccount } from './oidc.ts'
 import { planRuledTeams } from './ruled-teams.ts'
 
 /** What a sign-in with these claims would do, in lines of text. Nothing is changed. */
@@ -18,11 +18,14 @@ export const previewSignIn = async (
   const { issuer, subject, email, isEmailVerified, teams } = identity
   const linked = await findIdentity(ctx, identity)
   const byAddress = email === null ? null : await findUserByEmail(ctx, email)
-  const isTakenOver = isEmailVerified && settings.linksByEmail && byAddress?.role === 'member'
+  const takenOver =
+    isEmailVerified && settings.linksByEmail && byAddress !== null && isTakenOver(byAddress, identity)
+      ? byAddress
+      : null
   const accountLine = async (): Promise<string> => {
     if (linked !== null) return `signs in to ${await nameOf(ctx, linked.userId)}`
-    if (byAddress !== null && isTakenOver)
-      return `links to ${await nameOf(ctx, byAddress.id)} by its address, and ends all earlier access to it`
+    if (takenOver !== null)
+      return `links to ${await nameOf(ctx, takenOver.id)} by its address, and ends all earlier access to it`
     const refusal = refusalOfAccount(identity, {
       isAddressTaken: byAddress !== null,
       isInvited: false,
@@ -33,7 +36,7 @@ export const previewSignIn = async (
       ? `creates ${identity.username} <${email}>`
       : `refused: ${refusal.status} ${refusal.code}. ${refusal.message}`
   }
-  const userId = linked?.userId ?? (isTakenOver ? byAddress?.id : undefined)
+  const userId = linked?.userId ?? takenOver?.id
   const changes: readonly TeamChange[] =
     userId === undefined
       ? teams.roles.map(([team, role]) => ({ team, role }))

@@ -22,6 +22,7 @@ import {
   removeIdentity,
   selectIdentities,
   useIdentity,
+  type UserWithAddress,
   viewIdentity,
 } from '../db/identities.ts'
 import { join, lockInvitation } from '../db/invitations.ts'
@@ -48,7 +49,7 @@ import {
 import type { ProvenIdentity } from '../oidc/claims.ts'
 import { NotAuthenticated, ProviderUnavailable } from '../oidc/failures.ts'
 import type { Provider, Providers } from '../oidc/providers.ts'
-import { type Problem, problems } from '../problems/problems.ts'
+import { Problem, problems } from '../problems/problems.ts'
 import type { UsablePassword } from './check-password.ts'
 import { type OpContext, thenForget, transaction } from './context.ts'
 import { expectMay, expectProven, expectSeen, expectSignedIn } from './expectations.ts'
@@ -252,11 +253,8 @@ export const createOidc = (deps: Deps): Oidc => {
         if (deps.shouldAuditFailure(ctx.client)) await recordAudit(ctx, 'sign_in.failed', { userId: null })
         throw problems.invalidOidcCode()
       }
-      const { identity, invitationToken } = proof
-      const linked =
-        (await findIdentity(ctx, identity)) ??
-        (await linkByAddress(ctx, identity, deps)) ??
-        (await createAccount(ctx, identity, invitationToken, deps))
+      const { identity } = proof
+      const linked = (await findIdentity(ctx, identity)) ?? (await firstSignIn(ctx, proof, deps))
       const { issuer, teams } = identity
       await applyRuledTeams(ctx, { userId: linked.userId, issuer, teams }, log)
       const [refreshToken, challenge] = [newRefreshToken(), newChallenge()]
@@ -279,7 +277,8 @@ export const createOidc = (deps: Deps): Oidc => {
           startSession(tx, {
             userId,
             tokenHash: refreshToken.hash,
-            identity: { ...provenBy, hours: deps.sessionHours, authenticatedAt: identity.authTime },
+            // A browser that is signed in at the provider signs in without its user, so an unknown time can be any.
+            identity: { ...provenBy, hours: deps.sessionHours, authenticatedAt: identity.authTime ?? 0 },
           }),
         ])
         return last(viewStarted(tx, refreshToken.hash))
@@ -319,7 +318,7 @@ export const createOidc = (deps: Deps): Oidc => {
         // The provider was asked for a recent one, and was checked; the session gets the time of that, not of now.
         if (authTime === null) throw problems.unusableOidcCode()
         await Promise.all([
-          renewAuthentication(tx, account, Math.floor(authTime)),
+          renewAuthentication(tx, account, authTime),
           useIdentity(tx, { id: linked.id, userId, email }, deps.reauthDays),
           recordAudit(tx, 'session.reauthenticated', { userId }),
         ])
@@ -404,16 +403,45 @@ const passedOn = new Set([
 const clientError = (code: string | null): string =>
   code !== null && passedOn.has(code) ? code : 'server_error'
 
+/** The account of an identity that was not linked to one. */
+const firstSignIn = async (
+  ctx: OpContext,
+  { identity, invitationToken }: Proof,
+  deps: Deps,
+): Promise<LinkedIdentity> => {
+  try {
+    return (
+      (await linkByAddress(ctx, identity, deps)) ??
+      (await createAccount(ctx, identity, invitationToken, deps))
+    )
+  } catch (error) {
+    // Somebody who signs in twice at once has an account when the second one wants to make it.
+    const isRefused = error instanceof Problem || error instanceof ConstraintViolation
+    const linked = isRefused ? await findIdentity(ctx, identity) : null
+    if (linked === null) throw error
+    return linked
+  }
+}
+
 /**
- * Links an identity to the account with its address: only if the provider has verified the address and its operator is trusted with
- * that, and never to an administrator, since OpenID Connect makes nobody one. Whoever registered the account need not have had the
- * address, so nothing of their access is left.
+ * Whether an identity takes over the account with its address. Never that of an administrator, since OpenID Connect makes nobody one;
+ * nor one with an identity, since an address can be given to somebody else; nor past a second factor that nobody has proven.
+ */
+export const isTakenOver = (
+  { role, isLinked, isGuarded }: UserWithAddress,
+  { hasSecondFactor }: ProvenIdentity,
+): boolean => role !== 'admin' && !isLinked && (!isGuarded || hasSecondFactor)
+
+/**
+ * Links an identity to the account with its address, only if the provider has verified the address and its operator is trusted with
+ * that. Whoever registered the account need not have had the address, so nothing of their access is left.
  */
 const linkByAddress = async (
   ctx: OpContext,
-  { provider: id, issuer, subject, email, isEmailVerified }: ProvenIdentity,
+  proven: ProvenIdentity,
   { providers, credentials, reauthDays }: Deps,
 ): Promise<LinkedIdentity | null> => {
+  const { provider: id, issuer, subject, email, isEmailVerified } = proven
   if (email === null || !isEmailVerified || providers.find(id)?.settings.linksByEmail !== true) return null
   const found = await findUserByEmail(ctx, email)
   if (found === null) return null
@@ -422,7 +450,7 @@ const linkByAddress = async (
   return thenForget(
     transaction(ctx, async (tx) => {
       const [account, user] = [await lockAccount(tx, userId), await findUserByEmail(tx, email)]
-      if (account === null || user?.id !== userId || user.role === 'admin')
+      if (account === null || user?.id !== userId || !isTakenOver(user, proven))
         throw problems.emailOfAnotherAccount()
       if (account.isDisabled) throw problems.accountDisabled()
       await endEarlierAccess(tx, userId)

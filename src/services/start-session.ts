@@ -15,8 +15,8 @@ interface SessionStart {
   readonly identity?:
     | (ProvenBy & {
         readonly hours: number
-        /** In seconds since the epoch. Null if the provider does not say. */
-        readonly authenticatedAt?: number | null
+        /** In seconds since the epoch. Now if the service has asked for a second factor. */
+        readonly authenticatedAt?: number
       })
     | null
 }

@@ -157,6 +157,12 @@ t.test('exchangeOidcCode', async (t) => {
     },
   )
 
+  t.test('200: two first sign-ins at once are one account', async (t) => {
+    const codes = [await codeFor('hurried'), await codeFor('hurried')]
+    const replies = await Promise.all(codes.map((body) => service.expect('exchangeOidcCode', 200, { body })))
+    t.equal(replies[0]?.body.user.id, replies[1]?.body.user.id)
+  })
+
   t.test('200: a taken username gets a suffix', async (t) => {
     await service.register('taken')
     issuer.claims = { ...person('another'), preferred_username: 'taken' }
@@ -199,6 +205,9 @@ t.test('exchangeOidcCode', async (t) => {
     const burnt = await codeFor('once')
     await refused({ ...burnt, code_verifier: 'w'.repeat(43) })
     await refused(burnt)
+    const malformed = await codeFor('once')
+    await refused({ ...malformed, code_verifier: 'short' })
+    await refused(malformed)
     await refused({ code: `two_${'x'.repeat(43)}`, code_verifier: verifier })
     await refused({ code: 'two_x', code_verifier: verifier })
     await refused(await codeFor('once', 'link'))
@@ -337,6 +346,12 @@ t.test('what a browser comes back with', async (t) => {
     t.match(Object.fromEntries(parameters), { code: /^two_/, state: 'a&b=c', iss: 'https://tasks.example' })
   })
 
+  t.test('HEAD does not use up the code of the provider', async (t) => {
+    const callback = await browser.authenticate(await browser.begin())
+    t.equal((await fetch(callback, { method: 'HEAD', redirect: 'manual' })).status, 405)
+    t.ok((await browser.comeBack(callback)).has('code'))
+  })
+
   t.test('an error of the provider, and the id of the request', async (t) => {
     issuer.alterRedirect = (url) => {
       url.searchParams.delete('code')
@@ -400,6 +415,21 @@ t.test('reauthenticate', async (t) => {
       await service.expect('exchangeOidcCode', 200, { body: await browser.code() })
     ).body
     await service.expect('deleteUser', 403, { token, params: { user_id: user.id } })
+  })
+
+  t.test('a sign-in at a time that the provider does not say is no recent authentication', async () => {
+    issuer.claims = { ...person('undated'), auth_time: undefined }
+    const { access_token: token, user } = (
+      await service.expect('exchangeOidcCode', 200, { body: await browser.code() })
+    ).body
+    await service.expect('deleteUser', 403, { token, params: { user_id: user.id } })
+  })
+
+  t.test('a time that cannot be is refused', async (t) => {
+    for (const auth_time of [1.5, 1e15]) {
+      issuer.claims = { ...person('timeless'), auth_time }
+      t.equal((await browser.answer()).get('error'), 'server_error')
+    }
   })
 })
 

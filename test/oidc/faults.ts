@@ -1,4 +1,6 @@
 import t from 'tap'
+import { createProviders } from '../../src/oidc/providers.ts'
+import { ProviderUnavailable } from '../../src/oidc/failures.ts'
 import { browserAt, oidcConfig, providerOf, returnTo, startIssuer } from '../fixture/issuer.ts'
 import { startService } from '../fixture/service.ts'
 
@@ -55,6 +57,25 @@ t.test('before the first request, a provider that does not work is asked for not
   }
   await refused('template')
   issuer.intercept = null
+})
+
+t.test('a discovery document with another issuer, or with an address that must not be used', async (t) => {
+  const one = await startIssuer()
+  const isRefused = async (name: string, settings: { issuer?: string } = {}) => {
+    const [provider] = createProviders(oidcConfig([providerOf(one, settings)])).all
+    await t.rejects(Promise.resolve(provider?.discover()), ProviderUnavailable, name)
+  }
+  await isRefused('a slash at the end', { issuer: `${one.url}/` })
+  const script = 'javascript:alert(1)'
+  for (const name of ['authorization_endpoint', 'token_endpoint', 'jwks_uri'])
+    for (const url of [script, 'http://provider.example/', undefined]) {
+      one.metadata = { [name]: url }
+      await isRefused(`${name} ${url}`)
+    }
+  for (const name of ['userinfo_endpoint', 'end_session_endpoint']) {
+    one.metadata = { [name]: script }
+    await isRefused(name)
+  }
 })
 
 t.test('a provider that fails after the user has authenticated', async (t) => {

@@ -107,6 +107,8 @@ t.test('Back-Channel Logout', async (t) => {
       'with another event': logoutToken({ sub: 'safe', events: { other: {} } }),
       'with another type': logoutToken({ sub: 'safe' }, { typ: 'at+jwt' }),
       expired: logoutToken({ sub: 'safe', iat: now - 600, exp: now - 300 }),
+      'with an expiry that cannot be': logoutToken({ sub: 'safe', exp: 1e15 }),
+      'with half a second in its expiry': logoutToken({ sub: 'safe', exp: now + 100.5 }),
       'from the future': logoutToken({ sub: 'safe', iat: now + 300, exp: now + 600 }),
       old: logoutToken({ sub: 'safe', iat: now - 3_600 }),
       'without jti': logoutToken({ sub: 'safe', jti: undefined }),

@@ -87,9 +87,6 @@ t.test('addresses', async (t) => {
     const apiToken = (
       await service.expect('createApiToken', 201, { token, body: { name: 'kept', scopes: ['tasks:read'] } })
     ).body.token
-    other.claims = verified('attacker', 'attacker@example.org')
-    const linking = await browserAt(service, 'other').code('link')
-    await service.expect('linkIdentity', 201, { token, body: linking })
     const webhook = { url: 'http://127.0.0.1:9/', event_types: ['*'] }
     await service.expect('createWebhook', 201, { token, body: webhook })
     await service.expect('forgotPassword', 202, { body: { email: attacker.email } })
@@ -107,13 +104,20 @@ t.test('addresses', async (t) => {
       refused.map(({ status }) => status),
       [401, 401, 401, 401, 401],
     )
-    t.not(
-      userOf(await signIn(verified('attacker', 'attacker@example.org'), { from: other, provider: 'other' }))
-        .id,
-      attacker.id,
-    )
     const [kept] = await db.run('select is_enabled from webhooks where owner_id = $1', [attacker.id])
     t.equal(kept?.is_enabled, false)
+  })
+
+  t.test('an address takes over no account that signs in with an identity already', async (t) => {
+    const owner = userOf(await signIn(verified('owner')))
+    t.equal(codeOf(await signIn(verified('next-with-the-address', 'owner@example.com'))), 'email_taken')
+    t.equal(userOf(await signIn(verified('owner'))).id, owner.id)
+    const { token, email } = await service.register('linked-elsewhere')
+    other.claims = verified('elsewhere', 'elsewhere@example.org')
+    const linking = await browserAt(service, 'other').code('link')
+    await service.expect('linkIdentity', 201, { token, body: linking })
+    t.equal(codeOf(await signIn(verified('linked-elsewhere', email))), 'email_taken')
+    await service.expect('getCurrentUser', 200, { token })
   })
 
   t.test('an address makes nobody an administrator', async (t) => {
@@ -385,7 +389,7 @@ t.test(
   async (t) => {
     const secondFactor = { amr: ['otp', 'mfa'], acr: ['https://refeds.org/profile/mfa'] }
     const guarded = await startService(t, {
-      config: { oidc: oidcConfig([providerOf(issuer, { secondFactor })]) },
+      config: { oidc: oidcConfig([providerOf(issuer, { secondFactor, linksByEmail: true })]) },
     })
     const ada = await secondFactorActions(guarded).registerGuarded('ada')
     issuer.claims = { sub: 'ada' }
@@ -405,5 +409,14 @@ t.test(
         status,
         JSON.stringify(claims),
       )
+    const grace = await secondFactorActions(guarded).registerGuarded('grace')
+    const byAddress = verified('grace', grace.email)
+    t.equal(
+      codeOf(await signIn(byAddress, { at: guarded })),
+      'email_taken',
+      'before an account is taken over',
+    )
+    await guarded.expect('getCurrentUser', 200, { token: grace.token })
+    t.equal(userOf(await signIn({ ...byAddress, amr: ['otp'] }, { at: guarded })).id, grace.id)
   },
 )

@@ -174,6 +174,11 @@ t.test('a preview says what claims would do, and does nothing', async (t) => {
   )
   t.match(await preview({ sub: 'new', email: boss.email }), /not verified[^]*refused: 409 email_taken/)
   t.match(await preview({ sub: 'new', email: 'x@example.com' }), /refused: 403 email_unverified/)
+  const [linking] = createProviders(oidcConfig([providerOf(issuer, { linksByEmail: true })])).all
+  if (linking === undefined) throw new Error('There is a provider')
+  const linked = { sub: 'new', email: 'ada@example.com', email_verified: true }
+  const lines = await previewSignIn(ctx, linking, { claims: linked, create: 'always' })
+  t.match(lines.join('\n'), /refused: 409 email_taken/, 'the account has an identity')
   t.match(await preview({ sub: 'ada', _claim_names: { groups: 'x' } }), /claim groups: left out/)
   t.strictSame(
     await service.expect('listIdentities', 200, { token: boss.token }).then(({ body }) => body.items),
