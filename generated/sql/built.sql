@@ -91,6 +91,10 @@ where "comments"."id" = $3::uuid;
 delete from "api_tokens"
 where "api_tokens"."user_id" = $1::uuid;
 
+/* end_access.delete_exports */
+delete from "exports"
+where "exports"."requested_by" = $1::uuid;
+
 /* end_access.delete_identities */
 delete from "identities"
 where "identities"."user_id" = $1::uuid;
