@@ -1326,7 +1326,7 @@ where "users"."id" = $2::uuid;
 
 /* users.restore_email */
 update "users"
-set "email" = $1::text, "password_hash" = $2::text, "version" = "users"."version" + 1, "updated_at" = greatest(clock_timestamp(), "users"."created_at")
+set "email" = $1::text, "password_hash" = case when "users"."password_hash" is not null then $2::text end, "version" = "users"."version" + 1, "updated_at" = greatest(clock_timestamp(), "users"."created_at")
 where "users"."id" = $3::uuid;
 
 /* users.select_account */

@@ -455,6 +455,16 @@ t.test('an account without a password', async (t) => {
     t.match(body.errors, [{ pointer: '/password' }])
   })
 
+  t.test('undoing a change of the address gives it no password', async (t) => {
+    const { access_token: own, user: changed } = await signIn('undone')
+    const change = { params: { user_id: changed.id }, body: { email: 'elsewhere@example.org' } }
+    await service.expect('updateUser', 200, { token: own, ...change })
+    const undo = { token: service.emailChanges.at(-1)?.undoToken }
+    await service.expect('undoEmailChange', 200, { body: undo })
+    const [row] = await db.run('select password_hash from users where id = $1', [changed.id])
+    t.equal(row?.password_hash, null)
+  })
+
   t.test('an administrator can give it a password, which is then a way to sign in', async () => {
     const given = {
       token: admin.token,
