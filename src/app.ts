@@ -409,8 +409,10 @@ export const buildApp = async ({
     isRegistrationOpen,
     invitations: config.invitations,
     providerSessionHours: providerPolicy.sessionHours,
+    reauthDays: providerPolicy.reauthDays,
     usablePassword,
     isOnly,
+    log,
   })
   const sessions = createSessions({
     accessTokens,

@@ -410,8 +410,8 @@ where "identities"."user_id" = $1::uuid and "identities"."issuer" = $2::text
         and ($5::text is null or "one_time_tokens"."sid" = $6::text);
 
 /* one_time_tokens.insert */
-insert into "one_time_tokens" ("hash", "purpose", "user_id", "email", "identity_id", "sid", "created_at", "expires_at")
-values ($1::bytea, $2::text, $3::uuid, $4::text, $5::uuid, $6::text, default, now() + make_interval(secs => $7::int));
+insert into "one_time_tokens" ("hash", "purpose", "user_id", "email", "identity_id", "sid", "claims", "created_at", "expires_at")
+values ($1::bytea, $2::text, $3::uuid, $4::text, $5::uuid, $6::text, $7::text, default, now() + make_interval(secs => $8::int));
 
 /* one_time_tokens.move_back */
 update "one_time_tokens" "token"
@@ -439,7 +439,7 @@ where ("one_time_tokens"."email" = $1::text and "one_time_tokens"."user_id" <> $
 /* one_time_tokens.take */
 delete from "one_time_tokens"
 where ("one_time_tokens"."hash" = $1::bytea and "one_time_tokens"."purpose" = $2::text and "one_time_tokens"."expires_at" > now())
-returning "email", "identity_id", "sid", "created_at";
+returning "email", "identity_id", "sid", "claims", "created_at";
 
 /* one_time_tokens.void */
 delete from "one_time_tokens"
@@ -1272,7 +1272,7 @@ update "users"
 set "sign_in_due_at" = $1
 where ("users"."id" = $2::uuid and not exists (select
 from identities
-where "identities"."user_id" = $3::uuid));
+where "identities"."user_id" = $3::uuid) and "users"."sign_in_due_at" > now());
 
 /* users.hide */
 update "users"

@@ -196,12 +196,17 @@ const deleteSessions = builtStatement('provider_sessions.end', { identity_id: 'u
 
 const remove = rowDeletion('identities.delete', identities)
 
+// Not one that has passed: unlinking is no sign-in.
 const forgetDue = builtStatement('users.forget_sign_in_due', { id: 'uuid' }, (db, p) =>
   db
     .update(users)
     .set({ sign_in_due_at: null })
     .where(
-      and(eq(users.id, p.id), sql`not exists (select from identities where ${identities.user_id} = ${p.id})`),
+      and(
+        eq(users.id, p.id),
+        sql`not exists (select from identities where ${identities.user_id} = ${p.id})`,
+        sql`${users.sign_in_due_at} > now()`,
+      ),
     ),
 )
 

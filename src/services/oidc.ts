@@ -55,7 +55,7 @@ import { expectMay, expectProven, expectSeen, expectSignedIn } from './expectati
 import type { InvitationMode } from './invitations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
 import { applyRuledTeams } from './ruled-teams.ts'
-import { findInvitation, invalidInvitation } from './sign-in.ts'
+import { challengedClaims, findInvitation, invalidInvitation } from './sign-in.ts'
 import type { Sessions } from './sessions.ts'
 import { startSession } from './start-session.ts'
 
@@ -257,8 +257,6 @@ export const createOidc = (deps: Deps): Oidc => {
         (await findIdentity(ctx, identity)) ??
         (await linkByAddress(ctx, identity, deps)) ??
         (await createAccount(ctx, identity, invitationToken, deps))
-      const { issuer, teams } = identity
-      await applyRuledTeams(ctx, { userId: linked.userId, issuer, teams }, log)
       const [refreshToken, challenge] = [newRefreshToken(), newChallenge()]
       const started = await transaction<Principal | null, StartedSession | 'challenged'>(ctx, async (tx) => {
         const { userId, id } = linked
@@ -269,7 +267,10 @@ export const createOidc = (deps: Deps): Oidc => {
         const provenBy = { id, sid: identity.sid }
         if (account.secondFactor?.isConfirmed === true && !identity.hasSecondFactor) {
           await Promise.all([
-            insertChallenge(tx, account, { hash: challenge.hash, identity: provenBy }),
+            insertChallenge(tx, account, {
+              hash: challenge.hash,
+              identity: { ...provenBy, claims: challengedClaims(identity) },
+            }),
             recordAudit(tx, 'sign_in.challenged', { userId }),
           ])
           return 'challenged'
@@ -285,6 +286,12 @@ export const createOidc = (deps: Deps): Oidc => {
         return last(viewStarted(tx, refreshToken.hash))
       })
       if (started === 'challenged') throw problems.secondFactorRequired(challenge.token, challengeLifetime)
+      // Not before: somebody who does not get in changes nothing.
+      await applyRuledTeams(
+        ctx,
+        { userId: linked.userId, issuer: identity.issuer, teams: identity.teams },
+        log,
+      )
       return issueTokens(accessTokens, started, { refreshToken: refreshToken.token })
     },
 

@@ -173,6 +173,10 @@ t.test('an account without a sign-in for too long rests', async (t) => {
   const link = { token, body: { url: 'http://127.0.0.1:9/', event_types: ['task.created'] } }
   const { id: webhook_id } = (await service.expect('createWebhook', 201, link)).body
   t.equal((await service.call('listTasks', { token: apiToken })).status, 200)
+  const { body: made } = await service.expect('createFeed', 201, { token, body: { name: 'A', kind: 'todo' } })
+  const { searchParams } = new URL(made.calendar_url, service.url)
+  const feed = { params: { feed_id: made.id }, query: Object.fromEntries(searchParams) }
+  t.equal((await service.call('getFeedCalendar', feed)).status, 200)
   await db.run(`update users set sign_in_due_at = now() - interval '1 s' where id = $1`, [id])
   const fresh = await startService(t, { db, config: { oidc: oidcConfig(providers) } })
   const { body } = await fresh.expect('listTasks', 401, { token: apiToken })
@@ -181,6 +185,7 @@ t.test('an account without a sign-in for too long rests', async (t) => {
     headers: { authorization: `Bearer ${apiToken}` },
   })
   t.equal(stream.status, 401)
+  t.equal((await service.call('getFeedCalendar', feed)).status, 404)
   const due = { prompt: 1, unproven: 1, slow: 1 }
   await service.expect('testWebhook', 201, { token, params: { webhook_id } })
   const lease = { id: '0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968', duration: 1 }
@@ -193,7 +198,27 @@ t.test('an account without a sign-in for too long rests', async (t) => {
   t.test('until the next sign-in, with the same token', async (t) => {
     await signIn('away')
     t.equal((await fresh.call('listTasks', { token: apiToken })).status, 200)
+    t.equal((await service.call('getFeedCalendar', feed)).status, 200)
   })
+
+  t.test(
+    'unlinking the identity does not end that, but a linked one that is not due asks for nothing',
+    async (t) => {
+      for (const [name, due, left] of [
+        ['overdue', '-1 s', 1],
+        ['in-time', '1 day', 0],
+      ] as const) {
+        const { token, id } = await service.register(name)
+        issuer.claims = { sub: name }
+        const linking = { token, body: await browserAt(service).code('link') }
+        const { body: linked } = await service.expect('linkIdentity', 201, linking)
+        await db.run('update users set sign_in_due_at = now() + $2::interval where id = $1', [id, due])
+        await service.expect('unlinkIdentity', 204, { token, params: { identity_id: linked.id } })
+        const rows = await db.run('select from users where id = $1 and sign_in_due_at is not null', [id])
+        t.equal(rows.length, left, name)
+      }
+    },
+  )
 
   t.test('an account that is linked with no provider never does', async (t) => {
     const { token } = await createApiToken(await service.register('plain'))

@@ -97,6 +97,7 @@ ALTER TABLE "notification_settings" ADD COLUMN "reminders_mailed_at" timestamp (
 ALTER TABLE "notifications" ADD COLUMN "reminder_id" uuid;--> statement-breakpoint
 ALTER TABLE "one_time_tokens" ADD COLUMN "identity_id" uuid;--> statement-breakpoint
 ALTER TABLE "one_time_tokens" ADD COLUMN "sid" text;--> statement-breakpoint
+ALTER TABLE "one_time_tokens" ADD COLUMN "claims" text;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "metadata" jsonb DEFAULT '{}' NOT NULL;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "external_source" text;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "external_id" text;--> statement-breakpoint

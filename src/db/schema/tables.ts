@@ -255,6 +255,8 @@ export const oneTimeTokens = pgTable(
     identity_id: uuid('identity_id').references(() => identities.id, { onDelete: 'cascade' }),
     /** The provider's session. */
     sid: text('sid'),
+    /** What the provider has said that completing the sign-in applies, as JSON text. */
+    claims: text('claims'),
     created_at: createdAt(),
     expires_at: instant('expires_at').notNull(),
   },
