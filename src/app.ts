@@ -562,6 +562,7 @@ export const buildApp = async ({
   await registerProviderRoutes(app, {
     complete: (answer) => oidc.complete(db, answer),
     endSessions: (client, logout) => oidc.endByProvider(anonymousContext(db, client), logout),
+    countRefused: (request, reply) => limit(request, reply, 'anonymous', null),
   })
   await app.register(registerPages, { base, publicUrl, contract, isRegistrationOpen })
   await app.register(registerGuides, { base })

@@ -258,10 +258,11 @@ where "identities"."user_id" = $1::uuid;
 select distinct "identities"."user_id"
 from "identities"
 left join "provider_sessions" on "provider_sessions"."identity_id" = "identities"."id"
-where ("identities"."issuer" = $1::text and ($2::text is null or "identities"."subject" = $3::text) and ($4::text is null or "provider_sessions"."sid" = $5::text or exists (
+where ("identities"."issuer" = $1::text and ($2::text is null or "identities"."subject" = $3::text) and (($4::text is null or "provider_sessions"."sid" = $5::text or ("provider_sessions"."sid" is null and $6::text is not null)) or exists (
           select
 from one_time_tokens
-where "one_time_tokens"."identity_id" = "identities"."id" and "one_time_tokens"."sid" = $6::text)));
+         
+where "one_time_tokens"."identity_id" = "identities"."id" and ($7::text is null or "one_time_tokens"."sid" = $8::text or ("one_time_tokens"."sid" is null and $9::text is not null)))));
 
 /* identities.use */
 update "identities"
@@ -336,8 +337,12 @@ returning "name";
 /* logout_tokens.insert */
 insert into "logout_tokens" ("issuer", "token_id", "expires_at")
 values ($1::text, $2::text, to_timestamp($3::bigint))
-on conflict do nothing
-returning "token_id";
+on conflict do nothing;
+
+/* logout_tokens.select */
+select "token_id"
+from "logout_tokens"
+where ("logout_tokens"."issuer" = $1::text and "logout_tokens"."token_id" = $2::text);
 
 /* memberships.select_unmanaged */
 select "id"
@@ -381,9 +386,14 @@ update "notifications"
 set "read_at" = case when $1::bool then now() end
 where "notifications"."id" = $2::uuid;
 
+/* oidc_codes.end_login */
+delete from "oidc_codes"
+where (($1::bytea is null or "oidc_codes"."subject_hash" = $2::bytea) and ($3::bytea is null or "oidc_codes"."sid_hash" = $4::bytea
+            or ("oidc_codes"."sid_hash" is null and $5::bytea is not null)));
+
 /* oidc_codes.insert */
-insert into "oidc_codes" ("hash", "sealed", "expires_at")
-values ($1::bytea, $2::bytea, now() + make_interval(secs => $3::int));
+insert into "oidc_codes" ("hash", "sealed", "subject_hash", "sid_hash", "expires_at")
+values ($1::bytea, $2::bytea, $3::bytea, $4::bytea, now() + make_interval(secs => $5::int));
 
 /* oidc_codes.take */
 delete from "oidc_codes"
@@ -407,7 +417,7 @@ from identities
        
 where "identities"."user_id" = $1::uuid and "identities"."issuer" = $2::text
           and ($3::text is null or "identities"."subject" = $4::text))
-        and ($5::text is null or "one_time_tokens"."sid" = $6::text);
+        and ($5::text is null or "one_time_tokens"."sid" = $6::text or ("one_time_tokens"."sid" is null and $7::text is not null));
 
 /* one_time_tokens.insert */
 insert into "one_time_tokens" ("hash", "purpose", "user_id", "email", "identity_id", "sid", "claims", "created_at", "expires_at")
@@ -608,7 +618,7 @@ from provider_sessions
        
 where "identities"."user_id" = $1::uuid and "identities"."issuer" = $2::text
           and ($3::text is null or "identities"."subject" = $4::text)
-          and ($5::text is null or "provider_sessions"."sid" = $6::text))
+          and ($5::text is null or "provider_sessions"."sid" = $6::text or ("provider_sessions"."sid" is null and $7::text is not null)))
 returning "id";
 
 /* provider_sessions.insert */

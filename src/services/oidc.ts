@@ -25,8 +25,8 @@ import {
   viewIdentity,
 } from '../db/identities.ts'
 import { join, lockInvitation } from '../db/invitations.ts'
-import { endLogin, useLogoutToken, usersOfLogin } from '../db/logout-tokens.ts'
-import { insertOidcCode, takeOidcCode } from '../db/oidc-codes.ts'
+import { endLogin, isLogoutTokenUsed, useLogoutToken, usersOfLogin } from '../db/logout-tokens.ts'
+import { insertOidcCode, removeCodesOfLogin, takeOidcCode } from '../db/oidc-codes.ts'
 import { renewAuthentication } from '../db/reauthentication.ts'
 import { actAs } from '../db/record-event.ts'
 import { type StartedSession, viewStarted } from '../db/refresh-tokens.ts'
@@ -237,7 +237,7 @@ export const createOidc = (deps: Deps): Oidc => {
         const { token: code, hash } = newOidcCode()
         const proof: Proof = { purpose, codeChallenge, invitationToken, identity }
         const sealed = seal(keys, Buffer.from(JSON.stringify(proof)), contextOf(hash))
-        await insertOidcCode(db, { hash, sealed })
+        await insertOidcCode(db, { hash, sealed }, identity)
         return goOn({ code })
       } catch (error) {
         if (error instanceof NotAuthenticated) return refuse(clientError(error.code), error.message)
@@ -352,8 +352,9 @@ export const createOidc = (deps: Deps): Oidc => {
         log.warn({ provider: id, request_id: ctx.client.requestId }, error.message)
         throw problems.invalidLogoutToken()
       })
-      const isNew = await transaction(ctx, (tx) => useLogoutToken(tx, logout))
-      if (!isNew) throw problems.invalidLogoutToken()
+      if (await isLogoutTokenUsed(ctx, logout)) throw problems.invalidLogoutToken()
+      // First, so that no session begins behind it.
+      await transaction(ctx, (tx) => removeCodesOfLogin(tx, logout))
       // A user at a time, since users are locked before what is theirs.
       for (const userId of await usersOfLogin(ctx, logout))
         await thenForget(
@@ -366,6 +367,8 @@ export const createOidc = (deps: Deps): Oidc => {
           }),
           () => credentials.forgetUser(userId),
         )
+      // Not before: a provider whose request has failed sends the same token again.
+      await transaction(ctx, (tx) => useLogoutToken(tx, logout))
     },
 
     async unlink(ctx, identityId) {

@@ -95,6 +95,51 @@ t.test('Back-Channel Logout', async (t) => {
     t.equal(await statusOf(ada.token), 200, 'a session with the password is none of the provider')
   })
 
+  t.test('200: by sid and sub, also the sessions and codes of the subject without a sid', async (t) => {
+    const codeOf = async (sub: string, sid?: string) => {
+      issuer.claims = { sub, email: `${sub}@example.com`, email_verified: true, sid }
+      return browserAt(service).code()
+    }
+    const sessions = [await signIn('both'), await signIn('both', 'b1'), await signIn('both', 'b2')]
+    const ended = [await codeOf('both', 'b1'), await codeOf('both')]
+    const kept = [await codeOf('both', 'b2'), await codeOf('bystander')]
+    t.equal(await sendLogout(service, await logoutToken({ sub: 'both', sid: 'b1' })), 200)
+    t.strictSame(await Promise.all(sessions.map(({ token }) => statusOf(token))), [401, 401, 200])
+    for (const body of ended) await service.expect('exchangeOidcCode', 401, { body })
+    for (const body of kept) await service.expect('exchangeOidcCode', 200, { body })
+    const bySid = await codeOf('both', 'b3')
+    t.equal(await sendLogout(service, await logoutToken({ sid: 'b3' })), 200)
+    await service.expect('exchangeOidcCode', 401, { body: bySid })
+  })
+
+  t.test('a token whose request has failed is sent again', async (t) => {
+    const { token } = await signIn('failing', 'f1')
+    const logout = await logoutToken({ sid: 'f1' })
+    await db.run(
+      `create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$`,
+      [],
+    )
+    await db.run('create trigger refuse before delete on sessions for each row execute function refuse()', [])
+    t.equal(await sendLogout(service, logout), 500)
+    await db.run('drop function refuse() cascade', [])
+    t.equal(await statusOf(token), 200)
+    t.equal(await sendLogout(service, logout), 200)
+    t.equal(await statusOf(token), 401)
+    t.equal(await sendLogout(service, logout), 400)
+  })
+
+  t.test('429: only what is refused counts', async (t) => {
+    const limited = await startService(t, {
+      db,
+      config: { oidc: oidcConfig(providers), rateLimit: 'on', rateLimitAnonymous: 2 },
+    })
+    for (const sub of ['none', 'nobody', 'noone'])
+      t.equal(await sendLogout(limited, await logoutToken({ sub })), 200)
+    const statuses = [await sendLogout(limited, 'x'), await sendLogout(limited, 'x')]
+    t.strictSame([...statuses, await sendLogout(limited, 'x')], [400, 400, 429])
+    t.equal(await sendLogout(limited, await logoutToken({ sub: 'none' })), 200)
+  })
+
   t.test('400: what is no logout token of this provider for this client, once', async (t) => {
     const { token } = await signIn('safe', 'safe')
     const now = Math.floor(Date.now() / 1_000)

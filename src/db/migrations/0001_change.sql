@@ -58,6 +58,8 @@ CREATE TABLE "logout_tokens" (
 CREATE TABLE "oidc_codes" (
 	"hash" "bytea" PRIMARY KEY NOT NULL,
 	"sealed" "bytea" NOT NULL,
+	"subject_hash" "bytea" NOT NULL,
+	"sid_hash" "bytea",
 	"expires_at" timestamp (3) with time zone NOT NULL
 );
 --> statement-breakpoint
