@@ -447,6 +447,7 @@ export const buildApp = async ({
     mailer,
     jobs,
     quotas: { attachmentBytes: attachmentQuotaBytes, tasks: taskQuota },
+    log,
   })
   const handlers: Handlers = {
     ...authHandlers({ signIn, sessions, reauthenticate, oidc, users }),

@@ -228,6 +228,13 @@ set "fingerprint" = $7::text, "resource_id" = $8::uuid, "body" = $9::text, "crea
 delete from "identities"
 where "identities"."id" = $1::uuid;
 
+/* identities.delete_since */
+delete from "identities"
+where ("identities"."user_id" = $1::uuid and "identities"."created_at" >= $2::timestamptz - interval '15 minutes' and "identities"."created_at" > (select "users"."created_at"
+from users
+where "users"."id" = $3::uuid))
+returning "issuer";
+
 /* identities.insert */
 insert into "identities" ("id", "user_id", "issuer", "subject", "email", "created_at", "last_used_at")
 values ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, default, default);

@@ -54,7 +54,7 @@ import { type OpContext, thenForget, transaction } from './context.ts'
 import { expectMay, expectProven, expectSeen, expectSignedIn } from './expectations.ts'
 import type { InvitationMode } from './invitations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
-import { applyRuledTeams } from './ruled-teams.ts'
+import { applyRuledTeams, noTeams } from './ruled-teams.ts'
 import { challengedClaims, findInvitation, invalidInvitation } from './sign-in.ts'
 import type { Sessions } from './sessions.ts'
 import { startSession } from './start-session.ts'
@@ -395,9 +395,6 @@ export const createOidc = (deps: Deps): Oidc => {
     },
   }
 }
-
-/** What is left of the teams of an identity that is unlinked. */
-const noTeams = { roles: [], unknown: [], overflown: [] } as const
 
 /** Binds what is sealed under a code to it. */
 const contextOf = (hash: Buffer): string => `oidc code ${hash.toString('base64url')}`
