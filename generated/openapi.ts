@@ -155,7 +155,7 @@ export interface paths {
         put?: never;
         /**
          * Undo an email address change
-         * @description Restores the previous email address of an account, with the token from the email sent to that address. All sessions of the account end, its API tokens are revoked, and its password stops working: set a new one with the `reset_token` in the response. A second factor is kept. The token works once, for 7 days. Until it expires, nobody else can take the address.
+         * @description Restores the previous email address of an account, with the token from the email sent to that address. All sessions of the account end, its API tokens are revoked, identities that were linked since 15 minutes before the change are unlinked, and its password stops working: set a new one with the `reset_token` in the response. A second factor is kept. The token works once, for 7 days. Until it expires, nobody else can take the address.
          */
         post: operations["undoEmailChange"];
         delete?: never;

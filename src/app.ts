@@ -409,8 +409,10 @@ export const buildApp = async ({
     isRegistrationOpen,
     invitations: config.invitations,
     providerSessionHours: providerPolicy.sessionHours,
+    reauthDays: providerPolicy.reauthDays,
     usablePassword,
     isOnly,
+    log,
   })
   const sessions = createSessions({
     accessTokens,
@@ -445,6 +447,7 @@ export const buildApp = async ({
     mailer,
     jobs,
     quotas: { attachmentBytes: attachmentQuotaBytes, tasks: taskQuota },
+    log,
   })
   const handlers: Handlers = {
     ...authHandlers({ signIn, sessions, reauthenticate, oidc, users }),
@@ -560,6 +563,7 @@ export const buildApp = async ({
   await registerProviderRoutes(app, {
     complete: (answer) => oidc.complete(db, answer),
     endSessions: (client, logout) => oidc.endByProvider(anonymousContext(db, client), logout),
+    countRefused: (request, reply) => limit(request, reply, 'anonymous', null),
   })
   await app.register(registerPages, { base, publicUrl, contract, isRegistrationOpen })
   await app.register(registerGuides, { base })

@@ -91,6 +91,10 @@ where "comments"."id" = $3::uuid;
 delete from "api_tokens"
 where "api_tokens"."user_id" = $1::uuid;
 
+/* end_access.delete_exports */
+delete from "exports"
+where "exports"."requested_by" = $1::uuid;
+
 /* end_access.delete_identities */
 delete from "identities"
 where "identities"."user_id" = $1::uuid;
@@ -224,6 +228,13 @@ set "fingerprint" = $7::text, "resource_id" = $8::uuid, "body" = $9::text, "crea
 delete from "identities"
 where "identities"."id" = $1::uuid;
 
+/* identities.delete_since */
+delete from "identities"
+where ("identities"."user_id" = $1::uuid and "identities"."created_at" >= $2::timestamptz - interval '15 minutes' and "identities"."created_at" > (select "users"."created_at"
+from users
+where "users"."id" = $3::uuid))
+returning "issuer";
+
 /* identities.insert */
 insert into "identities" ("id", "user_id", "issuer", "subject", "email", "created_at", "last_used_at")
 values ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, default, default);
@@ -254,10 +265,11 @@ where "identities"."user_id" = $1::uuid;
 select distinct "identities"."user_id"
 from "identities"
 left join "provider_sessions" on "provider_sessions"."identity_id" = "identities"."id"
-where ("identities"."issuer" = $1::text and ($2::text is null or "identities"."subject" = $3::text) and ($4::text is null or "provider_sessions"."sid" = $5::text or exists (
+where ("identities"."issuer" = $1::text and ($2::text is null or "identities"."subject" = $3::text) and (($4::text is null or "provider_sessions"."sid" = $5::text or ("provider_sessions"."sid" is null and $6::text is not null)) or exists (
           select
 from one_time_tokens
-where "one_time_tokens"."identity_id" = "identities"."id" and "one_time_tokens"."sid" = $6::text)));
+         
+where "one_time_tokens"."identity_id" = "identities"."id" and ($7::text is null or "one_time_tokens"."sid" = $8::text or ("one_time_tokens"."sid" is null and $9::text is not null)))));
 
 /* identities.use */
 update "identities"
@@ -332,8 +344,12 @@ returning "name";
 /* logout_tokens.insert */
 insert into "logout_tokens" ("issuer", "token_id", "expires_at")
 values ($1::text, $2::text, to_timestamp($3::bigint))
-on conflict do nothing
-returning "token_id";
+on conflict do nothing;
+
+/* logout_tokens.select */
+select "token_id"
+from "logout_tokens"
+where ("logout_tokens"."issuer" = $1::text and "logout_tokens"."token_id" = $2::text);
 
 /* memberships.select_unmanaged */
 select "id"
@@ -377,9 +393,14 @@ update "notifications"
 set "read_at" = case when $1::bool then now() end
 where "notifications"."id" = $2::uuid;
 
+/* oidc_codes.end_login */
+delete from "oidc_codes"
+where (($1::bytea is null or "oidc_codes"."subject_hash" = $2::bytea) and ($3::bytea is null or "oidc_codes"."sid_hash" = $4::bytea
+            or ("oidc_codes"."sid_hash" is null and $5::bytea is not null)));
+
 /* oidc_codes.insert */
-insert into "oidc_codes" ("hash", "sealed", "expires_at")
-values ($1::bytea, $2::bytea, now() + make_interval(secs => $3::int));
+insert into "oidc_codes" ("hash", "sealed", "subject_hash", "sid_hash", "expires_at")
+values ($1::bytea, $2::bytea, $3::bytea, $4::bytea, now() + make_interval(secs => $5::int));
 
 /* oidc_codes.take */
 delete from "oidc_codes"
@@ -403,11 +424,11 @@ from identities
        
 where "identities"."user_id" = $1::uuid and "identities"."issuer" = $2::text
           and ($3::text is null or "identities"."subject" = $4::text))
-        and ($5::text is null or "one_time_tokens"."sid" = $6::text);
+        and ($5::text is null or "one_time_tokens"."sid" = $6::text or ("one_time_tokens"."sid" is null and $7::text is not null));
 
 /* one_time_tokens.insert */
-insert into "one_time_tokens" ("hash", "purpose", "user_id", "email", "identity_id", "sid", "created_at", "expires_at")
-values ($1::bytea, $2::text, $3::uuid, $4::text, $5::uuid, $6::text, default, now() + make_interval(secs => $7::int));
+insert into "one_time_tokens" ("hash", "purpose", "user_id", "email", "identity_id", "sid", "claims", "created_at", "expires_at")
+values ($1::bytea, $2::text, $3::uuid, $4::text, $5::uuid, $6::text, $7::text, default, now() + make_interval(secs => $8::int));
 
 /* one_time_tokens.move_back */
 update "one_time_tokens" "token"
@@ -435,7 +456,7 @@ where ("one_time_tokens"."email" = $1::text and "one_time_tokens"."user_id" <> $
 /* one_time_tokens.take */
 delete from "one_time_tokens"
 where ("one_time_tokens"."hash" = $1::bytea and "one_time_tokens"."purpose" = $2::text and "one_time_tokens"."expires_at" > now())
-returning "email", "identity_id", "sid", "created_at";
+returning "email", "identity_id", "sid", "claims", "created_at";
 
 /* one_time_tokens.void */
 delete from "one_time_tokens"
@@ -604,7 +625,7 @@ from provider_sessions
        
 where "identities"."user_id" = $1::uuid and "identities"."issuer" = $2::text
           and ($3::text is null or "identities"."subject" = $4::text)
-          and ($5::text is null or "provider_sessions"."sid" = $6::text))
+          and ($5::text is null or "provider_sessions"."sid" = $6::text or ("provider_sessions"."sid" is null and $7::text is not null)))
 returning "id";
 
 /* provider_sessions.insert */
@@ -1268,7 +1289,7 @@ update "users"
 set "sign_in_due_at" = $1
 where ("users"."id" = $2::uuid and not exists (select
 from identities
-where "identities"."user_id" = $3::uuid));
+where "identities"."user_id" = $3::uuid) and "users"."sign_in_due_at" > now());
 
 /* users.hide */
 update "users"
@@ -1322,7 +1343,7 @@ where "users"."id" = $2::uuid;
 
 /* users.restore_email */
 update "users"
-set "email" = $1::text, "password_hash" = $2::text, "version" = "users"."version" + 1, "updated_at" = greatest(clock_timestamp(), "users"."created_at")
+set "email" = $1::text, "password_hash" = case when "users"."password_hash" is not null then $2::text end, "version" = "users"."version" + 1, "updated_at" = greatest(clock_timestamp(), "users"."created_at")
 where "users"."id" = $3::uuid;
 
 /* users.select_account */

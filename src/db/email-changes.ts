@@ -7,7 +7,7 @@ import {
   voidOneTimeTokens,
   voidUndoTokens,
 } from './one-time-tokens.ts'
-import { eq } from './schema/drizzle.ts'
+import { eq, sql } from './schema/drizzle.ts'
 import { users } from './schema/tables.ts'
 import { touched } from './touch.ts'
 import { type ChangeableUser, lockToRename } from './users.ts'
@@ -67,12 +67,16 @@ const restore = builtStatement(
   (db, p) =>
     db
       .update(users)
-      .set({ email: p.email, password_hash: p.unmatchable_hash, ...touched(users) })
+      .set({
+        email: p.email,
+        password_hash: sql`case when ${users.password_hash} is not null then ${p.unmatchable_hash} end`,
+        ...touched(users),
+      })
       .where(eq(users.id, p.id)),
 )
 
 /**
- * Restores an address, and invalidates the password. The tokens of later changes are deleted too, since the person who changed the
+ * Restores an address, and invalidates the password; an account without one stays so. The tokens of later changes are deleted too, since the person who changed the
  * address may have them. Those of earlier changes stay: they were sent to previous addresses of the user.
  */
 export const restoreAddress = async (

@@ -4,6 +4,7 @@ import { voidOneTimeTokens } from './one-time-tokens.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
 import {
   apiTokens,
+  exports,
   feeds,
   identities,
   oneTimeTokens,
@@ -104,10 +105,14 @@ const disableWebhooks = builtStatement('end_access.disable_webhooks', { user_id:
     .where(and(eq(webhooks.owner_id, p.user_id), webhooks.is_enabled)),
 )
 
+const deleteExports = builtStatement('end_access.delete_exports', { user_id: 'uuid' }, (db, p) =>
+  db.delete(exports).where(eq(exports.requested_by, p.user_id)),
+)
+
 /**
  * Ends every other access to an account that an identity takes over by its address. Anybody can have registered it with the address of
- * somebody else, and kept a way in: a password, a session, an API token, a link that restores another address, an identity, or a
- * webhook. A second factor stays: it lets nobody in by itself.
+ * somebody else, and kept a way in: a password, a session, an API token, a link that restores another address, an identity, a
+ * calendar feed, or a webhook. Their exports go with it. A second factor stays: it lets nobody in by itself.
  */
 export const endEarlierAccess = async (tx: TransactionContext, userId: string): Promise<void> => {
   await Promise.all([
@@ -115,7 +120,9 @@ export const endEarlierAccess = async (tx: TransactionContext, userId: string): 
     discardPassword(tx.db, { user_id: userId }),
     endSessions(tx, userId),
     revokeApiTokens(tx, userId),
+    revokeFeeds(tx, userId),
     deleteIdentities(tx.db, { user_id: userId }),
+    deleteExports(tx.db, { user_id: userId }),
     disableWebhooks(tx.db, { user_id: userId }),
   ])
 }

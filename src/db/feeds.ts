@@ -20,6 +20,7 @@ import { query, statement } from './engine/statement.ts'
 import { newest, selectPage } from './lists/list.ts'
 import { countFeeds, lockCounters } from './quotas.ts'
 import { feedJson } from './read-models.ts'
+import { isSignInDue } from './recent.ts'
 import { aliasedTable, and, eq, isNull, sql } from './schema/drizzle.ts'
 import { feeds, users } from './schema/tables.ts'
 import { principalColumns, readPrincipal, selectPrincipal } from './sessions.ts'
@@ -219,10 +220,11 @@ const selectReadable = statement(
     select ${selectPrincipal(person)}, ${feed.id}::text as id, ${feed.name}, ${feed.filter}, ${feed.kind}, ${feed.alarms}, ${feed.color},
       ${feed.version}, ${feed.revoked_at} is not null as is_revoked
     from feeds feed join users person on ${person.id} = ${feed.owner_id}
-    where ${feed.id} = ${p.id} and ${feed.hash} = ${p.hash} and ${person.deleted_at} is null and not ${person.is_disabled}`,
+    where ${feed.id} = ${p.id} and ${feed.hash} = ${p.hash} and ${person.deleted_at} is null and not ${person.is_disabled}
+      and not ${isSignInDue(person)}`,
 )
 
-/** The owner of a feed and the feed, for whoever has its token. Null if there is none, or its owner cannot sign in. */
+/** The owner of a feed and the feed, for whoever has its token. Null if there is none, or its owner cannot sign in, or has to. */
 export const selectFeedPrincipal = async (
   db: Database,
   key: { readonly id: string; readonly hash: Buffer },

@@ -196,12 +196,17 @@ const deleteSessions = builtStatement('provider_sessions.end', { identity_id: 'u
 
 const remove = rowDeletion('identities.delete', identities)
 
+// Not one that has passed: unlinking is no sign-in.
 const forgetDue = builtStatement('users.forget_sign_in_due', { id: 'uuid' }, (db, p) =>
   db
     .update(users)
     .set({ sign_in_due_at: null })
     .where(
-      and(eq(users.id, p.id), sql`not exists (select from identities where ${identities.user_id} = ${p.id})`),
+      and(
+        eq(users.id, p.id),
+        sql`not exists (select from identities where ${identities.user_id} = ${p.id})`,
+        sql`${users.sign_in_due_at} > now()`,
+      ),
     ),
 )
 
@@ -216,6 +221,37 @@ export const removeIdentity = async (
     remove(db, { id }),
     forgetDue(db, { id: userId }),
   ])
+}
+
+const removeRecent = builtStatement(
+  'identities.delete_since',
+  { user_id: 'uuid', since: 'instant' },
+  (db, p) =>
+    db
+      .delete(identities)
+      .where(
+        and(
+          eq(identities.user_id, p.user_id),
+          sql`${identities.created_at} >= ${p.since} - interval '15 minutes'`,
+          sql`${identities.created_at} > (select ${users.created_at} from users where ${users.id} = ${p.user_id})`,
+        ),
+      )
+      .returning({ issuer: identities.issuer }),
+)
+
+/**
+ * Unlinks the identities of a locked user that were linked since a time, or by a session that had authenticated for that; not the one that
+ * the account was created with. Returns their issuers. The sessions were ended before.
+ */
+export const removeIdentitiesSince = async (
+  { db }: TransactionContext,
+  { userId, since }: { readonly userId: string; readonly since: string },
+): Promise<readonly string[]> => {
+  const [rows] = await Promise.all([
+    removeRecent(db, { user_id: userId, since }),
+    forgetDue(db, { id: userId }),
+  ])
+  return rows.map(({ issuer }) => issuer)
 }
 
 const selectByEmail = builtStatement('users.select_by_email', { email: 'text' }, (db, p) =>

@@ -1,11 +1,15 @@
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import type { Placeholders } from './engine/parameters.ts'
 import { retentionTime } from './engine/retention.ts'
-import { and, eq, sql } from './schema/drizzle.ts'
+import { and, eq, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
 import { identities, logoutTokens, oneTimeTokens, providerSessions, sessions } from './schema/tables.ts'
 
-/** What a logout token of a provider ends: a session of the provider, or all sessions of a subject. One of the two is not null. */
+/**
+ * What a logout token of a provider ends: a session of the provider, or all sessions of a subject. One of the two is not null. With
+ * both, sessions of the subject end too whose session of the provider is unknown.
+ */
 export interface EndedLogin {
   readonly issuer: string
   readonly subject: string | null
@@ -19,17 +23,40 @@ const insert = builtStatement(
     db
       .insert(logoutTokens)
       .values({ issuer: p.issuer, token_id: p.token_id, expires_at: sql`to_timestamp(${p.expires_at})` })
-      .onConflictDoNothing()
-      .returning({ token_id: logoutTokens.token_id }),
+      .onConflictDoNothing(),
 )
 
-/** Records that a logout token was used. False if it was used before. `expiresAt` is in seconds since the epoch. */
+interface UsedToken {
+  readonly issuer: string
+  readonly id: string
+}
+
+/** Records that a logout token was used. `expiresAt` is in seconds since the epoch. */
 export const useLogoutToken = async (
-  { db }: TransactionContext,
-  { issuer, id, expiresAt }: { readonly issuer: string; readonly id: string; readonly expiresAt: number },
-): Promise<boolean> => (await insert(db, { issuer, token_id: id, expires_at: expiresAt })).length > 0
+  { db }: StatementContext,
+  { issuer, id, expiresAt }: UsedToken & { readonly expiresAt: number },
+): Promise<void> => {
+  await insert(db, { issuer, token_id: id, expires_at: expiresAt })
+}
+
+const selectUsed = builtStatement('logout_tokens.select', { issuer: 'text', token_id: 'text' }, (db, p) =>
+  db
+    .select({ token_id: logoutTokens.token_id })
+    .from(logoutTokens)
+    .where(and(eq(logoutTokens.issuer, p.issuer), eq(logoutTokens.token_id, p.token_id))),
+)
+
+/** Whether a logout token was used before. */
+export const isLogoutTokenUsed = async (
+  { db }: StatementContext,
+  { issuer, id }: UsedToken,
+): Promise<boolean> => (await selectUsed(db, { issuer, token_id: id })).length > 0
 
 const login = { issuer: 'text', subject: 'text?', sid: 'text?' } as const
+
+/** Whether a session of the provider, perhaps unknown, is one that ends. */
+const isOfLogin = (sid: SQLWrapper, p: Placeholders<typeof login>): SQL =>
+  sql`(${p.sid} is null or ${sid} = ${p.sid} or (${sid} is null and ${p.subject} is not null))`
 
 const selectUsers = builtStatement('identities.select_users_of_login', login, (db, p) =>
   db
@@ -40,8 +67,9 @@ const selectUsers = builtStatement('identities.select_users_of_login', login, (d
       and(
         eq(identities.issuer, p.issuer),
         sql`(${p.subject} is null or ${identities.subject} = ${p.subject})`,
-        sql`(${p.sid} is null or ${providerSessions.sid} = ${p.sid} or exists (
-          select from one_time_tokens where ${oneTimeTokens.identity_id} = ${identities.id} and ${oneTimeTokens.sid} = ${p.sid}))`,
+        sql`(${isOfLogin(providerSessions.sid, p)} or exists (
+          select from one_time_tokens
+          where ${oneTimeTokens.identity_id} = ${identities.id} and ${isOfLogin(oneTimeTokens.sid, p)}))`,
       ),
     ),
 )
@@ -61,7 +89,7 @@ const deleteSessions = builtStatement('provider_sessions.end_login', ofUser, (db
           join identities on ${identities.id} = ${providerSessions.identity_id}
         where ${identities.user_id} = ${p.user_id} and ${identities.issuer} = ${p.issuer}
           and (${p.subject} is null or ${identities.subject} = ${p.subject})
-          and (${p.sid} is null or ${providerSessions.sid} = ${p.sid}))`,
+          and ${isOfLogin(providerSessions.sid, p)})`,
     )
     .returning({ id: sessions.id }),
 )
@@ -72,7 +100,7 @@ const deleteChallenges = builtStatement('one_time_tokens.end_login', ofUser, (db
         select ${identities.id} from identities
         where ${identities.user_id} = ${p.user_id} and ${identities.issuer} = ${p.issuer}
           and (${p.subject} is null or ${identities.subject} = ${p.subject}))
-        and (${p.sid} is null or ${oneTimeTokens.sid} = ${p.sid})`,
+        and ${isOfLogin(oneTimeTokens.sid, p)}`,
   ),
 )
 

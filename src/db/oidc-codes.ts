@@ -1,9 +1,12 @@
+import { hash } from 'node:crypto'
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
+import type { StatementContext } from './engine/context.ts'
 import { firstRow } from './engine/row-statements.ts'
 import { retentionTime } from './engine/retention.ts'
 import type { Runner } from './engine/transaction.ts'
-import { eq, sql } from './schema/drizzle.ts'
+import { and, eq, sql } from './schema/drizzle.ts'
+import type { EndedLogin } from './logout-tokens.ts'
 import { oidcCodes } from './schema/tables.ts'
 
 /** Lifetime of a code in seconds. */
@@ -11,21 +14,55 @@ export const oidcCodeLifetime = 60
 
 const insert = builtStatement(
   'oidc_codes.insert',
-  { hash: 'bytes', sealed: 'bytes', lifetime: 'int' },
+  { hash: 'bytes', sealed: 'bytes', subject_hash: 'bytes', sid_hash: 'bytes?', lifetime: 'int' },
   (db, p) =>
     db.insert(oidcCodes).values({
       hash: p.hash,
       sealed: p.sealed,
+      subject_hash: p.subject_hash,
+      sid_hash: p.sid_hash,
       expires_at: sql`now() + make_interval(secs => ${p.lifetime})`,
     }),
 )
+
+const hashOf = (issuer: string, id: string): Buffer => hash('sha256', JSON.stringify([issuer, id]), 'buffer')
+
+const hashesOf = ({ issuer, subject, sid }: EndedLogin) => ({
+  subject_hash: subject === null ? null : hashOf(issuer, subject),
+  sid_hash: sid === null ? null : hashOf(issuer, sid),
+})
+
+/** Whom a code is of. */
+interface CodeOwner extends EndedLogin {
+  readonly subject: string
+}
 
 /** Stores a sealed identity under the hash of a code. */
 export const insertOidcCode = async (
   db: Runner,
   code: { readonly hash: Buffer; readonly sealed: Buffer },
+  owner: CodeOwner,
 ): Promise<void> => {
-  await insert(db, { ...code, lifetime: oidcCodeLifetime })
+  const subject_hash = hashOf(owner.issuer, owner.subject)
+  await insert(db, { ...code, ...hashesOf(owner), subject_hash, lifetime: oidcCodeLifetime })
+}
+
+const removeOfLogin = builtStatement(
+  'oidc_codes.end_login',
+  { subject_hash: 'bytes?', sid_hash: 'bytes?' },
+  (db, p) =>
+    db.delete(oidcCodes).where(
+      and(
+        sql`(${p.subject_hash} is null or ${oidcCodes.subject_hash} = ${p.subject_hash})`,
+        sql`(${p.sid_hash} is null or ${oidcCodes.sid_hash} = ${p.sid_hash}
+            or (${oidcCodes.sid_hash} is null and ${p.subject_hash} is not null))`,
+      ),
+    ),
+)
+
+/** Deletes the codes that nobody has exchanged yet of a login that a provider has ended. */
+export const removeCodesOfLogin = async ({ db }: StatementContext, ended: EndedLogin): Promise<void> => {
+  await removeOfLogin(db, hashesOf(ended))
 }
 
 // A time further ahead than the lifetime is from before the clock was set back.

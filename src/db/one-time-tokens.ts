@@ -19,6 +19,7 @@ const insert = builtStatement(
     email: 'text?',
     identity_id: 'uuid?',
     sid: 'text?',
+    claims: 'text?',
     lifetime: 'int',
   },
   (db, p) =>
@@ -29,6 +30,7 @@ const insert = builtStatement(
       email: p.email,
       identity_id: p.identity_id,
       sid: p.sid,
+      claims: p.claims,
       expires_at: sql`now() + make_interval(secs => ${p.lifetime})`,
     }),
 )
@@ -42,7 +44,7 @@ interface NewToken {
   /** The address that `undo_email` restores. */
   readonly email?: string
   /** For `sign_in`, what was proven instead of the password. */
-  readonly identity?: ProvenBy
+  readonly identity?: ChallengedBy
 }
 
 /** The identity that has proven who somebody is, and the provider's session; null if it has said none. */
@@ -51,13 +53,18 @@ export interface ProvenBy {
   readonly sid: string | null
 }
 
+/** The same, and what the provider has said that completing the sign-in applies, as JSON text. */
+export interface ChallengedBy extends ProvenBy {
+  readonly claims: string
+}
+
 /** Stores a token of a locked user. */
 export const insertOneTimeToken = async (
   { db }: TransactionContext,
   { userId, email, identity, ...token }: NewToken,
 ): Promise<void> => {
-  const [identity_id, sid] = [identity?.id ?? null, identity?.sid ?? null]
-  await insert(db, { ...token, user_id: userId, email: email ?? null, identity_id, sid })
+  const { id: identity_id = null, sid = null, claims = null } = identity ?? {}
+  await insert(db, { ...token, user_id: userId, email: email ?? null, identity_id, sid, claims })
 }
 
 const wantedParameters = { purpose: 'text', hash: 'bytes' } as const
@@ -93,6 +100,7 @@ const take = builtStatement('one_time_tokens.take', wantedParameters, (db, p) =>
     email: oneTimeTokens.email,
     identity_id: oneTimeTokens.identity_id,
     sid: oneTimeTokens.sid,
+    claims: oneTimeTokens.claims,
     created_at: oneTimeTokens.created_at,
   }),
 )
@@ -102,6 +110,7 @@ interface TakenToken {
   readonly email: string | null
   readonly identity_id: string | null
   readonly sid: string | null
+  readonly claims: string | null
   readonly created_at: string
 }
 

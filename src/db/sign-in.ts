@@ -3,7 +3,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { firstRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
-import { insertOneTimeToken, type ProvenBy } from './one-time-tokens.ts'
+import { type ChallengedBy, insertOneTimeToken } from './one-time-tokens.ts'
 import { eq, sql } from './schema/drizzle.ts'
 import { installation, users } from './schema/tables.ts'
 
@@ -78,6 +78,6 @@ export const challengeLifetime = 300
 export const insertChallenge = (
   tx: TransactionContext,
   { id }: AccountFacts,
-  challenge: { readonly hash: Buffer; readonly identity?: ProvenBy },
+  challenge: { readonly hash: Buffer; readonly identity?: ChallengedBy },
 ): Promise<void> =>
   insertOneTimeToken(tx, { purpose: 'sign_in', userId: id, lifetime: challengeLifetime, ...challenge })

@@ -1,4 +1,4 @@
-import type { FastifyInstance, FastifyRequest } from 'fastify'
+import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { runAs, type Work } from '../concurrency/work.ts'
 import type { Client } from '../domain/audit.ts'
 import { networkOf } from '../domain/network.ts'
@@ -16,6 +16,8 @@ interface ProviderRequests {
     client: Client,
     logout: { readonly provider: string; readonly token: string },
   ) => Promise<void>
+  /** Counts a refused logout against the network. @throws Problem 429 */
+  readonly countRefused: (request: FastifyRequest, reply: FastifyReply) => Promise<void>
 }
 
 interface OfProvider {
@@ -39,7 +41,7 @@ const maxForm = 16_384
  */
 export const registerProviderRoutes = async (
   app: FastifyInstance,
-  { complete, endSessions }: ProviderRequests,
+  { complete, endSessions, countRefused }: ProviderRequests,
 ): Promise<void> => {
   // HEAD would use up the code of the provider, and the answer has nothing to read.
   app.get<OfProvider>('/auth/oidc/:provider/callback', { exposeHeadRoute: false }, async (request, reply) => {
@@ -56,6 +58,11 @@ export const registerProviderRoutes = async (
 
   // The parser of forms is for this route only.
   await app.register(async (route) => {
+    // A provider that signs many people out is not to be stopped.
+    route.setErrorHandler(async (error, request, reply) => {
+      await countRefused(request, reply)
+      throw error
+    })
     route.removeAllContentTypeParsers()
     route.addContentTypeParser(form, { parseAs: 'string', bodyLimit: maxForm }, (_request, body, done) =>
       done(null, new URLSearchParams(String(body))),
@@ -65,7 +72,7 @@ export const registerProviderRoutes = async (
     })
     route.post<OfProvider>(
       '/auth/oidc/:provider/backchannel-logout',
-      { bodyLimit: maxForm },
+      { bodyLimit: maxForm, config: { countsRefusals: true } },
       async (request, reply) => {
         const { body, params, ip, headers, id } = request
         const tokens = body instanceof URLSearchParams ? body.getAll('logout_token') : []

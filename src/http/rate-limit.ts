@@ -87,6 +87,7 @@ interface Count {
 /** Limits requests to pages, unknown paths and unknown methods, by network. */
 export const limitOtherRoutes = (app: FastifyInstance, limit: Limit): void => {
   app.addHook('onRequest', async (request, reply) => {
-    if (request.routeOptions.config.operation === undefined) await limit(request, reply, 'anonymous', null)
+    const { operation, countsRefusals = false } = request.routeOptions.config
+    if (operation === undefined && !countsRefusals) await limit(request, reply, 'anonymous', null)
   })
 }

@@ -19,6 +19,8 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /** The operation of the route; absent on pages. */
     operation?: ContractOperation
+    /** Whether the route itself counts what it refuses, and nothing else, against the rate limit. */
+    countsRefusals?: boolean
   }
 }
 

@@ -133,6 +133,7 @@ export const jobsOf = (deps: JobDeps) => {
     run,
   })
   const orphans = (stop: AbortSignal) => ({ grace: times.grace, stop })
+  const runExports = createRunExports({ ...deps, folder: deps.exportFolder, lease: times.lease })
   const removeFiles = (stop: AbortSignal) => removeDeletedFiles(deps, { retryAfter: times.retry, stop })
   return {
     follow_database_clock: clockJob(() => deps.databaseClock.follow(db)),
@@ -173,7 +174,9 @@ export const jobsOf = (deps: JobDeps) => {
     send_digests: completion(deps.sendDigests),
     fire_reminders: reader((stop) => fireDueReminders(db, stop)),
     send_reminders: reader(deps.sendReminders),
-    run_exports: reader(createRunExports({ ...deps, folder: deps.exportFolder, lease: times.lease })),
+    // Two at a time.
+    run_exports: reader(runExports),
+    run_more_exports: reader(runExports),
     expire_exports: cleanup(async (stop) => {
       await expireExports(db, stop)
       await removeAbandonedSpools(db, deps.exportFolder)

@@ -51,24 +51,16 @@ export interface ExportDeps {
 /** Milliseconds until an export that has failed is tried again. */
 const retryAfter = 30_000
 
-/** Exports of a process at a time. */
-const maxAtOnce = 2
-
-/** Runs the exports that wait, two at a time. Other processes run others at the same time. */
-export const createRunExports = (deps: ExportDeps) => {
-  const running = new Set<Promise<void>>()
-  return async (stop: AbortSignal): Promise<void> => {
-    while (!stop.aborted && running.size < maxAtOnce) {
+/** Runs the exports that wait, one after the other. Other jobs and other processes run others at the same time. */
+export const createRunExports =
+  (deps: ExportDeps) =>
+  async (stop: AbortSignal): Promise<void> => {
+    while (!stop.aborted) {
       const taken = await takeExport(deps.db, { leaseId: newId(), duration: deps.lease })
-      if (taken === null) break
-      const run = runExport(deps, taken, stop).finally(() => running.delete(run))
-      running.add(run)
+      if (taken === null) return
+      await runExport(deps, taken, stop)
     }
-    // The job is run again soon, and takes what waits then. A stop waits for what is running.
-    if (stop.aborted || running.size === maxAtOnce) await Promise.race(running)
-    if (stop.aborted) await Promise.all(running)
   }
-}
 
 const runExport = async (deps: ExportDeps, taken: TakenExport, stop: AbortSignal): Promise<void> => {
   const { db, log, lease } = deps

@@ -26,8 +26,8 @@ import {
   viewIdentity,
 } from '../db/identities.ts'
 import { join, lockInvitation } from '../db/invitations.ts'
-import { endLogin, useLogoutToken, usersOfLogin } from '../db/logout-tokens.ts'
-import { insertOidcCode, takeOidcCode } from '../db/oidc-codes.ts'
+import { endLogin, isLogoutTokenUsed, useLogoutToken, usersOfLogin } from '../db/logout-tokens.ts'
+import { insertOidcCode, removeCodesOfLogin, takeOidcCode } from '../db/oidc-codes.ts'
 import { renewAuthentication } from '../db/reauthentication.ts'
 import { actAs } from '../db/record-event.ts'
 import { type StartedSession, viewStarted } from '../db/refresh-tokens.ts'
@@ -55,8 +55,8 @@ import { type OpContext, thenForget, transaction } from './context.ts'
 import { expectMay, expectProven, expectSeen, expectSignedIn } from './expectations.ts'
 import type { InvitationMode } from './invitations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
-import { applyRuledTeams } from './ruled-teams.ts'
-import { findInvitation, invalidInvitation } from './sign-in.ts'
+import { applyRuledTeams, noTeams } from './ruled-teams.ts'
+import { challengedClaims, findInvitation, invalidInvitation } from './sign-in.ts'
 import type { Sessions } from './sessions.ts'
 import { startSession } from './start-session.ts'
 
@@ -238,7 +238,7 @@ export const createOidc = (deps: Deps): Oidc => {
         const { token: code, hash } = newOidcCode()
         const proof: Proof = { purpose, codeChallenge, invitationToken, identity }
         const sealed = seal(keys, Buffer.from(JSON.stringify(proof)), contextOf(hash))
-        await insertOidcCode(db, { hash, sealed })
+        await insertOidcCode(db, { hash, sealed }, identity)
         return goOn({ code })
       } catch (error) {
         if (error instanceof NotAuthenticated) return refuse(clientError(error.code), error.message)
@@ -255,8 +255,6 @@ export const createOidc = (deps: Deps): Oidc => {
       }
       const { identity } = proof
       const linked = (await findIdentity(ctx, identity)) ?? (await firstSignIn(ctx, proof, deps))
-      const { issuer, teams } = identity
-      await applyRuledTeams(ctx, { userId: linked.userId, issuer, teams }, log)
       const [refreshToken, challenge] = [newRefreshToken(), newChallenge()]
       const started = await transaction<Principal | null, StartedSession | 'challenged'>(ctx, async (tx) => {
         const { userId, id } = linked
@@ -267,7 +265,10 @@ export const createOidc = (deps: Deps): Oidc => {
         const provenBy = { id, sid: identity.sid }
         if (account.secondFactor?.isConfirmed === true && !identity.hasSecondFactor) {
           await Promise.all([
-            insertChallenge(tx, account, { hash: challenge.hash, identity: provenBy }),
+            insertChallenge(tx, account, {
+              hash: challenge.hash,
+              identity: { ...provenBy, claims: challengedClaims(identity) },
+            }),
             recordAudit(tx, 'sign_in.challenged', { userId }),
           ])
           return 'challenged'
@@ -284,6 +285,12 @@ export const createOidc = (deps: Deps): Oidc => {
         return last(viewStarted(tx, refreshToken.hash))
       })
       if (started === 'challenged') throw problems.secondFactorRequired(challenge.token, challengeLifetime)
+      // Not before: somebody who does not get in changes nothing.
+      await applyRuledTeams(
+        ctx,
+        { userId: linked.userId, issuer: identity.issuer, teams: identity.teams },
+        log,
+      )
       return issueTokens(accessTokens, started, { refreshToken: refreshToken.token })
     },
 
@@ -344,8 +351,9 @@ export const createOidc = (deps: Deps): Oidc => {
         log.warn({ provider: id, request_id: ctx.client.requestId }, error.message)
         throw problems.invalidLogoutToken()
       })
-      const isNew = await transaction(ctx, (tx) => useLogoutToken(tx, logout))
-      if (!isNew) throw problems.invalidLogoutToken()
+      if (await isLogoutTokenUsed(ctx, logout)) throw problems.invalidLogoutToken()
+      // First, so that no session begins behind it.
+      await transaction(ctx, (tx) => removeCodesOfLogin(tx, logout))
       // A user at a time, since users are locked before what is theirs.
       for (const userId of await usersOfLogin(ctx, logout))
         await thenForget(
@@ -358,6 +366,8 @@ export const createOidc = (deps: Deps): Oidc => {
           }),
           () => credentials.forgetUser(userId),
         )
+      // Not before: a provider whose request has failed sends the same token again.
+      await transaction(ctx, (tx) => useLogoutToken(tx, logout))
     },
 
     async unlink(ctx, identityId) {
@@ -384,9 +394,6 @@ export const createOidc = (deps: Deps): Oidc => {
     },
   }
 }
-
-/** What is left of the teams of an identity that is unlinked. */
-const noTeams = { roles: [], unknown: [], overflown: [] } as const
 
 /** Binds what is sealed under a code to it. */
 const contextOf = (hash: Buffer): string => `oidc code ${hash.toString('base64url')}`

@@ -26,6 +26,9 @@ export const planRuledTeams = async (
   )
 }
 
+/** What is left of the teams of an identity that is unlinked. */
+export const noTeams = { roles: [], unknown: [], overflown: [] } as const
+
 interface Log {
   warn(fields: object, message: string): void
 }

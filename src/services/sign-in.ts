@@ -10,6 +10,7 @@ import { newId } from '../db/engine/ids.ts'
 import { last } from '../db/engine/transaction.ts'
 import { hasInvitation, join, lockInvitation } from '../db/invitations.ts'
 import { findUserOfToken, takeOneTimeToken } from '../db/one-time-tokens.ts'
+import { useIdentity } from '../db/identities.ts'
 import { actAs } from '../db/record-event.ts'
 import { type StartedSession, viewStarted } from '../db/refresh-tokens.ts'
 import {
@@ -24,6 +25,7 @@ import {
 import { insertUser } from '../db/users.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Principal } from '../domain/permissions.ts'
+import type { ProvenIdentity } from '../oidc/claims.ts'
 import { problems } from '../problems/problems.ts'
 import { countCodeAttempt, proveCode } from './check-code.ts'
 import type { UsablePassword } from './check-password.ts'
@@ -31,6 +33,7 @@ import { type OpContext, transaction } from './context.ts'
 import { expectTimeZone } from './expectations.ts'
 import type { InvitationMode } from './invitations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
+import { applyRuledTeams } from './ruled-teams.ts'
 import { startSession } from './start-session.ts'
 
 interface Account {
@@ -79,10 +82,22 @@ interface Deps {
   readonly invitations: InvitationMode
   /** The lifetime of a session that an identity provider has begun. */
   readonly providerSessionHours: number
+  /** After so many days without a sign-in with an identity provider, API tokens rest. */
+  readonly reauthDays: number
   readonly usablePassword: UsablePassword
   /** Whether passwords are closed, but for accounts that an operator has exempted. */
   readonly isOnly: boolean
+  readonly log: { warn(fields: object, message: string): void }
 }
+
+/** What an identity provider has said that applies once the second factor is proven, too. */
+type ChallengedClaims = Pick<ProvenIdentity, 'issuer' | 'email' | 'teams'>
+
+/** To be stored with a challenge. */
+export const challengedClaims = ({ issuer, email, teams }: ChallengedClaims): string =>
+  JSON.stringify({ issuer, email, teams })
+
+const parseClaims = (text: string): ChallengedClaims => JSON.parse(text) as ChallengedClaims
 
 export const createSignIn = ({
   accessTokens,
@@ -93,8 +108,10 @@ export const createSignIn = ({
   isRegistrationOpen,
   invitations,
   providerSessionHours,
+  reauthDays,
   usablePassword,
   isOnly,
+  log,
 }: Deps): SignIn => ({
   async register(ctx, { account: { password, ...fields }, invitationToken }) {
     if (isOnly) throw problems.passwordsClosed()
@@ -178,16 +195,22 @@ export const createSignIn = ({
       if (secondFactor?.isConfirmed !== true) return null
       if (!(await proveCode(tx, secondFactorKeys, secondFactor, code))) return null
       const [taken] = await Promise.all([takeOneTimeToken(tx, wanted), forgetAttempts(tx, attemptKey)])
-      const { identity_id: identityId = null, sid = null } = taken ?? {}
-      const identity = identityId === null ? null : { id: identityId, sid, hours: providerSessionHours }
-      await startSession(tx, { userId, tokenHash, identity })
-      return last(viewStarted(tx, tokenHash))
+      const { identity_id: id = null, sid = null } = taken ?? {}
+      const claims = taken?.claims == null ? null : parseClaims(taken.claims)
+      const identity = id === null ? null : { id, sid, hours: providerSessionHours }
+      await Promise.all([
+        id !== null && claims && useIdentity(tx, { id, userId, email: claims.email }, reauthDays),
+        startSession(tx, { userId, tokenHash, identity }),
+      ])
+      return last(viewStarted(tx, tokenHash).then((session) => ({ session, claims })))
     })
     if (started === null) {
       await recordAudit(ctx, 'sign_in.failed', { userId })
       throw problems.wrongSecondFactor()
     }
-    return issueTokens(accessTokens, started, { refreshToken })
+    const { session, claims } = started
+    if (claims !== null) await applyRuledTeams(ctx, { userId, ...claims }, log)
+    return issueTokens(accessTokens, session, { refreshToken })
   },
 })
 

@@ -45,7 +45,7 @@ export const setTeamMember = (
     const { member } = locked
     const team = expectMay('team.manage', expectSeen('team.see', locked.team))
     expectMatch(tx, member)
-    if (member.role !== role || member.source !== null) await setRole(tx, team, member, role)
+    if (member.role !== role) await setRole(tx, team, member, role)
     const isNew = member.version === null
     return last(viewTeamMember(tx, key).then((row) => ({ ...row, isNew })))
   })

@@ -6,6 +6,7 @@ import { hasChangedEmailOften, leaveAddress, restoreAddress, takeUndoToken } fro
 import { endAccess, removeCredentials, revokeApiTokens, revokeFeeds } from '../db/end-access.ts'
 import { newId } from '../db/engine/ids.ts'
 import { last } from '../db/engine/transaction.ts'
+import { removeIdentitiesSince } from '../db/identities.ts'
 import { endAccessOfUser } from '../db/memberships.ts'
 import { rescheduleDigest } from '../db/notification-settings.ts'
 import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
@@ -55,6 +56,7 @@ import {
 } from './expectations.ts'
 import { findReplay, idempotent } from './idempotency.ts'
 import { resetTokenLifetime } from './passwords.ts'
+import { applyRuledTeams, noTeams } from './ruled-teams.ts'
 import type { Reauthenticate } from './reauthenticate.ts'
 
 interface UserCreation extends Omit<NewUser, 'passwordHash'> {
@@ -247,8 +249,8 @@ export interface Users {
    */
   getUsage(ctx: OpContext<Principal>, userId: string): Promise<string>
   /**
-   * Restores an address. Because the person who changed it could sign in, this also ends the user's sessions, revokes their API tokens
-   * and invalidates the password.
+   * Restores an address. Because the person who changed it could sign in, this also ends the user's sessions, revokes their API tokens,
+   * invalidates the password and unlinks identities that were linked shortly before or since.
    *
    * @throws Problem 401 for an invalid token
    */
@@ -263,6 +265,7 @@ interface Deps {
   readonly jobs: Jobs
   /** The quotas of the installation. */
   readonly quotas: Quotas
+  readonly log: { warn(fields: object, message: string): void }
 }
 
 export const createUsers = ({
@@ -272,6 +275,7 @@ export const createUsers = ({
   mailer,
   jobs,
   quotas,
+  log,
 }: Deps): Users => ({
   create: (ctx, user) => createUser(ctx, user, passwords),
 
@@ -308,24 +312,29 @@ export const createUsers = ({
     const userId = hash && (await findUserOfToken(ctx, { purpose: 'undo_email', hash }))
     if (hash === null || userId === null) throw problems.invalidUndoToken()
     const { token: resetToken, hash: resetHash } = newResetToken()
-    const email = await thenForget(
+    const { email, issuers } = await thenForget(
       transaction(ctx, async (tx) => {
         const undone = await takeUndoToken(tx, { userId, hash })
         if (undone === null) throw problems.invalidUndoToken()
         const reset = { purpose: 'reset_password', userId, lifetime: resetTokenLifetime } as const
-        await Promise.all([
+        const [, , issuers] = await Promise.all([
           restoreAddress(tx, undone, passwords.unmatchable),
           endAccess(tx, userId),
+          removeIdentitiesSince(tx, { userId, since: undone.changedAt }),
           revokeApiTokens(tx, userId),
           revokeFeeds(tx, userId),
           // After the others were voided.
           insertOneTimeToken(tx, { ...reset, hash: resetHash }),
           recordAudit(tx, 'user.email_change_undone', { userId, actorId: userId }),
         ])
-        return undone.email
+        await Promise.all(
+          issuers.map(() => recordAudit(tx, 'identity.unlinked', { userId, actorId: userId })),
+        )
+        return { email: undone.email, issuers }
       }),
       () => credentials.forgetUser(userId),
     )
+    for (const issuer of issuers) await applyRuledTeams(ctx, { userId, issuer, teams: noTeams }, log)
     return { email, resetToken, resetTokenLifetime }
   },
 })

@@ -485,6 +485,41 @@ t.test('an account without a password', async (t) => {
     t.match(body.errors, [{ pointer: '/password' }])
   })
 
+  t.test('undoing a change of the address gives it no password', async (t) => {
+    const { access_token: own, user: changed } = await signIn('undone')
+    const change = { params: { user_id: changed.id }, body: { email: 'elsewhere@example.org' } }
+    await service.expect('updateUser', 200, { token: own, ...change })
+    const undo = { token: service.emailChanges.at(-1)?.undoToken }
+    await service.expect('undoEmailChange', 200, { body: undo })
+    const [row] = await db.run('select password_hash from users where id = $1', [changed.id])
+    t.equal(row?.password_hash, null)
+    t.equal((await signIn('undone')).user.id, changed.id, 'and keeps the identity that it was created with')
+  })
+
+  t.test(
+    'undoing a change of the address unlinks what a thief may have linked, and nothing else',
+    async (t) => {
+      for (const [name, age, kept] of [
+        ['linked-before', '16 minutes', 1],
+        ['linked-since', '14 minutes', 0],
+      ] as const) {
+        const owner = await service.register(name)
+        await link(owner, `thief-of-${name}`)
+        await db.run('update identities set created_at = created_at - $2::interval where user_id = $1', [
+          owner.id,
+          age,
+        ])
+        await db.run(`update users set created_at = now() - interval '1 day' where id = $1`, [owner.id])
+        const change = { params: { user_id: owner.id }, body: { email: `thief-of-${name}@example.com` } }
+        await service.expect('updateUser', 200, { token: owner.token, ...change })
+        const undo = { token: service.emailChanges.at(-1)?.undoToken }
+        await service.expect('undoEmailChange', 200, { body: undo })
+        const left = await db.run('select from identities where user_id = $1', [owner.id])
+        t.equal(left.length, kept, name)
+      }
+    },
+  )
+
   t.test('an administrator can give it a password, which is then a way to sign in', async () => {
     const given = {
       token: admin.token,

@@ -95,6 +95,51 @@ t.test('Back-Channel Logout', async (t) => {
     t.equal(await statusOf(ada.token), 200, 'a session with the password is none of the provider')
   })
 
+  t.test('200: by sid and sub, also the sessions and codes of the subject without a sid', async (t) => {
+    const codeOf = async (sub: string, sid?: string) => {
+      issuer.claims = { sub, email: `${sub}@example.com`, email_verified: true, sid }
+      return browserAt(service).code()
+    }
+    const sessions = [await signIn('both'), await signIn('both', 'b1'), await signIn('both', 'b2')]
+    const ended = [await codeOf('both', 'b1'), await codeOf('both')]
+    const kept = [await codeOf('both', 'b2'), await codeOf('bystander')]
+    t.equal(await sendLogout(service, await logoutToken({ sub: 'both', sid: 'b1' })), 200)
+    t.strictSame(await Promise.all(sessions.map(({ token }) => statusOf(token))), [401, 401, 200])
+    for (const body of ended) await service.expect('exchangeOidcCode', 401, { body })
+    for (const body of kept) await service.expect('exchangeOidcCode', 200, { body })
+    const bySid = await codeOf('both', 'b3')
+    t.equal(await sendLogout(service, await logoutToken({ sid: 'b3' })), 200)
+    await service.expect('exchangeOidcCode', 401, { body: bySid })
+  })
+
+  t.test('a token whose request has failed is sent again', async (t) => {
+    const { token } = await signIn('failing', 'f1')
+    const logout = await logoutToken({ sid: 'f1' })
+    await db.run(
+      `create function refuse() returns trigger language plpgsql as $$ begin raise 'refused'; end $$`,
+      [],
+    )
+    await db.run('create trigger refuse before delete on sessions for each row execute function refuse()', [])
+    t.equal(await sendLogout(service, logout), 500)
+    await db.run('drop function refuse() cascade', [])
+    t.equal(await statusOf(token), 200)
+    t.equal(await sendLogout(service, logout), 200)
+    t.equal(await statusOf(token), 401)
+    t.equal(await sendLogout(service, logout), 400)
+  })
+
+  t.test('429: only what is refused counts', async (t) => {
+    const limited = await startService(t, {
+      db,
+      config: { oidc: oidcConfig(providers), rateLimit: 'on', rateLimitAnonymous: 2 },
+    })
+    for (const sub of ['none', 'nobody', 'noone'])
+      t.equal(await sendLogout(limited, await logoutToken({ sub })), 200)
+    const statuses = [await sendLogout(limited, 'x'), await sendLogout(limited, 'x')]
+    t.strictSame([...statuses, await sendLogout(limited, 'x')], [400, 400, 429])
+    t.equal(await sendLogout(limited, await logoutToken({ sub: 'none' })), 200)
+  })
+
   t.test('400: what is no logout token of this provider for this client, once', async (t) => {
     const { token } = await signIn('safe', 'safe')
     const now = Math.floor(Date.now() / 1_000)
@@ -175,6 +220,10 @@ t.test('an account without a sign-in for too long rests', async (t) => {
   const link = { token, body: { url: 'http://127.0.0.1:9/', event_types: ['task.created'] } }
   const { id: webhook_id } = (await service.expect('createWebhook', 201, link)).body
   t.equal((await service.call('listTasks', { token: apiToken })).status, 200)
+  const { body: made } = await service.expect('createFeed', 201, { token, body: { name: 'A', kind: 'todo' } })
+  const { searchParams } = new URL(made.calendar_url, service.url)
+  const feed = { params: { feed_id: made.id }, query: Object.fromEntries(searchParams) }
+  t.equal((await service.call('getFeedCalendar', feed)).status, 200)
   await db.run(`update users set sign_in_due_at = now() - interval '1 s' where id = $1`, [id])
   const fresh = await startService(t, { db, config: { oidc: oidcConfig(providers) } })
   const { body } = await fresh.expect('listTasks', 401, { token: apiToken })
@@ -183,6 +232,7 @@ t.test('an account without a sign-in for too long rests', async (t) => {
     headers: { authorization: `Bearer ${apiToken}` },
   })
   t.equal(stream.status, 401)
+  t.equal((await service.call('getFeedCalendar', feed)).status, 404)
   const due = { prompt: 1, unproven: 1, slow: 1 }
   await service.expect('testWebhook', 201, { token, params: { webhook_id } })
   const lease = { id: '0199c0de-7a3c-7d5e-8f00-1d2c3b4a5968', duration: 1 }
@@ -195,7 +245,27 @@ t.test('an account without a sign-in for too long rests', async (t) => {
   t.test('until the next sign-in, with the same token', async (t) => {
     await signIn('away')
     t.equal((await fresh.call('listTasks', { token: apiToken })).status, 200)
+    t.equal((await service.call('getFeedCalendar', feed)).status, 200)
   })
+
+  t.test(
+    'unlinking the identity does not end that, but a linked one that is not due asks for nothing',
+    async (t) => {
+      for (const [name, due, left] of [
+        ['overdue', '-1 s', 1],
+        ['in-time', '1 day', 0],
+      ] as const) {
+        const { token, id } = await service.register(name)
+        issuer.claims = { sub: name }
+        const linking = { token, body: await browserAt(service).code('link') }
+        const { body: linked } = await service.expect('linkIdentity', 201, linking)
+        await db.run('update users set sign_in_due_at = now() + $2::interval where id = $1', [id, due])
+        await service.expect('unlinkIdentity', 204, { token, params: { identity_id: linked.id } })
+        const rows = await db.run('select from users where id = $1 and sign_in_due_at is not null', [id])
+        t.equal(rows.length, left, name)
+      }
+    },
+  )
 
   t.test('an account that is linked with no provider never does', async (t) => {
     const { token } = await createApiToken(await service.register('plain'))

@@ -120,6 +120,18 @@ t.test('addresses', async (t) => {
     await service.expect('getCurrentUser', 200, { token })
   })
 
+  t.test('nor calendar feeds and exports', async (t) => {
+    const { token, email, id } = await service.register('subscribed')
+    const body = { name: 'Kept', kind: 'todo' }
+    const feed = (await service.expect('createFeed', 201, { token, body })).body
+    const { searchParams } = new URL(feed.calendar_url, service.url)
+    await service.expect('createExport', 201, { token, body: {} })
+    t.equal(userOf(await signIn(verified('subscriber', email))).id, id)
+    const link = { params: { feed_id: feed.id }, query: Object.fromEntries(searchParams) }
+    t.equal((await service.call('getFeedCalendar', link)).status, 410)
+    t.equal((await db.run('select from exports where requested_by = $1', [id])).length, 0)
+  })
+
   t.test('an address makes nobody an administrator', async (t) => {
     t.equal(codeOf(await signIn(verified('boss', admin.email))), 'email_taken')
     const empty = await startService(t, { config: { oidc: oidcConfig(providers.slice(0, 1)) } })

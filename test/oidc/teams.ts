@@ -4,6 +4,7 @@ import { previewSignIn } from '../../src/services/oidc-preview.ts'
 import { createProviders } from '../../src/oidc/providers.ts'
 import { shellContext } from '../../src/services/context.ts'
 import { browserAt, oidcConfig, providerOf, startIssuer } from '../fixture/issuer.ts'
+import { secondFactorActions } from '../fixture/second-factor.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { startService } from '../fixture/service.ts'
 
@@ -128,6 +129,43 @@ t.test('memberships that people made stay', async (t) => {
   await setTeamMember(boss, leads, user, 'manager')
   await signIn({ groups: [] }, 'grace')
   t.strictSame(await teamsOf(token), { Engineers: 'member', Leads: 'manager' })
+})
+
+t.test('a membership that a rule has made stays one when its role is set again', async (t) => {
+  const { access_token: token, user } = await signIn({ groups: ['leads'] }, 'keeper')
+  const own = { token, params: { team_id: leads.id, user_id: user.id } }
+  await service.expect('setTeamMember', 200, { ...own, body: { role: 'manager' } })
+  await signIn({ groups: [] }, 'keeper')
+  t.strictSame(await teamsOf(token), {})
+})
+
+t.test('who does not get in changes no membership', async (t) => {
+  const { guard, forgetLastCode } = secondFactorActions(plain)
+  const ada = await guard(await plain.register('guarded'))
+  issuer.claims = { sub: 'guarded' }
+  const linking = { token: ada.token, body: await browserAt(service).code('link') }
+  await service.expect('linkIdentity', 201, linking)
+  const attempt = async () => {
+    issuer.claims = { sub: 'guarded', email: 'new@example.com', groups: ['eng-x'] }
+    return service.call('exchangeOidcCode', { body: await browserAt(service).code() })
+  }
+  const { body } = await attempt()
+  t.strictSame(await teamsOf(ada.token), {}, 'the second factor is pending')
+  const { db } = plain.deps
+  await db.run(`update users set sign_in_due_at = now() - interval '1 s' where id = $1`, [ada.id])
+  await forgetLastCode(ada)
+  const { challenge } = body as { readonly challenge: string }
+  await service.expect('completeLogin', 200, { body: { challenge, code: ada.codeAt() } })
+  t.strictSame(await teamsOf(ada.token), { Engineers: 'member', Leads: 'member' })
+  const [row] = await db.run(
+    `select sign_in_due_at > now() as rests_not, identities.email from users join identities on user_id = users.id where users.id = $1`,
+    [ada.id],
+  )
+  t.strictSame({ ...row }, { rests_not: true, email: 'new@example.com' }, 'it is a sign-in with the provider')
+  await db.run('update users set is_disabled = true where id = $1', [ada.id])
+  await db.run('delete from team_members where user_id = $1', [ada.id])
+  t.equal((await attempt()).status, 403)
+  t.equal((await db.run('select from team_members where user_id = $1', [ada.id])).length, 0)
 })
 
 t.test('the last manager stays, and is reported', async (t) => {

@@ -58,6 +58,8 @@ CREATE TABLE "logout_tokens" (
 CREATE TABLE "oidc_codes" (
 	"hash" "bytea" PRIMARY KEY NOT NULL,
 	"sealed" "bytea" NOT NULL,
+	"subject_hash" "bytea" NOT NULL,
+	"sid_hash" "bytea",
 	"expires_at" timestamp (3) with time zone NOT NULL
 );
 --> statement-breakpoint
@@ -97,6 +99,7 @@ ALTER TABLE "notification_settings" ADD COLUMN "reminders_mailed_at" timestamp (
 ALTER TABLE "notifications" ADD COLUMN "reminder_id" uuid;--> statement-breakpoint
 ALTER TABLE "one_time_tokens" ADD COLUMN "identity_id" uuid;--> statement-breakpoint
 ALTER TABLE "one_time_tokens" ADD COLUMN "sid" text;--> statement-breakpoint
+ALTER TABLE "one_time_tokens" ADD COLUMN "claims" text;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "metadata" jsonb DEFAULT '{}' NOT NULL;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "external_source" text;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "external_id" text;--> statement-breakpoint

@@ -180,6 +180,9 @@ export const oidcCodes = pgTable(
     hash: bytea('hash').primaryKey(),
     /** The identity, encrypted with a key that is not in the database. */
     sealed: bytea('sealed').notNull(),
+    /** SHA-256 of the issuer with the subject, and with the provider's session, for the provider's logout. */
+    subject_hash: bytea('subject_hash').notNull(),
+    sid_hash: bytea('sid_hash'),
     expires_at: instant('expires_at').notNull(),
   },
   (t) => [index('oidc_codes_expiry').on(t.expires_at)],
@@ -255,6 +258,8 @@ export const oneTimeTokens = pgTable(
     identity_id: uuid('identity_id').references(() => identities.id, { onDelete: 'cascade' }),
     /** The provider's session. */
     sid: text('sid'),
+    /** What the provider has said that completing the sign-in applies, as JSON text. */
+    claims: text('claims'),
     created_at: createdAt(),
     expires_at: instant('expires_at').notNull(),
   },
