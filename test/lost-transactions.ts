@@ -87,11 +87,16 @@ const countsAttempts: ReadonlySet<string> = new Set([
   'disableSecondFactor',
 ])
 
-// A reader of events makes a notification, and a delivery is sent, which would change what is stored meanwhile.
-const changesBehind: ReadonlySet<string> = new Set(['updateNotification', 'testWebhook', 'redeliverWebhook'])
+// A reader of events makes a notification, a delivery is sent, or an export is made, which would change what is stored meanwhile.
+const changesBehind: ReadonlySet<string> = new Set([
+  'updateNotification',
+  'testWebhook',
+  'redeliverWebhook',
+  'createExport',
+])
 
-// Keeps the bytes that it has stored, whatever happens to the transactions after.
-const takesSteps: ReadonlySet<string> = new Set(['appendUpload'])
+// Keeps the bytes that it has stored, or has used its code up, whatever happens to the transactions after.
+const takesSteps: ReadonlySet<string> = new Set(['appendUpload', 'exchangeOidcCode', 'linkIdentity'])
 
 const ofEachResource: ReadonlySet<string> = new Set([
   'updateTask',
