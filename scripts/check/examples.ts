@@ -12,6 +12,10 @@ const needIssued = {
   completeLogin: 'invalid_credentials',
   refreshToken: 'invalid_credentials',
   resetPassword: 'invalid_credentials',
+  exchangeOidcCode: 'invalid_credentials',
+  linkIdentity: 'wrong_code',
+  // The page to return to is one that an operator has allowed.
+  logoutOidc: 'invalid_request',
   undoEmailChange: 'invalid_credentials',
   lookUpInvitation: 'invitation_invalid',
   acceptInvitation: 'invitation_invalid',

@@ -55,7 +55,8 @@ const remind = async (t: Test, environment: ServiceEnvironment): Promise<void> =
     client = createClient(service.url)
   }
   await eventually('all reminders have fired', async () => (await pending()) === 0)
-  await eventually('all are delivered', async () => idsOf().size === total)
+  // A webhook waits for the lease of the process that was killed.
+  await eventually('all are delivered', async () => idsOf().size === total, 90_000)
 
   function idsOf(): ReadonlyMap<string, ReadonlySet<string>> {
     const byReminder = Map.groupBy(receiver.received, ({ message }) => message.data.resource_id ?? '')

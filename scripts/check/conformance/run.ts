@@ -20,6 +20,7 @@ const revoking = [
   { ids: ['deleteUser'], source: 'createUser' },
   { ids: ['revokeSession'], source: 'listSessions' },
   { ids: ['logout'], source: 'getCurrentUser' },
+  { ids: ['logoutOidc'], source: 'getCurrentUser' },
 ]
 
 /** A fixed seed makes runs repeatable, and an argument overrides it. */
