@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
-import { open } from 'node:fs/promises'
 import { formatRule, parseRule } from '../../domain/recurrence-rule.ts'
 import { blankProject, blankTask, dueFields, startFields, tagNamed } from '../blank.ts'
 import { type Draft, type Drafts, type Fault, refusal } from '../drafts.ts'
 import { excerpt } from '../fields.ts'
+import { headOf } from '../file-head.ts'
 import {
   type CsvField,
   csvFields,
@@ -63,7 +63,7 @@ const fieldOf = (name: string): CsvField | null => {
 
 export const inspectCsv = async (path: string): Promise<CsvHead> => {
   const encoding = await guessEncoding(createReadStream(path))
-  const text = new TextDecoder(encoding).decode(await headOf(path))
+  const text = new TextDecoder(encoding).decode(await headOf(path, headBytes))
   const delimiter = guessDelimiter(text)
   const rows = headRows(text, delimiter, 1000)
   const [first = []] = rows
@@ -79,16 +79,6 @@ export const inspectCsv = async (path: string): Promise<CsvHead> => {
     mapping: { encoding, delimiter, has_header, date_order: orderOf(dates) ?? usual, columns },
     names: first.map((name, index) => (has_header ? name : `Column ${index + 1}`)),
     rows: data.slice(0, shownRows),
-  }
-}
-
-const headOf = async (path: string): Promise<Buffer> => {
-  const file = await open(path)
-  try {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(headBytes), 0, headBytes, 0)
-    return buffer.subarray(0, bytesRead)
-  } finally {
-    await file.close()
   }
 }
 

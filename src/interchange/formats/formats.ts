@@ -1,6 +1,6 @@
-import { open } from 'node:fs/promises'
 import { type ImportFormat, type Inspection, type ReadOptions, UnreadableFile } from '../import-file.ts'
 import type { Drafts } from '../drafts.ts'
+import { headOf } from '../file-head.ts'
 import { readDocument } from '../json-document.ts'
 import { guessDelimiter, headRows } from '../table-rows.ts'
 import { type Archive, openArchive } from '../zip.ts'
@@ -20,7 +20,7 @@ export const strictFormats: ReadonlySet<ImportFormat> = new Set(['taskwright', '
 const headBytes = 64 * 1024
 
 export const inspect = async (path: string): Promise<Inspection> => {
-  const head = await headOf(path)
+  const head = await headOf(path, headBytes)
   if (head.subarray(0, 2).toString('latin1') === 'PK')
     return { format: await formatOfArchive(path), csv: null }
   const text = textOf(head)
@@ -32,16 +32,6 @@ export const inspect = async (path: string): Promise<Inspection> => {
   return header.length > 0 && text.trim() !== ''
     ? { format: 'csv', csv: await inspectCsv(path) }
     : { format: null, csv: null }
-}
-
-const headOf = async (path: string): Promise<Buffer> => {
-  const file = await open(path)
-  try {
-    const { buffer, bytesRead } = await file.read(Buffer.alloc(headBytes), 0, headBytes, 0)
-    return buffer.subarray(0, bytesRead)
-  } finally {
-    await file.close()
-  }
 }
 
 /** The text without a byte order mark; null if these are not the bytes of a text. */
@@ -94,7 +84,7 @@ export async function* readFormat(path: string, options: ReadOptions): Drafts {
 }
 
 async function* readArchive(path: string, options: ReadOptions): Drafts {
-  const isTable = options.format === 'todoist_csv' && (await headOf(path)).subarray(0, 2).toString() !== 'PK'
+  const isTable = options.format === 'todoist_csv' && (await headOf(path, 2)).toString() !== 'PK'
   const archive = isTable ? null : await openArchive(path)
   try {
     if (archive === null || options.format === 'todoist_csv') yield* readTodoistCsv(path, archive, options)
