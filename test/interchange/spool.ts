@@ -4,39 +4,10 @@ import { join } from 'node:path'
 import t from 'tap'
 import type { InterchangeRecord } from '../../src/interchange/records.ts'
 import { createSpool, type PlacedTask } from '../../src/interchange/spool.ts'
+import { taskRecord } from '../fixture/interchange.ts'
 
 const task = (id: string, fields: Partial<PlacedTask> = {}): PlacedTask => ({
-  type: 'task',
-  id,
-  title: id,
-  description: '',
-  status: 'todo',
-  priority: 'none',
-  start_at: null,
-  start_on: null,
-  due_at: null,
-  due_on: null,
-  completed_at: null,
-  owner_id: null,
-  assignee_id: null,
-  project_id: null,
-  section_id: null,
-  parent_id: null,
-  tag_ids: [],
-  reminders: [],
-  recurrence: null,
-  series_id: null,
-  recurrence_anchor: null,
-  occurrence_number: null,
-  occurrence_at: null,
-  occurrence_on: null,
-  next_task_id: null,
-  metadata: {},
-  external_source: null,
-  external_id: null,
-  version: 1,
-  created_at: null,
-  updated_at: null,
+  ...taskRecord({ id, title: id }),
   position: 'a0',
   ...fields,
 })
