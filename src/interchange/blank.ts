@@ -1,3 +1,4 @@
+import { noIntegrationFields } from '../domain/integration-fields.ts'
 import { noSeries } from '../domain/task-series.ts'
 import type { ProjectRecord, TagRecord, TaskRecord } from './records.ts'
 
@@ -20,9 +21,7 @@ export const blankTask: Omit<TaskRecord, 'id' | 'title'> = {
   parent_id: null,
   tag_ids: [],
   reminders: [],
-  metadata: {},
-  external_source: null,
-  external_id: null,
+  ...noIntegrationFields,
   version: 1,
   created_at: null,
   updated_at: null,
@@ -35,9 +34,7 @@ export const blankProject: Omit<ProjectRecord, 'id' | 'name'> = {
   color: null,
   archived_at: null,
   created_at: null,
-  metadata: {},
-  external_source: null,
-  external_id: null,
+  ...noIntegrationFields,
 }
 
 /** A tag that is known by its name alone. */
