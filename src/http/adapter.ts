@@ -392,7 +392,10 @@ const readETags = (name: string, value: string | undefined) => {
   if (value === undefined) return null
   const list = parseETagList(value)
   if (list === null)
-    throw problems.invalidField(`/${name}`, 'must be * or a list of entity tags in double quotes')
+    throw problems.invalidField(
+      `/${name}`,
+      'must be * or a list of entity tags in double quotes, of at most 2,048 characters',
+    )
   return list
 }
 

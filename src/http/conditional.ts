@@ -6,11 +6,15 @@ export type RequestedETag = { weak: boolean; opaque: string }
 /** The value of If-Match or If-None-Match. `*` stands for any current representation. */
 export type ETagList = '*' | RequestedETag[]
 
+/** As in the contract. */
+const maxListLength = 2048
+
 /**
  * Parses If-Match or If-None-Match (RFC 9110 §13.1.1, §13.1.2). Empty list elements are skipped (§5.6.1.2), so an empty
- * header is an empty list. Null when the header is malformed.
+ * header is an empty list. Null when the header is malformed or longer than the contract allows.
  */
 export function parseETagList(header: string): ETagList | null {
+  if (header.length > maxListLength) return null
   if (/^[\t ]*\*[\t ]*$/.test(header)) return '*'
 
   const tags: RequestedETag[] = []

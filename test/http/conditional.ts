@@ -9,6 +9,8 @@ import { type Call, startService } from '../fixture/service.ts'
 const service = await startService(t)
 const { requestTo } = await prepareOperations(service, await service.register('admin'))
 
+const maxLength = Number(lookUp(['components', 'parameters', 'IfNoneMatch', 'schema'])?.node.maxLength)
+
 const reads = operations.filter(
   ({ path, method }) =>
     method === 'GET' && lookUp(['paths', path, 'get', 'responses', '200', 'headers', 'ETag']),
@@ -38,6 +40,15 @@ for (const operation of reads) {
       status: 400,
       body: { errors: [{ pointer: '/If-Match' }] },
     })
+
+    for (const [name, pointer] of [
+      ['if-match', '/If-Match'],
+      ['if-none-match', '/If-None-Match'],
+    ] as const) {
+      const longest = '"other"'.padEnd(maxLength, ',')
+      t.not((await get({ [name]: longest })).status, 400)
+      t.match(await get({ [name]: `${longest},` }), { status: 400, body: { errors: [{ pointer }] } })
+    }
 
     for (const list of [etag, `W/${etag}`, '*', `"other", ${etag}`, `W/"other" ,, W/${etag}`]) {
       for (const method of [{}, { method: 'HEAD' }] as const) {
