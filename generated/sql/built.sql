@@ -939,7 +939,9 @@ where ("task_tags"."task_id" = any((select $1::uuid[])::uuid[]) and "tags"."dele
 order by "task_tags"."tag_id";
 
 /* task_locks.select_locked */
-select "tasks"."id", "tasks"."version", "tasks"."title", case when $1::bool then "tasks"."description" else '' end, "tasks"."status", "tasks"."priority", "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "tasks"."owner_id", "tasks"."assignee_id", "tasks"."project_id", "tasks"."section_id", "tasks"."parent_id", "tasks"."position", "tasks"."recurrence", "tasks"."series_id", "tasks"."recurrence_anchor", "tasks"."occurrence_number", "tasks"."occurrence_at", "tasks"."occurrence_on", "tasks"."next_task_id", "tasks"."metadata", "tasks"."external_source", "tasks"."external_id", "tasks"."deleted_at", "tasks"."subtask_count", "users"."time_zone", "users"."deleted_at"
+select "tasks"."id", "tasks"."version", "tasks"."title", case when $1::bool then "tasks"."description" else '' end, "tasks"."status", "tasks"."priority", "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "tasks"."owner_id", "tasks"."assignee_id", "tasks"."project_id", "tasks"."section_id", "tasks"."parent_id", "tasks"."position", "tasks"."recurrence", "tasks"."series_id", "tasks"."recurrence_anchor", "tasks"."occurrence_number", "tasks"."occurrence_at", "tasks"."occurrence_on", "tasks"."next_task_id", "tasks"."metadata", "tasks"."external_source", "tasks"."external_id", "tasks"."deleted_at", "tasks"."subtask_count", exists (select
+from reminders
+where "reminders"."task_id" = "tasks"."id"), "users"."time_zone", "users"."deleted_at"
 from "tasks"
 inner join "users" on "users"."id" = "tasks"."owner_id"
 where "tasks"."id" = any((select $2::uuid[])::uuid[]);

@@ -9,7 +9,7 @@ import type { TransactionContext } from './engine/context.ts'
 import { SerializationFailure } from './engine/errors.ts'
 import { query, statement } from './engine/statement.ts'
 import { aliasedTable, and, eq, isNull, sql } from './schema/drizzle.ts'
-import { memberships, projects, sections, tags, tasks, taskTags, users } from './schema/tables.ts'
+import { memberships, projects, reminders, sections, tags, tasks, taskTags, users } from './schema/tables.ts'
 import { idsOfProjects, lockProjects, lockTaskRows } from './task-facts.ts'
 import { seriesColumns } from './tasks.ts'
 
@@ -59,6 +59,8 @@ export interface LockedTask extends TaskFields {
   /** When it was moved to the trash. */
   readonly deleted_at: string | null
   readonly subtask_count: number
+  /** Whether anybody has a reminder about it. New ones wait for the lock. */
+  readonly has_reminders: boolean
 }
 
 interface LockedProject {
@@ -214,6 +216,7 @@ const selectTasks = builtStatement(
         external_id: tasks.external_id,
         deleted_at: tasks.deleted_at,
         subtask_count: tasks.subtask_count,
+        has_reminders: sql<boolean>`exists (select from reminders where ${reminders.task_id} = ${tasks.id})`,
         owner_zone: users.time_zone,
         owner_deleted_at: users.deleted_at,
       })

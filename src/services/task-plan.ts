@@ -153,6 +153,7 @@ export const addTask = (plan: TaskPlan, id: string, fields: TaskFields, tagIds: 
     id,
     version: 1,
     subtask_count: 0,
+    has_reminders: false,
     completion,
     isTrashed: false,
     tagIds: tagIds.toSorted(),
@@ -172,6 +173,7 @@ export const repeatTask = (
     status: 'todo',
     completion: 'never',
     subtask_count: 0,
+    has_reminders: false,
     external_source: null,
     external_id: null,
     ...change,
@@ -360,7 +362,7 @@ interface Change {
 }
 
 const updateOf = ({ before, task, counted }: Change): UpdatedTask => {
-  const { isTrashed, tagIds: _, description, metadata, version, ...fields } = task
+  const { isTrashed, tagIds: _, has_reminders: __, description, metadata, version, ...fields } = task
   return {
     ...fields,
     ...(description !== before.description && { description }),
@@ -371,10 +373,10 @@ const updateOf = ({ before, task, counted }: Change): UpdatedTask => {
   }
 }
 
-/** The tasks whose due dates and starts change, which reminders follow. */
+/** The tasks with reminders whose due dates and starts change. */
 const redatedIn = (changes: readonly Change[]) => {
   const those = (isChanged: (one: PlannedTask, other: PlannedTask) => boolean) =>
-    changes.flatMap(({ before, task }) => (isChanged(before, task) ? [task.id] : []))
+    changes.flatMap(({ before, task }) => (before.has_reminders && isChanged(before, task) ? [task.id] : []))
   return {
     due: those((one, other) => one.due_at !== other.due_at || one.due_on !== other.due_on),
     start: those((one, other) => one.start_at !== other.start_at || one.start_on !== other.start_on),
