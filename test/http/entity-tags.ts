@@ -58,17 +58,10 @@ t.test('malformed headers are rejected', async (t) => {
   for (const header of malformed) t.equal(parseETagList(header), null, JSON.stringify(header))
 })
 
-t.test('long headers are parsed in linear time', async (t) => {
-  const length = 8192
-  const valid = Array.from({ length: length / 4 }, () => '""').join(', ')
-  t.equal(parseETagList(valid)?.length, length / 4)
-  const started = performance.now()
-  for (const unit of [',', ' ', '"', '"",', 'W/', '"" ', 'W/"', '" ']) {
-    parseETagList(unit.repeat(length / unit.length))
-    parseETagList(`"${unit.repeat(length / unit.length)}`)
-    parseETagList(`${unit.repeat(length / unit.length)}x`)
-  }
-  t.ok(performance.now() - started < 1000, 'a quadratic or worse parser would take longer')
+t.test('headers that are longer than the contract allows are rejected', async (t) => {
+  const longest = '"a"'.padEnd(2048, ',')
+  t.same(parseETagList(longest), [strong('"a"')])
+  t.equal(parseETagList(`${longest},`), null)
 })
 
 t.test('weak comparison', async (t) => {
