@@ -2453,6 +2453,182 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/imports": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List your imports
+         * @description Returns your imports, newest first.
+         */
+        get: operations["listImports"];
+        put?: never;
+        /**
+         * Upload a file to import
+         * @description Uploads a file as `multipart/form-data`, in a part named `file`: an archive of an export, JSON or CSV of Todoist, a
+         *     zip of Vikunja, JSON of Trello, iCalendar, or any CSV. Nothing is imported yet. The file is read in the background;
+         *     when the `status` is `ready`, its `preview` tells what it has, and which rows would be refused or altered, and why.
+         *     Then change what should be different, and run it.
+         *
+         *     The operator sets the size limit (default: 2 GiB). You can keep 20 imports. Files are deleted after a week, and
+         *     imports after 30 days; what they have created stays. In a session, this operation requires a recent authentication.
+         */
+        post: operations["createImport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/imports/{import_id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the import.
+                 * @example 0199c0f7-4c5d-7e6f-9071-8293a4b5c6d8
+                 */
+                import_id: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Get an import
+         * @description Returns the state of one of your imports, and its preview once the file was read.
+         */
+        get: operations["getImport"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete an import
+         * @description Deletes one of your imports with its file and its rows. One that runs is cancelled. What it has created stays, and a later import of the same records still skips them.
+         */
+        delete: operations["deleteImport"];
+        options?: never;
+        head?: never;
+        /**
+         * Change how a file is imported
+         * @description Changes the format, the columns of a table, the project that tasks go into, or who the users of the file are here, as long as it has not run. With another format or other columns, the file is read again.
+         */
+        patch: operations["updateImport"];
+        trace?: never;
+    };
+    "/imports/{import_id}/run": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the import.
+                 * @example 0199c0f7-4c5d-7e6f-9071-8293a4b5c6d8
+                 */
+                import_id: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Run an import
+         * @description Imports the file as it was previewed: `version` is that of the preview that you have read. It runs in the background;
+         *     its end is also an event `import.finished` on your event streams and webhooks. In a session, this operation requires a
+         *     recent authentication.
+         *
+         *     You own what it creates. A project of the file becomes a new project, which nobody sees until it is complete and which
+         *     is gone if the import fails. Tasks without a project become your personal tasks; with `project_id`, all tasks go into
+         *     that project. Times of creation and completion come from the file, none is later than now. Tasks are assigned only to
+         *     users whom you have mapped, nobody becomes a member, and comments of others keep the name of their author without an
+         *     account. A record that an earlier import of yours has created is skipped, even if it was deleted since.
+         */
+        post: operations["runImport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/imports/{import_id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the import.
+                 * @example 0199c0f7-4c5d-7e6f-9071-8293a4b5c6d8
+                 */
+                import_id: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel an import
+         * @description Stops an import that is read, ready or running. New projects of it are gone; what was created elsewhere stays, and can be undone. One that has ended stays as it is.
+         */
+        post: operations["cancelImport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/imports/{import_id}/undo": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the import.
+                 * @example 0199c0f7-4c5d-7e6f-9071-8293a4b5c6d8
+                 */
+                import_id: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Undo an import
+         * @description Moves what the import has created to the trash, in the background, unless somebody has changed it since. The rows with `kept` are what stays, and say why.
+         */
+        post: operations["undoImport"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/imports/{import_id}/rows": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the import.
+                 * @example 0199c0f7-4c5d-7e6f-9071-8293a4b5c6d8
+                 */
+                import_id: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * List the rows of an import
+         * @description Returns what became of the rows of the file, in its order. Before it runs, only those that would be refused or altered, and notes about the file: the first 10,000.
+         */
+        get: operations["listImportRows"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/users": {
         parameters: {
             query?: never;
@@ -3794,9 +3970,11 @@ export interface components {
             task_id: string;
             /**
              * Format: uuid
-             * @description Null if that user was deleted.
+             * @description Null if that user was deleted, or is somebody whom an import knows by name only.
              */
             author_id: string | null;
+            /** @description The name of an author without an account, as an import found it; otherwise null. */
+            author_name: string | null;
             /** @description Markdown, exactly as sent. Not sanitized: sanitize the HTML that you render from it. */
             body: string;
             /** @description Users mentioned as `@username` who could see the task when the text was written, in no particular order. Names in code spans and blocks, email addresses and `\@username` are not mentions. Only the first 100 different names count. */
@@ -4577,10 +4755,10 @@ export interface components {
         /** @description An event type (`task.created`), all types of one kind (`task.*`), or all types (`*`). */
         EventTypePattern: string;
         /**
-         * @description The kind of change: `task.` and `created`, `updated`, `deleted`, `restored`, `recurred`, `tagged`, `untagged`, `related` or `unrelated`; `task.reminder`, which only the user of the reminder gets; `comment.` and `created`, `updated` or `deleted`; `attachment.` and `created` or `deleted`; `project.` and `created`, `updated`, `archived`, `unarchived`, `deleted` or `restored`; `member.` and `added`, `changed` or `removed`; `export.finished`, which only the user gets who has requested the export.
+         * @description The kind of change: `task.` and `created`, `updated`, `deleted`, `restored`, `recurred`, `imported`, `tagged`, `untagged`, `related` or `unrelated`; `task.reminder`, which only the user of the reminder gets; `comment.` and `created`, `updated` or `deleted`; `attachment.` and `created` or `deleted`; `project.` and `created`, `updated`, `archived`, `unarchived`, `deleted` or `restored`; `member.` and `added`, `changed` or `removed`; `export.finished` and `import.finished`, which only the user gets whose export or import it is. A task that was imported has `task.imported` in its history; streams and webhooks do not get it.
          * @enum {string}
          */
-        EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.recurred" | "task.reminder" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed" | "export.finished";
+        EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.recurred" | "task.imported" | "task.reminder" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed" | "export.finished" | "import.finished";
         /** @description The tag that was added or removed, as it was at that time. */
         EventTag: {
             /** Format: uuid */
@@ -4683,7 +4861,7 @@ export interface components {
             project_id: string | null;
             /**
              * Format: uuid
-             * @description The comment, attachment, tag, related task, next task (`task.recurred`), reminder, member or export that the event is about; null if it is about the task or project itself.
+             * @description The comment, attachment, tag, related task, next task (`task.recurred`), reminder, member, export or import that the event is about; null if it is about the task or project itself.
              */
             resource_id: string | null;
             before: components["schemas"]["EventValues"];
@@ -5033,6 +5211,253 @@ export interface components {
             project_id?: string | null;
             user_id?: components["schemas"]["UserRef"];
         };
+        /** @description How a CSV file is read, and its first rows to judge it by; null for other formats. */
+        ImportTable: {
+            /** @enum {string} */
+            encoding: "utf-8" | "utf-16le" | "utf-16be" | "windows-1252";
+            /** @enum {string} */
+            delimiter: "," | ";" | "\t" | "|";
+            /** @description Whether the first row has the names of the columns. */
+            has_header: boolean;
+            /**
+             * @description The order of dates such as 01/02/2026.
+             * @enum {string}
+             */
+            date_order: "ymd" | "dmy" | "mdy";
+            /** @description What each column is, in their order. A column that is null is not read. */
+            columns: ("id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | null)[];
+            /** @description The names of the columns, or `Column 1` and so on. */
+            names: string[];
+            /** @description The first rows. */
+            rows: string[][];
+        } | null;
+        /** @description How a CSV file is read. Absent fields keep their values; null guesses them. */
+        ImportTablePatch: {
+            /** @enum {string} */
+            encoding?: "utf-8" | "utf-16le" | "utf-16be" | "windows-1252";
+            /** @enum {string} */
+            delimiter?: "," | ";" | "\t" | "|";
+            /** @description Whether the first row has the names of the columns. */
+            has_header?: boolean;
+            /**
+             * @description The order of dates such as 01/02/2026.
+             * @enum {string}
+             */
+            date_order?: "ymd" | "dmy" | "mdy";
+            /** @description What each column is, in their order. A column that is null is not read. */
+            columns?: ("id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | null)[];
+            /** @description Changes nothing. */
+            names?: string[];
+            /** @description Changes nothing. */
+            rows?: string[][];
+        } | null;
+        /** @description Who a user of the file is here. Tasks of theirs are assigned to them. */
+        ImportUserMapping: {
+            /** @description The id of the user in the file. */
+            source_id: string;
+            user_id: components["schemas"]["UserRef"];
+        };
+        /** @description Somebody whom the file names. */
+        ImportUser: {
+            /** @description The id of the user in the file. */
+            source_id: string;
+            username: string | null;
+            display_name: string;
+        };
+        /** @description What the file has; null before it was read. */
+        ImportPreview: {
+            projects: number;
+            sections: number;
+            tags: number;
+            /** @description The task quota that it needs. */
+            tasks: number;
+            comments: number;
+            relations: number;
+            /** @description Files in the archive. Those elsewhere are not fetched. */
+            attachments: number;
+            /**
+             * Format: int64
+             * @description The attachment quota that they need, as far as the file says.
+             */
+            attachment_bytes: number;
+            /** @description Rows that cannot be imported. */
+            refused: number;
+            /** @description What rows have to lose or to change. */
+            altered: number;
+            /** @description Whom the file names, at most 1,000. Map them to assign their tasks. */
+            users: components["schemas"]["ImportUser"][];
+        } | null;
+        /** @description What became of the rows; null before it has run. */
+        ImportResult: {
+            /** @description Records that were created. */
+            created: number;
+            /** @description Records that an earlier import has created. */
+            skipped: number;
+            refused: number;
+            /** @description Created records that are in the trash again. */
+            undone: number;
+            /** @description Created records that somebody has changed before it was undone. */
+            kept: number;
+        } | null;
+        /** @description A file that becomes tasks, in the background. */
+        Import: {
+            /**
+             * Format: uuid
+             * @description UUIDv7.
+             */
+            id: string;
+            /**
+             * @description `reading` the file, `ready` to run, `running`, `finished`, `failed`, `cancelled`, `undoing`, or `undone`.
+             * @enum {string}
+             */
+            status: "reading" | "ready" | "running" | "finished" | "failed" | "cancelled" | "undoing" | "undone";
+            /**
+             * @description Why it failed: no format is recognized, which you can set (`unknown_format`); the file is `damaged`, `too_large`, `unsafe` or takes too much memory or time (`exhausted`); the project is gone or may not be edited any more (`access_lost`); you would own more tasks than you may (`quota_exceeded`); there is no space (`storage_full`); or three attempts were interrupted (`interrupted`).
+             * @enum {string|null}
+             */
+            failure: "unknown_format" | "damaged" | "too_large" | "unsafe" | "exhausted" | "access_lost" | "quota_exceeded" | "storage_full" | "interrupted" | null;
+            /** @description The name of the file. */
+            file_name: string;
+            /**
+             * Format: int64
+             * @description Bytes of the file.
+             */
+            size: number;
+            /**
+             * Format: date-time
+             * @description When the file is deleted; null if it was.
+             */
+            file_expires_at: string | null;
+            /**
+             * @description The format of the file: an archive of an export (`taskwright`), the JSON of Todoist's API (`todoist`) or its CSV backup (`todoist_csv`), an export of Vikunja 0.21 or newer (`vikunja`), the JSON of a Trello board (`trello`), to-dos of iCalendar (`icalendar`), or any table (`csv`). Null if none is recognized.
+             * @enum {string|null}
+             */
+            format: "taskwright" | "todoist" | "todoist_csv" | "vikunja" | "trello" | "icalendar" | "csv" | null;
+            csv: components["schemas"]["ImportTable"];
+            /**
+             * Format: uuid
+             * @description The project that all tasks go into; null for the projects of the file.
+             */
+            project_id: string | null;
+            /** @description Who the users of the file are here. */
+            users: components["schemas"]["ImportUserMapping"][];
+            progress: components["schemas"]["JobProgress"];
+            /** @description When to look again; null if nothing happens in the background. */
+            poll_after_seconds: number | null;
+            preview: components["schemas"]["ImportPreview"];
+            result: components["schemas"]["ImportResult"];
+            /** @description Increases with every change other than progress. */
+            version: number;
+            /** Format: date-time */
+            created_at: string;
+            /** Format: date-time */
+            updated_at: string;
+            /**
+             * Format: date-time
+             * @description When it ended.
+             */
+            finished_at: string | null;
+        };
+        /** @description A page of imports. */
+        ImportList: components["schemas"]["Page"] & {
+            items: components["schemas"]["Import"][];
+        };
+        /** @description The parts of the form. */
+        ImportUpload: {
+            /**
+             * Format: binary
+             * @description The file.
+             */
+            file: string;
+            /** @description The expected SHA-256 of the file, in hexadecimal. */
+            sha256?: string;
+        };
+        /** @description A merge patch for an import that has not run. Read-only fields are accepted with their present values. */
+        ImportPatch: {
+            /**
+             * @description The format of the file; null guesses it.
+             * @enum {string|null}
+             */
+            format?: "taskwright" | "todoist" | "todoist_csv" | "vikunja" | "trello" | "icalendar" | "csv" | null;
+            csv?: components["schemas"]["ImportTablePatch"];
+            /**
+             * Format: uuid
+             * @description A project that you may edit, for all tasks; null for the projects of the file.
+             */
+            project_id?: string | null;
+            /** @description Who the users of the file are here, all of them. */
+            users?: components["schemas"]["ImportUserMapping"][];
+            /** @description If present, it must be the current version; otherwise the response is 412. */
+            version?: number;
+            /** Format: uuid */
+            readonly id?: string;
+            readonly status?: string;
+            readonly failure?: string | null;
+            readonly file_name?: string;
+            /** Format: int64 */
+            readonly size?: number;
+            /** Format: date-time */
+            readonly file_expires_at?: string | null;
+            readonly progress?: Record<string, never>;
+            readonly poll_after_seconds?: number | null;
+            readonly preview?: Record<string, never> | null;
+            readonly result?: Record<string, never> | null;
+            /** Format: date-time */
+            readonly created_at?: string;
+            /** Format: date-time */
+            readonly updated_at?: string;
+            /** Format: date-time */
+            readonly finished_at?: string | null;
+        };
+        /** @description What to run. */
+        ImportRun: {
+            /** @description The version of the import that you have read. */
+            version: number;
+        };
+        /**
+         * @description What became of a row: `created`, `skipped` because an earlier import has created it, `refused`, `altered` if it lacks something or has another value, `note` about the file as a whole, `undone`, or `kept` when it was undone.
+         * @enum {string}
+         */
+        ImportOutcome: "created" | "skipped" | "refused" | "altered" | "note" | "undone" | "kept";
+        /** @description What became of a row of the file. */
+        ImportRow: {
+            /** @description In the order of the file. */
+            number: number;
+            /**
+             * @description As in `ImportOutcome`.
+             * @enum {string}
+             */
+            outcome: "created" | "skipped" | "refused" | "altered" | "note" | "undone" | "kept";
+            /**
+             * @description What it is, if it could be read.
+             * @enum {string|null}
+             */
+            type: "project" | "section" | "task" | "comment" | "relation" | "attachment" | null;
+            /** @description Its id in the file. */
+            source_id: string | null;
+            /** @description The part of the file, such as `tasks.jsonl`. */
+            part: string | null;
+            /** @description The number of the row in its part, as a spreadsheet counts. */
+            row: number | null;
+            /** @description The field as the file calls it. */
+            field: string | null;
+            /**
+             * @description Why; null if there is nothing to say.
+             * @enum {string|null}
+             */
+            code: "invalid" | "invalid_value" | "too_long" | "too_many" | "duplicate" | "unknown_reference" | "cycle" | "too_deep" | "encoding" | "not_supported" | "remote_file" | "incomplete_source" | "imported_before" | "not_allowed" | "quota_exceeded" | "changed" | null;
+            /** @description The same in words. */
+            message: string | null;
+            /**
+             * Format: uuid
+             * @description What was created, or exists.
+             */
+            resource_id: string | null;
+        };
+        /** @description A page of rows. */
+        ImportRowList: components["schemas"]["Page"] & {
+            items: components["schemas"]["ImportRow"][];
+        };
         /**
          * @description The role of a user: `member`, or `admin` for administrators.
          * @enum {string}
@@ -5294,12 +5719,12 @@ export interface components {
          * @description A scope of an API token, as in `ScopeChoice`.
          * @enum {string}
          */
-        Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write" | "feeds:read" | "feeds:write" | "exports:write";
+        Scope: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write" | "feeds:read" | "feeds:write" | "exports:write" | "imports:write";
         /**
          * @description An operation that an API token can use, within the permissions of its user. A write scope includes the read scope of the same name, because the response to a change contains the changed resource. `webhooks:write` allows sending everything that the user can see to any URL; `feeds:write` allows publishing them at a URL, which outlives the token.
          * @enum {string}
          */
-        ScopeChoice: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write" | "feeds:read" | "feeds:write" | "exports:write";
+        ScopeChoice: "tasks:read" | "tasks:write" | "tags:read" | "tags:write" | "projects:read" | "projects:write" | "attachments:read" | "attachments:write" | "users:read" | "users:write" | "notifications:read" | "notifications:write" | "webhooks:read" | "webhooks:write" | "feeds:read" | "feeds:write" | "exports:write" | "imports:write";
         /** @description An API token for a program. */
         ApiToken: {
             /**
@@ -5516,7 +5941,7 @@ export interface components {
          * @description The kind of problem, for programs. `/problems/{code}` explains each code, and `/problems` lists them all. New codes may be added: handle an unknown code by the status of the response.
          * @enum {string}
          */
-        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "sign_in_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "passwords_closed" | "email_unverified" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "export_without_file" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "no_password" | "identity_taken" | "last_sign_in_method" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "feed_revoked" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
+        ProblemCode: "invalid_request" | "unauthorized" | "invalid_credentials" | "second_factor_required" | "sign_in_required" | "insufficient_scope" | "forbidden" | "origin_not_allowed" | "reauthentication_required" | "registration_closed" | "account_disabled" | "passwords_closed" | "email_unverified" | "invitations_disabled" | "not_found" | "method_not_allowed" | "request_timeout" | "username_taken" | "email_taken" | "tag_exists" | "last_admin" | "project_archived" | "blocking_cycle" | "too_many_relations" | "too_many_subtasks" | "webhook_disabled" | "export_without_file" | "import_state" | "last_manager" | "access_through_team" | "second_factor_enabled" | "second_factor_not_enrolled" | "no_password" | "identity_taken" | "last_sign_in_method" | "upload_conflict" | "upload_gone" | "file_lost" | "link_expired" | "feed_revoked" | "changes_forgotten" | "events_forgotten" | "precondition_failed" | "tus_version_unsupported" | "content_too_large" | "quota_exceeded" | "uri_too_long" | "unsupported_media_type" | "unsupported_content_encoding" | "unsupported_image" | "range_not_satisfiable" | "expectation_failed" | "unknown_reference" | "invalid_parent" | "invalid_recurrence" | "idempotency_key_reused" | "digest_mismatch" | "image_too_large" | "wrong_password" | "wrong_code" | "invitation_invalid" | "url_not_allowed" | "upload_locked" | "too_many_requests" | "header_fields_too_large" | "checksum_mismatch" | "internal_error" | "service_unavailable" | "outcome_unknown" | "insufficient_storage";
         /** @description A single error. */
         ProblemError: {
             /** @description A JSON Pointer (RFC 6901) into the body, or a slash followed by the name of a parameter or header. */
@@ -5872,6 +6297,29 @@ export interface components {
         };
         /** @description The export has no file (`export_without_file`), not yet or not any more; its `status` says why. */
         ExportWithoutFile: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                "Cache-Control": components["headers"]["NoStore"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/problem+json": components["schemas"]["Problem"];
+            };
+        };
+        /** @description The import. */
+        ImportRead: {
+            headers: {
+                "X-Request-Id": components["headers"]["RequestId"];
+                ETag: components["headers"]["ETag"];
+                "Cache-Control": components["headers"]["PrivateNoCache"];
+                [name: string]: unknown;
+            };
+            content: {
+                "application/json": components["schemas"]["Import"];
+            };
+        };
+        /** @description The import is in another state (`import_state`), as the detail says. */
+        ImportState: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 "Cache-Control": components["headers"]["NoStore"];
@@ -6792,6 +7240,13 @@ export interface components {
          * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
          */
         ExportId: string;
+        /**
+         * @description The id of the import.
+         * @example 0199c0f7-4c5d-7e6f-9071-8293a4b5c6d8
+         */
+        ImportId: string;
+        /** @description Only rows with one of these outcomes. */
+        ImportOutcomeFilter: components["schemas"]["ImportOutcome"][];
         /**
          * @description The id of the identity provider.
          * @example keycloak
@@ -12358,6 +12813,337 @@ export interface operations {
             409: components["responses"]["ExportWithoutFile"];
             412: components["responses"]["PreconditionFailed"];
             416: components["responses"]["RangeNotSatisfiable"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    listImports: {
+        parameters: {
+            query?: {
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of imports. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createImport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description A unique value of up to 255 visible ASCII characters, such as a UUID. Repeating the request with the same key within 24 hours returns the original response. */
+                "Idempotency-Key"?: components["parameters"]["IdempotencyKey"];
+                /** @description The expected digest of the request content (RFC 9530), such as `sha-256=:47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU=:`. `sha-256`, `sha-512` or both; digests by other algorithms are ignored if one of these is present. */
+                "Content-Digest"?: components["parameters"]["ContentDigest"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "multipart/form-data": components["schemas"]["ImportUpload"];
+            };
+        };
+        responses: {
+            /** @description The file is stored, and will be read. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Location: components["headers"]["Location"];
+                    ETag: components["headers"]["ETag"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Import"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["ForbiddenOrUnproven"];
+            413: components["responses"]["UploadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableUpload"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+            507: components["responses"]["InsufficientStorage"];
+        };
+    };
+    getImport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+            };
+            path: {
+                /**
+                 * @description The id of the import.
+                 * @example 0199c0f7-4c5d-7e6f-9071-8293a4b5c6d8
+                 */
+                import_id: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["ImportRead"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    deleteImport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the import.
+                 * @example 0199c0f7-4c5d-7e6f-9071-8293a4b5c6d8
+                 */
+                import_id: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            204: components["responses"]["NoContent"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    updateImport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the import.
+                 * @example 0199c0f7-4c5d-7e6f-9071-8293a4b5c6d8
+                 */
+                import_id: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportPatch"];
+                "application/merge-patch+json": components["schemas"]["ImportPatch"];
+            };
+        };
+        responses: {
+            200: components["responses"]["ImportRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ImportState"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    runImport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the import.
+                 * @example 0199c0f7-4c5d-7e6f-9071-8293a4b5c6d8
+                 */
+                import_id: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["ImportRun"];
+            };
+        };
+        responses: {
+            200: components["responses"]["ImportRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["ForbiddenOrUnproven"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ImportState"];
+            412: components["responses"]["PreconditionFailed"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["UnprocessableContent"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    cancelImport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the import.
+                 * @example 0199c0f7-4c5d-7e6f-9071-8293a4b5c6d8
+                 */
+                import_id: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["ImportRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    undoImport: {
+        parameters: {
+            query?: never;
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Perform the request only if the resource does not exist (`*`), or if its current ETag is none of these (`"7"`); otherwise return 412. With `*`, a PUT creates and never replaces. If the resource has a `version`, that version in double quotes is always its current ETag. */
+                "If-None-Match"?: components["parameters"]["IfNoneMatchWrite"];
+            };
+            path: {
+                /**
+                 * @description The id of the import.
+                 * @example 0199c0f7-4c5d-7e6f-9071-8293a4b5c6d8
+                 */
+                import_id: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["ImportRead"];
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ImportState"];
+            412: components["responses"]["PreconditionFailed"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+        };
+    };
+    listImportRows: {
+        parameters: {
+            query?: {
+                /** @description Only rows with one of these outcomes. */
+                outcome?: components["parameters"]["ImportOutcomeFilter"];
+                /** @description The maximum number of items to return. A value over 200 is rejected, not clamped. */
+                limit?: components["parameters"]["Limit"];
+                /** @description The number of items to skip. The maximum is 100,000; beyond that, use `cursor`, which is equally fast at any depth. Cannot be combined with `cursor`, and therefore has no default value. In a search, only items that the request examines are skipped. */
+                offset?: components["parameters"]["Offset"];
+                /** @description The `next_cursor` or `prev_cursor` of another page, unchanged. Valid only for the same caller, filters and order, however they are spelled; `limit`, `include_total` and `expand` may differ. Cannot be combined with `offset`. */
+                cursor?: components["parameters"]["Cursor"];
+                /** @description Whether to return the number of matching items in `total`. `total` is null if counting would exceed the search limit of a request: 2,500 items, or 1,000 found by an index, and fewer if their texts are long. */
+                include_total?: components["parameters"]["IncludeTotal"];
+            };
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the import.
+                 * @example 0199c0f7-4c5d-7e6f-9071-8293a4b5c6d8
+                 */
+                import_id: components["parameters"]["ImportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of rows. */
+            200: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    Link: components["headers"]["Link"];
+                    "Cache-Control": components["headers"]["PrivateNoCache"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ImportRowList"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
             429: components["responses"]["TooManyRequests"];
             503: components["responses"]["ServiceUnavailable"];
         };

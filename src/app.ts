@@ -55,6 +55,7 @@ import { passwordHandlers } from './handlers/passwords.ts'
 import { secondFactorHandlers } from './handlers/second-factor.ts'
 import { commentHandlers } from './handlers/comments.ts'
 import { exportHandlers } from './handlers/exports.ts'
+import { importHandlers } from './handlers/imports.ts'
 import { reminderHandlers } from './handlers/reminders.ts'
 import { sectionHandlers } from './handlers/sections.ts'
 import { relationHandlers } from './handlers/relations.ts'
@@ -123,6 +124,8 @@ import { startJobs } from './jobs/runner.ts'
 import { createAttachments } from './services/attachments.ts'
 import { createSendDigests } from './services/digests.ts'
 import { createExports } from './services/exports.ts'
+import { createRunImports } from './services/import-run.ts'
+import { createImports } from './services/imports.ts'
 import { createSendReminders } from './services/reminder-mails.ts'
 import { createEventStreams, maxStreams } from './services/event-streams.ts'
 import { createAnswerAssistant } from './services/assistants.ts'
@@ -154,6 +157,8 @@ export interface AppDeps {
     | 'trashDays'
     | 'dataDir'
     | 'exportDays'
+    | 'importFileDays'
+    | 'importMaxBytes'
     | 'webhookAllow'
     | 'rateLimit'
     | 'rateLimitSignIn'
@@ -369,6 +374,17 @@ export const buildApp = async ({
       sendReminders: createSendReminders({ db: background, mailer }),
       exportFolder: join(dataDir, 'exports'),
       exportDays,
+      runImports: createRunImports({
+        db: background,
+        storage,
+        log,
+        folder: join(dataDir, 'imports'),
+        lease: (jobTimes ?? defaultJobTimes).lease,
+        taskQuota: config.taskQuota,
+        attachmentQuotaBytes: config.attachmentQuotaBytes,
+        attachmentMaxBytes: config.attachmentMaxBytes,
+      }),
+      importFolder: join(dataDir, 'imports'),
       generator: `Taskwright ${version}`,
       contract: contract.document,
       databaseClock,
@@ -514,6 +530,15 @@ export const buildApp = async ({
     ...commentHandlers({ paging }),
     ...reminderHandlers({ paging }),
     ...exportHandlers({ paging, exports: createExports({ storage, jobs, mailer }) }),
+    ...importHandlers({
+      paging,
+      imports: createImports({
+        storage,
+        jobs,
+        importMaxBytes: config.importMaxBytes,
+        importFileDays: config.importFileDays,
+      }),
+    }),
     ...webhookHandlers({
       paging,
       webhooks: createWebhooks({ webhookKeys, replayKeys, addressRules, jobs }),
@@ -556,7 +581,7 @@ export const buildApp = async ({
     dispatch: createDispatcher(app, base),
     fingerprintKeys: deriveKeys(secrets, 'idempotency'),
     publicUrl,
-    attachmentMaxBytes,
+    maxFileBytes: (id) => (id === 'createImport' ? config.importMaxBytes : attachmentMaxBytes),
     deadline: timeLimits.answer,
     finish: awaitOnClose(app),
   })

@@ -29,6 +29,7 @@ const subjects: Readonly<Record<EventType, 'task' | 'relation' | 'project' | 're
   'task.deleted': 'task',
   'task.restored': 'task',
   'task.recurred': 'task',
+  'task.imported': 'task',
   'task.reminder': 'reminder',
   'task.tagged': 'task',
   'task.untagged': 'task',
@@ -49,6 +50,7 @@ const subjects: Readonly<Record<EventType, 'task' | 'relation' | 'project' | 're
   'member.changed': 'project',
   'member.removed': 'project',
   'export.finished': 'export',
+  'import.finished': 'export',
 }
 
 const service = await startService(t, {

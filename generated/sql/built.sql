@@ -25,6 +25,10 @@ where "attachments"."id" = $1::uuid;
 insert into "attachments" ("id", "task_id", "file_name", "content_type", "detected_content_type", "size", "sha256", "storage_key", "uploaded_by", "created_at")
 values ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::text, $9::uuid, default);
 
+/* attachments.insert_imported */
+insert into "attachments" ("id", "task_id", "file_name", "content_type", "detected_content_type", "size", "sha256", "storage_key", "uploaded_by", "created_at")
+values ($1::uuid, $2::uuid, $3::text, $4::text, $5::text, $6::bigint, $7::text, $8::text, $9::uuid, coalesce(least($10::timestamptz, now()), now()));
+
 /* attachments.lock_uploader */
 select "id"
 from "users"
@@ -63,8 +67,8 @@ delete from "comments"
 where "comments"."id" = $1::uuid;
 
 /* comments.insert */
-insert into "comments" ("id", "task_id", "author_id", "body", "mentions", "version", "created_at", "edited_at")
-values ($1::uuid, $2::uuid, $3::uuid, $4::text, $5::uuid[], default, default, default);
+insert into "comments" ("id", "task_id", "author_id", "author_name", "body", "mentions", "version", "created_at", "edited_at")
+values ($1::uuid, $2::uuid, $3::uuid, default, $4::text, $5::uuid[], default, default, default);
 
 /* comments.lock */
 select "id"
@@ -275,6 +279,55 @@ where "one_time_tokens"."identity_id" = "identities"."id" and ($7::text is null 
 update "identities"
 set "email" = $1::text, "last_used_at" = now()
 where "identities"."id" = $2::uuid;
+
+/* import_rows.delete */
+delete from "import_rows"
+where "import_rows"."import_id" = $1::uuid;
+
+/* imports.count */
+select count(*)::int as "imports"
+from "imports"
+where "imports"."user_id" = $1::uuid;
+
+/* imports.delete */
+delete from "imports"
+where "imports"."id" = $1::uuid;
+
+/* imports.finish_reading */
+update "imports"
+set "status" = $1, "format" = $2::text, "csv" = $3::text::jsonb, "preview" = $4::text::jsonb, "done" = $5::int, "total" = $6::int, "lease_id" = $7, "leased_until" = $8, "version" = "imports"."version" + 1, "updated_at" = greatest(clock_timestamp(), "imports"."created_at")
+where "imports"."id" = $9::uuid;
+
+/* imports.insert */
+insert into "imports" ("id", "user_id", "status", "failure", "file_name", "storage_key", "size", "sha256", "format", "csv", "project_id", "users", "preview", "result", "done", "total", "attempts", "lease_id", "leased_until", "version", "created_at", "updated_at", "finished_at", "file_expires_at")
+values ($1::uuid, $2::uuid, default, default, $3::text, $4::text, $5::bigint, $6::text, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, now() + make_interval(days => $7::int));
+
+/* imports.lock */
+select "id"
+from "imports"
+where "imports"."id" = $1::uuid
+for update;
+
+/* imports.select_facts */
+select "user_id", "status", "failure", "format", "csv", "project_id", "users", "storage_key", "version"
+from "imports"
+where "imports"."id" = $1::uuid;
+
+/* imports.select_taken */
+select "imports"."user_id", "imports"."status", "imports"."failure", "imports"."format", "imports"."csv", "imports"."project_id", "imports"."users", "imports"."storage_key", "imports"."version", "imports"."attempts", "imports"."file_name", "imports"."sha256", "imports"."created_at", "users"."time_zone", "users"."task_quota"
+from "imports"
+inner join "users" on "users"."id" = "imports"."user_id"
+where ("imports"."id" = $1::uuid and "imports"."lease_id" = $2::uuid);
+
+/* imports.start */
+update "imports"
+set "status" = $1::text, "failure" = $2, "done" = $3, "total" = $4, "attempts" = $5, "lease_id" = $6, "leased_until" = $7, "version" = "imports"."version" + 1, "updated_at" = greatest(clock_timestamp(), "imports"."created_at"), "finished_at" = $8
+where "imports"."id" = $9::uuid;
+
+/* imports.update */
+update "imports"
+set "format" = $1::text, "csv" = $2::text::jsonb, "project_id" = $3::uuid, "users" = $4::text::jsonb, "version" = "imports"."version" + 1, "updated_at" = greatest(clock_timestamp(), "imports"."created_at")
+where "imports"."id" = $5::uuid;
 
 /* installation.claim */
 insert into "installation" ("singleton")

@@ -316,6 +316,20 @@ export const settings = {
     example: '3',
     doc: 'Days for which the files of exports are kept.',
   }),
+  importFileDays: setting({
+    name: 'IMPORT_FILE_DAYS',
+    parse: parseDayCount,
+    default: 7,
+    example: '7',
+    doc: 'Days for which the files of imports are kept.',
+  }),
+  importMaxBytes: setting({
+    name: 'IMPORT_MAX_BYTES',
+    parse: parseByteCount,
+    default: 2 * 1024 ** 3,
+    example: '2147483648',
+    doc: 'Maximum size of a file to import in bytes.',
+  }),
   webhookAllow: setting({
     name: 'WEBHOOK_ALLOW',
     parse: parseHosts,

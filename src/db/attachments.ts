@@ -39,20 +39,20 @@ const attachment = aliasedTable(attachments, 'attachment')
 const item = aliasedTable(attachments, 'item')
 const task = aliasedTable(tasks, 'task')
 
-const insert = builtStatement(
-  'attachments.insert',
-  {
-    id: 'uuid',
-    task_id: 'uuid',
-    file_name: 'text',
-    content_type: 'text',
-    detected_content_type: 'text?',
-    size: 'int8',
-    sha256: 'text',
-    storage_key: 'text',
-    uploaded_by: 'uuid',
-  } satisfies ParametersOf<typeof attachments>,
-  (db, p) => db.insert(attachments).values(p),
+const newParameters = {
+  id: 'uuid',
+  task_id: 'uuid',
+  file_name: 'text',
+  content_type: 'text',
+  detected_content_type: 'text?',
+  size: 'int8',
+  sha256: 'text',
+  storage_key: 'text',
+  uploaded_by: 'uuid',
+} as const satisfies ParametersOf<typeof attachments>
+
+const insert = builtStatement('attachments.insert', newParameters, (db, p) =>
+  db.insert(attachments).values(p),
 )
 
 /** Inserts an attachment by the caller. */
@@ -63,6 +63,28 @@ export const insertAttachment = async (
   file: NewAttachment,
 ): Promise<void> => {
   await insert(db, { id, task_id: task.id, uploaded_by: principal.userId, ...file })
+}
+
+/** A file that an import has found, with its time, which is never later than now. */
+export interface ImportedAttachment extends NewAttachment {
+  readonly id: string
+  readonly task_id: string
+  readonly created_at: string | null
+}
+
+const insertImported = builtStatement(
+  'attachments.insert_imported',
+  { ...newParameters, created_at: 'instant?' },
+  (db, { created_at, ...p }) =>
+    db.insert(attachments).values({ ...p, created_at: sql`coalesce(least(${created_at}, now()), now())` }),
+)
+
+/** Attaches a file to a task that an import has made. */
+export const insertImportedAttachment = async (
+  { db, principal }: TransactionContext<Principal>,
+  attachment: ImportedAttachment,
+): Promise<void> => {
+  await insertImported(db, { ...attachment, uploaded_by: principal.userId })
 }
 
 const reread = query(

@@ -287,7 +287,7 @@ const selectComments = ofParents('export_records.select_comments', {
     id: comment.id,
     task_id: comment.task_id,
     author_id: comment.author_id,
-    author_name: sql<null>`null`,
+    author_name: comment.author_name,
     body: comment.body,
     created_at: comment.created_at,
     edited_at: comment.edited_at,

@@ -4,7 +4,7 @@ import type { StatementContext } from './engine/context.ts'
 import { minStepBack } from './engine/retention.ts'
 import { query, statement } from './engine/statement.ts'
 import { sql } from './schema/drizzle.ts'
-import { attachments, exports, fileDeletions, thumbnails, uploads } from './schema/tables.ts'
+import { attachments, exports, fileDeletions, imports, thumbnails, uploads } from './schema/tables.ts'
 
 /**
  * References from the database to stored files. `file_deletions` is the queue of files to remove: triggers add the file of
@@ -88,10 +88,11 @@ const unreferenced = statement(
       and not exists (select from uploads where ${uploads.storage_key} = key)
       and not exists (select from thumbnails where ${thumbnails.storage_key} = key)
       and not exists (select from exports where ${exports.storage_key} = key)
+      and not exists (select from imports where ${imports.storage_key} = key)
       and not exists (select from file_deletions where ${fileDeletions.storage_key} = key)`,
 )
 
-/** The keys that no attachment, upload or thumbnail references and that are not queued for removal. */
+/** The keys that nothing references and that are not queued for removal. */
 export const selectUnreferenced = async (db: Database, keys: readonly string[]): Promise<string[]> =>
   (await unreferenced(db, { keys })).map(({ storage_key }) => storage_key)
 

@@ -37,6 +37,8 @@ import {
   memberships,
   type notifications,
   type exports,
+  type importRows,
+  type imports,
   type notificationSettings,
   reminders,
   projectCounts,
@@ -493,13 +495,21 @@ export const attachmentJson = (attachment: typeof attachments): SQL =>
 
 /** A comment, with its author as the caller sees them if `expand` asks for it. */
 export const commentJson = (
-  { id, task_id, author_id, body, mentions, version, created_at, edited_at }: typeof comments,
+  { id, task_id, author_id, author_name, body, mentions, version, created_at, edited_at }: typeof comments,
   expand: readonly CommentExpansion[],
   caller: CallerPlaceholders,
 ): SQL => {
-  const fields = { id, task_id, author_id, body, mentions, version, created_at, edited_at } satisfies Fields<
-    Omit<Schemas['Comment'], CommentExpansion>
-  >
+  const fields = {
+    id,
+    task_id,
+    author_id,
+    author_name,
+    body,
+    mentions,
+    version,
+    created_at,
+    edited_at,
+  } satisfies Fields<Omit<Schemas['Comment'], CommentExpansion>>
   const json = object(fields)
   return withUser(json, ['author', author_id], expand, caller)
 }
@@ -570,10 +580,7 @@ export const exportJson = (row: typeof exports): SQL => {
     user_id,
     project_id,
     status,
-    progress: sql<Schemas['JobProgress']>`${object({
-      done: row.done,
-      total: row.total,
-    } satisfies Fields<Schemas['JobProgress']>)}::json`,
+    progress: progressJson(row),
     poll_after_seconds: sql<number | null>`case when ${status} in ('waiting', 'running') then 2 end`,
     failure,
     size,
@@ -585,6 +592,68 @@ export const exportJson = (row: typeof exports): SQL => {
     finished_at,
   } satisfies Fields<Schemas['Export']>)
 }
+
+/** An import, which asks its client to poll as long as something happens in the background. */
+export const importJson = (row: typeof imports): SQL => {
+  const {
+    id,
+    status,
+    failure,
+    file_name,
+    size,
+    format,
+    csv,
+    project_id,
+    users: mapped,
+    preview,
+    result,
+  } = row
+  const { version, created_at, updated_at, finished_at } = row
+  return object({
+    id,
+    status,
+    failure,
+    file_name,
+    size,
+    file_expires_at: sql<
+      string | null
+    >`case when ${row.storage_key} is not null then ${instantText(row.file_expires_at)} end`,
+    format,
+    csv,
+    project_id,
+    users: mapped,
+    progress: progressJson(row),
+    poll_after_seconds: sql<
+      number | null
+    >`case when ${status} in ('reading', 'running', 'undoing') then 2 end`,
+    preview,
+    result,
+    version,
+    created_at,
+    updated_at,
+    finished_at,
+  } satisfies Fields<Schemas['Import']>)
+}
+
+/** What became of a row of an import. */
+export const importRowJson = (row: typeof importRows): SQL => {
+  const { number, outcome, type, source_id, part, field, code, message, resource_id } = row
+  return object({
+    number,
+    outcome,
+    type,
+    source_id,
+    part,
+    row: row.row,
+    field,
+    code,
+    message,
+    resource_id,
+  } satisfies Fields<Schemas['ImportRow']>)
+}
+
+const progressJson = ({ done, total }: typeof exports | typeof imports): SQL<Schemas['JobProgress']> =>
+  sql`${object({ done, total } satisfies Fields<Schemas['JobProgress']>)}::json`
 
 export const sessionJson = (session: typeof sessions, currentId: SQL): SQL => {
   const { id, created_at, last_used_at, expires_at, user_agent, address } = session

@@ -155,9 +155,16 @@ const insert = builtStatement('task_relations.insert', { id: 'uuid', ...rowParam
 )
 
 /** Relates two tasks. */
-export const insertRelation = async (
-  { db }: TransactionContext,
+export const insertRelation = (
+  tx: TransactionContext,
   { stored }: ChangeableRelation,
+  newRowId: string,
+): Promise<void> => insertStoredRelation(tx, stored, newRowId)
+
+/** Relates two tasks that the transaction may relate. */
+export const insertStoredRelation = async (
+  { db }: TransactionContext,
+  stored: StoredRelation,
   newRowId: string,
 ): Promise<void> => {
   await insert(db, { id: newRowId, ...rowValues(stored) })

@@ -19,7 +19,7 @@
 --   tasks_counted, tasks_moved_counted, task_tags_written   the commit of all of these, which is the only place to write counts in one order
 --   tasks_subtask_removed, task_relations_cascaded          every deletion of tasks: what is left of a tree, and of a relation
 --   tasks_values_cleared, projects_values_cleared           every deletion of tasks and of projects
---   attachments_, thumbnails_, uploads_, exports_removed, attachments_refunded   cascades from tasks, attachments, projects and users
+--   attachments_, thumbnails_, uploads_, exports_, imports_removed, attachments_refunded   cascades from tasks, attachments, projects and users
 --
 -- The deletions of tasks: tasks.delete, tasks.purge_project, tasks.purge_user, trash.remove_batch, and the cascades of users and
 -- projects.
@@ -486,6 +486,9 @@ CREATE OR REPLACE TRIGGER thumbnails_removed AFTER DELETE ON thumbnails
   FOR EACH ROW EXECUTE FUNCTION queue_file_deletion();
 
 CREATE OR REPLACE TRIGGER exports_removed AFTER DELETE ON exports FOR EACH ROW
+  WHEN (OLD.storage_key IS NOT NULL) EXECUTE FUNCTION queue_file_deletion();
+
+CREATE OR REPLACE TRIGGER imports_removed AFTER DELETE ON imports FOR EACH ROW
   WHEN (OLD.storage_key IS NOT NULL) EXECUTE FUNCTION queue_file_deletion();
 
 -- The bytes of a finished upload belong to the attachment.

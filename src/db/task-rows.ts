@@ -41,15 +41,15 @@ const types = {
  * The rows of a JSON parameter with an array, with the fields of tasks and other columns. The limit, their number, makes the planner
  * expect a tenth of the 100 that it expects of the function; with 100, it would read all tasks of a small table to update one.
  */
-const rowsOf = (json: SQL, columns: string): SQL =>
+export const taskRowsOf = (json: SQL, columns: string): SQL =>
   sql`(
     select * from jsonb_to_recordset(${json} -> 'rows') as row (${sql.raw(
       [...taskFields.map((name) => `${name} ${types[name]}`), columns].join(', '),
     )}) limit jsonb_array_length(${json} -> 'rows')
   ) row`
 
-const columnNames = sql.raw(taskFields.join(', '))
-const rowColumns = sql.raw(taskFields.map((name) => `row.${name}`).join(', '))
+export const taskColumnNames = sql.raw(taskFields.join(', '))
+export const taskColumnsOfRow = sql.raw(taskFields.map((name) => `row.${name}`).join(', '))
 
 /** A task to insert. */
 export interface InsertedTask extends TaskFields {
@@ -65,10 +65,10 @@ const insert = statement(
   { tasks: 'json' },
   {},
   (p) => sql`
-    insert into tasks (id, version, ${columnNames}, subtask_count, open_subtask_count, completed_at, deleted_at)
-    select row.id, row.version, ${rowColumns}, row.subtasks, row.open_subtasks, case when row.status = 'done' then now() end,
+    insert into tasks (id, version, ${taskColumnNames}, subtask_count, open_subtask_count, completed_at, deleted_at)
+    select row.id, row.version, ${taskColumnsOfRow}, row.subtasks, row.open_subtasks, case when row.status = 'done' then now() end,
       case when row.is_trashed then now() end
-    from ${rowsOf(p.tasks, 'id uuid, version int, is_trashed boolean, subtasks int, open_subtasks int')}`,
+    from ${taskRowsOf(p.tasks, 'id uuid, version int, is_trashed boolean, subtasks int, open_subtasks int')}`,
 )
 
 export const insertTasks = async (
@@ -109,7 +109,7 @@ const update = statement('tasks.update', { tasks: 'json' }, {}, (p) => {
       open_subtask_count = task.open_subtask_count + row.open_subtasks,
       version = task.version + row.versions,
       updated_at = greatest(clock_timestamp(), task.created_at)
-    from ${rowsOf(p.tasks, 'id uuid, completion text, is_trashed boolean, versions int, subtasks int, open_subtasks int')}
+    from ${taskRowsOf(p.tasks, 'id uuid, completion text, is_trashed boolean, versions int, subtasks int, open_subtasks int')}
     where task.id = row.id`
 })
 

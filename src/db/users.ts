@@ -13,7 +13,7 @@ import { allowsUser } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
-import type { ParametersOf } from './engine/parameters.ts'
+import { anyOf, type ParametersOf } from './engine/parameters.ts'
 import { CallerGone, ConstraintViolation, isUnknownValue } from './engine/errors.ts'
 import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
@@ -374,6 +374,20 @@ export const hideUser = async (
 ): Promise<void> => {
   await Promise.all([hide(db, { id }), hideTags(db, { id })])
 }
+
+const selectLive = statement(
+  'users.select_live',
+  { ids: 'uuid[]' },
+  { id: 'text' },
+  (p) =>
+    sql`select id::text from users where id = ${anyOf(p.ids)} and deleted_at is null order by id for key share`,
+)
+
+/** The ids of those of the users that were not deleted, locked. */
+export const selectLiveUsers = async (
+  { db }: TransactionContext,
+  ids: readonly string[],
+): Promise<ReadonlySet<string>> => new Set((await selectLive(db, { ids })).map(({ id }) => id))
 
 /** Filters of the list of users. */
 export interface UserFilter {

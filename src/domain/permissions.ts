@@ -77,6 +77,9 @@ export const permissions = {
   'export.create_of_project': ['manager'],
   'export.create_for_another': ['admin_in_session'],
   'export.change': ['self'],
+  'import.see': ['self'],
+  'import.create': ['signed_in'],
+  'import.change': ['self'],
   'attachment.see': ['sees_task'],
   'attachment.add': ['changes_task'],
   'attachment.delete': ['uploader', 'task_owner', 'manager', 'admin'],
@@ -148,8 +151,13 @@ export interface ShellCredential {
   readonly kind: 'shell'
 }
 
+/** A job that does what a user has asked for. It acts as a member, whatever the role of the user. */
+export interface JobCredential {
+  readonly kind: 'job'
+}
+
 /** How a principal authenticated. */
-export type Credential = BearerCredential | LinkCredential | FeedCredential | ShellCredential
+export type Credential = BearerCredential | LinkCredential | FeedCredential | ShellCredential | JobCredential
 
 /**
  * The authenticated user of a request, with the user's current role, time zone and quota. For a link, the user who created it; for a
@@ -182,9 +190,9 @@ export const shellPrincipal: Principal<ShellCredential> = {
   credential: { kind: 'shell' },
 }
 
-/** The session or API token that a credential depends on; null for the shell and for feeds. */
+/** The session or API token that a credential depends on; null for the shell, feeds and jobs. */
 export const bearerOf = (credential: Credential): BearerCredential | null => {
-  if (credential.kind === 'shell' || credential.kind === 'feed') return null
+  if (credential.kind === 'shell' || credential.kind === 'feed' || credential.kind === 'job') return null
   return credential.kind === 'link' ? credential.createdWith : credential
 }
 
@@ -294,7 +302,7 @@ export const listReader = (principal: Principal, { all = false }: { readonly all
 /** Whether the credential lacks the scope of an operation. A session has every scope; a link is for one operation. */
 export const scopeRefuses = (scope: RequiredScope, credential: Credential): boolean => {
   if (credential.kind === 'link' || credential.kind === 'feed') return scope !== 'link'
-  if (credential.kind === 'session' || credential.kind === 'shell') return false
+  if (credential.kind === 'session' || credential.kind === 'shell' || credential.kind === 'job') return false
   if (scope === 'none' || scope === 'any') return false
   return (
     scope === 'session' ||

@@ -25,6 +25,7 @@ const requiredScopes: Readonly<Record<RequiredScope, true>> = {
   'webhooks:read': true,
   'webhooks:write': true,
   'exports:write': true,
+  'imports:write': true,
   'feeds:read': true,
   'feeds:write': true,
   any: true,

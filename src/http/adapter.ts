@@ -68,7 +68,8 @@ interface RequestDeps {
   readonly fingerprintKeys: KeyRing
   /** Prefix of Location and Content-Location; empty when PUBLIC_URL is unset. */
   readonly publicUrl: string
-  readonly attachmentMaxBytes: number
+  /** Largest file that a form of the operation may have. */
+  readonly maxFileBytes: (operationId: string) => number
   /** Sends a handler's requests to other operations. */
   readonly dispatch: Dispatcher
   /** Time limit of a handler in milliseconds. Handlers that receive a file, or have `x-deadline: none`, are exempt. */
@@ -129,7 +130,7 @@ export const adaptOperation = <Db>(
       if (operation.mediaTypes.length === 0) delete request.headers['content-type']
       checkMediaType(operation, request)
       checkContentEncoding(operation, request)
-      checkFormLength(operation, request, deps.attachmentMaxBytes)
+      checkFormLength(operation, request, deps.maxFileBytes)
     },
 
     async handler(request, reply) {
@@ -345,9 +346,9 @@ const takesFile = ({ mediaTypes }: ContractOperation): boolean =>
 const bodyOf = (
   operation: ContractOperation,
   request: FastifyRequest,
-  { attachmentMaxBytes, mapError }: RequestDeps,
+  { maxFileBytes, mapError }: RequestDeps,
 ): unknown => {
-  if (isForm(operation)) return readFileForm(request, attachmentMaxBytes, mapError)
+  if (isForm(operation)) return readFileForm(request, maxFileBytes(operation.id), mapError)
   return operation.mediaTypes.includes(chunkMediaType) ? readUploadChunk(request) : request.body
 }
 
@@ -381,11 +382,12 @@ const acceptPatch = ({ method, mediaTypes }: ContractOperation): Readonly<Record
 const checkFormLength = (
   operation: ContractOperation,
   { headers }: FastifyRequest,
-  maxBytes: number,
+  maxFileBytes: RequestDeps['maxFileBytes'],
 ): void => {
-  if (isForm(operation) && Number(headers['content-length'] ?? 0) > maxBytes + maxFormOverhead) {
+  if (!isForm(operation)) return
+  const maxBytes = maxFileBytes(operation.id)
+  if (Number(headers['content-length'] ?? 0) > maxBytes + maxFormOverhead)
     throw problems.contentTooLarge(maxBytes)
-  }
 }
 
 const readETags = (name: string, value: string | undefined) => {

@@ -41,6 +41,8 @@ export const unversioned: ReadonlySet<string> = new Set([
   'open_subtask_count',
   'disabled_reason',
   'failing_since',
+  'progress',
+  'poll_after_seconds',
 ])
 
 /**

@@ -13,6 +13,9 @@ export const importFormats = [
 
 export type ImportFormat = (typeof importFormats)[number]
 
+export const isImportFormat = (name: string): name is ImportFormat =>
+  importFormats.some((format) => format === name)
+
 /** What a column of a CSV file can be. */
 export const csvFields = [
   'id',

@@ -14,6 +14,7 @@ import { removeExpiredOneTimeTokens } from '../db/one-time-tokens.ts'
 import { purgeDeleted } from '../db/purge.ts'
 import { removeOldReminders } from '../db/reminders.ts'
 import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
+import { expireImports, selectRunningImports } from '../db/imports.ts'
 import { lookAtClock } from '../db/engine/retention.ts'
 import { redeliverTasks } from '../db/redelivery.ts'
 import { removeExpiredSessions } from '../db/sessions.ts'
@@ -25,9 +26,10 @@ import { makeNewDeliveries, removeOldDeliveries } from '../db/webhook-deliveries
 import { removeExpiredSecrets } from '../db/webhooks.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import { type SendDue, webhookLease } from '../webhooks/sender.ts'
+import { removeAbandonedFolders } from './abandoned-folders.ts'
 import { resealSecrets } from './reseal-secrets.ts'
 import type { Job, RunningJobs } from './runner.ts'
-import { createRunExports, removeAbandonedSpools } from './run-exports.ts'
+import { createRunExports } from './run-exports.ts'
 import { createSkippedTimeReport } from './skipped-time.ts'
 import {
   type FileDeps,
@@ -66,6 +68,9 @@ export interface JobDeps extends FileDeps {
   readonly exportFolder: string
   /** Retention of the files of exports. */
   readonly exportDays: number
+  readonly runImports: Job['run']
+  /** For imports in progress. */
+  readonly importFolder: string
   /** Name and version of the service. */
   readonly generator: string
   /** The OpenAPI document. */
@@ -99,6 +104,9 @@ const tombstoneDays = 30
 
 /** Retention of reminders that have fired. The contract promises it. */
 const reminderDays = 30
+
+/** Retention of imports. The contract promises it. */
+const importDays = 30
 
 /** Maximum retention of the deliveries of webhooks. The contract promises it. */
 const deliveryDays = 30
@@ -177,9 +185,15 @@ export const jobsOf = (deps: JobDeps) => {
     // Two at a time.
     run_exports: reader(runExports),
     run_more_exports: reader(runExports),
+    run_imports: reader(deps.runImports),
+    run_more_imports: reader(deps.runImports),
+    expire_imports: cleanup(async (stop) => {
+      await expireImports(db, importDays, stop)
+      await removeAbandonedFolders(deps.importFolder, await selectRunningImports(db))
+    }),
     expire_exports: cleanup(async (stop) => {
       await expireExports(db, stop)
-      await removeAbandonedSpools(db, deps.exportFolder)
+      await removeAbandonedFolders(deps.exportFolder, await selectRunningExports(db))
     }),
     remove_old_deliveries: cleanup((stop) =>
       removeOldDeliveries(db, { days: Math.min(eventDays, deliveryDays) }, stop),

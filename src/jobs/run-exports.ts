@@ -1,5 +1,4 @@
 import type { FastifyBaseLogger } from 'fastify'
-import { readdir, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import type { Readable } from 'node:stream'
 import type { Database } from '../db/engine/client.ts'
@@ -21,7 +20,6 @@ import {
   finishExport,
   releaseExport,
   renewExport,
-  selectRunningExports,
   takeExport,
   type TakenExport,
 } from '../db/exports.ts'
@@ -257,13 +255,4 @@ const openFile = async (storage: Storage, file: StoredFile | undefined): Promise
     if (error instanceof FileMissing) return null
     throw error
   }
-}
-
-/** Deletes the folders of exports that no process works on: what processes left behind that were killed. */
-export const removeAbandonedSpools = async (db: Database, folder: string): Promise<void> => {
-  const names = await readdir(folder).catch(() => [])
-  if (names.length === 0) return
-  const running = await selectRunningExports(db)
-  for (const name of names)
-    if (!running.has(name)) await rm(join(folder, name), { recursive: true, force: true })
 }

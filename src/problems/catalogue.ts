@@ -188,6 +188,12 @@ export const problemTypes = {
       'The export has not finished, or has ended without an archive, or its archive was deleted after its time.',
     remedy: 'Get the export until its status is finished, or request another one.',
   },
+  import_state: {
+    status: 409,
+    title: 'Import in another state',
+    cause: 'Only an import that is ready can be changed or run, and only one that has ended can be undone.',
+    remedy: 'Get the import, and wait as long as poll_after_seconds is not null.',
+  },
   last_manager: {
     status: 409,
     title: 'Last manager',

@@ -28,7 +28,7 @@ interface ProblemOptions {
 
 /** A resource with a quota: the total bytes of a user's attachments, or the number of other things that a user has. */
 type QuotaResource =
-  'attachment_bytes' | 'tasks' | 'webhooks' | 'reminders' | 'task_reminders' | 'feeds' | 'exports'
+  'attachment_bytes' | 'tasks' | 'webhooks' | 'reminders' | 'task_reminders' | 'feeds' | 'exports' | 'imports'
 
 /** The request would exceed a user's quota. */
 interface QuotaExceeded {
@@ -408,6 +408,8 @@ export const problems = {
           ? 'You may not have this archive any more.'
           : `The export is ${status}. Request another one.`,
     ),
+  importState: (status: string, wanted: string) =>
+    new Problem('import_state', `The import is ${status}. ${wanted}`),
   accessThroughTeam: () =>
     new Problem(
       'access_through_team',
@@ -631,6 +633,7 @@ const quotaDetails: Readonly<Record<QuotaResource, (quota: number, used: number,
     `${size} more bytes exceed your quota: your attachments use ${used} of ${quota} bytes. Delete attachments, or ask an administrator for a larger quota.`,
   reminders: (quota, used) => `You have ${used} of ${quota} reminders. Delete those that you no longer need.`,
   exports: (quota, used) => `You have ${used} of ${quota} exports. Delete one that you no longer need.`,
+  imports: (quota, used) => `You have ${used} of ${quota} imports. Delete one that you no longer need.`,
   feeds: (quota, used) => `You have ${used} of ${quota} calendar feeds. Revoke one that you no longer need.`,
   task_reminders: (quota, used) => `You have ${used} of ${quota} reminders of this task. Delete one of them.`,
   webhooks: (quota, used) => `You own ${used} of ${quota} webhooks. Delete one that you no longer need.`,

@@ -6,6 +6,7 @@ import {
   type comments,
   type events,
   type exports,
+  type imports,
   memberships,
   type notifications,
   projects,
@@ -478,6 +479,13 @@ export const allowsExport = (
   caller: CallerPlaceholders,
   { requested_by }: typeof exports,
 ): SQL => allowed(permission, { self: sql`${requested_by} = ${caller.caller}` })
+
+/** Whether the caller has the permission on the row of `imports`. */
+export const allowsImport = (
+  permission: Permission,
+  caller: CallerPlaceholders,
+  { user_id }: typeof imports,
+): SQL => allowed(permission, { self: sql`${user_id} = ${caller.caller}` })
 
 /** Whether the caller has the permission on the tags of the row `task`. */
 export const allowsTaskTag = (permission: Permission, caller: CallerPlaceholders, task: typeof tasks): SQL =>

@@ -48,6 +48,62 @@ CREATE TABLE "identities" (
 	"last_used_at" timestamp (3) with time zone DEFAULT now() NOT NULL
 );
 --> statement-breakpoint
+CREATE TABLE "import_records" (
+	"user_id" uuid NOT NULL,
+	"source" text NOT NULL,
+	"type" text NOT NULL,
+	"source_id" text NOT NULL,
+	"resource_id" uuid NOT NULL,
+	"is_made" boolean NOT NULL,
+	"import_id" uuid,
+	"project_id" uuid,
+	"version" integer DEFAULT 1 NOT NULL,
+	CONSTRAINT "import_records_user_id_source_type_source_id_pk" PRIMARY KEY("user_id","source","type","source_id")
+);
+--> statement-breakpoint
+CREATE TABLE "import_rows" (
+	"id" uuid PRIMARY KEY DEFAULT gen_random_uuid() NOT NULL,
+	"import_id" uuid NOT NULL,
+	"number" integer NOT NULL,
+	"outcome" text NOT NULL,
+	"type" text,
+	"source_id" text,
+	"part" text,
+	"row" integer,
+	"field" text,
+	"code" text,
+	"message" text,
+	"resource_id" uuid
+);
+--> statement-breakpoint
+CREATE TABLE "imports" (
+	"id" uuid PRIMARY KEY NOT NULL,
+	"user_id" uuid NOT NULL,
+	"status" text DEFAULT 'reading' NOT NULL,
+	"failure" text,
+	"file_name" text NOT NULL,
+	"storage_key" text,
+	"size" bigint NOT NULL,
+	"sha256" text NOT NULL,
+	"format" text,
+	"csv" jsonb,
+	"project_id" uuid,
+	"users" jsonb DEFAULT '[]' NOT NULL,
+	"preview" jsonb,
+	"result" jsonb,
+	"done" integer DEFAULT 0 NOT NULL,
+	"total" integer,
+	"attempts" integer DEFAULT 0 NOT NULL,
+	"lease_id" uuid,
+	"leased_until" timestamp (3) with time zone,
+	"version" integer DEFAULT 1 NOT NULL,
+	"created_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
+	"finished_at" timestamp (3) with time zone,
+	"file_expires_at" timestamp (3) with time zone NOT NULL,
+	CONSTRAINT "imports_status_known" CHECK ("imports"."status" in ('reading', 'ready', 'running', 'finished', 'failed', 'cancelled', 'undoing', 'undone'))
+);
+--> statement-breakpoint
 CREATE TABLE "logout_tokens" (
 	"issuer" text NOT NULL,
 	"token_id" text NOT NULL,
@@ -93,6 +149,7 @@ CREATE TABLE "reminders" (
 --> statement-breakpoint
 ALTER TABLE "notifications" DROP CONSTRAINT "notifications_reason_known";--> statement-breakpoint
 ALTER TABLE "users" ALTER COLUMN "password_hash" DROP NOT NULL;--> statement-breakpoint
+ALTER TABLE "comments" ADD COLUMN "author_name" text;--> statement-breakpoint
 ALTER TABLE "events" ADD COLUMN "recipient_id" uuid;--> statement-breakpoint
 ALTER TABLE "notification_settings" ADD COLUMN "mail_reminders" boolean DEFAULT false NOT NULL;--> statement-breakpoint
 ALTER TABLE "notification_settings" ADD COLUMN "reminders_mailed_at" timestamp (3) with time zone;--> statement-breakpoint
@@ -121,6 +178,11 @@ ALTER TABLE "exports" ADD CONSTRAINT "exports_user_id_users_id_fk" FOREIGN KEY (
 ALTER TABLE "exports" ADD CONSTRAINT "exports_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "feeds" ADD CONSTRAINT "feeds_owner_id_users_id_fk" FOREIGN KEY ("owner_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "identities" ADD CONSTRAINT "identities_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "import_records" ADD CONSTRAINT "import_records_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "import_records" ADD CONSTRAINT "import_records_import_id_imports_id_fk" FOREIGN KEY ("import_id") REFERENCES "public"."imports"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "import_rows" ADD CONSTRAINT "import_rows_import_id_imports_id_fk" FOREIGN KEY ("import_id") REFERENCES "public"."imports"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "imports" ADD CONSTRAINT "imports_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "imports" ADD CONSTRAINT "imports_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "provider_sessions" ADD CONSTRAINT "provider_sessions_session_id_sessions_id_fk" FOREIGN KEY ("session_id") REFERENCES "public"."sessions"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "provider_sessions" ADD CONSTRAINT "provider_sessions_identity_id_identities_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."identities"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "reminders" ADD CONSTRAINT "reminders_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
@@ -137,6 +199,14 @@ CREATE INDEX "feeds_revoked" ON "feeds" USING btree ("revoked_at") WHERE "feeds"
 CREATE UNIQUE INDEX "identities_subject_unique" ON "identities" USING btree ("issuer","subject");--> statement-breakpoint
 CREATE UNIQUE INDEX "identities_user_once" ON "identities" USING btree ("user_id","issuer");--> statement-breakpoint
 CREATE INDEX "identities_user_newest" ON "identities" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "import_records_import" ON "import_records" USING btree ("import_id","type","resource_id");--> statement-breakpoint
+CREATE UNIQUE INDEX "import_rows_number" ON "import_rows" USING btree ("import_id","number");--> statement-breakpoint
+CREATE INDEX "import_rows_outcome" ON "import_rows" USING btree ("import_id","outcome","number");--> statement-breakpoint
+CREATE INDEX "imports_user_newest" ON "imports" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
+CREATE INDEX "imports_project" ON "imports" USING btree ("project_id") WHERE "imports"."project_id" is not null;--> statement-breakpoint
+CREATE INDEX "imports_unfinished" ON "imports" USING btree ("created_at") WHERE "imports"."status" in ('reading', 'running', 'undoing');--> statement-breakpoint
+CREATE INDEX "imports_file_expiry" ON "imports" USING btree ("file_expires_at") WHERE "imports"."storage_key" is not null;--> statement-breakpoint
+CREATE UNIQUE INDEX "imports_storage_key_unique" ON "imports" USING btree ("storage_key");--> statement-breakpoint
 CREATE INDEX "logout_tokens_expiry" ON "logout_tokens" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "oidc_codes_expiry" ON "oidc_codes" USING btree ("expires_at");--> statement-breakpoint
 CREATE INDEX "provider_sessions_identity" ON "provider_sessions" USING btree ("identity_id");--> statement-breakpoint

@@ -1,4 +1,5 @@
 import type { CalendarFeed } from '../../domain/feeds.ts'
+import type { ImportPreview, ImportResult, ImportTable, ImportUsers } from '../../domain/imports.ts'
 import type { Metadata } from '../../domain/integration-fields.ts'
 import type { Recurrence } from '../../domain/recurrence.ts'
 import type { Anchor } from '../../domain/task-series.ts'
@@ -49,6 +50,10 @@ const json = customType<{ data: Readonly<Record<string, unknown>> }>({ dataType:
 const recurrence = customType<{ data: Recurrence }>({ dataType: () => 'jsonb' })
 const recurrenceAnchor = customType<{ data: Anchor }>({ dataType: () => 'jsonb' })
 const metadata = customType<{ data: Metadata }>({ dataType: () => 'jsonb' })
+const importTable = customType<{ data: ImportTable }>({ dataType: () => 'jsonb' })
+const importUsers = customType<{ data: ImportUsers }>({ dataType: () => 'jsonb' })
+const importPreview = customType<{ data: ImportPreview }>({ dataType: () => 'jsonb' })
+const importResult = customType<{ data: ImportResult }>({ dataType: () => 'jsonb' })
 /** Columns for other programs. */
 const integrationColumns = () => ({
   metadata: metadata('metadata')
@@ -868,8 +873,10 @@ export const comments = pgTable(
     task_id: uuid('task_id')
       .notNull()
       .references(() => tasks.id, { onDelete: 'cascade' }),
-    /** Null if the account was deleted. */
+    /** Null if the account was deleted, or an import knows of none. */
     author_id: uuid('author_id').references(() => users.id, { onDelete: 'set null' }),
+    /** The name of an author without an account, from the file of an import. */
+    author_name: text('author_name'),
     /** Markdown, as written. */
     body: text('body').notNull(),
     /** The mentioned users who could see the task when the body was written. */
@@ -1173,6 +1180,126 @@ export const exports = pgTable(
       'exports_file_whole',
       sql`(${t.storage_key} is null) = (${t.status} <> 'finished') and (${t.status} <> 'finished' or (${t.size} is not null and ${t.sha256} is not null))`,
     ),
+  ],
+)
+
+/** Files that become tasks. */
+export const imports = pgTable(
+  'imports',
+  {
+    id: uuid('id').primaryKey(),
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    status: text('status').notNull().default('reading'),
+    /** Why it failed. */
+    failure: text('failure'),
+    file_name: text('file_name').notNull(),
+    /** Null once the file was deleted. */
+    storage_key: text('storage_key'),
+    size: bigint('size', { mode: 'number' }).notNull(),
+    sha256: text('sha256').notNull(),
+    format: text('format'),
+    /** How a CSV file is read, with its first rows; null for other formats. */
+    csv: importTable('csv'),
+    /** The project that all tasks go into; null for the projects of the file. */
+    project_id: uuid('project_id').references(() => projects.id, { onDelete: 'set null' }),
+    /** Who the users of the file are here. */
+    users: importUsers('users')
+      .notNull()
+      .default(sql`'[]'`),
+    /** What the file has; null before it was read. */
+    preview: importPreview('preview'),
+    /** What became of the rows; null before it has run. */
+    result: importResult('result'),
+    /** Rows that were read or written. */
+    done: integer('done').notNull().default(0),
+    /** Null before all were read. */
+    total: integer('total'),
+    attempts: integer('attempts').notNull().default(0),
+    lease_id: uuid('lease_id'),
+    /** Until when a process works on it; of one that waits, until when it does. */
+    leased_until: instant('leased_until'),
+    version: integer('version').notNull().default(1),
+    created_at: createdAt(),
+    updated_at: instant('updated_at').notNull().default(now),
+    finished_at: instant('finished_at'),
+    /** When the file is deleted. */
+    file_expires_at: instant('file_expires_at').notNull(),
+  },
+  (t) => [
+    index('imports_user_newest').on(t.user_id, t.created_at.desc(), t.id.desc()),
+    index('imports_project')
+      .on(t.project_id)
+      .where(sql`${t.project_id} is not null`),
+    index('imports_unfinished')
+      .on(t.created_at)
+      .where(sql`${t.status} in ('reading', 'running', 'undoing')`),
+    index('imports_file_expiry')
+      .on(t.file_expires_at)
+      .where(sql`${t.storage_key} is not null`),
+    uniqueIndex('imports_storage_key_unique').on(t.storage_key),
+    check(
+      'imports_status_known',
+      sql`${t.status} in ('reading', 'ready', 'running', 'finished', 'failed', 'cancelled', 'undoing', 'undone')`,
+    ),
+  ],
+)
+
+/** What became of the rows of an import. */
+export const importRows = pgTable(
+  'import_rows',
+  {
+    id: uuid('id')
+      .primaryKey()
+      .default(sql`gen_random_uuid()`),
+    import_id: uuid('import_id')
+      .notNull()
+      .references(() => imports.id, { onDelete: 'cascade' }),
+    /** In the order in which the file is read, which is the same each time. */
+    number: integer('number').notNull(),
+    outcome: text('outcome').notNull(),
+    type: text('type'),
+    source_id: text('source_id'),
+    part: text('part'),
+    row: integer('row'),
+    field: text('field'),
+    code: text('code'),
+    message: text('message'),
+    resource_id: uuid('resource_id'),
+  },
+  (t) => [
+    uniqueIndex('import_rows_number').on(t.import_id, t.number),
+    index('import_rows_outcome').on(t.import_id, t.outcome, t.number),
+  ],
+)
+
+/**
+ * What a user's imports made of which records. It outlives the import, so that a record is not created twice, even if what it became was
+ * deleted since.
+ */
+export const importRecords = pgTable(
+  'import_records',
+  {
+    user_id: uuid('user_id')
+      .notNull()
+      .references(() => users.id, { onDelete: 'cascade' }),
+    /** Where ids are unique: the format, or a file. */
+    source: text('source').notNull(),
+    type: text('type').notNull(),
+    source_id: text('source_id').notNull(),
+    /** The id of what was made. It is taken before that exists if another record names it. */
+    resource_id: uuid('resource_id').notNull(),
+    is_made: boolean('is_made').notNull(),
+    import_id: uuid('import_id').references(() => imports.id, { onDelete: 'set null' }),
+    /** The new project that it is in, or is. */
+    project_id: uuid('project_id'),
+    /** The version of a task or a project as it was imported. */
+    version: integer('version').notNull().default(1),
+  },
+  (t) => [
+    primaryKey({ columns: [t.user_id, t.source, t.type, t.source_id] }),
+    index('import_records_import').on(t.import_id, t.type, t.resource_id),
   ],
 )
 

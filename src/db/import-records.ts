@@ -1,0 +1,535 @@
+import type { ImportOutcome, ImportResult } from '../domain/imports.ts'
+import type { ProjectRecord } from '../interchange/records.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { type TaskFields } from '../domain/task-fields.ts'
+import { setOwnRole } from './memberships.ts'
+import { builtStatement } from './engine/built-statement.ts'
+import type { TransactionContext } from './engine/context.ts'
+import { anyOf } from './engine/parameters.ts'
+import { expectRow } from './engine/row-statements.ts'
+import { statement } from './engine/statement.ts'
+import { beginVisibility } from './redelivery.ts'
+import { eq, sql } from './schema/drizzle.ts'
+import { importRows, tasks } from './schema/tables.ts'
+import { taskColumnNames, taskColumnsOfRow, taskRowsOf } from './task-rows.ts'
+
+/**
+ * What imports make of records. New projects are filled in the trash without members, where only administrators see them, and are taken
+ * out of it when they are complete.
+ */
+
+/** What a user's imports know of a record. */
+export interface KnownRecord {
+  readonly type: string
+  readonly source_id: string
+  /** The id of what was made, or will be. */
+  readonly resource_id: string
+  readonly is_made: boolean
+  /** The import that has made it; null if it was deleted since. */
+  readonly import_id: string | null
+  /** The new project that it is in, or is. */
+  readonly project_id: string | null
+}
+
+const select = statement(
+  'import_records.select',
+  { user_id: 'uuid', source: 'text', types: 'text[]', ids: 'text[]' },
+  {
+    type: 'text',
+    source_id: 'text',
+    resource_id: 'text',
+    is_made: 'bool',
+    import_id: 'text?',
+    project_id: 'text?',
+  },
+  (p) => sql`
+    select known.type, known.source_id, known.resource_id::text, known.is_made, known.import_id::text, known.project_id::text
+    from (select distinct * from unnest(${p.types}, ${p.ids}) wanted (type, source_id)) wanted
+      join import_records known on known.user_id = ${p.user_id} and known.source = ${p.source} and known.type = wanted.type
+        and known.source_id = wanted.source_id`,
+)
+
+/** A record, by its type and its id in the file. */
+export interface RecordKey {
+  readonly type: string
+  readonly id: string
+}
+
+/** What the caller's imports know of records. */
+export const findRecords = async (
+  { db, principal }: TransactionContext<Principal>,
+  source: string,
+  keys: readonly RecordKey[],
+): Promise<readonly KnownRecord[]> =>
+  keys.length === 0
+    ? []
+    : await select(db, {
+        user_id: principal.userId,
+        source,
+        types: keys.map(({ type }) => type),
+        ids: keys.map(({ id }) => id),
+      })
+
+const write = statement(
+  'import_records.write',
+  { user_id: 'uuid', source: 'text', records: 'json' },
+  {},
+  (p) => sql`
+    insert into import_records (user_id, source, type, source_id, resource_id, is_made, import_id, project_id)
+    select ${p.user_id}, ${p.source}, row.type, row.source_id, row.resource_id, row.is_made, row.import_id, row.project_id
+    from jsonb_to_recordset(${p.records} -> 'rows') as row (
+      type text, source_id text, resource_id uuid, is_made boolean, import_id uuid, project_id uuid)
+    on conflict (user_id, source, type, source_id) do update set is_made = excluded.is_made, import_id = excluded.import_id,
+      project_id = excluded.project_id where not import_records.is_made`,
+)
+
+/** Writes what the caller's import has made, and the ids that it will use. */
+export const writeRecords = async (
+  { db, principal }: TransactionContext<Principal>,
+  source: string,
+  rows: readonly KnownRecord[],
+): Promise<void> => {
+  await write(db, { user_id: principal.userId, source, records: { rows } })
+}
+
+/** What became of a row. */
+export interface WrittenRow {
+  readonly number: number
+  readonly outcome: ImportOutcome
+  readonly type?: string
+  readonly source_id?: string | null
+  readonly part?: string | null
+  readonly row?: number | null
+  readonly field?: string | null
+  readonly code?: string
+  readonly message?: string
+  readonly resource_id?: string
+}
+
+// A row that was written before an attempt was interrupted is the same.
+const insertRows = statement(
+  'import_rows.write',
+  { import_id: 'uuid', rows: 'json' },
+  {},
+  (p) => sql`
+    insert into import_rows (import_id, number, outcome, type, source_id, part, row, field, code, message, resource_id)
+    select ${p.import_id}, row.number, row.outcome, row.type, row.source_id, row.part, row.row, row.field, row.code, row.message, row.resource_id
+    from jsonb_to_recordset(${p.rows} -> 'rows') as row (
+      number int, outcome text, type text, source_id text, part text, row int, field text, code text, message text, resource_id uuid)
+    on conflict (import_id, number) do update set outcome = excluded.outcome, type = excluded.type, source_id = excluded.source_id,
+      part = excluded.part, row = excluded.row, field = excluded.field, code = excluded.code, message = excluded.message,
+      resource_id = excluded.resource_id`,
+)
+
+/** Writes what became of rows. */
+export const writeRows = async (
+  { db }: Pick<TransactionContext, 'db'>,
+  importId: string,
+  rows: readonly WrittenRow[],
+): Promise<void> => {
+  if (rows.length > 0) await insertRows(db, { import_id: importId, rows: { rows } })
+}
+
+const deleteRows = builtStatement('import_rows.delete', { import_id: 'uuid' }, (db, p) =>
+  db.delete(importRows).where(eq(importRows.import_id, p.import_id)),
+)
+
+/** Deletes the rows of an import, which is read or run anew. */
+export const removeRows = async (
+  { db }: Pick<TransactionContext, 'db'>,
+  { id }: { readonly id: string },
+): Promise<void> => {
+  await deleteRows(db, { import_id: id })
+}
+
+const count = statement(
+  'import_rows.count',
+  { import_id: 'uuid' },
+  { created: 'int', skipped: 'int', refused: 'int', undone: 'int', kept: 'int' },
+  (p) => {
+    const ofOutcome = (outcome: ImportOutcome) =>
+      sql`count(*) filter (where outcome = ${sql.raw(`'${outcome}'`)})::int as ${sql.raw(outcome)}`
+    return sql`
+      select ${ofOutcome('created')}, ${ofOutcome('skipped')}, ${ofOutcome('refused')}, ${ofOutcome('undone')}, ${ofOutcome('kept')}
+      from import_rows where import_id = ${p.import_id}`
+  },
+)
+
+/** What became of the rows of an import. Those that are undone or kept were created. */
+export const countRows = async (
+  { db }: Pick<TransactionContext, 'db'>,
+  { id }: { readonly id: string },
+): Promise<ImportResult> => {
+  const { created, skipped, refused, undone, kept } = expectRow(await count(db, { import_id: id }))
+  return { created: created + undone + kept, skipped, refused, undone, kept }
+}
+
+/** Times in files are never later than now. */
+const past = (column: string) => sql.raw(`least(row.${column}, now())`)
+
+const insertProjects = statement(
+  'imports.insert_projects',
+  { projects: 'json' },
+  {},
+  (p) => sql`
+    insert into projects (id, name, description, color, archived_at, metadata, external_source, external_id, created_at, deleted_at)
+    select row.id, row.name, row.description, row.color, ${past('archived_at')}, row.metadata, row.external_source, row.external_id,
+      coalesce(${past('created_at')}, now()), now()
+    from jsonb_to_recordset(${p.projects} -> 'rows') as row (
+      id uuid, name text, description text, color text, archived_at timestamptz, metadata jsonb, external_source text,
+      external_id text, created_at timestamptz)`,
+)
+
+/** A new project, which is to be filled. */
+export type ImportedProject = Omit<ProjectRecord, 'type'>
+
+export const insertHiddenProjects = async (
+  { db }: TransactionContext,
+  rows: readonly ImportedProject[],
+): Promise<void> => {
+  await insertProjects(db, { projects: { rows } })
+}
+
+const insertSections = statement(
+  'imports.insert_sections',
+  { sections: 'json' },
+  {},
+  (p) => sql`
+    insert into sections (id, project_id, name, position) select row.id, row.project_id, row.name, row.position
+    from jsonb_to_recordset(${p.sections} -> 'rows') as row (id uuid, project_id uuid, name text, position text)`,
+)
+
+export interface ImportedSection {
+  readonly id: string
+  readonly project_id: string
+  readonly name: string
+  readonly position: string
+}
+
+export const insertImportedSections = async (
+  { db }: TransactionContext,
+  rows: readonly ImportedSection[],
+): Promise<void> => {
+  await insertSections(db, { sections: { rows } })
+}
+
+const findSection = statement(
+  'imports.find_section',
+  { project_id: 'uuid', name: 'text' },
+  { id: 'text' },
+  (p) => sql`
+    select id::text from sections where project_id = ${p.project_id} and name = ${p.name} order by position, id limit 1`,
+)
+
+/** The id of a section of a project that has a name. */
+export const findSectionNamed = async (
+  { db }: TransactionContext,
+  projectId: string,
+  name: string,
+): Promise<string | null> => (await findSection(db, { project_id: projectId, name }))[0]?.id ?? null
+
+const insertTasks = statement(
+  'imports.insert_tasks',
+  { tasks: 'json' },
+  {},
+  (p) => sql`
+    insert into tasks (id, ${taskColumnNames}, subtask_count, open_subtask_count, created_at, completed_at)
+    select row.id, ${taskColumnsOfRow}, row.subtasks, row.open_subtasks, coalesce(${past('created_at')}, now()),
+      case when row.status = 'done' then coalesce(greatest(${past('completed_at')}, ${past('created_at')}), now()) end
+    from ${taskRowsOf(p.tasks, 'id uuid, subtasks int, open_subtasks int, created_at timestamptz, completed_at timestamptz')}`,
+)
+
+export interface ImportedTask extends TaskFields {
+  readonly id: string
+  readonly subtasks: number
+  readonly open_subtasks: number
+  readonly created_at: string | null
+  readonly completed_at: string | null
+}
+
+export const insertImportedTasks = async (
+  { db }: TransactionContext,
+  rows: readonly ImportedTask[],
+): Promise<void> => {
+  await insertTasks(db, { tasks: { rows } })
+}
+
+const recordImported = statement(
+  'events.record_imported',
+  { ids: 'uuid[]', import_id: 'uuid' },
+  {},
+  (p) => sql`
+    select count(record_event('task.imported', ${tasks.id}, ${tasks.project_id}, ${tasks.owner_id}, ${tasks.assignee_id},
+      ${p.import_id}, '{}', '{}')::text) from tasks where ${tasks.id} = ${anyOf(p.ids)}`,
+)
+
+/** Begins the history of tasks. */
+export const recordImportedTasks = async (
+  { db }: TransactionContext,
+  ids: readonly string[],
+  importId: string,
+): Promise<void> => {
+  await recordImported(db, { ids, import_id: importId })
+}
+
+const insertComments = statement(
+  'imports.insert_comments',
+  { comments: 'json' },
+  {},
+  (p) => sql`
+    insert into comments (id, task_id, author_id, author_name, body, created_at, edited_at)
+    select row.id, row.task_id, row.author_id, row.author_name, row.body, coalesce(${past('created_at')}, now()), ${past('edited_at')}
+    from jsonb_to_recordset(${p.comments} -> 'rows') as row (
+      id uuid, task_id uuid, author_id uuid, author_name text, body text, created_at timestamptz, edited_at timestamptz)`,
+)
+
+export interface ImportedComment {
+  readonly id: string
+  readonly task_id: string
+  readonly author_id: string | null
+  readonly author_name: string | null
+  readonly body: string
+  readonly created_at: string | null
+  readonly edited_at: string | null
+}
+
+export const insertImportedComments = async (
+  { db }: TransactionContext,
+  rows: readonly ImportedComment[],
+): Promise<void> => {
+  await insertComments(db, { comments: { rows } })
+}
+
+const colour = statement(
+  'imports.colour_tags',
+  { tags: 'json' },
+  {},
+  (p) => sql`
+    update tags set color = row.color from jsonb_to_recordset(${p.tags} -> 'rows') as row (id uuid, color text)
+    where tags.id = row.id and row.color is not null`,
+)
+
+/** Gives tags that were created with these ids their colours. */
+export const colourTags = async (
+  { db }: TransactionContext,
+  rows: readonly { readonly id: string; readonly color: string | null }[],
+): Promise<void> => {
+  await colour(db, { tags: { rows } })
+}
+
+const selectPlaces = statement(
+  'imports.select_places',
+  { ids: 'uuid[]' },
+  { id: 'text', place: 'text', is_live: 'bool' },
+  (p) => sql`
+    select id::text, coalesce(project_id, owner_id)::text as place, deleted_at is null as is_live from tasks where id = ${anyOf(p.ids)}
+    order by id for no key update`,
+)
+
+/** Where tasks are that an earlier import has created, locked. */
+export const lockPlaces = async ({ db }: TransactionContext, ids: readonly string[]) =>
+  ids.length === 0 ? [] : await selectPlaces(db, { ids })
+
+/** By how many what belongs to a task becomes more. */
+export interface TaskGrowth {
+  readonly id: string
+  readonly subtasks: number
+  readonly open_subtasks: number
+  readonly comments: number
+  readonly attachments: number
+  readonly blockers: number
+}
+
+const grow = statement(
+  'imports.grow_tasks',
+  { tasks: 'json', import_id: 'uuid' },
+  {},
+  (p) => sql`
+    with grown as (
+      update tasks set subtask_count = subtask_count + row.subtasks, open_subtask_count = open_subtask_count + row.open_subtasks,
+        comment_count = comment_count + row.comments, attachment_count = attachment_count + row.attachments,
+        blocker_count = blocker_count + row.blockers, version = version + 1, updated_at = greatest(clock_timestamp(), tasks.created_at)
+      from jsonb_to_recordset(${p.tasks} -> 'rows') as row (
+        id uuid, subtasks int, open_subtasks int, comments int, attachments int, blockers int)
+      where tasks.id = row.id returning tasks.id
+    )
+    update import_records record set version = record.version + 1 from grown
+    where record.import_id = ${p.import_id} and record.type = 'task' and record.resource_id = grown.id`,
+)
+
+/** Counts what an import adds to tasks. Those that it has created itself stay untouched. */
+export const growTasks = async (
+  { db }: TransactionContext,
+  rows: readonly TaskGrowth[],
+  importId: string,
+): Promise<void> => {
+  if (rows.length > 0) await grow(db, { tasks: { rows }, import_id: importId })
+}
+
+const selectHidden = statement(
+  'imports.select_hidden_projects',
+  { import_id: 'uuid' },
+  { id: 'text' },
+  (p) => sql`
+    select project.id::text from import_records record join projects project on project.id = record.resource_id
+    where record.import_id = ${p.import_id} and record.type = 'project' and project.deleted_at is not null and project.purged_at is null
+      and not exists (select from project_members member where member.project_id = project.id)
+    order by project.id for update of project`,
+)
+
+const restoreProjects = statement(
+  'imports.show_projects',
+  { ids: 'uuid[]', import_id: 'uuid' },
+  {},
+  (p) => sql`
+    with shown as (
+      update projects set deleted_at = null, visible_in = pg_current_xact_id(), is_redelivering = true, version = version + 1
+      where id = ${anyOf(p.ids)} returning id, version
+    ), recorded as (
+      update import_records record set version = shown.version from shown
+      where record.import_id = ${p.import_id} and record.type = 'project' and record.resource_id = shown.id
+    )
+    select count(record_event('project.created', null, id, null, null, null, '{}', '{}')) as shown from shown`,
+)
+
+/** Shows the new projects of an import to its owner, who manages them. */
+export const showProjects = async (
+  tx: TransactionContext<Principal>,
+  { id }: { readonly id: string },
+): Promise<void> => {
+  const ids = (await selectHidden(tx.db, { import_id: id })).map((project) => project.id)
+  for (const projectId of ids)
+    await setOwnRole(tx, { projectId, userId: tx.principal.userId, role: 'manager' })
+  await restoreProjects(tx.db, { ids, import_id: id })
+  for (const projectId of ids) await beginVisibility(tx.db, projectId)
+}
+
+const purge = statement(
+  'imports.purge_projects',
+  { ids: 'uuid[]', import_id: 'uuid' },
+  {},
+  (p) => sql`
+    with purged as (update projects set purged_at = now() where id = ${anyOf(p.ids)} returning id)
+    delete from import_records record using purged
+    where record.import_id = ${p.import_id} and record.project_id = purged.id`,
+)
+
+/** Deletes the new projects of an import that are not complete. Their records can be imported again. */
+export const purgeHiddenProjects = async (
+  { db }: TransactionContext,
+  { id }: { readonly id: string },
+): Promise<void> => {
+  const ids = (await selectHidden(db, { import_id: id })).map((project) => project.id)
+  if (ids.length > 0) await purge(db, { ids, import_id: id })
+}
+
+const selectMade = statement(
+  'import_records.select_made',
+  { import_id: 'uuid', type: 'text', after: 'uuid', limit: 'int' },
+  { resource_id: 'text', version: 'int' },
+  (p) => sql`
+    select resource_id::text, version from import_records
+    where import_id = ${p.import_id} and type = ${p.type} and is_made and resource_id > ${p.after} and not exists (
+      select from projects project where project.id = import_records.project_id and project.deleted_at is not null)
+    order by resource_id limit ${p.limit}`,
+)
+
+/** What an import has made, and the version as it was imported. */
+export interface MadeRecord {
+  readonly resource_id: string
+  readonly version: number
+}
+
+/** What an import has made of a type, in the order of its creation. */
+export const selectMadeRecords = (
+  { db }: Pick<TransactionContext, 'db'>,
+  {
+    importId,
+    type,
+    after,
+    limit,
+  }: {
+    readonly importId: string
+    readonly type: 'project' | 'task'
+    readonly after: string
+    readonly limit: number
+  },
+): Promise<readonly MadeRecord[]> => selectMade(db, { import_id: importId, type, after, limit })
+
+const selectVersions = statement(
+  'import_records.select_versions',
+  { import_id: 'uuid', ids: 'uuid[]' },
+  { resource_id: 'text', version: 'int' },
+  (p) => sql`
+    select resource_id::text, version from import_records
+    where import_id = ${p.import_id} and type = 'task' and resource_id = ${anyOf(p.ids)}`,
+)
+
+/** The versions of tasks as an import has created them. */
+export const versionsAsImported = async (
+  { db }: TransactionContext,
+  importId: string,
+  ids: readonly string[],
+): Promise<ReadonlyMap<string, number>> =>
+  new Map(
+    (await selectVersions(db, { import_id: importId, ids })).map((one) => [one.resource_id, one.version]),
+  )
+
+const isTouched = statement(
+  'imports.is_project_touched',
+  { id: 'uuid', import_id: 'uuid', version: 'int' },
+  { is_touched: 'bool' },
+  (p) => sql`
+    select project.version <> ${p.version}
+      or (select count(*) > 1 from memberships where project_id = project.id)
+      or exists (
+        select from tasks task left join import_records record
+          on record.import_id = ${p.import_id} and record.type = 'task' and record.resource_id = task.id
+        where task.project_id = project.id and (record.version is null or record.version <> task.version or task.deleted_at is not null))
+      as is_touched
+    from projects project where project.id = ${p.id}`,
+)
+
+/** Whether somebody has changed a project, its members or its tasks since an import has created it. It is locked. */
+export const isProjectTouched = async (
+  { db }: TransactionContext,
+  importId: string,
+  { resource_id: id, version }: MadeRecord,
+): Promise<boolean> => expectRow(await isTouched(db, { id, import_id: importId, version })).is_touched
+
+const mark = statement(
+  'import_rows.mark_undone',
+  { import_id: 'uuid', undone: 'uuid[]', kept: 'uuid[]' },
+  {},
+  (p) => sql`
+    update import_rows set outcome = case when resource_id = any(${p.undone}) then 'undone' else 'kept' end,
+      code = case when resource_id = any(${p.kept}) then 'changed' end,
+      message = case when resource_id = any(${p.kept}) then 'Somebody has changed it since, or what belongs to it.' end
+    where import_id = ${p.import_id} and outcome in ('created', 'undone', 'kept') and resource_id = any(${p.undone} || ${p.kept})`,
+)
+
+/** Writes which of the created resources are in the trash again, and which stay. */
+export const markUndone = async (
+  { db }: TransactionContext,
+  importId: string,
+  { undone, kept }: { readonly undone: readonly string[]; readonly kept: readonly string[] },
+): Promise<void> => {
+  await mark(db, { import_id: importId, undone, kept })
+}
+
+const selectTasksOf = statement(
+  'imports.select_tasks_of_project',
+  { import_id: 'uuid', project_id: 'uuid' },
+  { id: 'text' },
+  (p) => sql`
+    select resource_id::text as id from import_records
+    where import_id = ${p.import_id} and project_id = ${p.project_id} and is_made and type <> 'series'`,
+)
+
+/** The ids of what an import has made in a new project, itself included. */
+export const selectMadeIn = async (
+  { db }: TransactionContext,
+  importId: string,
+  projectId: string,
+): Promise<readonly string[]> =>
+  (await selectTasksOf(db, { import_id: importId, project_id: projectId })).map(({ id }) => id)

@@ -1,0 +1,526 @@
+import {
+  type ImportFailure,
+  type ImportOutcome,
+  type ImportPreview,
+  type ImportResult,
+  type ImportTable,
+  type ImportUsers,
+} from '../domain/imports.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
+import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
+import { onlyBranch } from './access/branches.ts'
+import { allowsImport } from './access/permissions.ts'
+import { countingStatement, deletionInBatches, untilNone } from './engine/batches.ts'
+import { builder, builtStatement } from './engine/built-statement.ts'
+import type { Database } from './engine/client.ts'
+import { conditionsOf, filterOneOf } from './engine/conditions.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { parameter } from './engine/parameters.ts'
+import { retentionTime } from './engine/retention.ts'
+import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statements.ts'
+import { query, statement } from './engine/statement.ts'
+import { newest, selectPage, selectPageOf } from './lists/list.ts'
+import { importJson, importRowJson } from './read-models.ts'
+import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { importRows, imports, users } from './schema/tables.ts'
+import { touched } from './touch.ts'
+
+/**
+ * Imports: what users upload and ask for, and what the job writes that reads files. A process takes one by a lease, which it renews while
+ * it works; one whose process died is taken again.
+ */
+
+const item = aliasedTable(imports, 'item')
+const row = aliasedTable(imports, 'row')
+const other = aliasedTable(imports, 'other')
+const line = aliasedTable(importRows, 'item')
+const person = aliasedTable(users, 'person')
+
+/** An import as JSON text, and its version. */
+export interface ImportRow {
+  readonly json: string
+  readonly version: number
+}
+
+const selectOne = query(
+  'imports.select',
+  { id: 'uuid' },
+  { json: 'text', version: 'int' },
+  (p) => sql`
+    select ${importJson(row)} as json, ${row.version} from imports row
+    where ${row.id} = ${p.id} and ${allowsImport('import.see', p, row)}`,
+)
+
+/** One import of the caller. */
+export const selectImport = async (ctx: StatementContext<Principal>, id: string): Promise<ImportRow | null> =>
+  firstRow(await selectOne(ctx, { id }))
+
+/** An import that the transaction has written. */
+export const viewImport = async (tx: TransactionContext<Principal>, id: string): Promise<ImportRow> =>
+  expectRow(await selectOne(tx, { id }))
+
+/** A page of the caller's imports. */
+export const selectImports = (
+  { db, principal }: StatementContext<Principal>,
+  page: PageRequest,
+): Promise<Page> =>
+  selectPage(
+    db,
+    {
+      name: 'imports',
+      table: imports,
+      branches: (caller) => onlyBranch(allowsImport('import.see', caller, item)),
+      ...newest,
+      json: importJson,
+    },
+    principal,
+    page,
+  )
+
+const rowFilters = { outcome: filterOneOf('text', line.outcome) }
+
+/** A page of what became of the rows of an import, in their order; null unless it is the caller's. */
+export const selectImportRows = (
+  ctx: StatementContext<Principal>,
+  id: string,
+  filter: { readonly outcome?: readonly ImportOutcome[] },
+  page: PageRequest,
+): Promise<Page | null> => {
+  const ofImport = parameter('import_id', 'uuid')
+  return selectPageOf(
+    ctx,
+    {
+      name: 'import_rows',
+      table: importRows,
+      branches: (caller) =>
+        onlyBranch(sql`${line.import_id} = ${ofImport} and exists (
+          select from imports row where ${row.id} = ${ofImport} and ${allowsImport('import.see', caller, row)})`),
+      values: { import_id: id },
+      filters: conditionsOf(rowFilters, filter),
+      sortFields: { number: { value: line.number, type: 'int', isNullable: false, isIndexed: true } },
+      order: [{ field: 'number', descending: false }],
+      json: importRowJson,
+    },
+    page,
+    async () => (await selectImport(ctx, id)) !== null,
+  )
+}
+
+/** A file that was uploaded to be imported. */
+export interface NewImport {
+  readonly file_name: string
+  readonly storage_key: string
+  readonly size: number
+  readonly sha256: string
+}
+
+const insert = builtStatement(
+  'imports.insert',
+  {
+    id: 'uuid',
+    user_id: 'uuid',
+    file_name: 'text',
+    storage_key: 'text',
+    size: 'int8',
+    sha256: 'text',
+    days: 'int',
+  },
+  (db, { days, ...p }) =>
+    db
+      .insert(imports)
+      .values({ ...p, size: sql`${p.size}`, file_expires_at: sql`now() + make_interval(days => ${days})` }),
+)
+
+/** Inserts an import, whose file the job will read. */
+export const insertImport = async (
+  { db, principal }: TransactionContext<Principal>,
+  id: string,
+  file: NewImport,
+  days: number,
+): Promise<void> => {
+  await insert(db, { ...file, id, user_id: principal.userId, days })
+}
+
+const countOwn = builtStatement('imports.count', { id: 'uuid' }, (db, p) =>
+  db
+    .select({ imports: sql<number>`count(*)::int`.as('imports') })
+    .from(imports)
+    .where(eq(imports.user_id, p.id)),
+)
+
+/** The number of imports of the caller, who is locked. */
+export const countImports = async ({ db, principal }: TransactionContext<Principal>): Promise<number> =>
+  expectRow(await countOwn(db, { id: principal.userId })).imports
+
+/** What a change of an import depends on. */
+export interface ImportFacts {
+  readonly id: string
+  readonly status: string
+  readonly failure: string | null
+  readonly format: string | null
+  readonly csv: ImportTable | null
+  readonly project_id: string | null
+  readonly users: ImportUsers
+  readonly storage_key: string | null
+  readonly version: number
+  /** What the caller is to it. */
+  readonly relations: readonly Relation[]
+}
+
+const lock = rowLock('imports.lock', imports, 'update')
+
+const factColumns = {
+  user_id: imports.user_id,
+  status: imports.status,
+  failure: imports.failure,
+  format: imports.format,
+  csv: imports.csv,
+  project_id: imports.project_id,
+  users: imports.users,
+  storage_key: imports.storage_key,
+  version: imports.version,
+}
+
+const selectFacts = builtStatement('imports.select_facts', { id: 'uuid' }, (db, p) =>
+  db.select(factColumns).from(imports).where(eq(imports.id, p.id)),
+)
+
+/** Locks an import of the caller, and reads it under the lock. The process that works on it waits meanwhile. */
+export const lockImport = async (
+  { db, principal }: TransactionContext<Principal>,
+  id: string,
+): Promise<ImportFacts | null> => {
+  const [, [facts]] = await Promise.all([lock(db, { id }), selectFacts(db, { id })])
+  if (facts?.user_id !== principal.userId) return null
+  const { user_id: _, ...rest } = facts
+  return { ...rest, id, relations: ['self'] }
+}
+
+/** An import that its owner may change. */
+export type ChangeableImport = Authorized<'import.change', ImportFacts>
+
+/** How a file is imported. */
+export type ImportOptions = Pick<ImportFacts, 'format' | 'csv' | 'project_id' | 'users'>
+
+const update = builtStatement(
+  'imports.update',
+  { id: 'uuid', format: 'text?', csv: 'text?', project_id: 'uuid?', users: 'text' },
+  (db, p) =>
+    db
+      .update(imports)
+      .set({
+        format: p.format,
+        csv: sql`${p.csv}::jsonb`,
+        project_id: p.project_id,
+        users: sql`${p.users}::jsonb`,
+        ...touched(imports),
+      })
+      .where(eq(imports.id, p.id)),
+)
+
+const jsonOrNull = (value: object | null): string | null => (value === null ? null : JSON.stringify(value))
+
+/** Changes how a file is imported. */
+export const changeOptions = async (
+  { db }: TransactionContext,
+  { id }: ChangeableImport,
+  { csv, users: mapped, ...options }: ImportOptions,
+): Promise<void> => {
+  await update(db, { ...options, id, csv: jsonOrNull(csv), users: JSON.stringify(mapped) })
+}
+
+const start = builtStatement('imports.start', { id: 'uuid', status: 'text' }, (db, p) =>
+  db
+    .update(imports)
+    .set({
+      status: p.status,
+      failure: null,
+      attempts: 0,
+      done: 0,
+      total: null,
+      lease_id: null,
+      leased_until: null,
+      finished_at: null,
+      ...touched(imports),
+    })
+    .where(eq(imports.id, p.id)),
+)
+
+/** Gives an import to the job. */
+export const startImport = async (
+  { db }: TransactionContext,
+  { id }: ChangeableImport,
+  status: 'reading' | 'running' | 'undoing',
+): Promise<void> => {
+  await start(db, { id, status })
+}
+
+const remove = rowDeletion('imports.delete', imports)
+
+/** Deletes an import with its rows, and its file through the queue. */
+export const removeImport = async ({ db }: TransactionContext, { id }: ChangeableImport): Promise<void> => {
+  await remove(db, { id })
+}
+
+/** An import that a process works on. */
+export interface TakenImport extends ImportOptions {
+  readonly id: string
+  readonly lease_id: string
+  readonly user_id: string
+  readonly time_zone: string
+  readonly task_quota: number | null
+  readonly status: string
+  readonly attempts: number
+  readonly file_name: string
+  readonly storage_key: string | null
+  readonly sha256: string
+  readonly created_at: string
+}
+
+/** Imports at a time, of all users. */
+const maxRunning = sql.raw('2')
+
+const lease = (p: { readonly lease: SQL }): SQL => sql`now() + ${p.lease} * interval '1 millisecond'`
+
+const take = statement('imports.take', { lease_id: 'uuid', lease: 'int' }, { id: 'text' }, (p) => {
+  const isFree = (one: typeof imports): SQL => sql`coalesce(${one.leased_until} <= now(), true)`
+  const isTaken = sql`${other.status} in ('reading', 'running', 'undoing') and ${other.lease_id} is not null and not ${isFree(other)}`
+  return sql`
+      with turn as materialized (
+        select pg_try_advisory_xact_lock(hashtextextended('imports', 0)) as is_ours
+      ), next as materialized (
+        select ${row.id} from turn join imports row on turn.is_ours
+          join users person on ${person.id} = ${row.user_id} and ${person.deleted_at} is null and not ${person.is_disabled}
+        where ${row.status} in ('reading', 'running', 'undoing') and ${isFree(row)}
+          and (select count(*) from imports other where ${isTaken}) < ${maxRunning}
+          and not exists (select from imports other where ${isTaken} and ${other.user_id} = ${row.user_id})
+        order by ${row.created_at} limit 1 for update of row skip locked
+      ), taken as ${builder
+        .update(row)
+        .set({
+          attempts: sql`${row.attempts} + 1`,
+          lease_id: p.lease_id,
+          leased_until: lease(p),
+          done: sql`0`,
+          total: sql`null`,
+        })
+        .from(sql`next`)
+        .where(sql`${row.id} = next.id`)
+        .returning({ id: row.id })}
+      select taken.id::text from taken`
+})
+
+const selectTaken = builtStatement('imports.select_taken', { id: 'uuid', lease_id: 'uuid' }, (db, p) =>
+  db
+    .select({
+      ...factColumns,
+      attempts: imports.attempts,
+      file_name: imports.file_name,
+      sha256: imports.sha256,
+      created_at: imports.created_at,
+      time_zone: users.time_zone,
+      task_quota: users.task_quota,
+    })
+    .from(imports)
+    .innerJoin(users, eq(users.id, imports.user_id))
+    .where(and(eq(imports.id, p.id), eq(imports.lease_id, p.lease_id))),
+)
+
+/**
+ * Takes the import that has waited for longest, unless as many are running as may be, its owner has one that runs, or another process is
+ * taking one.
+ */
+export const takeImport = async (
+  db: Database,
+  { leaseId, duration }: { readonly leaseId: string; readonly duration: number },
+): Promise<TakenImport | null> => {
+  const taken = firstRow(await take(db, { lease_id: leaseId, lease: duration }))
+  if (taken === null) return null
+  const found = firstRow(await selectTaken(db, { id: taken.id, lease_id: leaseId }))
+  return found && { ...found, id: taken.id, lease_id: leaseId }
+}
+
+const renew = countingStatement(
+  'imports.renew',
+  { id: 'uuid', lease_id: 'uuid', lease: 'int', done: 'int', total: 'int?' },
+  (p) => sql`
+    update imports row set leased_until = ${lease(p)}, done = ${p.done}, total = ${p.total}
+    where ${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} and exists (
+      select from users person where ${person.id} = ${row.user_id} and ${person.deleted_at} is null and not ${person.is_disabled})
+    returning 1`,
+)
+
+/** Renews the lease of an import. False if it is not this process's any more, or was cancelled. */
+export const renewImport = async (
+  db: Database,
+  { id, lease_id }: TakenImport,
+  {
+    done,
+    total,
+    duration,
+  }: { readonly done: number; readonly total: number | null; readonly duration: number },
+): Promise<boolean> => (await renew(db, { id, lease_id, lease: duration, done, total })) === 1
+
+const hold = statement(
+  'imports.hold',
+  { id: 'uuid', lease_id: 'uuid' },
+  { id: 'text' },
+  (p) => sql`
+    select ${row.id}::text from imports row where ${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} for no key update`,
+)
+
+/** Whether the import is still this process's, until the end of the transaction. */
+export const holdImport = async (
+  { db }: Pick<TransactionContext, 'db'>,
+  { id, lease_id }: TakenImport,
+): Promise<boolean> => (await hold(db, { id, lease_id })).length === 1
+
+const finishReading = builtStatement(
+  'imports.finish_reading',
+  { id: 'uuid', format: 'text', csv: 'text?', preview: 'text', done: 'int' },
+  (db, p) =>
+    db
+      .update(imports)
+      .set({
+        status: 'ready',
+        format: p.format,
+        csv: sql`${p.csv}::jsonb`,
+        preview: sql`${p.preview}::jsonb`,
+        done: sql`${p.done}`,
+        total: sql`${p.done}`,
+        lease_id: null,
+        leased_until: null,
+        ...touched(imports),
+      })
+      .where(eq(imports.id, p.id)),
+)
+
+/** What was found in a file. */
+export interface ReadFile {
+  readonly format: string
+  readonly csv: ImportTable | null
+  readonly preview: ImportPreview
+  readonly done: number
+}
+
+/** Makes a held import ready. */
+export const previewImport = async (
+  { db }: TransactionContext,
+  { id }: TakenImport,
+  { csv, preview, ...read }: ReadFile,
+): Promise<void> => {
+  await finishReading(db, { ...read, id, csv: jsonOrNull(csv), preview: JSON.stringify(preview) })
+}
+
+const end = statement(
+  'imports.end',
+  { id: 'uuid', status: 'text', failure: 'text?', result: 'text?', done: 'int?' },
+  {},
+  (p) => sql`
+    with ended as ${builder
+      .update(row)
+      .set({
+        status: p.status,
+        failure: p.failure,
+        result: sql`coalesce(${p.result}::jsonb, ${row.result})`,
+        done: sql`coalesce(${p.done}, ${row.done})`,
+        total: sql`coalesce(${p.done}, ${row.total})`,
+        lease_id: sql`null`,
+        leased_until: sql`null`,
+        finished_at: sql`clock_timestamp()`,
+        ...touched(row),
+      })
+      .where(sql`${row.id} = ${p.id}`)
+      .returning({ id: row.id, user_id: row.user_id })}
+    select count(record_event_for(ended.user_id, 'import.finished', null, null, null, null, ended.id, '{}',
+      jsonb_build_object('status', ${p.status}::text))) as ended from ended`,
+)
+
+/** How an import ended. */
+export interface ImportEnd {
+  readonly status: 'finished' | 'failed' | 'cancelled' | 'undone'
+  readonly failure?: ImportFailure
+  readonly result?: ImportResult
+  /** Rows that were read or written, all of them. */
+  readonly done?: number
+}
+
+/** Ends a held or locked import, and tells its owner. */
+export const endImport = async (
+  { db }: TransactionContext,
+  { id }: { readonly id: string },
+  { status, failure, result, done }: ImportEnd,
+): Promise<void> => {
+  await end(db, {
+    id,
+    status,
+    failure: failure ?? null,
+    result: jsonOrNull(result ?? null),
+    done: done ?? null,
+  })
+}
+
+const release = statement(
+  'imports.release',
+  { id: 'uuid', lease_id: 'uuid', wait: 'int', refunds: 'bool' },
+  {},
+  (p) => sql`
+    update imports row set lease_id = null, leased_until = now() + ${p.wait} * interval '1 millisecond',
+      attempts = ${row.attempts} - ${p.refunds}::int
+    where ${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id}`,
+)
+
+/** Gives an import back, to be taken again after `wait` milliseconds. With `refunds`, the attempt does not count. */
+export const releaseImport = async (
+  db: Database,
+  { id, lease_id }: TakenImport,
+  options: { readonly wait: number; readonly refunds: boolean },
+): Promise<void> => {
+  await release(db, { id, lease_id, ...options })
+}
+
+const selectRunning = statement(
+  'imports.select_running',
+  {},
+  { id: 'text' },
+  () =>
+    sql`select ${row.id}::text from imports row where ${row.lease_id} is not null and ${row.leased_until} > now()`,
+)
+
+/** The ids of the imports that processes are working on. */
+export const selectRunningImports = async (db: Database): Promise<ReadonlySet<string>> =>
+  new Set((await selectRunning(db, {})).map(({ id }) => id))
+
+const batch = 100
+
+const expireFile = countingStatement(
+  'imports.expire_files',
+  {},
+  () => sql`
+    insert into file_deletions (storage_key) select storage_key from expired returning 1`,
+  () => sql`
+    old as materialized (
+      select ${row.id}, ${row.storage_key} from imports row
+      where ${row.storage_key} is not null and ${row.file_expires_at} < ${retentionTime} and ${row.status} not in ('reading', 'running')
+      limit ${sql.raw(String(batch))} for update skip locked
+    ), marked as ${builder
+      .update(row)
+      .set({ storage_key: sql`null`, ...touched(row) })
+      .from(sql`old`)
+      .where(sql`${row.id} = old.id`)},
+    expired as (select storage_key from old)`,
+)
+
+const removeOld = deletionInBatches('imports.delete_old', {
+  parameters: { days: 'int' },
+  table: imports,
+  condition: (p) =>
+    sql`${imports.created_at} < ${retentionTime} - make_interval(days => ${p.days}) and ${imports.lease_id} is null`,
+  limit: 1,
+})
+
+/** Deletes files after their time, and imports with their rows after so many days. */
+export const expireImports = async (db: Database, days: number, stop: AbortSignal): Promise<void> => {
+  await untilNone(() => expireFile(db, {}), stop)
+  await removeOld(db, { days }, stop)
+}

@@ -1,0 +1,46 @@
+import type { components } from '../../generated/openapi.ts'
+
+type Schemas = components['schemas']
+
+/** How a CSV file is read, with its first rows. */
+export type ImportTable = NonNullable<Schemas['ImportTable']>
+
+/** What a file has. */
+export type ImportPreview = NonNullable<Schemas['ImportPreview']>
+
+/** What became of the rows. */
+export type ImportResult = NonNullable<Schemas['ImportResult']>
+
+/** Who the users of a file are here. */
+export type ImportUsers = Schemas['ImportUserMapping'][]
+
+export type ImportOutcome = Schemas['ImportOutcome']
+
+/** Why an import fails. */
+export type ImportFailure =
+  | 'unknown_format'
+  | 'damaged'
+  | 'too_large'
+  | 'unsafe'
+  | 'exhausted'
+  | 'access_lost'
+  | 'quota_exceeded'
+  | 'storage_full'
+  | 'interrupted'
+
+/** Imports of one user that are kept. The contract says so. */
+export const maxImports = 20
+
+/** Rows that a preview keeps. The contract says so. */
+export const maxPreviewedRows = 10_000
+
+/** Whether a process works on it, or will. */
+export const isBusy = (status: string): boolean =>
+  status === 'reading' || status === 'running' || status === 'undoing'
+
+/** Formats whose records have ids that are unique in all files. Those of others are only unique in one file. */
+const formatsWithIds: ReadonlySet<string> = new Set(['taskwright', 'todoist', 'trello', 'icalendar'])
+
+/** Where the ids of a file's records are unique. */
+export const sourceOf = (format: string, sha256: string): string =>
+  formatsWithIds.has(format) ? format : `file:${sha256}`

@@ -1,0 +1,283 @@
+import type { FastifyBaseLogger } from 'fastify'
+import { createWriteStream } from 'node:fs'
+import { mkdir, rm } from 'node:fs/promises'
+import { join } from 'node:path'
+import { pipeline } from 'node:stream/promises'
+import type { Database } from '../db/engine/client.ts'
+import { newId } from '../db/engine/ids.ts'
+import {
+  countRows,
+  purgeHiddenProjects,
+  showProjects,
+  writeRows,
+  type WrittenRow,
+} from '../db/import-records.ts'
+import {
+  endImport,
+  previewImport,
+  releaseImport,
+  renewImport,
+  takeImport,
+  type TakenImport,
+} from '../db/imports.ts'
+import {
+  type ImportFailure,
+  type ImportPreview,
+  type ImportTable,
+  maxPreviewedRows,
+} from '../domain/imports.ts'
+import {
+  type CsvMapping,
+  type ImportFormat,
+  isImportFormat,
+  type ReadOptions,
+  UnreadableFile,
+} from '../interchange/import-file.ts'
+import { inspectFile, readImport } from '../interchange/read.ts'
+import type { ReportLine } from '../interchange/records.ts'
+import { FileMissing, type Storage, StorageFull } from '../storage/storage.ts'
+import { undoImport } from './import-undo.ts'
+import { contextOfImport, ImportFailed, ImportLost, type ImportWork, whileHeld } from './import-work.ts'
+import { type AttachmentLimits, createImportWriter } from './import-write.ts'
+
+/** Does what imports wait for: reads files for a preview, writes what is in them, and undoes that. */
+
+export interface RunImportsDeps extends AttachmentLimits {
+  readonly db: Database
+  readonly storage: Storage
+  readonly log: FastifyBaseLogger
+  /** For the files of imports while they are read. */
+  readonly folder: string
+  /** Lease in milliseconds: how long a crashed process can hold up an import. */
+  readonly lease: number
+  /** The quota of the installation; null is unlimited. */
+  readonly taskQuota: number | null
+}
+
+/** How often an import is tried. */
+const maxAttempts = 3
+
+/** Milliseconds until an import that has failed is tried again. */
+const retryAfter = 30_000
+
+/** Milliseconds between two looks at whether an import was cancelled, which also show its progress. */
+const renewalInterval = 2_000
+
+/** Does what waits, one after the other. Other jobs and other processes do more at the same time. */
+export const createRunImports =
+  (deps: RunImportsDeps) =>
+  async (stop: AbortSignal): Promise<void> => {
+    while (!stop.aborted) {
+      const taken = await takeImport(deps.db, { leaseId: newId(), duration: deps.lease })
+      if (taken === null) return
+      await runImport(deps, taken, stop)
+    }
+  }
+
+const runImport = async (deps: RunImportsDeps, taken: TakenImport, stop: AbortSignal): Promise<void> => {
+  const { db, log, lease } = deps
+  const lost = new AbortController()
+  const progress: ImportWork['progress'] = { done: 0, total: null }
+  const renew = async (): Promise<void> => {
+    if (!(await renewImport(db, taken, { ...progress, duration: lease }))) lost.abort(new ImportLost())
+  }
+  const timer = setInterval(() => void renew().catch(() => undefined), Math.min(renewalInterval, lease / 3))
+  const work = {
+    ctx: contextOfImport(db, taken),
+    taken,
+    signal: AbortSignal.any([stop, lost.signal]),
+    progress,
+  }
+  const folder = join(deps.folder, taken.id)
+  try {
+    if (taken.attempts > maxAttempts) throw new ImportFailed('interrupted')
+    if (taken.status === 'undoing') await undoImport(work)
+    else await (taken.status === 'reading' ? read : write)(deps, work, folder)
+  } catch (error) {
+    const failure = failureOf(error)
+    if (stop.aborted) await releaseImport(db, taken, { wait: 0, refunds: true })
+    else if (failure !== null) await fail(work, failure)
+    else if (!lost.signal.aborted && !(error instanceof ImportLost)) {
+      log.warn({ err: error, import_id: taken.id }, 'An import failed and will be tried again')
+      await releaseImport(db, taken, { wait: retryAfter, refunds: false })
+    }
+  } finally {
+    clearInterval(timer)
+    await rm(folder, { recursive: true, force: true })
+  }
+}
+
+/** Null for what may go away. */
+const failureOf = (error: unknown): ImportFailure | null => {
+  if (error instanceof ImportFailed) return error.failure
+  if (error instanceof UnreadableFile) return error.why
+  if (error instanceof FileMissing) return 'damaged'
+  const isFull =
+    error instanceof StorageFull ||
+    (error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT'))
+  return isFull ? 'storage_full' : null
+}
+
+/** Ends an import, unless it was cancelled or taken by another process. New projects that are not complete are gone. */
+const fail = async (work: ImportWork, failure: ImportFailure): Promise<void> => {
+  const { taken } = work
+  const { signal: _, ...always } = work
+  try {
+    await whileHeld({ ...always, signal: new AbortController().signal }, async (tx) => {
+      await purgeHiddenProjects(tx, taken)
+      const result = taken.status === 'reading' ? {} : { result: await countRows(tx, taken) }
+      await endImport(tx, taken, { status: 'failed', failure, ...result })
+    })
+  } catch (error) {
+    if (!(error instanceof ImportLost)) throw error
+  }
+}
+
+/** Copies the file of an import to the disk. Returns its path. */
+const fetchFile = async (
+  { storage }: RunImportsDeps,
+  { taken, signal }: ImportWork,
+  folder: string,
+): Promise<string> => {
+  const { storage_key: key } = taken
+  if (key === null) throw new ImportFailed('damaged')
+  const path = join(folder, 'file')
+  await rm(folder, { recursive: true, force: true })
+  await mkdir(folder, { recursive: true, mode: 0o700 })
+  await pipeline(await storage.open(key), createWriteStream(path, { mode: 0o600 }), { signal })
+  return path
+}
+
+const optionsOf = (
+  { file_name: fileName, time_zone: timeZone, created_at: now }: TakenImport,
+  format: ImportFormat,
+  csv: ImportTable | null,
+): ReadOptions => {
+  const mapping = csv && mappingOf(csv)
+  return { format, mapping, fileName, timeZone, now }
+}
+
+/** How a table is read, without its first rows. */
+const mappingOf = ({ encoding, delimiter, has_header, date_order, columns }: ImportTable): CsvMapping => ({
+  encoding,
+  delimiter,
+  has_header,
+  date_order,
+  columns,
+})
+
+/** Reads a file for its preview. */
+const read = async (deps: RunImportsDeps, work: ImportWork, folder: string): Promise<void> => {
+  const { taken, signal, progress } = work
+  const path = await fetchFile(deps, work, folder)
+  const { format, csv } = await formatOf(work, path)
+  const preview: Writable<ImportPreview> = {
+    projects: 0,
+    sections: 0,
+    tags: 0,
+    tasks: 0,
+    comments: 0,
+    relations: 0,
+    attachments: 0,
+    attachment_bytes: 0,
+    refused: 0,
+    altered: 0,
+    users: [],
+  }
+  let kept = 0
+  const number = numbering()
+  for await (const { records, report } of readImport(path, optionsOf(taken, format, csv), signal)) {
+    for (const record of records) {
+      number()
+      if (record.type === 'user') {
+        const { id: source_id, username, display_name } = record
+        if (preview.users.length < maxPreviewedUsers)
+          preview.users.push({ source_id, username, display_name })
+      } else if (record.type !== 'attachment') preview[`${record.type}s`] += 1
+      else if (record.entry !== null) {
+        preview.attachments += 1
+        preview.attachment_bytes += record.size ?? 0
+      }
+    }
+    const rows = report.map((line) => rowOf(line, number()))
+    for (const { outcome } of rows) if (outcome === 'refused' || outcome === 'altered') preview[outcome] += 1
+    progress.done += records.length + report.length
+    const shown = rows.slice(0, maxPreviewedRows - kept)
+    kept += shown.length
+    if (shown.length > 0) await whileHeld(work, (tx) => writeRows(tx, taken.id, shown))
+  }
+  await whileHeld(work, (tx) => previewImport(tx, taken, { format, csv, preview, done: progress.done }))
+}
+
+type Writable<T> = { -readonly [Name in keyof T]: T[Name] }
+
+const maxPreviewedUsers = 1_000
+
+/** The numbers of rows: a file is read in the same order each time. */
+const numbering = (): (() => number) => {
+  let number = 0
+  return () => (number += 1)
+}
+
+/** The line of a report as a row. */
+const rowOf = (
+  { severity, part, row, id, field, code, message }: ReportLine,
+  number: number,
+): WrittenRow => ({
+  number,
+  outcome: severity,
+  source_id: id,
+  part,
+  row,
+  field,
+  code,
+  message,
+})
+
+/** The format that was set, or is recognized, and how a table is read. */
+const formatOf = async (
+  { taken, signal }: ImportWork,
+  path: string,
+): Promise<{ readonly format: ImportFormat; readonly csv: ImportTable | null }> => {
+  const { format, csv } = taken
+  if (format !== null && isImportFormat(format) && (format !== 'csv' || csv !== null)) return { format, csv }
+  const inspection = await inspectFile(path, signal)
+  const found = format ?? inspection.format
+  if (found === null || !isImportFormat(found)) throw new ImportFailed('unknown_format')
+  if (found !== 'csv') return { format: found, csv: null }
+  if (inspection.csv === null) throw new ImportFailed('unknown_format')
+  const { mapping, names, rows } = inspection.csv
+  return {
+    format: found,
+    csv: {
+      ...mapping,
+      columns: mapping.columns.slice(),
+      names: names.slice(),
+      rows: rows.map((row) => row.slice()),
+    },
+  }
+}
+
+/** Writes what is in a file, and shows its new projects. */
+const write = async (deps: RunImportsDeps, work: ImportWork, folder: string): Promise<void> => {
+  const { taken, signal, progress } = work
+  const path = await fetchFile(deps, work, folder)
+  const { format, csv } = await formatOf(work, path)
+  const writer = createImportWriter(deps, work, { format, path })
+  const number = numbering()
+  try {
+    for await (const { records, report } of readImport(path, optionsOf(taken, format, csv), signal)) {
+      await writer.write(records.map((record) => ({ number: number(), record })))
+      const rows = report.map((line) => rowOf(line, number()))
+      if (rows.length > 0) await whileHeld(work, (tx) => writeRows(tx, taken.id, rows))
+      progress.done += records.length + report.length
+    }
+  } finally {
+    await writer.close()
+  }
+  await whileHeld(work, async (tx) => {
+    await showProjects(tx, taken)
+    const result = await countRows(tx, taken)
+    await endImport(tx, taken, { status: 'finished', result, done: progress.done })
+  })
+}

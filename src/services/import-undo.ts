@@ -1,0 +1,107 @@
+import { nilId } from '../domain/nil-id.ts'
+import {
+  countRows,
+  isProjectTouched,
+  markUndone,
+  selectMadeIn,
+  selectMadeRecords,
+  type MadeRecord,
+  versionsAsImported,
+} from '../db/import-records.ts'
+import { endImport } from '../db/imports.ts'
+import { lockProject, moveToTrash } from '../db/projects.ts'
+import { recordProjectEvent } from '../db/record-event.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { grants } from '../domain/permissions.ts'
+import { subtasksOf } from '../domain/task-trees.ts'
+import { Problem } from '../problems/problems.ts'
+import type { OpTransaction } from './context.ts'
+import { expectMay } from './expectations.ts'
+import { type ImportWork, whileHeld } from './import-work.ts'
+import { openPlan, type TaskPlan, writePlan } from './task-plan.ts'
+import { planDeletion } from './task-rules.ts'
+
+/** Moves what an import has created to the trash, unless somebody has changed it since. */
+
+/** Tasks per transaction. */
+const batchSize = 50
+
+export const undoImport = async (work: ImportWork): Promise<void> => {
+  const { taken, progress } = work
+  await forEachMade(work, 'project', 1, ([project]) =>
+    whileHeld(work, (tx) => undoProject(tx, taken.id, project)),
+  )
+  await forEachMade(work, 'task', batchSize, (tasks) =>
+    whileHeld(work, async (tx) => {
+      await undoTasks(tx, taken.id, tasks)
+      progress.done += tasks.length
+    }),
+  )
+  await whileHeld(work, async (tx) => {
+    const result = await countRows(tx, taken)
+    await endImport(tx, taken, { status: 'undone', result, done: progress.done })
+  })
+}
+
+/** What the import has made of a type, in batches. What is in the trash with its project is left out. */
+const forEachMade = async (
+  { ctx, taken }: ImportWork,
+  type: 'project' | 'task',
+  limit: number,
+  undo: (made: readonly [MadeRecord, ...MadeRecord[]]) => Promise<void>,
+): Promise<void> => {
+  for (let after = nilId; ;) {
+    const [first, ...others] = await selectMadeRecords(ctx, { importId: taken.id, type, after, limit })
+    if (first === undefined) return
+    await undo([first, ...others])
+    after = (others.at(-1) ?? first).resource_id
+  }
+}
+
+const undoProject = async (
+  tx: OpTransaction<Principal>,
+  importId: string,
+  made: MadeRecord,
+): Promise<void> => {
+  const id = made.resource_id
+  const project = await lockProject(tx, id, 'close')
+  if (project === null) return
+  const isKept = !grants('project.manage', project.relations) || (await isProjectTouched(tx, importId, made))
+  if (isKept) return markUndone(tx, importId, { undone: [], kept: [id] })
+  const undone = await selectMadeIn(tx, importId, id)
+  await Promise.all([
+    moveToTrash(tx, expectMay('project.manage', project)),
+    recordProjectEvent(tx, 'project.deleted', id),
+    markUndone(tx, importId, { undone, kept: [] }),
+  ])
+}
+
+const undoTasks = async (
+  tx: OpTransaction<Principal>,
+  importId: string,
+  made: readonly MadeRecord[],
+): Promise<void> => {
+  const ids = made.map(({ resource_id }) => resource_id)
+  const plan = await openPlan(tx, { tasks: ids, roots: ids })
+  const versions = await versionsAsImported(tx, importId, [...plan.before.keys()])
+  const undone = ids.filter((id) => undoTask(plan, versions, id))
+  await writePlan(tx, plan)
+  await markUndone(tx, importId, { undone, kept: ids.filter((id) => !undone.includes(id)) })
+}
+
+/** Plans that a task goes to the trash with its subtasks, unless one of them was changed. Returns whether it is there. */
+const undoTask = (plan: TaskPlan, versions: ReadonlyMap<string, number>, id: string): boolean => {
+  const task = plan.tasks.get(id)
+  if (task === undefined || task.isTrashed) return true
+  const tree = [task, ...subtasksOf(plan.tasks.values(), id)]
+  const isTouched = tree.some((one) => plan.before.get(one.id)?.version !== versions.get(one.id))
+  if (isTouched) return false
+  try {
+    planDeletion(plan, { id, conditions: { ifMatch: null, ifNoneMatch: null } })
+    return true
+  } catch (error) {
+    // The caller may not delete it any more, or it has too many subtasks to delete at once.
+    if (error instanceof Problem) return false
+    throw error
+  }
+}

@@ -1,0 +1,64 @@
+import type { OpContext } from './context.ts'
+import type { Database } from '../db/engine/client.ts'
+import { newId } from '../db/engine/ids.ts'
+import { holdImport, type TakenImport } from '../db/imports.ts'
+import type { ImportFailure } from '../domain/imports.ts'
+import type { Principal } from '../domain/permissions.ts'
+import { type OpTransaction, transaction } from './context.ts'
+
+/** An import in progress. */
+export interface ImportWork {
+  readonly ctx: OpContext<Principal>
+  readonly taken: TakenImport
+  /** Aborted when the service stops, and when the import is not this process's any more. */
+  readonly signal: AbortSignal
+  readonly progress: { done: number; total: number | null }
+}
+
+/** Why an import cannot go on. */
+export class ImportFailed extends Error {
+  override readonly name = 'ImportFailed'
+  readonly failure: ImportFailure
+
+  constructor(failure: ImportFailure) {
+    super(`The import failed: ${failure}`)
+    this.failure = failure
+  }
+}
+
+/** The import was cancelled, or another process has taken it. */
+export class ImportLost extends Error {
+  override readonly name = 'ImportLost'
+}
+
+/** The context of what a job does for the owner of an import, with the rights of a member. */
+export const contextOfImport = (
+  db: Database,
+  { user_id, time_zone, task_quota }: TakenImport,
+): OpContext<Principal> => ({
+  db,
+  principal: {
+    userId: user_id,
+    role: 'member',
+    timeZone: time_zone,
+    taskQuota: task_quota,
+    credential: { kind: 'job' },
+  },
+  client: { address: '', userAgent: null, requestId: newId() },
+  ifMatch: null,
+  ifNoneMatch: null,
+  idempotency: null,
+  signal: () => new AbortController().signal,
+})
+
+/** A transaction that has an effect only as long as the import is this process's. @throws ImportLost */
+export const whileHeld = <T>(
+  { ctx, taken, signal }: ImportWork,
+  work: (tx: OpTransaction<Principal>) => Promise<T>,
+): Promise<T> => {
+  signal.throwIfAborted()
+  return transaction(ctx, async (tx) => {
+    if (!(await holdImport(tx, taken))) throw new ImportLost()
+    return work(tx)
+  })
+}

@@ -1,0 +1,649 @@
+import { findBlockingPath, insertStoredRelation, lockJoins } from '../db/relations.ts'
+import type { Readable } from 'node:stream'
+import { insertImportedAttachment } from '../db/attachments.ts'
+import { newId } from '../db/engine/ids.ts'
+import {
+  colourTags,
+  findRecords,
+  findSectionNamed,
+  growTasks,
+  type ImportedComment,
+  type ImportedProject,
+  type ImportedSection,
+  type ImportedTask,
+  insertHiddenProjects,
+  insertImportedComments,
+  insertImportedSections,
+  insertImportedTasks,
+  type KnownRecord,
+  lockPlaces,
+  type RecordKey,
+  recordImportedTasks,
+  type TaskGrowth,
+  writeRecords,
+  writeRows,
+  type WrittenRow,
+} from '../db/import-records.ts'
+import { lockProject } from '../db/projects.ts'
+import { chargeAttachment, countTasks, lockStorageUse } from '../db/quotas.ts'
+import { insertReminder } from '../db/reminders.ts'
+import { addNamedTags, type NamedTag } from '../db/task-rows.ts'
+import { sourceOf } from '../domain/imports.ts'
+import { grants, type Principal } from '../domain/permissions.ts'
+import { positionOfNew } from '../domain/positions.ts'
+import { storedRelation } from '../domain/relations.ts'
+import { remindAt } from '../domain/reminders.ts'
+import { placeOf } from '../domain/task-fields.ts'
+import { noSeries, startSeries, type TaskSeries } from '../domain/task-series.ts'
+import { isOpen } from '../domain/task-trees.ts'
+import { canonicalName } from '../domain/text.ts'
+import type { ImportFormat } from '../interchange/import-file.ts'
+import type {
+  AttachmentRecord,
+  CommentRecord,
+  InterchangeRecord,
+  ProjectRecord,
+  RelationRecord,
+  Reminder,
+  SectionRecord,
+  TagRecord,
+  TaskRecord,
+  UserRecord,
+} from '../interchange/records.ts'
+import { type Archive, openArchive } from '../interchange/zip.ts'
+import { Problem } from '../problems/problems.ts'
+import { putWithTypeDetection } from '../storage/content-type.ts'
+import { FileTooLarge, type Storage } from '../storage/storage.ts'
+import { expectRoom } from './attaching.ts'
+import type { OpTransaction } from './context.ts'
+import { ImportFailed, type ImportWork, whileHeld } from './import-work.ts'
+
+/**
+ * Writes the records of a file, in transactions of a bounded number of records, each with its rows of the report: what was written before
+ * an attempt was interrupted is found again, and not written twice.
+ */
+
+export interface AttachmentLimits {
+  readonly storage: Storage
+  /** The quota of the installation; null is unlimited. */
+  readonly taskQuota: number | null
+  readonly attachmentQuotaBytes: number | null
+  readonly attachmentMaxBytes: number
+}
+
+/** A record with the number of its row. */
+export interface NumberedRecord {
+  readonly number: number
+  readonly record: InterchangeRecord
+}
+
+export interface ImportWriter {
+  /** Writes records, which name only records that were written before. @throws ImportFailed, ImportLost */
+  write(records: readonly NumberedRecord[]): Promise<void>
+  close(): Promise<void>
+}
+
+/** Records per transaction: about 100 ms. */
+const chunkSize = 100
+
+/** What is known of a file while it is written. */
+interface Writing {
+  readonly work: ImportWork
+  readonly limits: AttachmentLimits
+  /** Where ids are unique. */
+  readonly source: string
+  readonly users: Map<string, UserRecord>
+  readonly tags: Map<string, TagRecord>
+  /** Who the users of the file are here. */
+  readonly mapped: ReadonlyMap<string, string>
+}
+
+export const createImportWriter = (
+  limits: AttachmentLimits,
+  work: ImportWork,
+  { format, path }: { readonly format: ImportFormat; readonly path: string },
+): ImportWriter => {
+  const { taken } = work
+  const writing: Writing = {
+    work,
+    limits,
+    source: sourceOf(format, taken.sha256),
+    users: new Map(),
+    tags: new Map(),
+    mapped: new Map(taken.users.map(({ source_id, user_id }) => [source_id, user_id])),
+  }
+  let archive: Promise<Archive> | null = null
+  const openEntry = async (name: string): Promise<Readable> => {
+    archive ??= openArchive(path)
+    return (await archive).open(name)
+  }
+  return {
+    async write(records) {
+      let chunk: NumberedRecord[] = []
+      const flush = async (): Promise<void> => {
+        const written = chunk
+        chunk = []
+        if (written.length > 0) await whileHeld(work, (tx) => writeChunk(writing, tx, written))
+      }
+      for (const { number, record } of records) {
+        if (record.type === 'user') writing.users.set(record.id, record)
+        else if (record.type === 'tag') writing.tags.set(record.id, record)
+        else if (record.type === 'attachment') {
+          await flush()
+          await writeAttachment(writing, { number, record }, openEntry)
+        } else {
+          chunk.push({ number, record })
+          if (chunk.length === chunkSize) await flush()
+        }
+      }
+      await flush()
+    },
+    async close() {
+      if (archive !== null) (await archive.catch(() => null))?.close()
+    },
+  }
+}
+
+/** What a transaction is going to write. */
+interface Chunk extends Writing {
+  readonly tx: OpTransaction<Principal>
+  readonly known: Map<string, KnownRecord>
+  /** The projects that were there before, and that the caller may edit. */
+  readonly editable: ReadonlySet<string>
+  /** The places of tasks that an earlier import has created; those that were deleted are left out. */
+  readonly places: ReadonlyMap<string, string>
+  readonly records: KnownRecord[]
+  readonly rows: WrittenRow[]
+  readonly projects: ImportedProject[]
+  readonly sections: ImportedSection[]
+  readonly tasks: Map<string, ImportedTask>
+  readonly namedTags: NamedTag[]
+  readonly comments: ImportedComment[]
+  readonly relations: { readonly number: number; readonly record: RelationRecord }[]
+  readonly reminders: { readonly taskId: string; readonly reminder: Reminder }[]
+  readonly growth: Map<string, TaskGrowth>
+}
+
+const keyOf = (type: string, id: string): string => `${type} ${id}`
+
+/** The id of a record; relations have none of their own. */
+const sourceIdOf = (record: InterchangeRecord): string =>
+  record.type === 'relation' ? `${record.task_id} ${record.kind} ${record.other_task_id}` : record.id
+
+/** What a record is, and what it names. */
+const keysOf = (record: InterchangeRecord): readonly RecordKey[] => {
+  const keys: (RecordKey | null)[] = [{ type: record.type, id: sourceIdOf(record) }]
+  const name = (type: string, id: string | null): void => void keys.push(id === null ? null : { type, id })
+  if (record.type === 'section') name('project', record.project_id)
+  if (record.type === 'task') {
+    name('project', record.project_id)
+    name('section', record.section_id)
+    name('task', record.parent_id)
+    name('task', record.next_task_id)
+    name('series', record.series_id)
+  }
+  if (record.type === 'comment' || record.type === 'attachment' || record.type === 'relation')
+    name('task', record.task_id)
+  if (record.type === 'relation') name('task', record.other_task_id)
+  return keys.filter((key) => key !== null)
+}
+
+const openChunk = async (
+  writing: Writing,
+  tx: OpTransaction<Principal>,
+  records: readonly InterchangeRecord[],
+): Promise<Chunk> => {
+  const { taken } = writing.work
+  const found = await findRecords(tx, writing.source, records.flatMap(keysOf))
+  const known = new Map(found.map((record) => [keyOf(record.type, record.source_id), record]))
+  const earlier = found.filter(({ is_made, import_id }) => is_made && import_id !== taken.id)
+  const ids = (type: string) => earlier.flatMap((one) => (one.type === type ? [one.resource_id] : []))
+  const editable = new Set<string>()
+  for (const id of [...(taken.project_id === null ? [] : [taken.project_id]), ...ids('project')].toSorted()) {
+    const project = await lockProject(tx, id, 'use')
+    if (project !== null && project.archived_at === null && grants('project.edit', project.relations))
+      editable.add(id)
+  }
+  if (taken.project_id !== null && !editable.has(taken.project_id)) throw new ImportFailed('access_lost')
+  const places = await lockPlaces(tx, ids('task'))
+  return {
+    ...writing,
+    tx,
+    known,
+    editable,
+    places: new Map(places.flatMap(({ id, place, is_live }) => (is_live ? [[id, place]] : []))),
+    records: [],
+    rows: [],
+    projects: [],
+    sections: [],
+    tasks: new Map(),
+    namedTags: [],
+    comments: [],
+    relations: [],
+    reminders: [],
+    growth: new Map(),
+  }
+}
+
+const writeChunk = async (
+  writing: Writing,
+  tx: OpTransaction<Principal>,
+  items: readonly NumberedRecord[],
+): Promise<void> => {
+  const chunk = await openChunk(
+    writing,
+    tx,
+    items.map(({ record }) => record),
+  )
+  for (const item of items) await plan(chunk, item)
+  await writePlanned(chunk)
+}
+
+const plan = async (chunk: Chunk, { number, record }: NumberedRecord): Promise<void> => {
+  if (isPresent(chunk, number, record)) return
+  if (record.type === 'project') planProject(chunk, number, record)
+  else if (record.type === 'section') await planSection(chunk, number, record)
+  else if (record.type === 'task') planTask(chunk, number, record)
+  else if (record.type === 'comment') planComment(chunk, number, record)
+  else if (record.type === 'relation') planRelation(chunk, number, record)
+}
+
+/** Whether a record was made before. One that this import has made already has its row. */
+const isPresent = (chunk: Chunk, number: number, record: InterchangeRecord): boolean => {
+  const present = chunk.known.get(keyOf(record.type, sourceIdOf(record)))
+  if (present?.is_made !== true) return false
+  if (present.import_id !== chunk.work.taken.id)
+    chunk.rows.push({
+      ...rowOf(number, record),
+      outcome: 'skipped',
+      code: 'imported_before',
+      message: 'An earlier import has created it.',
+      resource_id: present.resource_id,
+    })
+  return true
+}
+
+const rowOf = (number: number, record: InterchangeRecord) => ({
+  number,
+  type: record.type,
+  source_id: record.type === 'relation' ? null : record.id,
+})
+
+/** Takes the id of a record that is made. */
+const make = (
+  chunk: Chunk,
+  number: number,
+  record: InterchangeRecord,
+  projectId: string | null,
+  note: Pick<WrittenRow, 'field' | 'code' | 'message'> = {},
+  id: string = chunk.known.get(keyOf(record.type, sourceIdOf(record)))?.resource_id ?? newId(),
+): string => {
+  remember(chunk, { type: record.type, id: sourceIdOf(record) }, id, projectId, true)
+  chunk.rows.push({ ...rowOf(number, record), ...note, outcome: 'created', resource_id: id })
+  return id
+}
+
+const remember = (
+  chunk: Chunk,
+  { type, id }: RecordKey,
+  resource_id: string,
+  project_id: string | null,
+  is_made: boolean,
+): void => {
+  const known = { type, source_id: id, resource_id, is_made, import_id: chunk.work.taken.id, project_id }
+  chunk.known.set(keyOf(type, id), known)
+  const at = chunk.records.findIndex((one) => one.type === type && one.source_id === id)
+  if (at >= 0) chunk.records.splice(at, 1)
+  chunk.records.push(known)
+}
+
+const refuse = (
+  { rows }: Pick<Chunk, 'rows'>,
+  number: number,
+  record: InterchangeRecord,
+  reason: Required<Pick<WrittenRow, 'field' | 'code' | 'message'>>,
+): void => void rows.push({ ...rowOf(number, record), ...reason, outcome: 'refused' })
+
+const unknown = (field: string) => ({
+  field,
+  code: 'unknown_reference',
+  message: 'was refused, or was deleted here',
+})
+
+const planProject = (chunk: Chunk, number: number, project: ProjectRecord): void => {
+  const { project_id: target } = chunk.work.taken
+  if (target !== null) {
+    const record = { type: 'project', source_id: project.id, resource_id: target, is_made: true }
+    chunk.known.set(keyOf('project', project.id), {
+      ...record,
+      import_id: chunk.work.taken.id,
+      project_id: null,
+    })
+    return
+  }
+  const id = newId()
+  make(chunk, number, project, id, {}, id)
+  const { type: _, ...fields } = project
+  chunk.projects.push({ ...fields, id })
+}
+
+/** Where the records of a project of the file go; undefined if they cannot. `isNew`: to a project that the import has created. */
+const placeIn = (
+  chunk: Chunk,
+  sourceId: string | null,
+): { readonly id: string | null; readonly isNew: boolean } | undefined => {
+  const { project_id: target, id: importId } = chunk.work.taken
+  if (target !== null) return { id: target, isNew: false }
+  if (sourceId === null) return { id: null, isNew: false }
+  const known = chunk.known.get(keyOf('project', sourceId))
+  if (known?.is_made !== true) return undefined
+  if (known.import_id === importId) return { id: known.resource_id, isNew: true }
+  return chunk.editable.has(known.resource_id) ? { id: known.resource_id, isNew: false } : undefined
+}
+
+const planSection = async (chunk: Chunk, number: number, section: SectionRecord): Promise<void> => {
+  const place = placeIn(chunk, section.project_id)
+  if (place === undefined || place.id === null) return refuse(chunk, number, section, unknown('project'))
+  const { id: project_id, isNew } = place
+  const present =
+    chunk.sections.find((one) => one.project_id === project_id && one.name === section.name)?.id ??
+    (isNew ? null : await findSectionNamed(chunk.tx, project_id, section.name))
+  if (present !== null && present !== undefined) {
+    remember(chunk, { type: 'section', id: section.id }, present, null, true)
+    return
+  }
+  const id = make(chunk, number, section, isNew ? project_id : null)
+  chunk.sections.push({ id, project_id, name: section.name, position: positionOfNew(id) })
+}
+
+const planTask = (chunk: Chunk, number: number, task: TaskRecord): void => {
+  const { userId } = chunk.tx.principal
+  const place = placeIn(chunk, task.project_id)
+  if (place === undefined) return refuse(chunk, number, task, unknown('project'))
+  const project_id = place.id
+  const parent = parentOf(chunk, task.parent_id, placeOf({ project_id, owner_id: userId }))
+  const id = make(
+    chunk,
+    number,
+    task,
+    place.isNew ? project_id : null,
+    parent === undefined ? unknown('parent') : {},
+  )
+  const parent_id = parent ?? null
+  const open = isOpen(task.status) ? 1 : 0
+  if (parent_id !== null) growBy(chunk, parent_id, { subtasks: 1, open_subtasks: open })
+  const section = task.section_id === null ? undefined : chunk.known.get(keyOf('section', task.section_id))
+  const { title, description, status, priority, start_at, start_on, due_at, due_on } = task
+  const { metadata, external_source, external_id, created_at, completed_at } = task
+  chunk.tasks.set(id, {
+    id,
+    title,
+    description,
+    status,
+    priority,
+    start_at,
+    start_on,
+    due_at,
+    due_on,
+    owner_id: userId,
+    assignee_id: (task.assignee_id !== null && chunk.mapped.get(task.assignee_id)) || null,
+    project_id,
+    section_id: section?.is_made === true ? section.resource_id : null,
+    parent_id,
+    position: positionOfNew(id),
+    ...seriesIn(chunk, id, task),
+    metadata,
+    external_source,
+    external_id,
+    created_at,
+    completed_at,
+    subtasks: 0,
+    open_subtasks: 0,
+  })
+  for (const tagId of task.tag_ids) {
+    const name = chunk.tags.get(tagId)?.name
+    if (name !== undefined)
+      chunk.namedTags.push({
+        task_id: id,
+        id: newId(),
+        name,
+        canonical_name: canonicalName(name),
+        project_id,
+      })
+  }
+  for (const reminder of task.reminders) chunk.reminders.push({ taskId: id, reminder })
+}
+
+/** The id of a parent in the same place; null without one, undefined if it is elsewhere, or gone. */
+const parentOf = (chunk: Chunk, sourceId: string | null, place: string): string | null | undefined => {
+  if (sourceId === null) return null
+  const known = chunk.known.get(keyOf('task', sourceId))
+  if (known?.is_made !== true) return undefined
+  if (known.import_id === chunk.work.taken.id) return known.resource_id
+  return chunk.places.get(known.resource_id) === place ? known.resource_id : undefined
+}
+
+/** The series of a task: its own, with new ids, or a new one that starts with it. */
+const seriesIn = (chunk: Chunk, id: string, task: TaskRecord): TaskSeries => {
+  const { recurrence, series_id, recurrence_anchor, occurrence_number, occurrence_at, occurrence_on } = task
+  if (recurrence === null) return noSeries
+  if (series_id === null) return startSeries(id, recurrence, task) ?? noSeries
+  return {
+    recurrence,
+    series_id: idFor(chunk, { type: 'series', id: series_id }),
+    recurrence_anchor,
+    occurrence_number,
+    occurrence_at,
+    occurrence_on,
+    next_task_id: task.next_task_id === null ? null : idFor(chunk, { type: 'task', id: task.next_task_id }),
+  }
+}
+
+/** The id of a record that may come later. */
+const idFor = (chunk: Chunk, key: RecordKey): string => {
+  const known = chunk.known.get(keyOf(key.type, key.id))
+  if (known !== undefined) return known.resource_id
+  const id = newId()
+  remember(chunk, key, id, null, false)
+  return id
+}
+
+const growBy = ({ growth }: Pick<Chunk, 'growth'>, id: string, by: Partial<Omit<TaskGrowth, 'id'>>): void => {
+  const none = { id, subtasks: 0, open_subtasks: 0, comments: 0, attachments: 0, blockers: 0 }
+  const { subtasks, open_subtasks, comments, attachments, blockers } = growth.get(id) ?? none
+  growth.set(id, {
+    id,
+    subtasks: subtasks + (by.subtasks ?? 0),
+    open_subtasks: open_subtasks + (by.open_subtasks ?? 0),
+    comments: comments + (by.comments ?? 0),
+    attachments: attachments + (by.attachments ?? 0),
+    blockers: blockers + (by.blockers ?? 0),
+  })
+}
+
+/** The task that this import has made of a record. Nothing is added to those that were there before. */
+const madeTask = (chunk: Chunk, sourceId: string): KnownRecord | null => {
+  const known = chunk.known.get(keyOf('task', sourceId))
+  return known?.is_made === true && known.import_id === chunk.work.taken.id ? known : null
+}
+
+/** A record of tasks that were refused; or skipped, since an earlier import has created them. */
+const leaveOut = (
+  chunk: Chunk,
+  number: number,
+  record: InterchangeRecord,
+  taskIds: readonly string[],
+): void => {
+  const isRefused = taskIds.some((id) => chunk.known.get(keyOf('task', id))?.is_made !== true)
+  if (isRefused) return refuse(chunk, number, record, unknown('task'))
+  const message = 'An earlier import has created its task.'
+  chunk.rows.push({ ...rowOf(number, record), outcome: 'skipped', code: 'imported_before', message })
+}
+
+const planComment = (chunk: Chunk, number: number, comment: CommentRecord): void => {
+  const task = madeTask(chunk, comment.task_id)
+  if (task === null) return leaveOut(chunk, number, comment, [comment.task_id])
+  const { body, created_at, edited_at } = comment
+  const { userId } = chunk.tx.principal
+  const isOwn = comment.author_id !== null && chunk.mapped.get(comment.author_id) === userId
+  const name = comment.author_name ?? chunk.users.get(comment.author_id ?? '')?.display_name ?? null
+  const id = make(chunk, number, comment, task.project_id)
+  const author = isOwn ? { author_id: userId, author_name: null } : { author_id: null, author_name: name }
+  chunk.comments.push({ id, task_id: task.resource_id, ...author, body, created_at, edited_at })
+  growBy(chunk, task.resource_id, { comments: 1 })
+}
+
+const planRelation = (chunk: Chunk, number: number, record: RelationRecord): void => {
+  const [one, other] = [madeTask(chunk, record.task_id), madeTask(chunk, record.other_task_id)]
+  if (one === null || other === null)
+    return leaveOut(chunk, number, record, [record.task_id, record.other_task_id])
+  chunk.relations.push({ number, record })
+}
+
+const writePlanned = async (chunk: Chunk): Promise<void> => {
+  const { tx, source, tasks, namedTags } = chunk
+  const { id: importId } = chunk.work.taken
+  countInside(chunk)
+  if (chunk.projects.length > 0) await insertHiddenProjects(tx, chunk.projects)
+  if (chunk.sections.length > 0) await insertImportedSections(tx, chunk.sections)
+  if (tasks.size > 0) {
+    await insertImportedTasks(tx, [...tasks.values()])
+    await recordImportedTasks(tx, [...tasks.keys()], importId)
+  }
+  if (namedTags.length > 0) {
+    await addNamedTags(tx, namedTags)
+    const colors = new Map([...chunk.tags.values()].map(({ name, color }) => [canonicalName(name), color]))
+    await colourTags(
+      tx,
+      namedTags.map(({ id, canonical_name }) => ({ id, color: colors.get(canonical_name) ?? null })),
+    )
+  }
+  if (chunk.comments.length > 0) await insertImportedComments(tx, chunk.comments)
+  for (const relation of chunk.relations) await writeRelation(chunk, relation)
+  await writeReminders(chunk)
+  await writeRecords(tx, source, chunk.records)
+  await growTasks(tx, [...chunk.growth.values()], importId)
+  await writeRows(tx, importId, chunk.rows)
+  if (tasks.size > 0) await expectQuota(chunk)
+}
+
+/** Counts subtasks of tasks of the same transaction with these, which are not written yet. */
+const countInside = ({ tasks, growth }: Chunk): void => {
+  for (const [id, { subtasks, open_subtasks, ...others }] of growth) {
+    const task = tasks.get(id)
+    if (task === undefined) continue
+    tasks.set(id, { ...task, subtasks, open_subtasks })
+    if (others.comments === 0 && others.blockers === 0) growth.delete(id)
+    else growth.set(id, { ...others, subtasks: 0, open_subtasks: 0 })
+  }
+}
+
+/** A relation that would make a task wait for itself is refused. */
+const writeRelation = async (chunk: Chunk, { number, record }: Chunk['relations'][number]): Promise<void> => {
+  const { tx } = chunk
+  const [one, other] = [madeTask(chunk, record.task_id), madeTask(chunk, record.other_task_id)]
+  if (one === null || other === null) return
+  const stored = storedRelation(one.resource_id, record.kind, other.resource_id)
+  if (stored.kind === 'blocks') {
+    await lockJoins(tx)
+    if ((await findBlockingPath(tx, stored)) !== null)
+      return refuse(chunk, number, record, {
+        field: 'kind',
+        code: 'cycle',
+        message: 'would make a task wait for itself',
+      })
+    growBy(chunk, stored.otherTaskId, { blockers: 1 })
+  }
+  const id = make(chunk, number, record, one.project_id)
+  await insertStoredRelation(tx, stored, id)
+}
+
+/** Those that are past do not fire. */
+const writeReminders = async (chunk: Chunk): Promise<void> => {
+  const { tx, tasks } = chunk
+  for (const { taskId, reminder } of chunk.reminders) {
+    const task = tasks.get(taskId)
+    if (task === undefined) continue
+    const absolute = { at: null, relative_to: null, offset_minutes: null, time_of_day: null }
+    const time = { ...absolute, ...reminder }
+    const remind_at = remindAt(time, task, tx.principal.timeZone)
+    await insertReminder(tx, newId(), taskId, { ...time, snoozed_until: null, remind_at })
+  }
+}
+
+const expectQuota = async ({ tx, tasks, limits }: Chunk): Promise<void> => {
+  const { userId } = tx.principal
+  for (const { tasks: owned, task_quota } of await countTasks(tx, new Map([[userId, tasks.size]]))) {
+    const quota = task_quota === null ? limits.taskQuota : task_quota || null
+    if (quota !== null && owned > quota) throw new ImportFailed('quota_exceeded')
+  }
+}
+
+/** Stores the content of an attachment, and attaches it. Content that is elsewhere is not fetched. */
+const writeAttachment = async (
+  writing: Writing,
+  { number, record }: { readonly number: number; readonly record: AttachmentRecord },
+  openEntry: (name: string) => Promise<Readable>,
+): Promise<void> => {
+  const { work, limits } = writing
+  if (record.entry === null) return
+  const isNeeded = await whileHeld(work, async (tx) => {
+    const chunk = await openChunk(writing, tx, [record])
+    if (!isPresent(chunk, number, record)) {
+      if (madeTask(chunk, record.task_id) !== null) return true
+      leaveOut(chunk, number, record, [record.task_id])
+    }
+    await writeRows(tx, work.taken.id, chunk.rows)
+    return false
+  })
+  if (!isNeeded) return
+  const refuseFile = (code: string, message: string): Promise<void> =>
+    whileHeld(work, (tx) => {
+      const rows: WrittenRow[] = []
+      refuse({ rows }, number, record, { field: 'file', code, message })
+      return writeRows(tx, work.taken.id, rows)
+    })
+  const stored = await storeFile(limits, await openEntry(record.entry))
+  if (stored === null) return refuseFile('too_long', `is larger than ${limits.attachmentMaxBytes} bytes`)
+  let isUsed = false
+  try {
+    isUsed = await whileHeld(work, async (tx) => {
+      const use = await lockStorageUse(tx)
+      const chunk = await openChunk(writing, tx, [record])
+      const task = madeTask(chunk, record.task_id)
+      if (task === null || isPresent(chunk, number, record)) return false
+      expectRoom(use, { size: stored.size, quota: limits.attachmentQuotaBytes })
+      const id = make(chunk, number, record, task.project_id)
+      await insertImportedAttachment(tx, {
+        id,
+        task_id: task.resource_id,
+        file_name: record.file_name,
+        content_type: record.content_type ?? stored.guessedContentType,
+        detected_content_type: stored.detectedContentType,
+        size: stored.size,
+        sha256: stored.sha256,
+        storage_key: stored.key,
+        created_at: record.created_at,
+      })
+      await chargeAttachment(tx, stored.size)
+      growBy(chunk, task.resource_id, { attachments: 1 })
+      await writePlanned(chunk)
+      return true
+    })
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error
+    await refuseFile('quota_exceeded', 'does not fit into your attachment quota')
+  } finally {
+    if (!isUsed) await Promise.allSettled([limits.storage.remove(stored.key)])
+  }
+}
+
+/** Null if the file is too large. */
+const storeFile = async ({ storage, attachmentMaxBytes }: AttachmentLimits, content: Readable) => {
+  try {
+    return await putWithTypeDetection(storage, content, { maxBytes: attachmentMaxBytes })
+  } catch (error) {
+    if (error instanceof FileTooLarge) return null
+    throw error
+  }
+}

@@ -1,0 +1,257 @@
+import { isDeepStrictEqual } from 'node:util'
+import type { components } from '../../generated/openapi.ts'
+import type { FileForm } from '../contract/files.ts'
+import { last } from '../db/engine/transaction.ts'
+import { DatabaseUnavailable } from '../db/engine/errors.ts'
+import { purgeHiddenProjects, removeRows } from '../db/import-records.ts'
+import {
+  changeOptions,
+  type ChangeableImport,
+  countImports,
+  endImport,
+  type ImportFacts,
+  type ImportOptions,
+  type ImportRow,
+  insertImport,
+  lockImport,
+  removeImport,
+  selectImport,
+  selectImportRows,
+  selectImports,
+  startImport,
+  viewImport,
+} from '../db/imports.ts'
+import { lockProject } from '../db/projects.ts'
+import { lockUser, selectLiveUsers } from '../db/users.ts'
+import type { Created } from '../domain/idempotency.ts'
+import { type ImportOutcome, type ImportTable, isBusy, maxImports } from '../domain/imports.ts'
+import type { Page, PageRequest } from '../domain/pages.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { Jobs } from '../jobs/registry.ts'
+import { problems } from '../problems/problems.ts'
+import type { Storage } from '../storage/storage.ts'
+import { type OpContext, type OpTransaction, transaction } from './context.ts'
+import {
+  expectActive,
+  expectFound,
+  expectKnown,
+  expectMatch,
+  expectMay,
+  expectProven,
+  expectSeen,
+} from './expectations.ts'
+import { idempotent, withContent } from './idempotency.ts'
+
+interface Deps {
+  readonly storage: Storage
+  readonly jobs: Pick<Jobs, 'wake'>
+  readonly importMaxBytes: number
+  readonly importFileDays: number
+}
+
+type ImportPatch = components['schemas']['ImportPatch']
+
+export interface Imports {
+  /** Receives a file, which the job will read. @throws Problem 400, 403, 413, 422, 507 */
+  create(ctx: OpContext<Principal>, form: FileForm): Promise<Created>
+  /** Changes how a file is imported. @throws Problem 400, 404, 409, 412, 422 */
+  update(ctx: OpContext<Principal>, id: string, patch: ImportPatch): Promise<ImportRow>
+  /** Runs an import as it was previewed in a version. @throws Problem 403, 404, 409, 412 */
+  run(ctx: OpContext<Principal>, id: string, version: number): Promise<ImportRow>
+  /** Moves what an import has created to the trash. @throws Problem 404, 409, 412 */
+  undo(ctx: OpContext<Principal>, id: string): Promise<ImportRow>
+  /** Stops an import that has not ended. @throws Problem 404, 412 */
+  cancel(ctx: OpContext<Principal>, id: string): Promise<ImportRow>
+  /** @throws Problem 404, 412 */
+  remove(ctx: OpContext<Principal>, id: string): Promise<void>
+}
+
+/** A page of the caller's imports. */
+export const listImports = (ctx: OpContext<Principal>, page: PageRequest): Promise<Page> =>
+  selectImports(ctx, page)
+
+/** @throws Problem 404 */
+export const getImport = async (ctx: OpContext<Principal>, id: string): Promise<ImportRow> =>
+  expectFound(await selectImport(ctx, id))
+
+/** What became of the rows of an import. @throws Problem 404 */
+export const listImportRows = async (
+  ctx: OpContext<Principal>,
+  id: string,
+  filter: { readonly outcome?: readonly ImportOutcome[] },
+  page: PageRequest,
+): Promise<Page> => expectFound(await selectImportRows(ctx, id, filter, page))
+
+export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }: Deps): Imports => ({
+  async create(ctx, form) {
+    const { fileName, stored } = await form.receive(
+      (content) =>
+        storage.put(content, {
+          maxBytes: Math.min(importMaxBytes, form.maxSize),
+          minBytes: form.minSize,
+        }),
+      ({ key }) => storage.remove(key),
+    )
+    const { key: storage_key, size, sha256 } = stored
+    const received = withContent(ctx, [fileName, sha256])
+    const discard = async (): Promise<void> => {
+      await Promise.allSettled([storage.remove(storage_key)])
+    }
+    try {
+      const created = await idempotent(received, async (tx, id) => {
+        const user = await lockUser(tx, tx.principal.userId, { purpose: 'change' })
+        expectProven(expectSeen('user.see', user))
+        const used = await countImports(tx)
+        if (used >= maxImports)
+          throw problems.quotaExceeded({ resource: 'imports', quota: maxImports, used, size: 1 })
+        const [, view] = await Promise.all([
+          insertImport(tx, id, { file_name: fileName, storage_key, size, sha256 }, importFileDays),
+          viewImport(tx, id),
+        ])
+        tx.afterCommit(() => jobs.wake('run_imports'))
+        return view
+      })
+      if (created.replayed) await discard()
+      return created
+    } catch (error) {
+      // If the outcome is unknown, a background job decides later.
+      if (!(error instanceof DatabaseUnavailable)) await discard()
+      throw error
+    }
+  },
+
+  update: (ctx, id, patch) =>
+    transaction(ctx, async (tx) => {
+      const found = await openImport(tx, id)
+      expectMatch(tx, found)
+      expectUnread(found)
+      const options = await optionsAfter(tx, found, patch)
+      if (!isDeepStrictEqual({ ...found, ...options }, found)) await changeOptions(tx, found, options)
+      if (options.format !== found.format || !isDeepStrictEqual(options.csv, found.csv)) {
+        await Promise.all([removeRows(tx, found), startImport(tx, found, 'reading')])
+        tx.afterCommit(() => jobs.wake('run_imports'))
+      }
+      return last(viewImport(tx, id))
+    }),
+
+  run: (ctx, id, version) =>
+    transaction(ctx, async (tx) => {
+      const user = await lockUser(tx, tx.principal.userId, { purpose: 'change' })
+      const found = await openImport(tx, id)
+      expectProven(expectSeen('user.see', user))
+      expectMatch(tx, found)
+      if (found.version !== version) throw problems.preconditionFailed()
+      if (found.status !== 'ready')
+        throw problems.importState(found.status, 'Only one that is ready can be run.')
+      if (found.storage_key === null) throw problems.importState('without its file', 'Upload the file again.')
+      if (found.project_id !== null) await expectTarget(tx, found.project_id)
+      await Promise.all([removeRows(tx, found), startImport(tx, found, 'running')])
+      tx.afterCommit(() => jobs.wake('run_imports'))
+      return last(viewImport(tx, id))
+    }),
+
+  undo: (ctx, id) =>
+    transaction(ctx, async (tx) => {
+      const found = await openImport(tx, id)
+      expectMatch(tx, found)
+      const { status } = found
+      if (status !== 'undoing' && status !== 'undone') {
+        if (isBusy(status) || status === 'ready')
+          throw problems.importState(status, 'Only one that has ended can be undone.')
+        await startImport(tx, found, 'undoing')
+        tx.afterCommit(() => jobs.wake('run_imports'))
+      }
+      return last(viewImport(tx, id))
+    }),
+
+  cancel: (ctx, id) =>
+    transaction(ctx, async (tx) => {
+      const found = await openImport(tx, id)
+      expectMatch(tx, found)
+      if (isBusy(found.status) || found.status === 'ready') await cancelImport(tx, found)
+      return last(viewImport(tx, id))
+    }),
+
+  remove: (ctx, id) =>
+    transaction(ctx, async (tx) => {
+      const found = await openImport(tx, id)
+      expectMatch(tx, found)
+      await purgeHiddenProjects(tx, found)
+      await removeImport(tx, found)
+      tx.afterCommit(() => {
+        jobs.wake('remove_deleted_files')
+        jobs.wake('purge_deleted_rows')
+      })
+    }),
+})
+
+/** An import of the caller, locked. @throws Problem 404 */
+const openImport = async (tx: OpTransaction<Principal>, id: string): Promise<ChangeableImport> =>
+  expectMay('import.change', expectSeen('import.see', await lockImport(tx, id)))
+
+/** What was created elsewhere than in new projects stays, and can be undone. */
+const cancelImport = async (tx: OpTransaction<Principal>, found: ChangeableImport): Promise<void> => {
+  await purgeHiddenProjects(tx, found)
+  await endImport(tx, found, { status: 'cancelled' })
+}
+
+/** Requires that an import has not run: that it is ready, or that its file could not be read. */
+const expectUnread = ({ status, failure }: ImportFacts): void => {
+  const isUnread = status === 'ready' || (status === 'failed' && failure !== null && unreadable.has(failure))
+  if (!isUnread) throw problems.importState(status, 'Only one that is ready can be changed.')
+}
+
+const unreadable: ReadonlySet<string> = new Set([
+  'unknown_format',
+  'damaged',
+  'too_large',
+  'unsafe',
+  'exhausted',
+])
+
+/** The options of an import after a patch. A table without a mapping gets a guess. */
+const optionsAfter = async (
+  tx: OpTransaction<Principal>,
+  found: ImportFacts,
+  patch: ImportPatch,
+): Promise<ImportOptions> => {
+  const { format = found.format, project_id = found.project_id, users = found.users } = patch
+  if (patch.project_id != null && project_id !== found.project_id) await expectTarget(tx, patch.project_id)
+  if (patch.users !== undefined) await expectUsers(tx, patch.users)
+  const csv = tableAfter(format === found.format ? found.csv : null, patch.csv)
+  if (csv !== null && format !== 'csv') throw problems.invalidField('/csv', 'is only for the format csv')
+  return { format, csv, project_id, users }
+}
+
+/** How a table is read after a merge patch. */
+const tableAfter = (present: ImportTable | null, sent: ImportPatch['csv']): ImportTable | null => {
+  if (sent === undefined || sent === null) return sent === undefined ? present : null
+  const shown = { names: present?.names ?? [], rows: present?.rows ?? [] }
+  const { encoding, delimiter, has_header, date_order, columns } = { ...present, ...sent }
+  if (!encoding || !delimiter || has_header === undefined || !date_order || !columns)
+    throw problems.invalidField('/csv', 'must have all fields, because the format was another one')
+  return { encoding, delimiter, has_header, date_order, columns, ...shown }
+}
+
+/** Requires a project that the caller may edit. */
+const expectTarget = async (tx: OpTransaction<Principal>, id: string): Promise<void> => {
+  const project = await lockProject(tx, id, 'use')
+  const known = expectKnown('project.see', project, { pointer: '/project_id', kind: 'project' })
+  expectActive(expectMay('project.edit', known))
+}
+
+/** Requires users, each for another one of the file. */
+const expectUsers = async (
+  tx: OpTransaction<Principal>,
+  users: NonNullable<ImportPatch['users']>,
+): Promise<void> => {
+  const known = await selectLiveUsers(
+    tx,
+    users.map(({ user_id }) => user_id),
+  )
+  for (const [index, { source_id, user_id }] of users.entries()) {
+    if (users.findIndex((one) => one.source_id === source_id) < index)
+      throw problems.invalidField(`/users/${index}/source_id`, 'must appear only once')
+    if (!known.has(user_id.toLowerCase())) throw problems.unknownReference(`/users/${index}/user_id`, 'user')
+  }
+}
