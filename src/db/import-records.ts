@@ -1,5 +1,6 @@
 import type { ImportOutcome, ImportResult } from '../domain/imports.ts'
 import type { ProjectRecord } from '../interchange/records.ts'
+import type { StoredRelation } from '../domain/relations.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { type TaskFields } from '../domain/task-fields.ts'
 import { setOwnRole } from './memberships.ts'
@@ -164,8 +165,9 @@ export const countRows = async (
   return { created: created + undone + kept, skipped, refused, undone, kept }
 }
 
-/** Times in files are never later than now. */
-const past = (column: string) => sql.raw(`least(row.${column}, now())`)
+/** Times in files are never later than now. Null stays null, which `least` would leave out. */
+const past = (column: string) =>
+  sql.raw(`case when row.${column} is not null then least(row.${column}, now()) end`)
 
 const insertProjects = statement(
   'imports.insert_projects',
@@ -235,7 +237,7 @@ const insertTasks = statement(
   (p) => sql`
     insert into tasks (id, ${taskColumnNames}, subtask_count, open_subtask_count, created_at, completed_at)
     select row.id, ${taskColumnsOfRow}, row.subtasks, row.open_subtasks, coalesce(${past('created_at')}, now()),
-      case when row.status = 'done' then coalesce(greatest(${past('completed_at')}, ${past('created_at')}), now()) end
+      case when row.status = 'done' then coalesce(${past('completed_at')}, now()) end
     from ${taskRowsOf(p.tasks, 'id uuid, subtasks int, open_subtasks int, created_at timestamptz, completed_at timestamptz')}`,
 )
 
@@ -298,6 +300,25 @@ export const insertImportedComments = async (
   rows: readonly ImportedComment[],
 ): Promise<void> => {
   await insertComments(db, { comments: { rows } })
+}
+
+const insertRelation = statement(
+  'imports.insert_relation',
+  { id: 'uuid', from_id: 'uuid', kind: 'text', to_id: 'uuid', created_at: 'instant?' },
+  {},
+  (p) => sql`
+    insert into task_relations (id, task_id, kind, other_task_id, created_at)
+    values (${p.id}, ${p.from_id}, ${p.kind}, ${p.to_id}, coalesce(least(${p.created_at}, now()), now())) on conflict do nothing`,
+)
+
+/** Relates two tasks that an import has made. */
+export const insertImportedRelation = async (
+  { db }: TransactionContext,
+  id: string,
+  { taskId, kind, otherTaskId }: StoredRelation,
+  createdAt: string | null,
+): Promise<void> => {
+  await insertRelation(db, { id, from_id: taskId, kind, to_id: otherTaskId, created_at: createdAt })
 }
 
 const colour = statement(

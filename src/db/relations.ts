@@ -155,16 +155,9 @@ const insert = builtStatement('task_relations.insert', { id: 'uuid', ...rowParam
 )
 
 /** Relates two tasks. */
-export const insertRelation = (
-  tx: TransactionContext,
-  { stored }: ChangeableRelation,
-  newRowId: string,
-): Promise<void> => insertStoredRelation(tx, stored, newRowId)
-
-/** Relates two tasks that the transaction may relate. */
-export const insertStoredRelation = async (
+export const insertRelation = async (
   { db }: TransactionContext,
-  stored: StoredRelation,
+  { stored }: ChangeableRelation,
   newRowId: string,
 ): Promise<void> => {
   await insert(db, { id: newRowId, ...rowValues(stored) })

@@ -1,4 +1,4 @@
-import { findBlockingPath, insertStoredRelation, lockJoins } from '../db/relations.ts'
+import { findBlockingPath, lockJoins } from '../db/relations.ts'
 import type { Readable } from 'node:stream'
 import { insertImportedAttachment } from '../db/attachments.ts'
 import { newId } from '../db/engine/ids.ts'
@@ -13,6 +13,7 @@ import {
   type ImportedTask,
   insertHiddenProjects,
   insertImportedComments,
+  insertImportedRelation,
   insertImportedSections,
   insertImportedTasks,
   type KnownRecord,
@@ -555,7 +556,7 @@ const writeRelation = async (chunk: Chunk, { number, record }: Chunk['relations'
     growBy(chunk, stored.otherTaskId, { blockers: 1 })
   }
   const id = make(chunk, number, record, one.project_id)
-  await insertStoredRelation(tx, stored, id)
+  await insertImportedRelation(tx, id, stored, record.created_at)
 }
 
 /** Those that are past do not fire. */

@@ -1,41 +1,330 @@
+import { createHash } from 'node:crypto'
 import t from 'tap'
-import { smallTable, ranImport, rowsOf, uploadedImport } from '../fixture/imports.ts'
-import { startService } from '../fixture/service.ts'
+import type { components } from '../../generated/openapi.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
+import { archiveOf, finishedExport, recordsOf } from '../fixture/exports.ts'
+import { type ImportFile, ranImport, rowsOf, settledImport, uploadedImport } from '../fixture/imports.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { type Account, startService } from '../fixture/service.ts'
+import { taskActions } from '../fixture/tasks.ts'
 
-/** What an import makes of a file. */
+/** What an import makes of a file, and what of it can be undone. */
 
-const service = await startService(t, { jobTimes: { ...jobTimes, events: 20 } })
-const ada = await service.register('ada')
-const { token } = ada
+type Task = components['schemas']['Task']
 
-t.test('a table is previewed, then becomes personal tasks', async (t) => {
-  const ready = await uploadedImport(service, ada, {
-    name: 'tasks.csv',
-    content: 'title,due,tags\nWater the plants,2090-05-01,home\n,2090-01-01,\nBuy milk,never,\n',
-  })
+const service = await startService(t, { jobTimes: { ...jobTimes, events: 20 }, config: { taskQuota: 40 } })
+const { createTask, createTag, addComment, attachFile } = taskActions(service)
+const { createProject, setMember } = projectActions(service)
+await service.register('admin')
+let people = 0
+/** Somebody without tasks. */
+const newAccount = (): Promise<Account> => service.register(`person-${(people += 1)}`)
+
+const table = (...lines: readonly string[]): ImportFile => ({
+  name: 'tasks.csv',
+  content: lines.map((line) => `${line}\n`).join(''),
+})
+
+/** The tasks of a user, or of a project, by their titles. */
+const tasksOf = async (
+  { token }: Account,
+  query: { readonly project_id?: string } = {},
+): Promise<ReadonlyMap<string, Task>> => {
+  const { body } = await service.expect('listTasks', 200, { token, query: { limit: 100, ...query } })
+  return new Map(body.items.map((task) => [task.title, task]))
+}
+
+const projectsOf = async ({ token }: Account) =>
+  (await service.expect('listProjects', 200, { token })).body.items
+
+t.test('a table is previewed, and becomes personal tasks', async (t) => {
+  const ada = await newAccount()
+  const ready = await uploadedImport(
+    service,
+    ada,
+    table('title,due,tags', 'Water the plants,2090-05-01,home', ',2090-01-01,', 'Buy milk,never,'),
+  )
   t.match(ready, {
     status: 'ready',
     format: 'csv',
     csv: { delimiter: ',', columns: ['title', 'due', 'tags'], names: ['title', 'due', 'tags'] },
-    preview: { tasks: 2, refused: 1, altered: 1, tags: 1 },
+    preview: { tasks: 1, tags: 1, refused: 2, altered: 0 },
     result: null,
   })
-  const previewed = await rowsOf(service, ada, ready.id)
-  t.match(previewed, [
-    { outcome: 'refused', row: 3, code: 'invalid' },
-    { outcome: 'altered', row: 4, code: 'invalid_value' },
-  ])
-  t.equal((await service.expect('listTasks', 200, { token })).body.items.length, 0, 'nothing is imported')
+  const previewed = [
+    { outcome: 'refused', row: 3, field: 'title', code: 'invalid' },
+    { outcome: 'refused', row: 4, field: 'due', code: 'invalid_value' },
+  ]
+  t.match(await rowsOf(service, ada, ready.id), previewed)
+  t.equal((await tasksOf(ada)).size, 0, 'nothing is imported yet')
+
+  const run = { token: ada.token, params: { import_id: ready.id }, body: { version: ready.version } }
+  await service.expect('runImport', 200, run)
+  t.match(await settledImport(service, ada, ready.id), {
+    status: 'finished',
+    result: { created: 1, skipped: 0, refused: 2 },
+  })
+  const [created, ...others] = await rowsOf(service, ada, ready.id)
+  t.match(others, previewed)
+  const task_id = created?.resource_id ?? ''
+  const { body: task } = await service.expect('getTask', 200, { token: ada.token, params: { task_id } })
+  t.match(task, {
+    title: 'Water the plants',
+    due_on: '2090-05-01',
+    owner_id: ada.id,
+    version: 1,
+    tags: [{ name: 'home' }],
+  })
+  const history = await service.expect('listTaskEvents', 200, { token: ada.token, params: { task_id } })
+  t.match(history.body.items, [{ type: 'task.imported', actor_id: ada.id, resource_id: ready.id }])
 })
 
-t.test('running', async (t) => {
-  const ran = await ranImport(service, ada, smallTable)
-  t.match(ran, { status: 'finished', result: { created: 1, skipped: 0, refused: 0 } })
-  const [row] = await rowsOf(service, ada, ran.id)
-  const task_id = row?.resource_id ?? ''
-  const { body: task } = await service.expect('getTask', 200, { token, params: { task_id } })
-  t.match(task, { title: 'Water the plants', owner_id: ada.id, version: 1 })
-  const { body: history } = await service.expect('listTaskEvents', 200, { token, params: { task_id } })
-  t.match(history.items, [{ type: 'task.imported', actor_id: ada.id }])
+t.test('an archive of an export becomes what was exported', async (t) => {
+  const [ada, bob, carl] = [await newAccount(), await newAccount(), await newAccount()]
+  const project = await createProject(ada, 'Garden')
+  await setMember(ada, project, carl, 'editor')
+  const section = await service.expect('createSection', 201, {
+    token: ada.token,
+    params: { project_id: project.id },
+    body: { name: 'Front' },
+  })
+  const tag = await createTag(ada, 'urgent', { color: '#112233', project_id: project.id })
+  const parent = await createTask(ada, {
+    title: 'Water the plants',
+    description: 'All of them.',
+    priority: 'high',
+    due_at: '2090-01-06T09:00:00Z',
+    project_id: project.id,
+    section_id: section.body.id,
+    tag_ids: [tag.id],
+    metadata: { origin: 'paper' },
+    recurrence: { rule: 'FREQ=WEEKLY', time_zone: 'Europe/Berlin' },
+  })
+  const child = await createTask(ada, { title: 'Fill the can', parent_id: parent.id })
+  const done = await createTask(ada, { title: 'Sow', status: 'done', start_on: '2020-01-01' })
+  await addComment(ada, parent.id, 'From Ada')
+  await addComment(carl, parent.id, 'From Carl')
+  await attachFile(ada, child.id)
+  const relation = { task_id: done.id, kind: 'blocks', other_task_id: parent.id }
+  await service.expect('addTaskRelation', 204, { token: ada.token, params: relation })
+  await service.expect('createReminder', 201, {
+    token: ada.token,
+    params: { task_id: parent.id },
+    body: { relative_to: 'due', offset_minutes: -60 },
+  })
+  const archive = await archiveOf(service, ada, await finishedExport(service, ada))
+
+  const ran = await ranImport(
+    service,
+    bob,
+    { name: 'export.zip', content: archive },
+    { users: [{ source_id: ada.id, user_id: bob.id }] },
+  )
+  t.match(ran, {
+    status: 'finished',
+    format: 'taskwright',
+    failure: null,
+    result: { refused: 0, skipped: 0 },
+  })
+  t.match(ran.preview, { projects: 1, sections: 1, tasks: 3, comments: 2, relations: 1, attachments: 1 })
+  const exported = await recordsOf(archive)
+  const again = await recordsOf(await archiveOf(service, bob, await finishedExport(service, bob)))
+  const names = Object.keys(exported)
+  t.ok(names.length >= 8)
+  for (const name of names) t.strictSame(comparable(again, name), comparable(exported, name), name)
+
+  const tasks = await tasksOf(bob, { project_id: (await projectsOf(bob))[0]?.id ?? '' })
+  const params = { task_id: tasks.get('Water the plants')?.id ?? '' }
+  const { body: comments } = await service.expect('listTaskComments', 200, { token: bob.token, params })
+  t.match(
+    new Map(comments.items.map(({ body, author_id, author_name }) => [body, [author_id, author_name]])),
+    new Map([
+      ['From Ada', [bob.id, null]],
+      ['From Carl', [null, 'person-4']],
+    ]),
+    'a comment of somebody else has no account',
+  )
+  t.equal((await projectsOf(bob))[0]?.member_count, 1, 'nobody becomes a member')
+})
+
+/** Records of a kind, without ids, times of this import, and the names of users: ids are replaced by what they stand for. */
+const comparable = (records: Awaited<ReturnType<typeof recordsOf>>, kind: string): unknown => {
+  const labels = new Map<unknown, string>()
+  for (const [name, ofKind] of Object.entries(records))
+    for (const record of ofKind)
+      labels.set(
+        record.id,
+        name === 'users' ? 'user' : `${name} ${String(record.title ?? record.name ?? '')}`,
+      )
+  const label = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(label)
+    return labels.get(value) ?? value
+  }
+  const left = ['updated_at', 'version', 'series_id', 'uploaded_by', 'author_id', 'author_name', 'id']
+  const plain = (records[kind] ?? []).map((record) =>
+    Object.fromEntries(
+      Object.entries(record).flatMap(([name, value]) => (left.includes(name) ? [] : [[name, label(value)]])),
+    ),
+  )
+  return kind === 'users'
+    ? []
+    : plain.toSorted((one, other) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1))
+}
+
+t.test('attached files have the same bytes', async (t) => {
+  const [ada, bob] = [await newAccount(), await newAccount()]
+  const task = await createTask(ada, { title: 'With a file' })
+  await attachFile(ada, task.id)
+  const archive = await archiveOf(service, ada, await finishedExport(service, ada))
+  await ranImport(service, bob, { name: 'export.zip', content: archive })
+  const copy = (await tasksOf(bob)).get('With a file')
+  t.equal(copy?.attachment_count, 1)
+  const params = { task_id: copy?.id ?? '' }
+  const { body } = await service.expect('listTaskAttachments', 200, { token: bob.token, params })
+  t.match(body.items, [
+    { file_name: 'notes.txt', sha256: createHash('sha256').update('hello').digest('hex') },
+  ])
+  const response = await fetch(`${service.url}/attachments/${body.items[0]?.id ?? ''}`, {
+    headers: { authorization: `Bearer ${bob.token}` },
+  })
+  t.equal(await response.text(), 'hello')
+})
+
+t.test('a project of the file is new, and is gone if the import fails', async (t) => {
+  const ada = await newAccount()
+  const rows = Array.from({ length: 41 }, (_, n) => `Task ${n},Garden`)
+  const failed = await ranImport(service, ada, table('title,project', ...rows))
+  t.match(failed, { status: 'failed', failure: 'quota_exceeded' })
+  t.equal((await projectsOf(ada)).length, 0)
+  const { body: trash } = await service.expect('listTrashedProjects', 200, { token: ada.token })
+  t.equal(trash.items.length, 0)
+
+  const ran = await ranImport(service, ada, table('title,project', ...rows.slice(0, 30)))
+  t.match(
+    ran,
+    { status: 'finished', result: { created: 31, skipped: 0, refused: 0 } },
+    'nothing is left of it',
+  )
+  t.match(await projectsOf(ada), [{ name: 'Garden', role: 'manager', open_task_count: 30 }])
+})
+
+t.test('all tasks go into a project that was chosen', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  const project = await createProject(ada, 'House')
+  const params = { project_id: project.id }
+  const section = await service.expect('createSection', 201, { token, params, body: { name: 'Roof' } })
+  const file = table('title,project,section', 'Tiles,Elsewhere,Roof', 'Paint,,', 'Dig,Elsewhere,Cellar')
+  const ran = await ranImport(service, ada, file, { project_id: project.id })
+  t.match(ran.result, { created: 4, refused: 0 }, 'three tasks, and a section')
+  const tasks = await tasksOf(ada, { project_id: project.id })
+  t.equal(tasks.get('Tiles')?.section_id, section.body.id, 'a section with the name is used')
+  t.ok(tasks.get('Dig')?.section_id)
+  t.equal(tasks.size, 3)
+  t.equal((await projectsOf(ada)).length, 1)
+})
+
+t.test('a record is not imported twice', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  const first = await ranImport(service, ada, board('Plant', 'Water'))
+  t.match(first.result, { created: 4 })
+  const [project] = await projectsOf(ada)
+  const tasks = await tasksOf(ada, { project_id: project?.id ?? '' })
+  await service.expect('deleteTask', 204, { token, params: { task_id: tasks.get('Plant')?.id ?? '' } })
+
+  const second = await ranImport(service, ada, board('Plant', 'Water', 'Harvest'))
+  t.match(second.result, { created: 1, skipped: 4, refused: 0 })
+  const present = await tasksOf(ada, { project_id: project?.id ?? '' })
+  t.strictSame(new Set(present.keys()), new Set(['Water', 'Harvest']), 'what was deleted is not made again')
+  const skipped = await rowsOf(service, ada, second.id, 'skipped')
+  t.ok(skipped.every(({ code, resource_id }) => code === 'imported_before' && resource_id !== null))
+  t.equal((await projectsOf(ada)).length, 1)
+})
+
+/** A board of Trello with a list, and a card for each title. */
+const board = (...titles: readonly string[]): ImportFile => ({
+  name: 'board.json',
+  content: JSON.stringify({
+    id: 'b1',
+    name: 'Garden',
+    lists: [{ id: 'l1', name: 'To do', closed: false, pos: 1 }],
+    cards: titles.map((name) => ({
+      id: `card ${name}`,
+      name,
+      desc: '',
+      idList: 'l1',
+      closed: false,
+      pos: 1,
+    })),
+    checklists: [],
+    labels: [],
+    members: [],
+    actions: [],
+  }),
+})
+
+t.test('undoing', async (t) => {
+  t.test('moves what nobody has changed to the trash, and says what stays', async (t) => {
+    const ada = await newAccount()
+    const { token } = ada
+    const ran = await ranImport(
+      service,
+      ada,
+      table(
+        'id,title,parent',
+        'a,Above,',
+        'b,Below,a',
+        'c,Alone,',
+        'd,Kept,',
+        'e,Above the kept,',
+        'f,Deep,e',
+      ),
+    )
+    const tasks = await tasksOf(ada)
+    const change = (title: string) =>
+      service.expect('updateTask', 200, {
+        token,
+        params: { task_id: tasks.get(title)?.id ?? '' },
+        body: { priority: 'high' },
+      })
+    await change('Kept')
+    await change('Deep')
+    const params = { import_id: ran.id }
+    await service.expect('undoImport', 200, { token, params })
+    t.match(await settledImport(service, ada, ran.id), {
+      status: 'undone',
+      result: { created: 6, undone: 3, kept: 3 },
+    })
+    t.strictSame(new Set((await tasksOf(ada)).keys()), new Set(['Kept', 'Deep', 'Above the kept']))
+    const { body: trash } = await service.expect('listTrash', 200, { token })
+    t.strictSame(new Set(trash.items.map(({ title }) => title)), new Set(['Above', 'Below', 'Alone']))
+    t.match(await rowsOf(service, ada, ran.id, 'kept'), [
+      { code: 'changed' },
+      { code: 'changed' },
+      { code: 'changed' },
+    ])
+    await service.expect('undoImport', 200, { token, params })
+  })
+
+  t.test('moves a project that nobody has changed to the trash as a whole', async (t) => {
+    const ada = await newAccount()
+    const { token } = ada
+    const ran = await ranImport(service, ada, board('Plant'))
+    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+    t.match(await settledImport(service, ada, ran.id), { status: 'undone', result: { undone: 3, kept: 0 } })
+    const { body: trash } = await service.expect('listTrashedProjects', 200, { token })
+    t.match(trash.items, [{ name: 'Garden' }])
+  })
+
+  t.test('keeps a project that somebody has changed', async (t) => {
+    const ada = await newAccount()
+    const { token } = ada
+    const ran = await ranImport(service, ada, board('Plant', 'Water'))
+    const [project] = await projectsOf(ada)
+    await createTask(ada, { title: 'Mine', project_id: project?.id ?? '' })
+    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+    t.match(await settledImport(service, ada, ran.id), { status: 'undone', result: { undone: 2, kept: 1 } })
+    t.strictSame([...(await tasksOf(ada, { project_id: project?.id ?? '' })).keys()], ['Mine'])
+  })
 })
