@@ -2542,7 +2542,8 @@ export interface paths {
          *     is gone if the import fails. Tasks without a project become your personal tasks; with `project_id`, all tasks go into
          *     that project. Times of creation and completion come from the file, none is later than now. Tasks are assigned only to
          *     users whom you have mapped, nobody becomes a member, and comments of others keep the name of their author without an
-         *     account. A record that an earlier import of yours has created is skipped, even if it was deleted since.
+         *     account. A record that an earlier import of yours has created is skipped, even if it was deleted since, or updated if you
+         *     have set `existing`.
          */
         post: operations["runImport"];
         delete?: never;
@@ -5291,6 +5292,8 @@ export interface components {
         ImportResult: {
             /** @description Records that were created. */
             created: number;
+            /** @description Tasks of an earlier import that were updated. */
+            updated: number;
             /** @description Records that an earlier import has created. */
             skipped: number;
             refused: number;
@@ -5339,6 +5342,11 @@ export interface components {
              * @description The project that all tasks go into; null for the projects of the file.
              */
             project_id: string | null;
+            /**
+             * @description What becomes of tasks that an earlier import has created, `skip` or `update`.
+             * @enum {string}
+             */
+            existing: "skip" | "update";
             /** @description Who the users of the file are here. */
             users: components["schemas"]["ImportUserMapping"][];
             progress: components["schemas"]["JobProgress"];
@@ -5385,6 +5393,11 @@ export interface components {
              * @description A project that you may edit, for all tasks; null for the projects of the file.
              */
             project_id?: string | null;
+            /**
+             * @description What becomes of tasks that an earlier import has created. `update` writes a field if the file differs from the last import, and nobody has changed it here since: the title, the description, the status, the priority and the dates.
+             * @enum {string}
+             */
+            existing?: "skip" | "update";
             /** @description Who the users of the file are here, all of them. */
             users?: components["schemas"]["ImportUserMapping"][];
             /** @description If present, it must be the current version; otherwise the response is 412. */
@@ -5415,10 +5428,10 @@ export interface components {
             version: number;
         };
         /**
-         * @description What became of a row: `created`, `skipped` because an earlier import has created it, `refused`, `altered` if it lacks something or has another value, `note` about the file as a whole, `undone`, or `kept` when it was undone.
+         * @description What became of a row: `created`, `updated`, `skipped` because an earlier import has created it, `refused`, `altered` if it lacks something or has another value, `note` about the file as a whole, `undone`, or `kept` when it was undone.
          * @enum {string}
          */
-        ImportOutcome: "created" | "skipped" | "refused" | "altered" | "note" | "undone" | "kept";
+        ImportOutcome: "created" | "updated" | "skipped" | "refused" | "altered" | "note" | "undone" | "kept";
         /** @description What became of a row of the file. */
         ImportRow: {
             /** @description In the order of the file. */
@@ -5427,7 +5440,7 @@ export interface components {
              * @description As in `ImportOutcome`.
              * @enum {string}
              */
-            outcome: "created" | "skipped" | "refused" | "altered" | "note" | "undone" | "kept";
+            outcome: "created" | "updated" | "skipped" | "refused" | "altered" | "note" | "undone" | "kept";
             /**
              * @description What it is, if it could be read.
              * @enum {string|null}

@@ -280,6 +280,13 @@ update "identities"
 set "email" = $1::text, "last_used_at" = now()
 where "identities"."id" = $2::uuid;
 
+/* import_records.select */
+select "import_records"."type", "import_records"."source_id", "import_records"."resource_id", "import_records"."is_made", "import_records"."import_id", "import_records"."project_id", "import_records"."fields"
+from "import_records"
+inner join (select distinct *
+from unnest($1::text[], $2::text[]) wanted (type, source_id)) wanted on "import_records"."user_id" = $3::uuid and "import_records"."source" = $4::text
+          and "import_records"."type" = wanted.type and "import_records"."source_id" = wanted.source_id;
+
 /* import_rows.delete */
 delete from "import_rows"
 where "import_rows"."import_id" = $1::uuid;
@@ -299,8 +306,8 @@ set "status" = $1, "format" = $2::text, "csv" = $3::text::jsonb, "preview" = $4:
 where "imports"."id" = $9::uuid;
 
 /* imports.insert */
-insert into "imports" ("id", "user_id", "status", "failure", "file_name", "storage_key", "size", "sha256", "format", "csv", "project_id", "users", "preview", "result", "done", "total", "attempts", "lease_id", "leased_until", "version", "created_at", "updated_at", "finished_at", "file_expires_at")
-values ($1::uuid, $2::uuid, default, default, $3::text, $4::text, $5::bigint, $6::text, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, now() + make_interval(days => $7::int));
+insert into "imports" ("id", "user_id", "status", "failure", "file_name", "storage_key", "size", "sha256", "format", "csv", "project_id", "existing", "users", "preview", "result", "done", "total", "attempts", "lease_id", "leased_until", "version", "created_at", "updated_at", "finished_at", "file_expires_at")
+values ($1::uuid, $2::uuid, default, default, $3::text, $4::text, $5::bigint, $6::text, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, now() + make_interval(days => $7::int));
 
 /* imports.lock */
 select "id"
@@ -309,12 +316,12 @@ where "imports"."id" = $1::uuid
 for update;
 
 /* imports.select_facts */
-select "user_id", "status", "failure", "format", "csv", "project_id", "users", "storage_key", "version"
+select "user_id", "status", "failure", "format", "csv", "project_id", "existing", "users", "storage_key", "version"
 from "imports"
 where "imports"."id" = $1::uuid;
 
 /* imports.select_taken */
-select "imports"."user_id", "imports"."status", "imports"."failure", "imports"."format", "imports"."csv", "imports"."project_id", "imports"."users", "imports"."storage_key", "imports"."version", "imports"."attempts", "imports"."file_name", "imports"."sha256", "imports"."created_at", "users"."time_zone", "users"."task_quota"
+select "imports"."user_id", "imports"."status", "imports"."failure", "imports"."format", "imports"."csv", "imports"."project_id", "imports"."existing", "imports"."users", "imports"."storage_key", "imports"."version", "imports"."attempts", "imports"."file_name", "imports"."sha256", "imports"."created_at", "users"."time_zone", "users"."task_quota"
 from "imports"
 inner join "users" on "users"."id" = "imports"."user_id"
 where ("imports"."id" = $1::uuid and "imports"."lease_id" = $2::uuid);
@@ -326,8 +333,8 @@ where "imports"."id" = $9::uuid;
 
 /* imports.update */
 update "imports"
-set "format" = $1::text, "csv" = $2::text::jsonb, "project_id" = $3::uuid, "users" = $4::text::jsonb, "version" = "imports"."version" + 1, "updated_at" = greatest(clock_timestamp(), "imports"."created_at")
-where "imports"."id" = $5::uuid;
+set "format" = $1::text, "csv" = $2::text::jsonb, "project_id" = $3::uuid, "existing" = $4::text, "users" = $5::text::jsonb, "version" = "imports"."version" + 1, "updated_at" = greatest(clock_timestamp(), "imports"."created_at")
+where "imports"."id" = $6::uuid;
 
 /* installation.claim */
 insert into "installation" ("singleton")
@@ -720,6 +727,11 @@ where "sessions"."id" = $3::uuid)), default);
 update "refresh_tokens"
 set "spent_at" = now()
 where "refresh_tokens"."hash" = $1::bytea;
+
+/* reminders.count */
+select count(*)::int as "reminders"
+from "reminders"
+where "reminders"."user_id" = $1::uuid;
 
 /* reminders.delete */
 delete from "reminders"

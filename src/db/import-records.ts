@@ -11,7 +11,7 @@ import { expectRow } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
 import { beginVisibility } from './redelivery.ts'
 import { eq, sql } from './schema/drizzle.ts'
-import { importRows, tasks } from './schema/tables.ts'
+import { importRecords, importRows, tasks } from './schema/tables.ts'
 import { taskColumnNames, taskColumnsOfRow, taskRowsOf } from './task-rows.ts'
 
 /**
@@ -30,24 +30,30 @@ export interface KnownRecord {
   readonly import_id: string | null
   /** The new project that it is in, or is. */
   readonly project_id: string | null
+  /** Digests of what a task was last imported with; null for others. */
+  readonly fields: Readonly<Record<string, string>> | null
 }
 
-const select = statement(
+const select = builtStatement(
   'import_records.select',
   { user_id: 'uuid', source: 'text', types: 'text[]', ids: 'text[]' },
-  {
-    type: 'text',
-    source_id: 'text',
-    resource_id: 'text',
-    is_made: 'bool',
-    import_id: 'text?',
-    project_id: 'text?',
-  },
-  (p) => sql`
-    select known.type, known.source_id, known.resource_id::text, known.is_made, known.import_id::text, known.project_id::text
-    from (select distinct * from unnest(${p.types}, ${p.ids}) wanted (type, source_id)) wanted
-      join import_records known on known.user_id = ${p.user_id} and known.source = ${p.source} and known.type = wanted.type
-        and known.source_id = wanted.source_id`,
+  (db, p) =>
+    db
+      .select({
+        type: importRecords.type,
+        source_id: importRecords.source_id,
+        resource_id: importRecords.resource_id,
+        is_made: importRecords.is_made,
+        import_id: importRecords.import_id,
+        project_id: importRecords.project_id,
+        fields: importRecords.fields,
+      })
+      .from(importRecords)
+      .innerJoin(
+        sql`(select distinct * from unnest(${p.types}, ${p.ids}) wanted (type, source_id)) wanted`,
+        sql`${importRecords.user_id} = ${p.user_id} and ${importRecords.source} = ${p.source}
+          and ${importRecords.type} = wanted.type and ${importRecords.source_id} = wanted.source_id`,
+      ),
 )
 
 /** A record, by its type and its id in the file. */
@@ -76,12 +82,12 @@ const write = statement(
   { user_id: 'uuid', source: 'text', records: 'json' },
   {},
   (p) => sql`
-    insert into import_records (user_id, source, type, source_id, resource_id, is_made, import_id, project_id)
-    select ${p.user_id}, ${p.source}, row.type, row.source_id, row.resource_id, row.is_made, row.import_id, row.project_id
+    insert into import_records (user_id, source, type, source_id, resource_id, is_made, import_id, project_id, fields)
+    select ${p.user_id}, ${p.source}, row.type, row.source_id, row.resource_id, row.is_made, row.import_id, row.project_id, row.fields
     from jsonb_to_recordset(${p.records} -> 'rows') as row (
-      type text, source_id text, resource_id uuid, is_made boolean, import_id uuid, project_id uuid)
+      type text, source_id text, resource_id uuid, is_made boolean, import_id uuid, project_id uuid, fields jsonb)
     on conflict (user_id, source, type, source_id) do update set is_made = excluded.is_made, import_id = excluded.import_id,
-      project_id = excluded.project_id where not import_records.is_made`,
+      project_id = excluded.project_id, fields = excluded.fields where not import_records.is_made`,
 )
 
 /** Writes what the caller's import has made, and the ids that it will use. */
@@ -91,6 +97,25 @@ export const writeRecords = async (
   rows: readonly KnownRecord[],
 ): Promise<void> => {
   await write(db, { user_id: principal.userId, source, records: { rows } })
+}
+
+const updateFields = statement(
+  'import_records.write_fields',
+  { user_id: 'uuid', source: 'text', records: 'json' },
+  {},
+  (p) => sql`
+    update import_records record set fields = row.fields
+    from jsonb_to_recordset(${p.records} -> 'rows') as row (source_id text, fields jsonb)
+    where record.user_id = ${p.user_id} and record.source = ${p.source} and record.type = 'task' and record.source_id = row.source_id`,
+)
+
+/** Writes what tasks were last imported with. */
+export const writeFields = async (
+  { db, principal }: TransactionContext<Principal>,
+  source: string,
+  rows: readonly { readonly source_id: string; readonly fields: Readonly<Record<string, string>> }[],
+): Promise<void> => {
+  if (rows.length > 0) await updateFields(db, { user_id: principal.userId, source, records: { rows } })
 }
 
 /** What became of a row. */
@@ -107,7 +132,7 @@ export interface WrittenRow {
   readonly resource_id?: string
 }
 
-// A row that was written before an attempt was interrupted is the same.
+// A row that was written before an attempt was interrupted is the same, but for a task that was updated: it does not differ any more.
 const insertRows = statement(
   'import_rows.write',
   { import_id: 'uuid', rows: 'json' },
@@ -117,7 +142,8 @@ const insertRows = statement(
     select ${p.import_id}, row.number, row.outcome, row.type, row.source_id, row.part, row.row, row.field, row.code, row.message, row.resource_id
     from jsonb_to_recordset(${p.rows} -> 'rows') as row (
       number int, outcome text, type text, source_id text, part text, row int, field text, code text, message text, resource_id uuid)
-    on conflict (import_id, number) do update set outcome = excluded.outcome, type = excluded.type, source_id = excluded.source_id,
+    on conflict (import_id, number) do update set
+      outcome = case import_rows.outcome when 'updated' then 'updated' else excluded.outcome end, type = excluded.type, source_id = excluded.source_id,
       part = excluded.part, row = excluded.row, field = excluded.field, code = excluded.code, message = excluded.message,
       resource_id = excluded.resource_id`,
 )
@@ -146,12 +172,12 @@ export const removeRows = async (
 const count = statement(
   'import_rows.count',
   { import_id: 'uuid' },
-  { created: 'int', skipped: 'int', refused: 'int', undone: 'int', kept: 'int' },
+  { created: 'int', updated: 'int', skipped: 'int', refused: 'int', undone: 'int', kept: 'int' },
   (p) => {
     const ofOutcome = (outcome: ImportOutcome) =>
       sql`count(*) filter (where outcome = ${sql.raw(`'${outcome}'`)})::int as ${sql.raw(outcome)}`
     return sql`
-      select ${ofOutcome('created')}, ${ofOutcome('skipped')}, ${ofOutcome('refused')}, ${ofOutcome('undone')}, ${ofOutcome('kept')}
+      select ${ofOutcome('created')}, ${ofOutcome('updated')}, ${ofOutcome('skipped')}, ${ofOutcome('refused')}, ${ofOutcome('undone')}, ${ofOutcome('kept')}
       from import_rows where import_id = ${p.import_id}`
   },
 )
@@ -161,8 +187,8 @@ export const countRows = async (
   { db }: Pick<TransactionContext, 'db'>,
   { id }: { readonly id: string },
 ): Promise<ImportResult> => {
-  const { created, skipped, refused, undone, kept } = expectRow(await count(db, { import_id: id }))
-  return { created: created + undone + kept, skipped, refused, undone, kept }
+  const { created, updated, skipped, refused, undone, kept } = expectRow(await count(db, { import_id: id }))
+  return { created: created + undone + kept, updated, skipped, refused, undone, kept }
 }
 
 /** Times in files are never later than now. Null stays null, which `least` would leave out. */

@@ -1,4 +1,5 @@
 import {
+  type ImportExisting,
   type ImportFailure,
   type ImportOutcome,
   type ImportPreview,
@@ -160,6 +161,7 @@ export interface ImportFacts {
   readonly format: string | null
   readonly csv: ImportTable | null
   readonly project_id: string | null
+  readonly existing: ImportExisting
   readonly users: ImportUsers
   readonly storage_key: string | null
   readonly version: number
@@ -176,6 +178,7 @@ const factColumns = {
   format: imports.format,
   csv: imports.csv,
   project_id: imports.project_id,
+  existing: imports.existing,
   users: imports.users,
   storage_key: imports.storage_key,
   version: imports.version,
@@ -200,11 +203,11 @@ export const lockImport = async (
 export type ChangeableImport = Authorized<'import.change', ImportFacts>
 
 /** How a file is imported. */
-export type ImportOptions = Pick<ImportFacts, 'format' | 'csv' | 'project_id' | 'users'>
+export type ImportOptions = Pick<ImportFacts, 'format' | 'csv' | 'project_id' | 'existing' | 'users'>
 
 const update = builtStatement(
   'imports.update',
-  { id: 'uuid', format: 'text?', csv: 'text?', project_id: 'uuid?', users: 'text' },
+  { id: 'uuid', format: 'text?', csv: 'text?', project_id: 'uuid?', existing: 'text', users: 'text' },
   (db, p) =>
     db
       .update(imports)
@@ -212,6 +215,7 @@ const update = builtStatement(
         format: p.format,
         csv: sql`${p.csv}::jsonb`,
         project_id: p.project_id,
+        existing: sql`${p.existing}`,
         users: sql`${p.users}::jsonb`,
         ...touched(imports),
       })
@@ -511,6 +515,14 @@ const expireFile = countingStatement(
     expired as (select storage_key from old)`,
 )
 
+const removeOldRows = deletionInBatches('import_rows.delete_old', {
+  parameters: { days: 'int' },
+  table: importRows,
+  condition: (p) => sql`${importRows.import_id} in (
+    select ${row.id} from imports row
+    where ${row.created_at} < ${retentionTime} - make_interval(days => ${p.days}) and ${row.lease_id} is null)`,
+})
+
 const removeOld = deletionInBatches('imports.delete_old', {
   parameters: { days: 'int' },
   table: imports,
@@ -522,5 +534,6 @@ const removeOld = deletionInBatches('imports.delete_old', {
 /** Deletes files after their time, and imports with their rows after so many days. */
 export const expireImports = async (db: Database, days: number, stop: AbortSignal): Promise<void> => {
   await untilNone(() => expireFile(db, {}), stop)
+  await removeOldRows(db, { days }, stop)
   await removeOld(db, { days }, stop)
 }

@@ -595,19 +595,8 @@ export const exportJson = (row: typeof exports): SQL => {
 
 /** An import, which asks its client to poll as long as something happens in the background. */
 export const importJson = (row: typeof imports): SQL => {
-  const {
-    id,
-    status,
-    failure,
-    file_name,
-    size,
-    format,
-    csv,
-    project_id,
-    users: mapped,
-    preview,
-    result,
-  } = row
+  const { id, status, failure, file_name, size, format, csv, project_id, existing } = row
+  const { users: mapped, preview, result } = row
   const { version, created_at, updated_at, finished_at } = row
   return object({
     id,
@@ -621,6 +610,7 @@ export const importJson = (row: typeof imports): SQL => {
     format,
     csv,
     project_id,
+    existing,
     users: mapped,
     progress: progressJson(row),
     poll_after_seconds: sql<

@@ -200,6 +200,20 @@ const ifAhead = (instant: SQLWrapper, isWanted: SQL): SQL =>
 const isNamed = (p: Pick<Placeholders<typeof fieldParameters>, 'at' | 'snoozed_until'>): SQL =>
   sql`(coalesce(${p.snoozed_until}, ${p.at}) > now() - interval '1 minute')`
 
+const countOwn = builtStatement('reminders.count', { user_id: 'uuid' }, (db, p) =>
+  db
+    .select({ reminders: sql<number>`count(*)::int`.as('reminders') })
+    .from(reminders)
+    .where(eq(reminders.user_id, p.user_id)),
+)
+
+/** Locks and counts the caller's reminders. */
+export const countReminders = async ({ db, principal }: TransactionContext<Principal>): Promise<number> => {
+  const values = { user_id: principal.userId }
+  const [, counted] = await Promise.all([lockCount(db, values), countOwn(db, values)])
+  return expectRow(counted).reminders
+}
+
 const insert = builtStatement(
   'reminders.insert',
   { ...fieldParameters, task_id: 'uuid', user_id: 'uuid' },

@@ -14,6 +14,9 @@ export type ImportResult = NonNullable<Schemas['ImportResult']>
 /** Who the users of a file are here. */
 export type ImportUsers = Schemas['ImportUserMapping'][]
 
+/** What becomes of records that an earlier import has created. */
+export type ImportExisting = 'skip' | 'update'
+
 export type ImportOutcome = Schemas['ImportOutcome']
 
 /** Why an import fails. */

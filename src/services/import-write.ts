@@ -27,13 +27,13 @@ import {
 } from '../db/import-records.ts'
 import { lockProject } from '../db/projects.ts'
 import { chargeAttachment, countTasks, lockStorageUse } from '../db/quotas.ts'
-import { insertReminder } from '../db/reminders.ts'
+import { countReminders, insertReminder } from '../db/reminders.ts'
 import { addNamedTags, type NamedTag } from '../db/task-rows.ts'
 import { sourceOf } from '../domain/imports.ts'
 import { grants, type Principal } from '../domain/permissions.ts'
 import { positionOfNew } from '../domain/positions.ts'
 import { storedRelation } from '../domain/relations.ts'
-import { remindAt } from '../domain/reminders.ts'
+import { maxReminders, remindAt } from '../domain/reminders.ts'
 import { placeOf } from '../domain/task-fields.ts'
 import { noSeries, startSeries, type TaskSeries } from '../domain/task-series.ts'
 import { isOpen } from '../domain/task-trees.ts'
@@ -57,6 +57,7 @@ import { putWithTypeDetection } from '../storage/content-type.ts'
 import { FileTooLarge, type Storage } from '../storage/storage.ts'
 import { expectRoom } from './attaching.ts'
 import type { OpTransaction } from './context.ts'
+import { digestsOf, importedBefore, type ImportUpdate, updateImported } from './import-update.ts'
 import { ImportFailed, type ImportWork, whileHeld } from './import-work.ts'
 
 /**
@@ -155,6 +156,7 @@ interface Chunk extends Writing {
   readonly places: ReadonlyMap<string, string>
   readonly records: KnownRecord[]
   readonly rows: WrittenRow[]
+  readonly updates: ImportUpdate[]
   readonly projects: ImportedProject[]
   readonly sections: ImportedSection[]
   readonly tasks: Map<string, ImportedTask>
@@ -215,6 +217,7 @@ const openChunk = async (
     places: new Map(places.flatMap(({ id, place, is_live }) => (is_live ? [[id, place]] : []))),
     records: [],
     rows: [],
+    updates: [],
     projects: [],
     sections: [],
     tasks: new Map(),
@@ -253,12 +256,14 @@ const plan = async (chunk: Chunk, { number, record }: NumberedRecord): Promise<v
 const isPresent = (chunk: Chunk, number: number, record: InterchangeRecord): boolean => {
   const present = chunk.known.get(keyOf(record.type, sourceIdOf(record)))
   if (present?.is_made !== true) return false
-  if (present.import_id !== chunk.work.taken.id)
+  const { id, existing } = chunk.work.taken
+  if (present.import_id === id) return true
+  if (record.type === 'task' && existing === 'update') chunk.updates.push({ number, record, known: present })
+  else
     chunk.rows.push({
       ...rowOf(number, record),
+      ...importedBefore,
       outcome: 'skipped',
-      code: 'imported_before',
-      message: 'An earlier import has created it.',
       resource_id: present.resource_id,
     })
   return true
@@ -279,7 +284,8 @@ const make = (
   note: Pick<WrittenRow, 'field' | 'code' | 'message'> = {},
   id: string = chunk.known.get(keyOf(record.type, sourceIdOf(record)))?.resource_id ?? newId(),
 ): string => {
-  remember(chunk, { type: record.type, id: sourceIdOf(record) }, id, projectId, true)
+  const fields = record.type === 'task' ? digestsOf(record) : null
+  remember(chunk, { type: record.type, id: sourceIdOf(record) }, id, projectId, true, fields)
   chunk.rows.push({ ...rowOf(number, record), ...note, outcome: 'created', resource_id: id })
   return id
 }
@@ -290,8 +296,10 @@ const remember = (
   resource_id: string,
   project_id: string | null,
   is_made: boolean,
+  fields: KnownRecord['fields'] = null,
 ): void => {
-  const known = { type, source_id: id, resource_id, is_made, import_id: chunk.work.taken.id, project_id }
+  const { id: import_id } = chunk.work.taken
+  const known = { type, source_id: id, resource_id, is_made, import_id, project_id, fields }
   chunk.known.set(keyOf(type, id), known)
   const at = chunk.records.findIndex((one) => one.type === type && one.source_id === id)
   if (at >= 0) chunk.records.splice(at, 1)
@@ -319,6 +327,7 @@ const planProject = (chunk: Chunk, number: number, project: ProjectRecord): void
       ...record,
       import_id: chunk.work.taken.id,
       project_id: null,
+      fields: null,
     })
     return
   }
@@ -524,6 +533,8 @@ const writePlanned = async (chunk: Chunk): Promise<void> => {
   await writeReminders(chunk)
   await writeRecords(tx, source, chunk.records)
   await growTasks(tx, [...chunk.growth.values()], importId)
+  if (chunk.updates.length > 0)
+    chunk.rows.push(...(await updateImported(tx, source, chunk.updates, chunk.limits.taskQuota)))
   await writeRows(tx, importId, chunk.rows)
   if (tasks.size > 0) await expectQuota(chunk)
 }
@@ -559,14 +570,14 @@ const writeRelation = async (chunk: Chunk, { number, record }: Chunk['relations'
   await insertImportedRelation(tx, id, stored, record.created_at)
 }
 
-/** Those that are past do not fire. */
-const writeReminders = async (chunk: Chunk): Promise<void> => {
-  const { tx, tasks } = chunk
-  for (const { taskId, reminder } of chunk.reminders) {
+/** Those that are past do not fire. More than a user may have are left out. */
+const writeReminders = async ({ tx, tasks, reminders }: Chunk): Promise<void> => {
+  if (reminders.length === 0) return
+  const free = maxReminders - (await countReminders(tx))
+  for (const { taskId, reminder } of reminders.slice(0, Math.max(0, free))) {
     const task = tasks.get(taskId)
     if (task === undefined) continue
-    const absolute = { at: null, relative_to: null, offset_minutes: null, time_of_day: null }
-    const time = { ...absolute, ...reminder }
+    const time = { at: null, relative_to: null, offset_minutes: null, time_of_day: null, ...reminder }
     const remind_at = remindAt(time, task, tx.principal.timeZone)
     await insertReminder(tx, newId(), taskId, { ...time, snoozed_until: null, remind_at })
   }

@@ -215,12 +215,13 @@ const optionsAfter = async (
   found: ImportFacts,
   patch: ImportPatch,
 ): Promise<ImportOptions> => {
-  const { format = found.format, project_id = found.project_id, users = found.users } = patch
+  const { format = found.format, project_id = found.project_id } = patch
+  const { existing = found.existing, users = found.users } = patch
   if (patch.project_id != null && project_id !== found.project_id) await expectTarget(tx, patch.project_id)
   if (patch.users !== undefined) await expectUsers(tx, patch.users)
   const csv = tableAfter(format === found.format ? found.csv : null, patch.csv)
   if (csv !== null && format !== 'csv') throw problems.invalidField('/csv', 'is only for the format csv')
-  return { format, csv, project_id, users }
+  return { format, csv, project_id, existing, users }
 }
 
 /** How a table is read after a merge patch. */

@@ -154,16 +154,24 @@ const comparable = (records: Awaited<ReturnType<typeof recordsOf>>, kind: string
     for (const record of ofKind)
       labels.set(
         record.id,
-        name === 'users' ? 'user' : `${name} ${String(record.title ?? record.name ?? '')}`,
+        name === 'users' ? 'user' : `${name} ${JSON.stringify(record.title ?? record.name)}`,
       )
   const label = (value: unknown): unknown => {
     if (Array.isArray(value)) return value.map(label)
     return labels.get(value) ?? value
   }
-  const left = ['updated_at', 'version', 'series_id', 'uploaded_by', 'author_id', 'author_name', 'id']
+  const left = new Set([
+    'updated_at',
+    'version',
+    'series_id',
+    'uploaded_by',
+    'author_id',
+    'author_name',
+    'id',
+  ])
   const plain = (records[kind] ?? []).map((record) =>
     Object.fromEntries(
-      Object.entries(record).flatMap(([name, value]) => (left.includes(name) ? [] : [[name, label(value)]])),
+      Object.entries(record).flatMap(([name, value]) => (left.has(name) ? [] : [[name, label(value)]])),
     ),
   )
   return kind === 'users'
@@ -242,21 +250,39 @@ t.test('a record is not imported twice', async (t) => {
   t.equal((await projectsOf(ada)).length, 1)
 })
 
-/** A board of Trello with a list, and a card for each title. */
-const board = (...titles: readonly string[]): ImportFile => ({
+t.test('a field is updated if the file has changed it, and nobody here', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  await ranImport(service, ada, board('Plant', 'Water'))
+  const query = { project_id: (await projectsOf(ada))[0]?.id ?? '' }
+  const changeHere = async (title: string, body: object) => {
+    const params = { task_id: (await tasksOf(ada, query)).get(title)?.id ?? '' }
+    await service.expect('updateTask', 200, { token, params, body })
+  }
+  await changeHere('Water', { description: 'Changed here.', priority: 'high' })
+  const file = board({ id: 'Plant', desc: 'New.' }, { id: 'Water', name: 'Water daily', desc: 'New.' })
+  const second = await ranImport(service, ada, file, { existing: 'update' })
+  t.match(second.result, { created: 0, updated: 2, skipped: 2 })
+  const tasks = await tasksOf(ada, query)
+  t.match(tasks.get('Plant'), { description: 'New.', version: 2 })
+  t.match(tasks.get('Water daily'), { description: 'Changed here.', priority: 'high' })
+  const third = await ranImport(service, ada, file, { existing: 'update' })
+  t.match(third.result, { updated: 0, skipped: 4 }, 'the file has not changed since')
+})
+
+/** A card, whose name is its id by default. */
+type Card = string | { readonly id: string; readonly name?: string; readonly desc?: string }
+
+/** A board of Trello with a list. */
+const board = (...cards: readonly Card[]): ImportFile => ({
   name: 'board.json',
   content: JSON.stringify({
     id: 'b1',
     name: 'Garden',
     lists: [{ id: 'l1', name: 'To do', closed: false, pos: 1 }],
-    cards: titles.map((name) => ({
-      id: `card ${name}`,
-      name,
-      desc: '',
-      idList: 'l1',
-      closed: false,
-      pos: 1,
-    })),
+    cards: cards
+      .map((card): Exclude<Card, string> => (typeof card === 'string' ? { id: card } : card))
+      .map(({ id, name = id, desc = '' }) => ({ id, name, desc, idList: 'l1', closed: false, pos: 1 })),
     checklists: [],
     labels: [],
     members: [],

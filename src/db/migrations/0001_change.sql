@@ -57,6 +57,7 @@ CREATE TABLE "import_records" (
 	"is_made" boolean NOT NULL,
 	"import_id" uuid,
 	"project_id" uuid,
+	"fields" jsonb,
 	"version" integer DEFAULT 1 NOT NULL,
 	CONSTRAINT "import_records_user_id_source_type_source_id_pk" PRIMARY KEY("user_id","source","type","source_id")
 );
@@ -88,6 +89,7 @@ CREATE TABLE "imports" (
 	"format" text,
 	"csv" jsonb,
 	"project_id" uuid,
+	"existing" text DEFAULT 'skip' NOT NULL,
 	"users" jsonb DEFAULT '[]' NOT NULL,
 	"preview" jsonb,
 	"result" jsonb,

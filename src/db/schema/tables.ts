@@ -1,5 +1,11 @@
 import type { CalendarFeed } from '../../domain/feeds.ts'
-import type { ImportPreview, ImportResult, ImportTable, ImportUsers } from '../../domain/imports.ts'
+import type {
+  ImportExisting,
+  ImportPreview,
+  ImportResult,
+  ImportTable,
+  ImportUsers,
+} from '../../domain/imports.ts'
 import type { Metadata } from '../../domain/integration-fields.ts'
 import type { Recurrence } from '../../domain/recurrence.ts'
 import type { Anchor } from '../../domain/task-series.ts'
@@ -50,6 +56,7 @@ const json = customType<{ data: Readonly<Record<string, unknown>> }>({ dataType:
 const recurrence = customType<{ data: Recurrence }>({ dataType: () => 'jsonb' })
 const recurrenceAnchor = customType<{ data: Anchor }>({ dataType: () => 'jsonb' })
 const metadata = customType<{ data: Metadata }>({ dataType: () => 'jsonb' })
+const digests = customType<{ data: Readonly<Record<string, string>> }>({ dataType: () => 'jsonb' })
 const importTable = customType<{ data: ImportTable }>({ dataType: () => 'jsonb' })
 const importUsers = customType<{ data: ImportUsers }>({ dataType: () => 'jsonb' })
 const importPreview = customType<{ data: ImportPreview }>({ dataType: () => 'jsonb' })
@@ -1204,6 +1211,8 @@ export const imports = pgTable(
     csv: importTable('csv'),
     /** The project that all tasks go into; null for the projects of the file. */
     project_id: uuid('project_id').references(() => projects.id, { onDelete: 'set null' }),
+    /** What becomes of records that an earlier import has created. */
+    existing: text('existing').$type<ImportExisting>().notNull().default('skip'),
     /** Who the users of the file are here. */
     users: importUsers('users')
       .notNull()
@@ -1294,6 +1303,8 @@ export const importRecords = pgTable(
     import_id: uuid('import_id').references(() => imports.id, { onDelete: 'set null' }),
     /** The new project that it is in, or is. */
     project_id: uuid('project_id'),
+    /** Digests of what a task was last imported with; null for others. */
+    fields: digests('fields'),
     /** The version of a task or a project as it was imported. */
     version: integer('version').notNull().default(1),
   },
