@@ -2354,7 +2354,7 @@ export interface paths {
         /**
          * Export everything, or a project
          * @description Starts an export of everything that you see, or of a project that you manage. The response has no file yet: get the
-         *     export after `poll_after_seconds`, until its `status` is `finished`, then download it. Its end is also an event
+         *     export after `poll_after_seconds`, which is also `Retry-After`, until its `status` is `finished`, then download it. Its end is also an event
          *     `export.finished` on your event streams and webhooks.
          *
          *     The archive is a zip with one JSON Lines file for each kind of resource, the attached files, and the tasks once more
@@ -5863,6 +5863,11 @@ export interface components {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 ETag: components["headers"]["ETag"];
+                /**
+                 * @description The `poll_after_seconds` of the body. Absent once the export has ended.
+                 * @example 2
+                 */
+                "Retry-After"?: number;
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
             };
@@ -6986,6 +6991,11 @@ export interface components {
          * @example 2
          */
         RetryAfter: number;
+        /**
+         * @description The `poll_after_seconds` of the body.
+         * @example 2
+         */
+        PollAfter: number;
         /**
          * @description The remaining quota of each applicable limit: `r` requests in the next `t` seconds (Internet-Draft "RateLimit header fields for HTTP"). Absent if limits are disabled.
          * @example "api";r=0;t=42
@@ -12206,6 +12216,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Retry-After": components["headers"]["PollAfter"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;

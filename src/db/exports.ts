@@ -11,7 +11,7 @@ import { retentionTime } from './engine/retention.ts'
 import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { newest, selectPage } from './lists/list.ts'
-import { exportJson } from './read-models.ts'
+import { exportJson, isUnended } from './read-models.ts'
 import { aliasedTable, eq, type SQL, sql } from './schema/drizzle.ts'
 import { exports, memberships, users } from './schema/tables.ts'
 import { touched } from './touch.ts'
@@ -27,18 +27,19 @@ const other = aliasedTable(exports, 'other')
 const person = aliasedTable(users, 'person')
 const membership = aliasedTable(memberships, 'membership')
 
-/** An export as JSON text, and its version. */
+/** An export as JSON text, its version, and whether it waits or runs. */
 export interface ExportRow {
   readonly json: string
   readonly version: number
+  readonly is_unended: boolean
 }
 
 const selectOne = query(
   'exports.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int' },
+  { json: 'text', version: 'int', is_unended: 'bool' },
   (p) => sql`
-    select ${exportJson(row)} as json, ${row.version} from exports row
+    select ${exportJson(row)} as json, ${row.version}, ${isUnended(row)} as is_unended from exports row
     where ${row.id} = ${p.id} and ${allowsExport('export.see', p, row)}`,
 )
 

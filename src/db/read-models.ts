@@ -6,6 +6,7 @@ import type {
   RelationExpansion,
   TaskExpansion,
 } from '../domain/expansions.ts'
+import { jobPollSeconds } from '../domain/job-polling.ts'
 import {
   allowsAttachment,
   allowsProject,
@@ -560,6 +561,10 @@ export const reminderJson = (reminder: typeof reminders): SQL => {
   } satisfies Fields<Schemas['Reminder']>)
 }
 
+/** Whether an export waits or runs. */
+export const isUnended = ({ status }: typeof exports): SQL<boolean> =>
+  sql<boolean>`(${status} in ('waiting', 'running'))`
+
 /** An export, which asks its client to poll as long as it has not ended. */
 export const exportJson = (row: typeof exports): SQL => {
   const { id, requested_by, user_id, project_id, status, failure, size, sha256 } = row
@@ -574,7 +579,9 @@ export const exportJson = (row: typeof exports): SQL => {
       done: row.done,
       total: row.total,
     } satisfies Fields<Schemas['JobProgress']>)}::json`,
-    poll_after_seconds: sql<number | null>`case when ${status} in ('waiting', 'running') then 2 end`,
+    poll_after_seconds: sql<
+      number | null
+    >`case when ${isUnended(row)} then ${sql.raw(String(jobPollSeconds))} end`,
     failure,
     size,
     sha256,

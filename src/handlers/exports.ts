@@ -1,5 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import { created, ok, quoteETag } from '../contract/operation.ts'
+import { jobPollSeconds } from '../domain/job-polling.ts'
 import { fileResponse } from '../http/file-response.ts'
 import type { Paging } from '../http/paging.ts'
 import { type Exports, getExport, listExports } from '../services/exports.ts'
@@ -12,6 +13,14 @@ interface Deps {
 
 type Export = components['schemas']['Export']
 
+/** A client that reads no body polls by Retry-After. */
+const polled = (row: Awaited<ReturnType<typeof getExport>>) => {
+  const response = ok<Export>(row)
+  return row.is_unended
+    ? { ...response, headers: { ...response.headers, 'retry-after': jobPollSeconds } }
+    : response
+}
+
 /** The operations of the contract's tag `exports`. */
 export const exportHandlers = ({ paging, exports }: Deps) =>
   ({
@@ -22,11 +31,12 @@ export const exportHandlers = ({ paging, exports }: Deps) =>
 
     async createExport(ctx, { body }) {
       const wanted = await exports.create(ctx, body)
-      return created<Export>(`/exports/${wanted.id}`, quoteETag(1), wanted)
+      const response = created<Export>(`/exports/${wanted.id}`, quoteETag(1), wanted)
+      return { ...response, headers: { ...response.headers, 'retry-after': jobPollSeconds } }
     },
 
     async getExport(ctx, { params }) {
-      return ok<Export>(await getExport(ctx, params.export_id))
+      return polled(await getExport(ctx, params.export_id))
     },
 
     async cancelExport(ctx, { params }) {

@@ -113,7 +113,8 @@ t.test('createExport', async (t) => {
       body: { at: '2090-01-01T00:00:00Z' },
     })
 
-    const first = await newExport(service, ada)
+    const { body: first, headers } = await service.expect('createExport', 201, { token: ada.token, body: {} })
+    t.equal(headers.get('retry-after'), String(first.poll_after_seconds))
     t.match(first, {
       requested_by: ada.id,
       user_id: ada.id,
@@ -309,6 +310,25 @@ t.test('createExport', async (t) => {
 })
 
 t.test('getExport', async (t) => {
+  t.test('200: when to look again, in the header too, until it has ended', async (t) => {
+    const { promise: mayEnd, resolve: end } = Promise.withResolvers<void>()
+    put = async (...args) => {
+      await mayEnd
+      return storage.put(...args)
+    }
+    const { id: export_id } = await newExport(service, ada)
+    const request = { token: ada.token, params: { export_id } }
+    const running = await service.expect('getExport', 200, request)
+    t.equal(running.body.poll_after_seconds, 2)
+    t.equal(running.headers.get('retry-after'), '2')
+    put = presentPut
+    end()
+    await noExportRuns(service)
+    const ended = await service.expect('getExport', 200, request)
+    t.equal(ended.body.poll_after_seconds, null)
+    t.equal(ended.headers.get('retry-after'), null)
+  })
+
   t.test('404: that of somebody else', async () => {
     const { id: export_id } = await newExport(service, ada)
     for (const { token } of [bob, admin])
