@@ -2453,6 +2453,58 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/exports/{export_id}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a link to an export
+         * @description Returns a URL that downloads the archive of a finished export without an `Authorization` header, for download managers. Anyone with the URL can download the archive until the link expires. The link stops working earlier if the session or API token that created it ends, if the export is deleted or has expired, or if you may not have the archive any more. Links are not stored and cannot be listed.
+         */
+        post: operations["createExportLink"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports/{export_id}/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Download an export by link
+         * @description Downloads an archive with a link that `POST /exports/{export_id}/links` created. The token in the URL authenticates the request. The response is the same as that of `GET /exports/{export_id}/archive`. Requests count against the user who created the link, in the rate limit of links. An expired link returns 410; a link that was revoked or never existed returns 404.
+         */
+        get: operations["downloadLinkedExport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/users": {
         parameters: {
             query?: never;
@@ -5020,6 +5072,25 @@ export interface components {
              */
             finished_at: string | null;
         };
+        /** @description The options of a new link. */
+        ExportLinkCreate: {
+            /**
+             * @description The lifetime of the link in seconds.
+             * @default 300
+             */
+            expires_in: number;
+        };
+        /** @description A URL that downloads an archive. */
+        ExportLink: {
+            /**
+             * Format: uri-reference
+             * @description Absolute if the operator has set `PUBLIC_URL`; otherwise a path on this server. Anyone with the URL can download the archive.
+             * @example /exports/0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7/content?token=AXkY0Cq1Yk5rTq0o2J9v3oVqk7n2gk1m8Q4bXx0t5m3Wc6uFzH9aJrLpEsDyBvGqUiKoNwTeRfMhSjXzClVbPa2d
+             */
+            url: string;
+            /** Format: date-time */
+            expires_at: string;
+        };
         /** @description A page of exports. */
         ExportList: components["schemas"]["Page"] & {
             items: components["schemas"]["Export"][];
@@ -6646,7 +6717,7 @@ export interface components {
          */
         AttachmentId: string;
         /**
-         * @description The token of the link, as in the URL that `POST /attachments/{attach_id}/links` returned.
+         * @description The token of the link, as in its URL.
          * @example AXkY0Cq1Yk5rTq0o2J9v3oVqk7n2gk1m8Q4bXx0t5m3
          */
         LinkToken: string;
@@ -8658,7 +8729,7 @@ export interface operations {
         parameters: {
             query: {
                 /**
-                 * @description The token of the link, as in the URL that `POST /attachments/{attach_id}/links` returned.
+                 * @description The token of the link, as in its URL.
                  * @example AXkY0Cq1Yk5rTq0o2J9v3oVqk7n2gk1m8Q4bXx0t5m3
                  */
                 token: components["parameters"]["LinkToken"];
@@ -12367,6 +12438,96 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["ExportWithoutFile"];
+            410: components["responses"]["Gone"];
+            412: components["responses"]["PreconditionFailed"];
+            416: components["responses"]["RangeNotSatisfiable"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createExportLink: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ExportLinkCreate"];
+            };
+        };
+        responses: {
+            /** @description The link. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportLink"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ExportWithoutFile"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    downloadLinkedExport: {
+        parameters: {
+            query: {
+                /**
+                 * @description The token of the link, as in its URL.
+                 * @example AXkY0Cq1Yk5rTq0o2J9v3oVqk7n2gk1m8Q4bXx0t5m3
+                 */
+                token: components["parameters"]["LinkToken"];
+            };
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 412 if the resource was modified after this date. Ignored with `If-Match`, which is more precise, and if it is not a valid date. */
+                "If-Unmodified-Since"?: components["parameters"]["IfUnmodifiedSince"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+                /** @description Return 304 without a body if the resource was not modified after this date. Ignored with `If-None-Match`, which is more precise, and if it is not a valid date. */
+                "If-Modified-Since"?: components["parameters"]["IfModifiedSince"];
+                /** @description A single byte range, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
+                Range?: components["parameters"]["Range"];
+                /** @description Apply `Range` only if the file still has this ETag or `Last-Modified`; otherwise return the whole file. */
+                "If-Range"?: components["parameters"]["IfRange"];
+            };
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Download"];
+            206: components["responses"]["PartialDownload"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ExportWithoutFile"];
+            410: components["responses"]["LinkGone"];
             412: components["responses"]["PreconditionFailed"];
             416: components["responses"]["RangeNotSatisfiable"];
             429: components["responses"]["TooManyRequests"];

@@ -48,6 +48,7 @@ import { feedHandlers } from './handlers/feeds.ts'
 import { createReadCalendar } from './services/feed-calendars.ts'
 import { createFeeds } from './services/feeds.ts'
 import { createFeedLinks } from './auth/feed-links.ts'
+import { createLinks } from './auth/file-links.ts'
 import { invitationHandlers } from './handlers/invitations.ts'
 import { notificationHandlers } from './handlers/notifications.ts'
 import { oidcHandlers } from './handlers/oidc.ts'
@@ -343,6 +344,7 @@ export const buildApp = async ({
   const replayKeys = deriveKeys(secrets, 'idempotent-answer')
   const cursorKeys = deriveKeys(secrets, 'cursor')
   const linkKeys = deriveKeys(secrets, 'attachment-link')
+  const exportLinkKeys = deriveKeys(secrets, 'export-link')
   const paging = createPaging({ cursorKeys, publicUrl, clock })
   // onClose hooks run in reverse order: the jobs, which use the storage, must close first.
   app.addHook('onClose', () => storage.close())
@@ -483,10 +485,9 @@ export const buildApp = async ({
       attachments: createAttachments({
         storage,
         jobs,
-        linkKeys,
+        createLink: createLinks(linkKeys, databaseClock.now),
         attachmentMaxBytes,
         attachmentQuotaBytes,
-        now: databaseClock.now,
       }),
     }),
     ...thumbnailHandlers({ thumbnails: createThumbnails({ storage, thumbnailer }) }),
@@ -513,7 +514,16 @@ export const buildApp = async ({
     ...sectionHandlers({ paging }),
     ...commentHandlers({ paging }),
     ...reminderHandlers({ paging }),
-    ...exportHandlers({ paging, exports: createExports({ storage, jobs, mailer }) }),
+    ...exportHandlers({
+      paging,
+      publicUrl,
+      exports: createExports({
+        storage,
+        jobs,
+        mailer,
+        createLink: createLinks(exportLinkKeys, databaseClock.now),
+      }),
+    }),
     ...webhookHandlers({
       paging,
       webhooks: createWebhooks({ webhookKeys, replayKeys, addressRules, jobs }),
@@ -552,6 +562,7 @@ export const buildApp = async ({
     authenticateByLink: {
       attach_id: createAuthenticateLink(linkKeys, credentials, databaseClock.now),
       feed_id: createAuthenticateFeed(createFeedLinks(db)),
+      export_id: createAuthenticateLink(exportLinkKeys, credentials, databaseClock.now),
     },
     dispatch: createDispatcher(app, base),
     fingerprintKeys: deriveKeys(secrets, 'idempotency'),

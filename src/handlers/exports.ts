@@ -8,6 +8,8 @@ import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging
+  /** Prefix of the URLs of links; empty when PUBLIC_URL is unset. */
+  readonly publicUrl: string
   readonly exports: Exports
 }
 
@@ -22,7 +24,7 @@ const polled = (row: Awaited<ReturnType<typeof getExport>>) => {
 }
 
 /** The operations of the contract's tag `exports`. */
-export const exportHandlers = ({ paging, exports }: Deps) =>
+export const exportHandlers = ({ paging, publicUrl, exports }: Deps) =>
   ({
     async listExports(ctx, { path, query }) {
       const { request, respond } = paging(path, ctx.principal, query)
@@ -49,6 +51,20 @@ export const exportHandlers = ({ paging, exports }: Deps) =>
     },
 
     async downloadExport(ctx, { params, headers }) {
+      return fileResponse(await exports.download(ctx, params.export_id), 'attachment', headers)
+    },
+
+    async createExportLink(ctx, { params, body }) {
+      const { token, expiresAt } = await exports.createLink(ctx, params.export_id, body.expires_in)
+      const path = `/exports/${params.export_id}/content?token=${token}`
+      return {
+        status: 201,
+        headers: { location: path },
+        body: { url: `${publicUrl}${path}`, expires_at: expiresAt },
+      }
+    },
+
+    async downloadLinkedExport(ctx, { params, headers }) {
       return fileResponse(await exports.download(ctx, params.export_id), 'attachment', headers)
     },
   }) satisfies Partial<Handlers>

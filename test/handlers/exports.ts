@@ -25,8 +25,11 @@ const presentPut: Storage['put'] = (...args) => storage.put(...args)
 const presentCheck: Storage['check'] = () => storage.check()
 let put = presentPut
 let check = presentCheck
+const lines: string[] = []
 const service = await startService(t, {
   db,
+  config: { logLevel: 'trace' },
+  logStream: { write: (line) => void lines.push(line) },
   storage: { ...storage, put: (...args) => put(...args), check: () => check() },
   jobTimes: { ...jobTimes, cleanupAtStart: false, events: 50 },
 })
@@ -73,6 +76,15 @@ const recordsOf = (entries: ReadonlyMap<string, Buffer>): Records =>
 
 const idsOf = (records: readonly { readonly id?: unknown }[] | undefined) =>
   (records ?? []).map(({ id }) => id)
+
+/** Removes the file of an export from the storage. */
+const loseFile = async ({ id }: Export): Promise<void> => {
+  const [row] = await db.run('select storage_key from exports where id = $1', [id])
+  await storage.remove(String(row?.storage_key))
+}
+
+/** The content of a download, which the client of the tests reads as bytes. */
+const bytesOf = (body: unknown): Buffer => Buffer.from(body as Uint8Array)
 
 /** Whether the storage has no file with the key. */
 const isGone = async (key: string): Promise<boolean> => {
@@ -384,11 +396,11 @@ t.test('deleteExport', async (t) => {
     await db.run(`update exports set expires_at = now() - interval '1 second' where id = $1`, [old.id])
     await expireExports(db, new AbortController().signal)
     t.match(await read(old), { status: 'expired' })
-    const queued = await db.run('select from file_deletions where storage_key in ($1, $2)', [
-      keys[0]?.storage_key,
-      keys[1]?.storage_key,
-    ])
-    t.equal(queued.length, 2)
+    for (const { storage_key: key } of keys) {
+      const queued = await db.run('select from file_deletions where storage_key = $1', [key])
+      // The job may have removed it since.
+      t.ok(queued.length === 1 || (await isGone(String(key))))
+    }
     await service.expect('downloadExport', 409, { token: ada.token, params: { export_id: old.id } })
   })
 })
@@ -443,6 +455,156 @@ t.test('downloadExport', async (t) => {
   t.test('404: that of somebody else', async () => {
     const { id: export_id } = await finishedExport(service, ada)
     await service.expect('downloadExport', 404, { token: bob.token, params: { export_id } })
+  })
+
+  t.test('410: the file is missing from the storage', async (t) => {
+    const finished = await finishedExport(service, ada)
+    await loseFile(finished)
+    const request = { token: ada.token, params: { export_id: finished.id } }
+    t.match((await service.expect('downloadExport', 410, request)).body, { code: 'file_lost' })
+  })
+})
+
+/** The request of a new link to an export. */
+const linkTo = async (
+  { id: export_id }: Export,
+  { token } = ada,
+  body: Partial<components['schemas']['ExportLinkCreate']> = {},
+) => {
+  const params = { export_id }
+  const link = (await service.expect('createExportLink', 201, { token, params, body })).body
+  return { params, query: new URL(link.url, service.url).search.slice(1) }
+}
+
+t.test('createExportLink', async (t) => {
+  t.test('201: a path below the service that expires after five minutes', async (t) => {
+    const { id: export_id } = await finishedExport(service, ada)
+    const request = { token: ada.token, params: { export_id } }
+    const { headers, body } = await service.expect('createExportLink', 201, request)
+    t.ok(body.url.startsWith(`/exports/${export_id}/content?token=`))
+    t.equal(headers.get('location'), body.url)
+    t.equal(headers.get('cache-control'), 'no-store')
+    const left = Date.parse(body.expires_at) - Date.now()
+    t.ok(left > 290_000 && left <= 300_000, `${left} ms left`)
+  })
+
+  t.test('404: that of somebody else; 403: without the scope', async () => {
+    const params = { export_id: (await finishedExport(service, ada)).id }
+    for (const { token } of [bob, admin]) await service.expect('createExportLink', 404, { token, params })
+    const { token } = await createApiToken(ada, { scopes: ['tasks:read'] })
+    await service.expect('createExportLink', 403, { token, params })
+  })
+
+  t.test('409: it has no file', async () => {
+    await noExportRuns(service)
+    put = () => Promise.reject(new StorageFull())
+    const { id: export_id } = await endedExport(service, ada)
+    put = presentPut
+    await service.expect('createExportLink', 409, { token: ada.token, params: { export_id } })
+  })
+})
+
+t.test('downloadLinkedExport', async (t) => {
+  t.test('200, 206, 304, 412, 416: the archive, a range, and conditions', async (t) => {
+    const finished = await finishedExport(service, ada)
+    const link = await linkTo(finished)
+    const whole = await service.expect('downloadLinkedExport', 200, link)
+    t.equal(bytesOf(whole.body).length, finished.size)
+    const tag = `"${finished.sha256}"`
+    t.equal(whole.headers.get('etag'), tag)
+    t.equal(whole.headers.get('cache-control'), 'private, no-cache')
+    t.equal(whole.headers.get('cross-origin-resource-policy'), 'same-origin')
+    t.match(whole.headers.get('content-disposition'), /^attachment; filename=taskwright-/)
+    const by = (headers: Readonly<Record<string, string>>) => ({ ...link, headers })
+    const part = await service.expect(
+      'downloadLinkedExport',
+      206,
+      by({ range: 'bytes=4-7', 'if-range': tag }),
+    )
+    t.equal(part.headers.get('content-range'), `bytes 4-7/${finished.size}`)
+    t.same(bytesOf(part.body), bytesOf(whole.body).subarray(4, 8))
+    await service.expect('downloadLinkedExport', 304, by({ 'if-none-match': tag }))
+    await service.expect('downloadLinkedExport', 412, by({ 'if-match': '"other"' }))
+    await service.expect('downloadLinkedExport', 416, by({ range: 'bytes=999999999-' }))
+  })
+
+  t.test(
+    '404: another token, that of another export or of an attachment, and of a session that ended',
+    async () => {
+      const [finished, other] = [await finishedExport(service, ada), await finishedExport(service, ada)]
+      const { params, query } = await linkTo(finished)
+      await service.expect('downloadLinkedExport', 404, { params, query: `${query.slice(0, -4)}AAAA` })
+      await service.expect('downloadLinkedExport', 404, { params: { export_id: other.id }, query })
+      // An attachment with the id of the export would have another token.
+      await service.expect('downloadLinkedAttachment', 404, { params: { attach_id: finished.id }, query })
+      const { email, password } = ada
+      const { body: session } = await service.expect('login', 200, { body: { email, password } })
+      const token = 'access_token' in session ? session.access_token : ''
+      const ofSession = await linkTo(finished, { ...ada, token })
+      await service.expect('logout', 204, { token })
+      await service.expect('downloadLinkedExport', 404, ofSession)
+    },
+  )
+
+  t.test('404, 409: the export is deleted, expired, or the right to have it is lost', async (t) => {
+    const [deleted, expired] = [await finishedExport(service, ada), await finishedExport(service, ada)]
+    const links = [await linkTo(deleted), await linkTo(expired)] as const
+    await service.expect('deleteExport', 204, { token: ada.token, params: links[0].params })
+    await service.expect('downloadLinkedExport', 404, links[0])
+    await db.run(`update exports set expires_at = now() - interval '1 second' where id = $1`, [expired.id])
+    await expireExports(db, new AbortController().signal)
+    await service.expect('downloadLinkedExport', 409, links[1])
+
+    const project = await createProject(ada)
+    await setMember(ada, project, bob, 'manager')
+    const ofProject = await linkTo(await finishedExport(service, bob, { project_id: project.id }), bob)
+    await service.expect('downloadLinkedExport', 200, ofProject)
+    await removeMember(ada, project, bob)
+    t.match((await service.expect('downloadLinkedExport', 409, ofProject)).body, {
+      code: 'export_without_file',
+      detail: 'You may not have this archive any more.',
+    })
+  })
+
+  t.test('410: the link has expired, or the file is missing from the storage', async (t) => {
+    const finished = await finishedExport(service, ada)
+    const [brief, other] = [await linkTo(finished, ada, { expires_in: 1 }), await linkTo(finished)]
+    const now = Date.now()
+    await eventually('it has expired', () => Promise.resolve(Date.now() > now + 1_500))
+    t.match((await service.expect('downloadLinkedExport', 410, brief)).body, { code: 'link_expired' })
+    await loseFile(finished)
+    t.match((await service.expect('downloadLinkedExport', 410, other)).body, { code: 'file_lost' })
+  })
+
+  t.test('200: an administrator’s export of a user is audited at each download', async (t) => {
+    const gil = await service.register('gil')
+    const link = await linkTo(await finishedExport(service, admin, { user_id: gil.id }), admin)
+    const downloads = async () => {
+      const query = { user_id: gil.id, action: 'export.downloaded' }
+      return (await service.expect('listAuditEvents', 200, { token: admin.token, query })).body.items
+    }
+    t.strictSame(await downloads(), [])
+    await service.expect('downloadLinkedExport', 200, link)
+    const [event, ...more] = await downloads()
+    t.equal(event?.actor_id, admin.id)
+    t.ok(event?.session_id, 'with the session that created the link')
+    t.strictSame(more, [])
+  })
+
+  t.test('neither the log nor a problem contains the token', async (t) => {
+    const { params, query } = await linkTo(await finishedExport(service, ada))
+    const token = query.slice('token='.length, 'token='.length + 40)
+    lines.length = 0
+    await service.expect('downloadLinkedExport', 200, { params, query })
+    const { body } = await service.expect('downloadLinkedExport', 404, {
+      params,
+      query: `${query.slice(0, -4)}AAAA`,
+    })
+    t.notMatch(JSON.stringify(body), token)
+    const log = lines.join('')
+    t.match(log, '"operation_id":"downloadLinkedExport"')
+    t.match(log, `"principal_id":"${ada.id}","credential":"link"`)
+    t.notMatch(log, token)
   })
 })
 
