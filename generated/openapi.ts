@@ -1696,7 +1696,7 @@ export interface paths {
         };
         /**
          * List notifications
-         * @description Returns your inbox. You are notified of mentions of you in comments, of tasks assigned to you, and of comments on and the completion of tasks that you follow, but never of your own actions; and your reminders are here. A notification appears about a second after the change, and is shown only while you can see its task. Notifications are kept as long as events: 90 days, unless the operator has configured another period. To count unread notifications, use `unread=true&include_total=true&limit=1`.
+         * @description Returns your inbox. You are notified of mentions of you in comments, of tasks assigned to you, and of comments on and the completion of tasks that you follow, but never of your own actions; and your reminders and the ends of your exports are here. A notification appears about a second after the change. One about a task is shown only while you can see the task, and one about an export until the export is deleted. Notifications are kept as long as events: 90 days, unless the operator has configured another period. To count unread notifications, use `unread=true&include_total=true&limit=1`.
          */
         get: operations["listNotifications"];
         put?: never;
@@ -2354,8 +2354,8 @@ export interface paths {
         /**
          * Export everything, or a project
          * @description Starts an export of everything that you see, or of a project that you manage. The response has no file yet: get the
-         *     export after `poll_after_seconds`, which is also `Retry-After`, until its `status` is `finished`, then download it. Its end is also an event
-         *     `export.finished` on your event streams and webhooks.
+         *     export after `poll_after_seconds`, which is also `Retry-After`, until its `status` is `finished`, then download it. Its end is also a
+         *     notification (`reason: export`), and an event `export.finished` on your event streams and webhooks.
          *
          *     The archive is a zip with one JSON Lines file for each kind of resource, the attached files, and the tasks once more
          *     as iCalendar and CSV. It has what your own lists show while it is read: of other users only the id, the username and
@@ -4406,10 +4406,10 @@ export interface components {
             items: components["schemas"]["TrashedProject"][];
         };
         /**
-         * @description The reason for the notification: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). If several reasons apply, the first in this order. Or it is your own reminder of the task (`reminder`).
+         * @description The reason for the notification: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). If several reasons apply, the first in this order. Or it is your own reminder of the task (`reminder`), or an export that you have requested has finished or failed (`export`).
          * @enum {string}
          */
-        NotificationReason: "mention" | "assignment" | "comment" | "completion" | "reminder";
+        NotificationReason: "mention" | "assignment" | "comment" | "completion" | "reminder" | "export";
         /**
          * @description A related resource to include in a notification.
          * @enum {string}
@@ -4428,8 +4428,11 @@ export interface components {
              * @description The user who caused the notification; null if the service did.
              */
             actor_id: string | null;
-            /** Format: uuid */
-            task_id: string;
+            /**
+             * Format: uuid
+             * @description The task that the notification is about; null for an export.
+             */
+            task_id: string | null;
             /**
              * Format: uuid
              * @description The comment that the notification is about, if any.
@@ -4440,6 +4443,11 @@ export interface components {
              * @description The reminder that has fired, if any. It may have been deleted since.
              */
             reminder_id: string | null;
+            /**
+             * Format: uuid
+             * @description The export that has ended, if any.
+             */
+            export_id: string | null;
             /**
              * Format: date-time
              * @description The time at which the notification arrived.
@@ -4466,11 +4474,13 @@ export interface components {
             /** Format: uuid */
             readonly actor_id?: string | null;
             /** Format: uuid */
-            readonly task_id?: string;
+            readonly task_id?: string | null;
             /** Format: uuid */
             readonly comment_id?: string | null;
             /** Format: uuid */
             readonly reminder_id?: string | null;
+            /** Format: uuid */
+            readonly export_id?: string | null;
             /** Format: date-time */
             readonly created_at?: string;
             /** Format: date-time */

@@ -279,7 +279,7 @@ const take = statement(
           project_id: row.project_id,
           attempts: row.attempts,
         })}, failed as materialized (select * from taken where taken.attempts > ${maxAttempts}),
-      recorded as materialized ${eventOf(sql`failed`, 'failed')}
+      ${tell(sql`failed`, 'failed')}
       select taken.id::text, taken.requested_by::text, taken.user_id::text, taken.project_id::text, ${person.time_zone}, taken.attempts
       from taken join users person on ${person.id} = taken.user_id
       where taken.attempts <= ${maxAttempts} and (select count(*) from recorded) = 0`
@@ -351,15 +351,19 @@ const finish = statement(
         sql`${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} and ${row.status} = 'running' and ${isStillAllowed(row)}`,
       )
       .returning({ id: row.id, requested_by: row.requested_by })},
-    recorded as ${eventOf(sql`finished`, 'finished')}
+    ${tell(sql`finished`, 'finished')}
     select count(*) as finished from finished left join recorded on true`,
 )
 
-/** Tells the requester of each row that its export has ended. */
-function eventOf(rows: SQL, status: 'finished' | 'failed'): SQL {
-  return sql`(
-    select record_event_for(ended.requested_by, 'export.finished', null, null, null, null, ended.id, '{}',
-      jsonb_build_object('status', ${sql.raw(`'${status}'`)})) from ${rows} ended)`
+/** Tells the requester of each row that its export has ended: an event and a notification, as common table expressions. */
+function tell(rows: SQL, status: 'finished' | 'failed'): SQL {
+  return sql`recorded as materialized (
+    select ended.*, record_event_for(ended.requested_by, 'export.finished', null, null, null, null, ended.id, '{}',
+      jsonb_build_object('status', ${sql.raw(`'${status}'`)})) as event_id from ${rows} ended
+  ), notified as (
+    insert into notifications (id, user_id, reason, event_id, export_id, created_at)
+    select event_id(clock_timestamp(), row_number() over ()), requested_by, 'export', event_id, id, clock_timestamp() from recorded
+  )`
 }
 
 /** A file that was stored for an export. */
@@ -396,7 +400,7 @@ const fail = statement(
       })
       .where(sql`${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} and ${row.status} = 'running'`)
       .returning({ id: row.id, requested_by: row.requested_by })},
-    recorded as ${eventOf(sql`failed`, 'failed')}
+    ${tell(sql`failed`, 'failed')}
     select count(*) as failed from failed left join recorded on true`,
 )
 

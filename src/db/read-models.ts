@@ -507,10 +507,12 @@ export const commentJson = (
 
 /** A notification, with the task if `expand` asks for it. Needs no check of access: only users who see the task see it. */
 export const notificationJson = (
-  { id, reason, actor_id, task_id, comment_id, reminder_id, created_at, read_at }: typeof notifications,
+  notification: typeof notifications,
   expand: readonly NotificationExpansion[],
   caller: CallerPlaceholders,
 ): SQL => {
+  const { id, reason, actor_id, task_id, comment_id, reminder_id, export_id, created_at, read_at } =
+    notification
   const json = object({
     id,
     reason,
@@ -518,6 +520,7 @@ export const notificationJson = (
     task_id,
     comment_id,
     reminder_id,
+    export_id,
     created_at,
     read_at,
   } satisfies Fields<Omit<Schemas['Notification'], NotificationExpansion>>)

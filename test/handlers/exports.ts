@@ -4,6 +4,7 @@ import t from 'tap'
 import { fromBufferPromise } from 'yauzl'
 import type { components } from '../../generated/openapi.ts'
 import { expireExports } from '../../src/db/exports.ts'
+import { claimDigest } from '../../src/db/notification-settings.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { FileMissing, type Storage, StorageFull } from '../../src/storage/storage.ts'
 import { accountActions } from '../fixture/accounts.ts'
@@ -608,24 +609,26 @@ t.test('downloadLinkedExport', async (t) => {
   })
 })
 
+/** An export whose process has died after so many attempts, once it has ended. */
+const interruptedExport = async ({ id, token }: Account, attempts: number): Promise<Export> => {
+  await noExportRuns(service)
+  const [row] = await db.run(
+    `insert into exports (id, requested_by, user_id, status, attempts, lease_id, leased_until)
+     values (event_id(now(), 1), $1, $1, 'running', $2, gen_random_uuid(), now() - interval '1 second') returning id::text`,
+    [id, attempts],
+  )
+  const params = { export_id: String(row?.id) }
+  await eventually('it has ended', async () => {
+    const { body } = await service.expect('getExport', 200, { token, params })
+    return body.poll_after_seconds === null
+  })
+  return (await service.expect('getExport', 200, { token, params })).body
+}
+
 t.test('an export whose process died is made by another one, three times at most', async (t) => {
   const mia = await service.register('mia')
-  const interrupt = async (attempts: number): Promise<Export> => {
-    await noExportRuns(service)
-    const [row] = await db.run(
-      `insert into exports (id, requested_by, user_id, status, attempts, lease_id, leased_until)
-       values (event_id(now(), 1), $1, $1, 'running', $2, gen_random_uuid(), now() - interval '1 second') returning id::text`,
-      [mia.id, attempts],
-    )
-    const params = { export_id: String(row?.id) }
-    await eventually('it has ended', async () => {
-      const { body } = await service.expect('getExport', 200, { token: mia.token, params })
-      return body.poll_after_seconds === null
-    })
-    return (await service.expect('getExport', 200, { token: mia.token, params })).body
-  }
-  t.match(await interrupt(2), { status: 'finished' })
-  t.match(await interrupt(3), { status: 'failed', failure: 'interrupted' })
+  t.match(await interruptedExport(mia, 2), { status: 'finished' })
+  t.match(await interruptedExport(mia, 3), { status: 'failed', failure: 'interrupted' })
 })
 
 t.test('texts with any separator of lines', async (t) => {
@@ -636,6 +639,86 @@ t.test('texts with any separator of lines', async (t) => {
   const records = recordsOf(await entriesOf(await finishedExport(service, una), una))
   t.match(records.tasks, [{ title: task.title, description: task.description }])
   t.match(records.comments, [{ body: title }])
+})
+
+t.test('a notification of the end', async (t) => {
+  const inboxOf = async ({ token }: Account) =>
+    (await service.expect('listNotifications', 200, { token, query: { expand: 'task' } })).body.items
+  const [ira, ned] = [await service.register('ira'), await service.register('ned')]
+
+  await t.test('for whoever has requested it, alone, whether it has finished or failed', async (t) => {
+    const finished = await finishedExport(service, ira)
+    const [notification, ...more] = await inboxOf(ira)
+    t.strictSame(more, [])
+    t.match(notification, {
+      reason: 'export',
+      export_id: finished.id,
+      actor_id: null,
+      task_id: null,
+      comment_id: null,
+      reminder_id: null,
+      read_at: null,
+      task: undefined,
+    })
+    const [event] = await db.run(
+      'select type, recipient_id from events where id = (select event_id from notifications where export_id = $1)',
+      [finished.id],
+    )
+    t.match(event, { type: 'export.finished', recipient_id: ira.id })
+
+    put = () => Promise.reject(new StorageFull())
+    const failed = await endedExport(service, ira)
+    put = presentPut
+    const interrupted = await interruptedExport(ira, 3)
+    t.strictSame(
+      (await inboxOf(ira)).map(({ export_id }) => export_id),
+      [interrupted.id, failed.id, finished.id],
+    )
+
+    const ofIra = await finishedExport(service, admin, { user_id: ira.id })
+    t.match(await inboxOf(admin), [{ export_id: ofIra.id }])
+    t.equal((await inboxOf(ira)).length, 3)
+
+    const params = { notification_id: notification?.id ?? '' }
+    const body = { is_read: true }
+    for (const { token } of [ned, admin])
+      await service.expect('updateNotification', 404, { token, params, body })
+    const read = await service.expect('updateNotification', 200, { token: ira.token, params, body })
+    t.match(read.body, { export_id: finished.id, read_at: /Z$/ })
+    const until = { until: new Date(Date.now() + 1_000).toISOString() }
+    const marked = await service.expect('markNotificationsRead', 200, { token: ira.token, body: until })
+    t.match(marked.body, { marked_count: 2 })
+  })
+
+  await t.test('goes with the export', async (t) => {
+    const { id: export_id } = await finishedExport(service, ned)
+    t.match(await inboxOf(ned), [{ export_id }])
+    await service.expect('deleteExport', 204, { token: ned.token, params: { export_id } })
+    t.strictSame(await inboxOf(ned), [])
+  })
+
+  await t.test('is in no digest', async (t) => {
+    const settings = { token: ned.token, body: { mail_digest: 'hourly' } }
+    await service.expect('updateNotificationSettings', 200, settings)
+    await finishedExport(service, ned)
+    await db.run(`update notification_settings set digest_due_at = now() where user_id = $1`, [ned.id])
+    t.match(await claimDigest(db), { count: 0 })
+  })
+
+  await t.test('not if it was cancelled', async (t) => {
+    const fay = await service.register('fay')
+    const { promise: mayEnd, resolve: end } = Promise.withResolvers<void>()
+    put = async (...args) => {
+      await mayEnd
+      return storage.put(...args)
+    }
+    const { id: export_id } = await newExport(service, fay)
+    await service.expect('cancelExport', 200, { token: fay.token, params: { export_id } })
+    put = presentPut
+    end()
+    await noExportRuns(service)
+    t.strictSame(await inboxOf(fay), [])
+  })
 })
 
 t.test('two users at a time', async (t) => {

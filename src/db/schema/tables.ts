@@ -1008,10 +1008,10 @@ export const notifications = pgTable(
     event_id: uuid('event_id').notNull(),
     /** Null: the service itself. */
     actor_id: uuid('actor_id'),
-    task_id: uuid('task_id')
-      .notNull()
-      .references(() => tasks.id, { onDelete: 'cascade' }),
+    /** Null if it is about no task. */
+    task_id: uuid('task_id').references(() => tasks.id, { onDelete: 'cascade' }),
     comment_id: uuid('comment_id').references(() => comments.id, { onDelete: 'cascade' }),
+    export_id: uuid('export_id').references(() => exports.id, { onDelete: 'cascade' }),
     /** No foreign key, because the notification outlives the reminder. */
     reminder_id: uuid('reminder_id'),
     created_at: createdAt(),
@@ -1027,11 +1027,15 @@ export const notifications = pgTable(
     index('notifications_comment')
       .on(t.comment_id)
       .where(sql`${t.comment_id} is not null`),
+    index('notifications_export')
+      .on(t.export_id)
+      .where(sql`${t.export_id} is not null`),
     index('notifications_age').on(t.created_at),
     check(
       'notifications_reason_known',
-      sql`${t.reason} in ('mention', 'assignment', 'comment', 'completion', 'reminder')`,
+      sql`${t.reason} in ('mention', 'assignment', 'comment', 'completion', 'reminder', 'export')`,
     ),
+    check('notifications_of_one', sql`(${t.task_id} is null) = (${t.export_id} is not null)`),
   ],
 )
 
