@@ -319,6 +319,21 @@ export const renewExport = async (
   { done, total, duration }: ExportProgress & { readonly duration: number },
 ): Promise<boolean> => (await renew(db, { id, lease_id, lease: duration, done, total })) === 1
 
+const beginFile = countingStatement(
+  'exports.begin_file',
+  { id: 'uuid', lease_id: 'uuid', key: 'text' },
+  (p) => sql`
+    update exports row set writing_key = ${p.key}
+    where ${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} and ${row.status} = 'running' returning 1`,
+)
+
+/** Records the key of the file that is going to be written, so that no job takes it for abandoned. False as by `renewExport`. */
+export const beginExportFile = async (
+  db: Database,
+  { id, lease_id }: TakenExport,
+  key: string,
+): Promise<boolean> => (await beginFile(db, { id, lease_id, key })) === 1
+
 const finish = statement(
   'exports.finish',
   {

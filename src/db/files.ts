@@ -88,10 +88,11 @@ const unreferenced = statement(
       and not exists (select from uploads where ${uploads.storage_key} = key)
       and not exists (select from thumbnails where ${thumbnails.storage_key} = key)
       and not exists (select from exports where ${exports.storage_key} = key)
+      and not exists (select from exports where ${exports.status} = 'running' and ${exports.writing_key} = key)
       and not exists (select from file_deletions where ${fileDeletions.storage_key} = key)`,
 )
 
-/** The keys that no attachment, upload or thumbnail references and that are not queued for removal. */
+/** The keys that no attachment, upload, thumbnail or export references and that are not queued for removal. */
 export const selectUnreferenced = async (db: Database, keys: readonly string[]): Promise<string[]> =>
   (await unreferenced(db, { keys })).map(({ storage_key }) => storage_key)
 

@@ -2,7 +2,7 @@ import { removeOldAttempts } from '../db/attempts.ts'
 import { removeOldAuditEvents } from '../db/audit.ts'
 import { removeOldEvents } from '../db/events.ts'
 import { fireDueReminders } from '../db/due-reminders.ts'
-import { expireExports, selectRunningExports } from '../db/exports.ts'
+import { expireExports } from '../db/exports.ts'
 import type { DatabaseClock } from '../db/engine/database-clock.ts'
 import { removeRevokedFeeds } from '../db/feeds.ts'
 import { removeExpiredKeys } from '../db/idempotency-keys.ts'
@@ -150,10 +150,7 @@ export const jobsOf = (deps: JobDeps) => {
     redeliver_tasks: completion((stop) => redeliverTasks(db, stop)),
     remove_deleted_files: completion(removeFiles),
     remove_orphans: cleanup((stop) => removeOrphans(deps, orphans(stop))),
-    remove_unfinished_orphans: cleanup(async (stop) => {
-      // An archive that is being stored has no row yet, and no limit of time.
-      if ((await selectRunningExports(db)).size === 0) await removeUnfinishedOrphans(deps, orphans(stop))
-    }),
+    remove_unfinished_orphans: cleanup((stop) => removeUnfinishedOrphans(deps, orphans(stop))),
     report_lost_files: cleanup((stop) => reportLostFiles(deps, { stop })),
     remove_expired_sessions: cleanup((stop) => removeExpiredSessions(db, {}, stop)),
     remove_spent_refresh_tokens: cleanup((stop) => removeSpentRefreshTokens(db, {}, stop)),

@@ -4,6 +4,7 @@ import { join } from 'node:path'
 import type { Database } from '../db/engine/client.ts'
 import { newId } from '../db/engine/ids.ts'
 import {
+  beginExportFile,
   failExport,
   finishExport,
   releaseExport,
@@ -13,8 +14,9 @@ import {
   type TakenExport,
 } from '../db/exports.ts'
 import { createSpool } from '../interchange/spool.ts'
-import { StorageFull, type StoredFile } from '../storage/storage.ts'
-import { type Archive, type ArchiveDeps, type ArchiveWork, startArchive } from './export-archive.ts'
+import { newKey } from '../storage/keys.ts'
+import { StorageFull } from '../storage/storage.ts'
+import { type ArchiveDeps, type ArchiveWork, startArchive } from './export-archive.ts'
 
 /** Makes the files of exports: reads the records in batches, then writes them with the attached files into one archive. */
 
@@ -88,21 +90,15 @@ const isFull = (error: unknown): boolean =>
   (error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT'))
 
 const makeFile = async (deps: ExportDeps, taken: TakenExport, work: ArchiveWork): Promise<void> => {
-  const stored = await store(deps, await startArchive(deps, work))
-  const { key, size, sha256 } = stored
-  const file = { key, size, sha256, done: work.progress.done, days: deps.exportDays }
-  if (await finishExport(deps.db, taken, file)) return
-  await deps.storage.remove(key)
-  await failExport(deps.db, taken, 'access_lost')
-}
-
-/** Writes the archive to the storage. */
-const store = async (
-  { storage }: ExportDeps,
-  { content, minBytes, maxBytes }: Archive,
-): Promise<StoredFile> => {
+  const { db, storage, exportDays: days } = deps
+  const { content, minBytes, maxBytes } = await startArchive(deps, work)
   try {
-    return await storage.put(content, { minBytes, maxBytes })
+    const key = newKey()
+    if (!(await beginExportFile(db, taken, key))) return
+    const { size, sha256 } = await storage.put(content, { minBytes, maxBytes, key })
+    if (await finishExport(db, taken, { key, size, sha256, done: work.progress.done, days })) return
+    await storage.remove(key)
+    await failExport(db, taken, 'access_lost')
   } finally {
     content.destroy()
   }

@@ -10,6 +10,7 @@ CREATE TABLE "exports" (
 	"lease_id" uuid,
 	"leased_until" timestamp (3) with time zone,
 	"failure" text,
+	"writing_key" text,
 	"storage_key" text,
 	"size" bigint,
 	"sha256" text,

@@ -1143,6 +1143,8 @@ export const exports = pgTable(
     leased_until: instant('leased_until'),
     /** Why it failed. */
     failure: text('failure'),
+    /** Of the file that the last process to take it has begun to write. It has no other row before the export has finished. */
+    writing_key: text('writing_key'),
     storage_key: text('storage_key'),
     size: bigint('size', { mode: 'number' }),
     sha256: text('sha256'),
