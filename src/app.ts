@@ -115,6 +115,7 @@ import { instrumentDatabase, instrumentStorage } from './observe/instrument.ts'
 import { reportOutages } from './observe/outages.ts'
 import type { MapError } from './problems/problems.ts'
 import { storageProblem } from './storage/problems.ts'
+import { createSpaceCheck } from './storage/free-space.ts'
 import type { Storage } from './storage/storage.ts'
 import { createAddressRules } from './webhooks/addresses.ts'
 import { createSend, type Resolve } from './webhooks/send.ts'
@@ -155,6 +156,7 @@ export interface AppDeps {
     | 'trashDays'
     | 'dataDir'
     | 'exportDays'
+    | 'diskReserveBytes'
     | 'webhookAllow'
     | 'rateLimit'
     | 'rateLimitSignIn'
@@ -350,6 +352,8 @@ export const buildApp = async ({
   app.addHook('onClose', () => storage.close())
   app.addHook('onClose', async () => thumbnailer.close())
   const { auditDays, dataDir, eventDays, exportDays, trashDays } = config
+  const exportFolder = join(dataDir, 'exports')
+  const checkExportSpace = createSpaceCheck(exportFolder, config.diskReserveBytes)
   const { log } = app
   const addressRules = createAddressRules(config.webhookAllow)
   const mailer = openMailer(log)
@@ -369,7 +373,8 @@ export const buildApp = async ({
       }),
       sendDigests: createSendDigests({ db: background, mailer }),
       sendReminders: createSendReminders({ db: background, mailer }),
-      exportFolder: join(dataDir, 'exports'),
+      exportFolder,
+      checkExportSpace,
       exportDays,
       generator: `Taskwright ${version}`,
       contract: contract.document,
@@ -519,6 +524,7 @@ export const buildApp = async ({
       publicUrl,
       exports: createExports({
         storage,
+        checkSpace: checkExportSpace,
         jobs,
         mailer,
         createLink: createLinks(exportLinkKeys, databaseClock.now),

@@ -64,6 +64,8 @@ export interface JobDeps extends FileDeps {
   readonly sendReminders: Job['run']
   /** For exports in progress. */
   readonly exportFolder: string
+  /** Checks the disk of that folder. */
+  readonly checkExportSpace: () => Promise<void>
   /** Retention of the files of exports. */
   readonly exportDays: number
   /** Name and version of the service. */
@@ -133,7 +135,12 @@ export const jobsOf = (deps: JobDeps) => {
     run,
   })
   const orphans = (stop: AbortSignal) => ({ grace: times.grace, stop })
-  const runExports = createRunExports({ ...deps, folder: deps.exportFolder, lease: times.lease })
+  const runExports = createRunExports({
+    ...deps,
+    folder: deps.exportFolder,
+    checkSpace: deps.checkExportSpace,
+    lease: times.lease,
+  })
   const removeFiles = (stop: AbortSignal) => removeDeletedFiles(deps, { retryAfter: times.retry, stop })
   return {
     follow_database_clock: clockJob(() => deps.databaseClock.follow(db)),

@@ -24,6 +24,8 @@ export interface ExportDeps extends ArchiveDeps {
   readonly log: FastifyBaseLogger
   /** For records between reading and writing. */
   readonly folder: string
+  /** Checks the disk of the folder. Rejects with StorageFull. */
+  readonly checkSpace: () => Promise<void>
   /** How long files are kept. */
   readonly exportDays: number
   /** Lease in milliseconds: how long a crashed process can hold up an export. */
@@ -45,22 +47,24 @@ export const createRunExports =
   }
 
 const runExport = async (deps: ExportDeps, taken: TakenExport, stop: AbortSignal): Promise<void> => {
-  const { db, log, lease } = deps
-  const lost = new AbortController()
+  const { db, log, lease, checkSpace } = deps
+  const [lost, short] = [new AbortController(), new AbortController()]
   const spool = createSpool(join(deps.folder, taken.id))
   const progress: ArchiveWork['progress'] = { done: 0, total: null }
   const renew = async (): Promise<void> => {
     if (!(await renewExport(db, taken, { ...progress, duration: lease }))) lost.abort()
+    await checkSpace().catch((error: unknown) => short.abort(error))
   }
   const timer = setInterval(() => void renew().catch(() => undefined), Math.min(renewalInterval, lease / 3))
   try {
-    const signal = AbortSignal.any([stop, lost.signal])
+    const signal = AbortSignal.any([stop, lost.signal, short.signal])
+    await checkSpace()
     await makeFile(deps, taken, { scope: scopeOf(taken), signal, progress, spool: await spool })
   } catch (error) {
     if (stop.aborted) await releaseExport(db, taken, { wait: 0, refunds: true })
     // One that was cancelled, or that another process has taken, is left as it is.
     else if (lost.signal.aborted) await failExport(db, taken, 'access_lost')
-    else if (isFull(error)) await failExport(db, taken, 'storage_full')
+    else if (isFull(error) || isFull(short.signal.reason)) await failExport(db, taken, 'storage_full')
     else {
       log.warn({ err: error, export_id: taken.id }, 'An export failed and will be tried again')
       await releaseExport(db, taken, { wait: retryAfter, refunds: false })
@@ -81,7 +85,7 @@ const scopeOf = (taken: TakenExport): ArchiveWork['scope'] => ({
   timeZone: taken.time_zone,
 })
 
-/** Milliseconds between two looks at whether an export was cancelled, which also show its progress. */
+/** Milliseconds between two looks at whether an export was cancelled and the disk is short, which also show its progress. */
 const renewalInterval = 2_000
 
 /** Whether there is no space, in the storage or for the spool. */

@@ -32,6 +32,8 @@ import { openUnlessDeleted } from './open-file.ts'
 
 interface Deps {
   readonly storage: Storage
+  /** Checks the disk on which records are held between reading and writing. */
+  readonly checkSpace: () => Promise<void>
   readonly jobs: Pick<Jobs, 'wake'>
   readonly mailer: Pick<Mailer, 'sendDataExported'>
   readonly createLink: CreateLink
@@ -78,12 +80,12 @@ export const listExports = (ctx: OpContext<Principal>, page: PageRequest): Promi
 export const getExport = async (ctx: OpContext<Principal>, id: string): Promise<ExportRow> =>
   expectFound(await selectExport(ctx, id))
 
-export const createExports = ({ storage, jobs, mailer, createLink }: Deps): Exports => ({
+export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }: Deps): Exports => ({
   async create(ctx, { project_id: projectId = null, user_id: userId = ctx.principal.userId }) {
     const isOwn = userId === ctx.principal.userId
     if (!isOwn && projectId !== null)
       throw problems.invalidField('/project_id', 'cannot be combined with user_id')
-    await storage.check()
+    await Promise.all([storage.check(), checkSpace()])
     return idempotent(ctx, async (tx, id) => {
       const user = expectSeen('user.see', await lockUser(tx, userId, { purpose: 'change' }))
       if (!isOwn) expectMay('export.create_for_another', user)

@@ -312,6 +312,14 @@ t.test('createExport', async (t) => {
     await service.expect('createExport', 422, { ...request, body: { project_id } })
   })
 
+  t.test('507: the disk for what is between reading and writing is short', async (t) => {
+    const config = { diskReserveBytes: Number.MAX_SAFE_INTEGER }
+    const times = { ...jobTimes, cleanupAtStart: false, events: 2 ** 30 }
+    await noExportRuns(service)
+    const short = await startService(t, { db, storage, config, jobTimes: times })
+    await short.expect('createExport', 507, { token: ada.token, body: {} })
+  })
+
   t.test('507: there is no space', async (t) => {
     check = () => Promise.reject(new StorageFull())
     await service.expect('createExport', 507, { token: ada.token, body: {} })

@@ -7,9 +7,10 @@ import t from 'tap'
 import { newId } from '../../src/db/engine/ids.ts'
 import { filesWithoutRows } from '../../src/jobs/inventory.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
-import { createRunExports } from '../../src/jobs/run-exports.ts'
+import { createRunExports, type ExportDeps } from '../../src/jobs/run-exports.ts'
 import { removeOrphans, removeUnfinishedOrphans } from '../../src/jobs/stored-files.ts'
 import { diskStorage } from '../../src/storage/disk.ts'
+import { createSpaceCheck } from '../../src/storage/free-space.ts'
 import { newKey } from '../../src/storage/keys.ts'
 import { type Storage, StorageUnavailable } from '../../src/storage/storage.ts'
 import { jobDepsOf } from '../fixture/jobs.ts'
@@ -32,12 +33,17 @@ await attachFile(ada, (await createTask(ada)).id)
 
 const { signal } = new AbortController()
 
-const runExports = (changes: Partial<Storage> = {}): Promise<void> =>
+const runExports = (
+  changes: Partial<Storage> = {},
+  options: Partial<Pick<ExportDeps, 'checkSpace' | 'lease'>> = {},
+): Promise<void> =>
   createRunExports({
     ...deps,
     storage: { ...storage, ...changes },
     folder: join(folder, 'spools'),
+    checkSpace: async () => undefined,
     lease: 30_000,
+    ...options,
   })(signal)
 
 /** Removes files without a row that are older than the grace. */
@@ -140,5 +146,34 @@ t.test('and that of an attempt that failed, after its time', async (t) => {
   t.match(await read(id), { status: 'waiting' })
   await db.run('update exports set writing_key = $2 where id = $1', [id, key])
   await sweep()
+  t.strictSame(await unfinished(), [])
+})
+
+t.test('an export fails if the disk of its records is short, at its beginning or later', async (t) => {
+  const checkSpace = createSpaceCheck(folder, Number.MAX_SAFE_INTEGER)
+  const first = await newExport()
+  await runExports({}, { checkSpace })
+  t.match(await read(first), { status: 'failed', failure: 'storage_full' })
+
+  const second = await newExport()
+  const { promise: hasFailed, resolve: fail } = Promise.withResolvers<void>()
+  let isFull = false
+  await runExports(
+    {
+      async open(...parameters) {
+        isFull = true
+        await hasFailed
+        return storage.open(...parameters)
+      },
+    },
+    {
+      lease: 3_000,
+      async checkSpace() {
+        if (isFull) await checkSpace()
+      },
+    },
+  )
+  fail()
+  t.match(await read(second), { status: 'failed', failure: 'storage_full' })
   t.strictSame(await unfinished(), [])
 })
