@@ -5,6 +5,7 @@
     jsonb_build_object('status', 'failed')) as event_id from failed ended
 ), notified as (
   insert into notifications (id, user_id, reason, event_id, export_id, created_at)
-  select event_id(clock_timestamp(), row_number() over ()), requested_by, 'export', event_id, id, clock_timestamp() from recorded
+  select event_id(clock_timestamp(), row_number() over ()), requested_by, 'export', event_id, recorded.id, clock_timestamp()
+  from recorded join users person on "person"."id" = requested_by and "person"."deleted_at" is null
 )
   select count(*) as failed from failed left join recorded on true;

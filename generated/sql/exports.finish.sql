@@ -13,6 +13,7 @@ and ("row"."project_id" is null or exists (
     jsonb_build_object('status', 'finished')) as event_id from finished ended
 ), notified as (
   insert into notifications (id, user_id, reason, event_id, export_id, created_at)
-  select event_id(clock_timestamp(), row_number() over ()), requested_by, 'export', event_id, id, clock_timestamp() from recorded
+  select event_id(clock_timestamp(), row_number() over ()), requested_by, 'export', event_id, recorded.id, clock_timestamp()
+  from recorded join users person on "person"."id" = requested_by and "person"."deleted_at" is null
 )
   select count(*) as finished from finished left join recorded on true;

@@ -13,7 +13,8 @@
     jsonb_build_object('status', 'failed')) as event_id from failed ended
 ), notified as (
   insert into notifications (id, user_id, reason, event_id, export_id, created_at)
-  select event_id(clock_timestamp(), row_number() over ()), requested_by, 'export', event_id, id, clock_timestamp() from recorded
+  select event_id(clock_timestamp(), row_number() over ()), requested_by, 'export', event_id, recorded.id, clock_timestamp()
+  from recorded join users person on "person"."id" = requested_by and "person"."deleted_at" is null
 )
     select taken.id::text, taken.requested_by::text, taken.user_id::text, taken.project_id::text, "person"."time_zone", taken.attempts
     from taken join users person on "person"."id" = taken.user_id

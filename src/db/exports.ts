@@ -370,14 +370,18 @@ const finish = statement(
     select count(*) as finished from finished left join recorded on true`,
 )
 
-/** Tells the requester of each row that its export has ended: an event and a notification, as common table expressions. */
+/**
+ * Tells the requester of each row that its export has ended: an event and a notification, as common table expressions. A user who was
+ * deleted gets none: their removal locks the user before their exports, and would wait for this statement, and it for the removal.
+ */
 function tell(rows: SQL, status: 'finished' | 'failed'): SQL {
   return sql`recorded as materialized (
     select ended.*, record_event_for(ended.requested_by, 'export.finished', null, null, null, null, ended.id, '{}',
       jsonb_build_object('status', ${sql.raw(`'${status}'`)})) as event_id from ${rows} ended
   ), notified as (
     insert into notifications (id, user_id, reason, event_id, export_id, created_at)
-    select event_id(clock_timestamp(), row_number() over ()), requested_by, 'export', event_id, id, clock_timestamp() from recorded
+    select event_id(clock_timestamp(), row_number() over ()), requested_by, 'export', event_id, recorded.id, clock_timestamp()
+    from recorded join users person on ${person.id} = requested_by and ${person.deleted_at} is null
   )`
 }
 
