@@ -1696,7 +1696,7 @@ export interface paths {
         };
         /**
          * List notifications
-         * @description Returns your inbox. You are notified of mentions of you in comments, of tasks assigned to you, and of comments on and the completion of tasks that you follow, but never of your own actions; and your reminders are here. A notification appears about a second after the change, and is shown only while you can see its task. Notifications are kept as long as events: 90 days, unless the operator has configured another period. To count unread notifications, use `unread=true&include_total=true&limit=1`.
+         * @description Returns your inbox. You are notified of mentions of you in comments, of tasks assigned to you, and of comments on and the completion of tasks that you follow, but never of your own actions; and your reminders and the ends of your exports are here. A notification appears about a second after the change. One about a task is shown only while you can see the task, and one about an export until the export is deleted. Notifications are kept as long as events: 90 days, unless the operator has configured another period. To count unread notifications, use `unread=true&include_total=true&limit=1`.
          */
         get: operations["listNotifications"];
         put?: never;
@@ -2354,8 +2354,8 @@ export interface paths {
         /**
          * Export everything, or a project
          * @description Starts an export of everything that you see, or of a project that you manage. The response has no file yet: get the
-         *     export after `poll_after_seconds`, until its `status` is `finished`, then download it. Its end is also an event
-         *     `export.finished` on your event streams and webhooks.
+         *     export after `poll_after_seconds`, which is also `Retry-After`, until its `status` is `finished`, then download it. Its end is also a
+         *     notification (`reason: export`), and an event `export.finished` on your event streams and webhooks.
          *
          *     The archive is a zip with one JSON Lines file for each kind of resource, the attached files, and the tasks once more
          *     as iCalendar and CSV. It has what your own lists show while it is read: of other users only the id, the username and
@@ -2445,6 +2445,58 @@ export interface paths {
          * @description Returns the archive of a finished export, as long as you have an account, and manage the project if it is of one. Supports one byte range per request (`Range`, RFC 9110). The ETag is the SHA-256 of the archive, so `If-Range` resumes an interrupted download safely.
          */
         get: operations["downloadExport"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports/{export_id}/links": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Create a link to an export
+         * @description Returns a URL that downloads the archive of a finished export without an `Authorization` header, for download managers. Anyone with the URL can download the archive until the link expires. The link stops working earlier if the session or API token that created it ends, if the export is deleted or has expired, or if you may not have the archive any more. Links are not stored and cannot be listed.
+         */
+        post: operations["createExportLink"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/exports/{export_id}/content": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        /**
+         * Download an export by link
+         * @description Downloads an archive with a link that `POST /exports/{export_id}/links` created. The token in the URL authenticates the request. The response is the same as that of `GET /exports/{export_id}/archive`. Requests count against the user who created the link, in the rate limit of links. An expired link returns 410; a link that was revoked or never existed returns 404.
+         */
+        get: operations["downloadLinkedExport"];
         put?: never;
         post?: never;
         delete?: never;
@@ -4533,10 +4585,10 @@ export interface components {
             items: components["schemas"]["TrashedProject"][];
         };
         /**
-         * @description The reason for the notification: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). If several reasons apply, the first in this order. Or it is your own reminder of the task (`reminder`).
+         * @description The reason for the notification: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). If several reasons apply, the first in this order. Or it is your own reminder of the task (`reminder`), or an export that you have requested has finished or failed (`export`).
          * @enum {string}
          */
-        NotificationReason: "mention" | "assignment" | "comment" | "completion" | "reminder";
+        NotificationReason: "mention" | "assignment" | "comment" | "completion" | "reminder" | "export";
         /**
          * @description A related resource to include in a notification.
          * @enum {string}
@@ -4555,8 +4607,11 @@ export interface components {
              * @description The user who caused the notification; null if the service did.
              */
             actor_id: string | null;
-            /** Format: uuid */
-            task_id: string;
+            /**
+             * Format: uuid
+             * @description The task that the notification is about; null for an export.
+             */
+            task_id: string | null;
             /**
              * Format: uuid
              * @description The comment that the notification is about, if any.
@@ -4567,6 +4622,11 @@ export interface components {
              * @description The reminder that has fired, if any. It may have been deleted since.
              */
             reminder_id: string | null;
+            /**
+             * Format: uuid
+             * @description The export that has ended, if any.
+             */
+            export_id: string | null;
             /**
              * Format: date-time
              * @description The time at which the notification arrived.
@@ -4593,11 +4653,13 @@ export interface components {
             /** Format: uuid */
             readonly actor_id?: string | null;
             /** Format: uuid */
-            readonly task_id?: string;
+            readonly task_id?: string | null;
             /** Format: uuid */
             readonly comment_id?: string | null;
             /** Format: uuid */
             readonly reminder_id?: string | null;
+            /** Format: uuid */
+            readonly export_id?: string | null;
             /** Format: date-time */
             readonly created_at?: string;
             /** Format: date-time */
@@ -5198,6 +5260,25 @@ export interface components {
              * @description When it ended.
              */
             finished_at: string | null;
+        };
+        /** @description The options of a new link. */
+        ExportLinkCreate: {
+            /**
+             * @description The lifetime of the link in seconds.
+             * @default 300
+             */
+            expires_in: number;
+        };
+        /** @description A URL that downloads an archive. */
+        ExportLink: {
+            /**
+             * Format: uri-reference
+             * @description Absolute if the operator has set `PUBLIC_URL`; otherwise a path on this server. Anyone with the URL can download the archive.
+             * @example /exports/0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7/content?token=AXkY0Cq1Yk5rTq0o2J9v3oVqk7n2gk1m8Q4bXx0t5m3Wc6uFzH9aJrLpEsDyBvGqUiKoNwTeRfMhSjXzClVbPa2d
+             */
+            url: string;
+            /** Format: date-time */
+            expires_at: string;
         };
         /** @description A page of exports. */
         ExportList: components["schemas"]["Page"] & {
@@ -6301,6 +6382,11 @@ export interface components {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 ETag: components["headers"]["ETag"];
+                /**
+                 * @description The `poll_after_seconds` of the body. Absent once the export has ended.
+                 * @example 2
+                 */
+                "Retry-After"?: number;
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
             };
@@ -7102,7 +7188,7 @@ export interface components {
          */
         AttachmentId: string;
         /**
-         * @description The token of the link, as in the URL that `POST /attachments/{attach_id}/links` returned.
+         * @description The token of the link, as in its URL.
          * @example AXkY0Cq1Yk5rTq0o2J9v3oVqk7n2gk1m8Q4bXx0t5m3
          */
         LinkToken: string;
@@ -7454,6 +7540,11 @@ export interface components {
          * @example 2
          */
         RetryAfter: number;
+        /**
+         * @description The `poll_after_seconds` of the body.
+         * @example 2
+         */
+        PollAfter: number;
         /**
          * @description The remaining quota of each applicable limit: `r` requests in the next `t` seconds (Internet-Draft "RateLimit header fields for HTTP"). Absent if limits are disabled.
          * @example "api";r=0;t=42
@@ -9116,7 +9207,7 @@ export interface operations {
         parameters: {
             query: {
                 /**
-                 * @description The token of the link, as in the URL that `POST /attachments/{attach_id}/links` returned.
+                 * @description The token of the link, as in its URL.
                  * @example AXkY0Cq1Yk5rTq0o2J9v3oVqk7n2gk1m8Q4bXx0t5m3
                  */
                 token: components["parameters"]["LinkToken"];
@@ -12674,6 +12765,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Retry-After": components["headers"]["PollAfter"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;
@@ -12824,6 +12916,96 @@ export interface operations {
             403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["ExportWithoutFile"];
+            410: components["responses"]["Gone"];
+            412: components["responses"]["PreconditionFailed"];
+            416: components["responses"]["RangeNotSatisfiable"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    createExportLink: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["ExportLinkCreate"];
+            };
+        };
+        responses: {
+            /** @description The link. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    Location: components["headers"]["Location"];
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExportLink"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["Forbidden"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ExportWithoutFile"];
+            413: components["responses"]["ContentTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooManyRequests"];
+            503: components["responses"]["ServiceUnavailable"];
+        };
+    };
+    downloadLinkedExport: {
+        parameters: {
+            query: {
+                /**
+                 * @description The token of the link, as in its URL.
+                 * @example AXkY0Cq1Yk5rTq0o2J9v3oVqk7n2gk1m8Q4bXx0t5m3
+                 */
+                token: components["parameters"]["LinkToken"];
+            };
+            header?: {
+                /** @description Perform the request only if the current ETag is one of these (`"7"`, or `*` for any); otherwise return 412. If the resource has a `version`, that version in double quotes is always accepted as its current ETag. */
+                "If-Match"?: components["parameters"]["IfMatch"];
+                /** @description Return 412 if the resource was modified after this date. Ignored with `If-Match`, which is more precise, and if it is not a valid date. */
+                "If-Unmodified-Since"?: components["parameters"]["IfUnmodifiedSince"];
+                /** @description Return 304 without a body if the current ETag is one of these (`"7"`, or `*` for any). */
+                "If-None-Match"?: components["parameters"]["IfNoneMatch"];
+                /** @description Return 304 without a body if the resource was not modified after this date. Ignored with `If-None-Match`, which is more precise, and if it is not a valid date. */
+                "If-Modified-Since"?: components["parameters"]["IfModifiedSince"];
+                /** @description A single byte range, such as `bytes=0-99`, `bytes=100-` or `bytes=-50`. */
+                Range?: components["parameters"]["Range"];
+                /** @description Apply `Range` only if the file still has this ETag or `Last-Modified`; otherwise return the whole file. */
+                "If-Range"?: components["parameters"]["IfRange"];
+            };
+            path: {
+                /**
+                 * @description The id of the export.
+                 * @example 0199c0f6-4c5d-7e6f-9071-8293a4b5c6d7
+                 */
+                export_id: components["parameters"]["ExportId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            200: components["responses"]["Download"];
+            206: components["responses"]["PartialDownload"];
+            304: components["responses"]["NotModified"];
+            400: components["responses"]["BadRequest"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["ExportWithoutFile"];
+            410: components["responses"]["LinkGone"];
             412: components["responses"]["PreconditionFailed"];
             416: components["responses"]["RangeNotSatisfiable"];
             429: components["responses"]["TooManyRequests"];

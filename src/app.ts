@@ -48,6 +48,7 @@ import { feedHandlers } from './handlers/feeds.ts'
 import { createReadCalendar } from './services/feed-calendars.ts'
 import { createFeeds } from './services/feeds.ts'
 import { createFeedLinks } from './auth/feed-links.ts'
+import { createLinks } from './auth/file-links.ts'
 import { invitationHandlers } from './handlers/invitations.ts'
 import { notificationHandlers } from './handlers/notifications.ts'
 import { oidcHandlers } from './handlers/oidc.ts'
@@ -115,6 +116,7 @@ import { instrumentDatabase, instrumentStorage } from './observe/instrument.ts'
 import { reportOutages } from './observe/outages.ts'
 import type { MapError } from './problems/problems.ts'
 import { storageProblem } from './storage/problems.ts'
+import { createSpaceCheck } from './storage/free-space.ts'
 import type { Storage } from './storage/storage.ts'
 import { createAddressRules } from './webhooks/addresses.ts'
 import { createSend, type Resolve } from './webhooks/send.ts'
@@ -159,6 +161,7 @@ export interface AppDeps {
     | 'exportDays'
     | 'importFileDays'
     | 'importMaxBytes'
+    | 'diskReserveBytes'
     | 'webhookAllow'
     | 'rateLimit'
     | 'rateLimitSignIn'
@@ -348,11 +351,14 @@ export const buildApp = async ({
   const replayKeys = deriveKeys(secrets, 'idempotent-answer')
   const cursorKeys = deriveKeys(secrets, 'cursor')
   const linkKeys = deriveKeys(secrets, 'attachment-link')
+  const exportLinkKeys = deriveKeys(secrets, 'export-link')
   const paging = createPaging({ cursorKeys, publicUrl, clock })
   // onClose hooks run in reverse order: the jobs, which use the storage, must close first.
   app.addHook('onClose', () => storage.close())
   app.addHook('onClose', async () => thumbnailer.close())
   const { auditDays, dataDir, eventDays, exportDays, trashDays } = config
+  const exportFolder = join(dataDir, 'exports')
+  const checkExportSpace = createSpaceCheck(exportFolder, config.diskReserveBytes)
   const { log } = app
   const addressRules = createAddressRules(config.webhookAllow)
   const mailer = openMailer(log)
@@ -372,7 +378,8 @@ export const buildApp = async ({
       }),
       sendDigests: createSendDigests({ db: background, mailer }),
       sendReminders: createSendReminders({ db: background, mailer }),
-      exportFolder: join(dataDir, 'exports'),
+      exportFolder,
+      checkExportSpace,
       exportDays,
       runImports: createRunImports({
         db: background,
@@ -499,10 +506,9 @@ export const buildApp = async ({
       attachments: createAttachments({
         storage,
         jobs,
-        linkKeys,
+        createLink: createLinks(linkKeys, databaseClock.now),
         attachmentMaxBytes,
         attachmentQuotaBytes,
-        now: databaseClock.now,
       }),
     }),
     ...thumbnailHandlers({ thumbnails: createThumbnails({ storage, thumbnailer }) }),
@@ -529,7 +535,17 @@ export const buildApp = async ({
     ...sectionHandlers({ paging }),
     ...commentHandlers({ paging }),
     ...reminderHandlers({ paging }),
-    ...exportHandlers({ paging, exports: createExports({ storage, jobs, mailer }) }),
+    ...exportHandlers({
+      paging,
+      publicUrl,
+      exports: createExports({
+        storage,
+        checkSpace: checkExportSpace,
+        jobs,
+        mailer,
+        createLink: createLinks(exportLinkKeys, databaseClock.now),
+      }),
+    }),
     ...importHandlers({
       paging,
       imports: createImports({
@@ -577,6 +593,7 @@ export const buildApp = async ({
     authenticateByLink: {
       attach_id: createAuthenticateLink(linkKeys, credentials, databaseClock.now),
       feed_id: createAuthenticateFeed(createFeedLinks(db)),
+      export_id: createAuthenticateLink(exportLinkKeys, credentials, databaseClock.now),
     },
     dispatch: createDispatcher(app, base),
     fingerprintKeys: deriveKeys(secrets, 'idempotency'),

@@ -1,8 +1,12 @@
+import { readdir, readFile, stat } from 'node:fs/promises'
+import { join } from 'node:path'
+import { buffer } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
+import { openPromise } from 'yauzl'
 import { environmentFor } from './fixture/database.ts'
-import { runProcess, type ServiceProcess, startProcess } from './fixture/process.ts'
-import { createClient } from './fixture/service.ts'
+import { runProcess, type ServiceProcess, startProcess, temporaryFolder } from './fixture/process.ts'
+import { createClient, fileForm } from './fixture/service.ts'
 
 /** `npm run admin`: with the service running on a database server, and stopped on the embedded one. */
 
@@ -37,6 +41,22 @@ t.test('ADMIN_EMAIL creates the first administrator, once', async (t) => {
     await expect('login', 401, { body: { ...body, password: 'another password' } })
   })
 })
+
+/** The entries of an archive, by name. */
+const entriesIn = async (path: string): Promise<ReadonlyMap<string, Buffer>> => {
+  const zip = await openPromise(path)
+  const entries = new Map<string, Buffer>()
+  for await (const entry of zip.eachEntry())
+    entries.set(entry.fileName, await buffer(await zip.openReadStreamPromise(entry)))
+  return entries
+}
+
+/** The records in an entry. */
+const linesOf = (entry: Buffer | undefined): readonly Readonly<Record<string, unknown>>[] =>
+  String(entry)
+    .split('\n')
+    .slice(0, -1)
+    .map((line) => JSON.parse(line) as never)
 
 /** Runs `npm run admin -- user …`. `input`, a password, is its standard input. */
 const admin = (parameters: string, input?: string) =>
@@ -163,6 +183,80 @@ t.test('set-quota sets and resets quotas', async (t) => {
   t.match(tooLarge.output, /task_quota must be/)
   t.equal(tooLarge.code, 1)
   t.match((await admin('set-quota eve')).output, /There is no quota to set/)
+})
+
+t.test('export writes what a user sees, or a project that they manage, to a new file', async (t) => {
+  const folder = await temporaryFolder(t)
+  const to = join(folder, 'eve.zip')
+  const exportTo = (file: string, ...parameters: readonly string[]) =>
+    runProcess(environment, program, ['export', ...parameters, '--to', file])
+  await admin('set-password eve', password)
+  const { access_token: token } = await signIn('eve@example.com', password)
+  const ids = await withService(async ({ expect }) => {
+    const create = async (body: object) => (await expect('createTask', 201, { token, body })).body.id
+    const project = (await expect('createProject', 201, { token, body: { name: 'Website' } })).body.id
+    const own = await create({ title: 'Of Eve' })
+    const shared = await create({ title: 'In the project', project_id: project })
+    await expect('createReminder', 201, {
+      token,
+      params: { task_id: own },
+      body: { at: '2090-01-01T00:00:00Z' },
+    })
+    const upload = { token, params: { task_id: own }, body: fileForm('the content of a file') }
+    await expect('addTaskAttachment', 201, upload)
+    return { own, shared, project }
+  })
+
+  const done = await exportTo(to, 'EVE@example.com')
+  t.match(done.output, /^Exported 5 records of EVE@example\.com to .*eve\.zip$/m)
+  t.equal(done.code, 0)
+  t.equal((await stat(to)).mode & 0o777, 0o600)
+  t.strictSame(await readdir(folder), ['eve.zip'], 'nothing else is left')
+  const entries = await entriesIn(to)
+  const tasks = linesOf(entries.get('tasks.jsonl'))
+  t.strictSame(new Set(tasks.map(({ id }) => id)), new Set([ids.own, ids.shared]))
+  t.ok(
+    tasks.every(({ reminders }) => Array.isArray(reminders) && reminders.length === 0),
+    'no reminders',
+  )
+  const file = [...entries].find(([name]) => name.startsWith('files/'))
+  t.equal(String(file?.[1]), 'the content of a file')
+
+  const before = await readFile(to)
+  const again = await exportTo(to, 'eve')
+  t.match(again.output, /^admin: .*eve\.zip exists already, and is not overwritten$/m)
+  t.equal(again.code, 1)
+  t.same(await readFile(to), before)
+
+  const website = join(folder, 'website.zip')
+  t.equal((await exportTo(website, 'eve', '--project', ids.project)).code, 0)
+  const ofProject = linesOf((await entriesIn(website)).get('tasks.jsonl'))
+  t.strictSame(
+    ofProject.map(({ id }) => id),
+    [ids.shared],
+  )
+
+  for (const [reason, ...parameters] of [
+    [/project_id must/, 'eve', '--project', 'x'],
+    [/The resource does not exist/, 'ada', '--project', ids.project],
+  ] as const) {
+    const refused = await exportTo(join(folder, 'refused.zip'), ...parameters)
+    t.match(refused.output, reason)
+    t.equal(refused.code, 1)
+  }
+  t.match((await runProcess(environment, program, ['export', 'eve'])).output, /--to <file> is missing/)
+  t.strictSame((await readdir(folder)).toSorted(), ['eve.zip', 'website.zip'], 'a refused one leaves no file')
+
+  const ada = await signIn('ada@example.com', 'another horse battery')
+  const { body } = await withService(({ expect }) =>
+    expect('listAuditEvents', 200, { token: ada.access_token, query: { limit: 200 } }),
+  )
+  const audited = body.items.filter(({ action }) => action.startsWith('export.'))
+  t.match(
+    audited.map(({ action, actor_id, request_id }) => [action, actor_id, request_id]),
+    ['downloaded', 'requested', 'downloaded', 'requested'].map((what) => [`export.${what}`, null, 'shell']),
+  )
+  t.ok(audited.every(({ user_id }) => user_id !== ada.user.id))
 })
 
 t.test('exit code 1 for refused commands, 2 for wrong usage', async (t) => {

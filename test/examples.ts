@@ -52,6 +52,7 @@ const valueSources: ReadonlySet<OperationId> = new Set([
   'enrolSecondFactor',
   'confirmSecondFactor',
   'createAttachmentLink',
+  'createExportLink',
   'createSection',
   'rotateFeedToken',
 ])
@@ -197,6 +198,8 @@ const paths: Partial<Record<OperationId, (known: KnownValues) => Promise<Call['p
   deleteExport: newExport,
   cancelExport: newExport,
   downloadExport: newExport,
+  createExportLink: newExport,
+  downloadLinkedExport: async ({ url = '' }) => ({ export_id: /exports\/([^/]+)/.exec(url)?.[1] ?? '' }),
   // The example of updateWebhook disables the webhook.
   testWebhook: newWebhook,
   getWebhookDelivery: newWebhookDelivery,
@@ -211,6 +214,7 @@ const paths: Partial<Record<OperationId, (known: KnownValues) => Promise<Call['p
 /** Operations whose query cannot be the example. */
 const queries: Partial<Record<OperationId, (known: KnownValues) => Required<Pick<Call, 'query'>>>> = {
   downloadLinkedAttachment: ({ url = '' }) => ({ query: new URL(url, service.url).search.slice(1) }),
+  downloadLinkedExport: ({ url = '' }) => ({ query: new URL(url, service.url).search.slice(1) }),
   getFeedCalendar: ({ calendar_url: url = '' }) => ({ query: new URL(url, service.url).search.slice(1) }),
 }
 

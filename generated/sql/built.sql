@@ -167,8 +167,8 @@ delete from "exports"
 where "exports"."id" = $1::uuid;
 
 /* exports.insert */
-insert into "exports" ("id", "requested_by", "user_id", "project_id", "status", "done", "total", "attempts", "lease_id", "leased_until", "failure", "storage_key", "size", "sha256", "version", "created_at", "updated_at", "finished_at", "expires_at")
-values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default);
+insert into "exports" ("id", "requested_by", "user_id", "project_id", "status", "done", "total", "attempts", "lease_id", "leased_until", "failure", "writing_key", "storage_key", "size", "sha256", "version", "created_at", "updated_at", "finished_at", "expires_at")
+values ($1::uuid, $2::uuid, $3::uuid, $4::uuid, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default);
 
 /* exports.lock */
 select "id"

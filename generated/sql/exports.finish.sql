@@ -8,7 +8,12 @@ and ("row"."project_id" is null or exists (
   select from memberships membership
   where "membership"."user_id" = "row"."user_id" and "membership"."project_id" = "row"."project_id"
     and "membership"."role" in ('manager')))) returning "id", "requested_by"),
-  recorded as (
-  select record_event_for(ended.requested_by, 'export.finished', null, null, null, null, ended.id, '{}',
-    jsonb_build_object('status', 'finished')) from finished ended)
+  recorded as materialized (
+  select ended.*, record_event_for(ended.requested_by, 'export.finished', null, null, null, null, ended.id, '{}',
+    jsonb_build_object('status', 'finished')) as event_id from finished ended
+), notified as (
+  insert into notifications (id, user_id, reason, event_id, export_id, created_at)
+  select event_id(clock_timestamp(), row_number() over ()), requested_by, 'export', event_id, recorded.id, clock_timestamp()
+  from recorded join users person on "person"."id" = requested_by and "person"."deleted_at" is null
+)
   select count(*) as finished from finished left join recorded on true;

@@ -9,9 +9,9 @@
       select notification.* from due cross join lateral (
         select * from notifications notification
         where "notification"."user_id" = "due"."user_id" and "notification"."read_at" is null and "notification"."created_at" > "due"."digested_until"
-          and "notification"."reason" <> 'reminder'
+          and "notification"."reason" not in ('reminder', 'export')
         order by "notification"."created_at" desc, "notification"."id" desc limit 1000
-      ) notification where (("notification"."user_id" = "due"."user_id" and exists (select from tasks where "tasks"."id" = "notification"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "due"."user_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "due"."user_id", false) and case
+      ) notification where (("notification"."user_id" = "due"."user_id" and ("notification"."task_id" is null or exists (select from tasks where "tasks"."id" = "notification"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "due"."user_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "due"."user_id", false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
@@ -20,7 +20,7 @@ where "membership"."user_id" = "due"."user_id" and "membership"."project_id" = "
   and true offset 0) or ("due".is_admin and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
-else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end))))))
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))))))
     )
     select "due".email, (select count(*)::int from unread) as count, "line"."reason",
       (select "tasks"."title" from tasks where "tasks"."id" = "line"."task_id") as task_title,

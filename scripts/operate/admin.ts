@@ -1,6 +1,8 @@
+import { type FileHandle, mkdtemp, open, rm } from 'node:fs/promises'
 import { createInterface } from 'node:readline/promises'
 import { Writable } from 'node:stream'
 import { text } from 'node:stream/consumers'
+import { pipeline } from 'node:stream/promises'
 import { parseArgs } from 'node:util'
 import type { components } from '../../generated/openapi.ts'
 import { cacheCredentials } from '../../src/auth/credentials.ts'
@@ -15,6 +17,7 @@ import type { PageRequest } from '../../src/domain/pages.ts'
 import { selectUserIdByName, selectUsers, type UserChange } from '../../src/db/users.ts'
 import { type Principal, shellPrincipal } from '../../src/domain/permissions.ts'
 import { canonicalEmail } from '../../src/domain/email-address.ts'
+import { version } from '../../src/domain/version.ts'
 import { compileValidation, type ObjectSchema } from '../../src/http/validation.ts'
 import { databaseProblem } from '../../src/db/problems.ts'
 import { problemOf } from '../../src/http/problem-responses.ts'
@@ -24,7 +27,10 @@ import type { Problem } from '../../src/problems/problems.ts'
 import { previewSignIn } from '../../src/services/oidc-preview.ts'
 import { allowPassword, setPassword } from '../../src/services/passwords.ts'
 import { resetSecondFactor } from '../../src/services/second-factor.ts'
+import { exportFromShell } from '../../src/services/shell-exports.ts'
 import { createUser, updateUser } from '../../src/services/users.ts'
+import { openStorage } from '../../src/storage/open.ts'
+import type { Storage } from '../../src/storage/storage.ts'
 import { openConfigured } from './configured-database.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
@@ -52,14 +58,16 @@ const usage = `Usage: npm run --silent admin -- <command>
   user enable <user>
   user set-quota <user> [--attachment-bytes <number>|unlimited|default] [--tasks <number>|unlimited|default]
   oidc preview <provider>
+  export <user> [--project <id>] --to <file>
   storage check
   storage adopt
   retention confirm
 
 <user> is a username or an email address. Passwords are read from the terminal, or from standard input.
-"oidc preview" reads the claims of an ID token, as JSON, from standard input, and shows what a sign-in would do.`
+"oidc preview" reads the claims of an ID token, as JSON, from standard input, and shows what a sign-in would do.
+"export" writes the archive of what a user sees, as over the API, to a new file.`
 
-const deadline = 120_000
+const defaultDeadline = 120_000
 
 type Schemas = components['schemas']
 
@@ -67,6 +75,10 @@ interface Shell {
   readonly ctx: OpContext<Principal>
   /** Invalidates the cached credentials of a user in the running service. */
   forgetUser(userId: string): Promise<void>
+  /** Opens the configured storage, which must exist, until the end. */
+  openStorage(): Promise<Storage>
+  /** Registers what is done at the end, also if the command fails or is interrupted. */
+  atEnd(action: () => Promise<void>): void
 }
 
 interface Options {
@@ -75,14 +87,16 @@ interface Options {
   readonly 'display-name'?: string
   readonly 'attachment-bytes'?: string
   readonly tasks?: string
+  readonly project?: string
+  readonly to?: string
 }
 
 interface Command {
-  /** By default, user. */
-  readonly topic?: 'oidc'
   /** The names of its arguments. */
   readonly parameters: readonly string[]
   readonly options?: readonly (keyof Options)[]
+  /** Milliseconds. By default, two minutes. */
+  readonly deadline?: number
   /** Resolves to the output. */
   run(shell: Shell, names: readonly string[], options: Options): Promise<string>
 }
@@ -93,7 +107,7 @@ class CommandError extends Error {}
 const hasher = passwordHasher()
 
 /** Validates and normalizes a body by a schema of the contract. */
-const validBody = <Name extends 'UserCreate' | 'UserPassword' | 'UserPatch'>(
+const validBody = <Name extends 'UserCreate' | 'UserPassword' | 'UserPatch' | 'ExportCreate'>(
   name: Name,
   body: unknown,
 ): Schemas[Name] => {
@@ -126,7 +140,7 @@ const changeUser = async (shell: Shell, name: string, change: UserChange): Promi
 }
 
 const commands: Readonly<Record<string, Command>> = {
-  create: {
+  'user create': {
     parameters: ['username', 'email'],
     options: ['admin', 'display-name'],
     async run({ ctx }, [username, email], { admin = false, 'display-name': displayName }) {
@@ -144,7 +158,7 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
-  list: {
+  'user list': {
     parameters: [],
     options: ['json'],
     async run({ ctx }, _names, { json = false }) {
@@ -164,7 +178,7 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
-  'set-password': {
+  'user set-password': {
     parameters: ['user'],
     async run(shell, [name = '']) {
       const userId = await expectUser(shell, name)
@@ -178,7 +192,7 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
-  'allow-password': {
+  'user allow-password': {
     parameters: ['user'],
     async run(shell, [name = '']) {
       await allowPassword(shell.ctx, await expectUser(shell, name), true)
@@ -186,7 +200,7 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
-  'forbid-password': {
+  'user forbid-password': {
     parameters: ['user'],
     async run(shell, [name = '']) {
       await allowPassword(shell.ctx, await expectUser(shell, name), false)
@@ -194,7 +208,7 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
-  'reset-second-factor': {
+  'user reset-second-factor': {
     parameters: ['user'],
     async run(shell, [name = '']) {
       const isReset = await resetSecondFactor(shell.ctx, await expectUser(shell, name))
@@ -203,7 +217,7 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
-  'make-admin': {
+  'user make-admin': {
     parameters: ['user'],
     async run(shell, [name = '']) {
       await changeUser(shell, name, { role: 'admin' })
@@ -211,7 +225,7 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
-  disable: {
+  'user disable': {
     parameters: ['user'],
     async run(shell, [name = '']) {
       await changeUser(shell, name, { is_disabled: true })
@@ -219,7 +233,7 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
-  enable: {
+  'user enable': {
     parameters: ['user'],
     async run(shell, [name = '']) {
       await changeUser(shell, name, { is_disabled: false })
@@ -227,8 +241,7 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
-  preview: {
-    topic: 'oidc',
+  'oidc preview': {
     parameters: ['provider'],
     async run({ ctx }, [id = '']) {
       const { oidc } = readConfig()
@@ -239,7 +252,7 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
-  'set-quota': {
+  'user set-quota': {
     parameters: ['user'],
     options: ['attachment-bytes', 'tasks'],
     async run(shell, [name = ''], { 'attachment-bytes': bytes, tasks }) {
@@ -252,6 +265,42 @@ const commands: Readonly<Record<string, Command>> = {
       return `Set the quota of ${name}`
     },
   },
+
+  export: {
+    parameters: ['user'],
+    options: ['project', 'to'],
+    deadline: 24 * 3_600_000,
+    async run(shell, [name = ''], { project = null, to }) {
+      if (to === undefined) throw new CommandError('--to <file> is missing')
+      const userId = await expectUser(shell, name)
+      const { project_id: projectId = null } = validBody('ExportCreate', { project_id: project })
+      const storage = await shell.openStorage()
+      const file = await openNew(to)
+      let isWhole = false
+      shell.atEnd(async () => {
+        if (!isWhole) await rm(to, { force: true })
+      })
+      const folder = await mkdtemp(`${to}.records-`)
+      shell.atEnd(() => rm(folder, { recursive: true, force: true }))
+      const deps = { storage, generator: `Taskwright ${version}`, contract: loadContract().document }
+      const count = await exportFromShell(shell.ctx, deps, { userId, projectId, folder }, (content) =>
+        pipeline(content, file.createWriteStream({ flush: true })),
+      )
+      isWhole = true
+      return `Exported ${count} records of ${name} to ${to}`
+    },
+  },
+}
+
+/** Creates a file that only its owner can read. */
+const openNew = async (path: string): Promise<FileHandle> => {
+  try {
+    return await open(path, 'wx', 0o600)
+  } catch (error) {
+    if (error instanceof Error && 'code' in error && error.code === 'EEXIST')
+      throw new CommandError(`${path} exists already, and is not overwritten`)
+    throw error
+  }
 }
 
 /**
@@ -291,14 +340,24 @@ const ask = async (question: string): Promise<string> => {
 }
 
 const openShell = async (t: Teardown): Promise<Shell> => {
-  const connection = await openConfigured(t, readConfig())
+  const config = readConfig()
+  const connection = await openConfigured(t, config)
   const { pending } = await readMigrationState(connection)
   if (pending > 0)
     throw new CommandError('The database schema is not up to date. Start the service once to migrate it.')
   const db = openDatabase(connection)
   t.teardown(() => db.close())
   const credentials = cacheCredentials(db, { background: db, log: console })
-  return { ctx: shellContext(db, 'shell'), forgetUser: (userId) => credentials.forgetUser(userId) }
+  return {
+    ctx: shellContext(db, 'shell'),
+    forgetUser: (userId) => credentials.forgetUser(userId),
+    async openStorage() {
+      const storage = await openStorage(config, { mayCreate: false })
+      t.teardown(() => storage.close())
+      return storage
+    },
+    atEnd: (action) => t.teardown(action),
+  }
 }
 
 /** The message of a problem, or one line for each of its errors. */
@@ -308,22 +367,30 @@ const describe = ({ message, errors }: Problem): string =>
 /** The arguments are no command. */
 class UsageError extends Error {}
 
+/** A command with its arguments. */
+interface ParsedCommand {
+  readonly deadline: number
+  run(shell: Shell): Promise<string>
+}
+
 /** @throws UsageError */
-const parseCommand = (args: readonly string[]): ((shell: Shell) => Promise<string>) => {
+const parseCommand = (args: readonly string[]): ParsedCommand => {
   const { values, positionals } = parseOptions(args)
-  const [topic = '', name = '', ...names] = positionals
-  if (topic === '') throw new UsageError('A command is missing')
+  if (positionals.length === 0) throw new UsageError('A command is missing')
+  // The name of a command has one word or two.
+  const words = [1, 2].find((count) => Object.hasOwn(commands, positionals.slice(0, count).join(' '))) ?? 2
+  const name = positionals.slice(0, words).join(' ')
+  const names = positionals.slice(words)
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
-  if (command === undefined || topic !== (command.topic ?? 'user'))
-    throw new UsageError(`There is no command "${positionals.slice(0, 2).join(' ')}"`)
-  const { parameters, options = [] } = command
+  if (command === undefined) throw new UsageError(`There is no command "${name}"`)
+  const { parameters, options = [], deadline = defaultDeadline } = command
   if (parameters.length !== names.length)
     throw new UsageError(
-      `"${topic} ${name}" takes ${parameters.map((parameter) => `<${parameter}>`).join(' ') || 'no arguments'}, not ${names.length} arguments`,
+      `"${name}" takes ${parameters.map((parameter) => `<${parameter}>`).join(' ') || 'no arguments'}, not ${names.length} arguments`,
     )
   const unknown = Object.keys(values).find((option) => !options.some((known) => known === option))
-  if (unknown !== undefined) throw new UsageError(`"${topic} ${name}" has no option --${unknown}`)
-  return (shell) => command.run(shell, names, values)
+  if (unknown !== undefined) throw new UsageError(`"${name}" has no option --${unknown}`)
+  return { deadline, run: (shell) => command.run(shell, names, values) }
 }
 
 const parseOptions = (args: readonly string[]) => {
@@ -337,6 +404,8 @@ const parseOptions = (args: readonly string[]) => {
         'display-name': { type: 'string' },
         'attachment-bytes': { type: 'string' },
         tasks: { type: 'string' },
+        project: { type: 'string' },
+        to: { type: 'string' },
       },
     })
   } catch (error) {
@@ -361,10 +430,10 @@ if (program !== undefined) await import(program)
 
 const command = commandOrUsage(args)
 
-await runToEnd('admin', deadline, async (t) => {
+await runToEnd('admin', command.deadline, async (t) => {
   const shell = await openShell(t)
   try {
-    console.log(await command(shell))
+    console.log(await command.run(shell))
   } catch (error) {
     if (error instanceof CommandError) throw error
     throw new Error(describe(problemOf(error, databaseProblem)), { cause: error })

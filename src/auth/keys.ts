@@ -12,6 +12,7 @@ export type KeyPurpose =
   | 'refresh'
   | 'idempotent-answer'
   | 'attachment-link'
+  | 'export-link'
   | 'webhook'
   | 'oidc'
 

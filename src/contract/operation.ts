@@ -69,6 +69,7 @@ export const sessionOperations = [
 /** Operations with `x-scope: link`. The token of a link, in the query, authenticates them. */
 export const linkOperations = [
   'downloadLinkedAttachment',
+  'downloadLinkedExport',
   'getFeedCalendar',
 ] as const satisfies readonly OperationId[]
 

@@ -11,7 +11,7 @@ import { retentionTime } from './engine/retention.ts'
 import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { newest, selectPage } from './lists/list.ts'
-import { exportJson } from './read-models.ts'
+import { exportJson, isUnended } from './read-models.ts'
 import { aliasedTable, eq, type SQL, sql } from './schema/drizzle.ts'
 import { exports, memberships, users } from './schema/tables.ts'
 import { touched } from './touch.ts'
@@ -27,18 +27,19 @@ const other = aliasedTable(exports, 'other')
 const person = aliasedTable(users, 'person')
 const membership = aliasedTable(memberships, 'membership')
 
-/** An export as JSON text, and its version. */
+/** An export as JSON text, its version, and whether it waits or runs. */
 export interface ExportRow {
   readonly json: string
   readonly version: number
+  readonly is_unended: boolean
 }
 
 const selectOne = query(
   'exports.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int' },
+  { json: 'text', version: 'int', is_unended: 'bool' },
   (p) => sql`
-    select ${exportJson(row)} as json, ${row.version} from exports row
+    select ${exportJson(row)} as json, ${row.version}, ${isUnended(row)} as is_unended from exports row
     where ${row.id} = ${p.id} and ${allowsExport('export.see', p, row)}`,
 )
 
@@ -278,7 +279,7 @@ const take = statement(
           project_id: row.project_id,
           attempts: row.attempts,
         })}, failed as materialized (select * from taken where taken.attempts > ${maxAttempts}),
-      recorded as materialized ${eventOf(sql`failed`, 'failed')}
+      ${tell(sql`failed`, 'failed')}
       select taken.id::text, taken.requested_by::text, taken.user_id::text, taken.project_id::text, ${person.time_zone}, taken.attempts
       from taken join users person on ${person.id} = taken.user_id
       where taken.attempts <= ${maxAttempts} and (select count(*) from recorded) = 0`
@@ -318,6 +319,21 @@ export const renewExport = async (
   { done, total, duration }: ExportProgress & { readonly duration: number },
 ): Promise<boolean> => (await renew(db, { id, lease_id, lease: duration, done, total })) === 1
 
+const beginFile = countingStatement(
+  'exports.begin_file',
+  { id: 'uuid', lease_id: 'uuid', key: 'text' },
+  (p) => sql`
+    update exports row set writing_key = ${p.key}
+    where ${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} and ${row.status} = 'running' returning 1`,
+)
+
+/** Records the key of the file that is going to be written, so that no job takes it for abandoned. False as by `renewExport`. */
+export const beginExportFile = async (
+  db: Database,
+  { id, lease_id }: TakenExport,
+  key: string,
+): Promise<boolean> => (await beginFile(db, { id, lease_id, key })) === 1
+
 const finish = statement(
   'exports.finish',
   {
@@ -350,15 +366,23 @@ const finish = statement(
         sql`${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} and ${row.status} = 'running' and ${isStillAllowed(row)}`,
       )
       .returning({ id: row.id, requested_by: row.requested_by })},
-    recorded as ${eventOf(sql`finished`, 'finished')}
+    ${tell(sql`finished`, 'finished')}
     select count(*) as finished from finished left join recorded on true`,
 )
 
-/** Tells the requester of each row that its export has ended. */
-function eventOf(rows: SQL, status: 'finished' | 'failed'): SQL {
-  return sql`(
-    select record_event_for(ended.requested_by, 'export.finished', null, null, null, null, ended.id, '{}',
-      jsonb_build_object('status', ${sql.raw(`'${status}'`)})) from ${rows} ended)`
+/**
+ * Tells the requester of each row that its export has ended: an event and a notification, as common table expressions. A user who was
+ * deleted gets none: their removal locks the user before their exports, and would wait for this statement, and it for the removal.
+ */
+function tell(rows: SQL, status: 'finished' | 'failed'): SQL {
+  return sql`recorded as materialized (
+    select ended.*, record_event_for(ended.requested_by, 'export.finished', null, null, null, null, ended.id, '{}',
+      jsonb_build_object('status', ${sql.raw(`'${status}'`)})) as event_id from ${rows} ended
+  ), notified as (
+    insert into notifications (id, user_id, reason, event_id, export_id, created_at)
+    select event_id(clock_timestamp(), row_number() over ()), requested_by, 'export', event_id, recorded.id, clock_timestamp()
+    from recorded join users person on ${person.id} = requested_by and ${person.deleted_at} is null
+  )`
 }
 
 /** A file that was stored for an export. */
@@ -395,7 +419,7 @@ const fail = statement(
       })
       .where(sql`${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} and ${row.status} = 'running'`)
       .returning({ id: row.id, requested_by: row.requested_by })},
-    recorded as ${eventOf(sql`failed`, 'failed')}
+    ${tell(sql`failed`, 'failed')}
     select count(*) as failed from failed left join recorded on true`,
 )
 

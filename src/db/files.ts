@@ -89,6 +89,7 @@ const unreferenced = statement(
       and not exists (select from thumbnails where ${thumbnails.storage_key} = key)
       and not exists (select from exports where ${exports.storage_key} = key)
       and not exists (select from imports where ${imports.storage_key} = key)
+      and not exists (select from exports where ${exports.status} = 'running' and ${exports.writing_key} = key)
       and not exists (select from file_deletions where ${fileDeletions.storage_key} = key)`,
 )
 

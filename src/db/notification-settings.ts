@@ -1,6 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { allowsRecipient } from './access/permissions.ts'
+import { allowsNotification } from './access/permissions.ts'
 import type { Database } from './engine/client.ts'
 import { builder, builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
@@ -226,9 +226,9 @@ const claim = statement(
         select notification.* from due cross join lateral (
           select * from notifications notification
           where ${user_id} = ${due.user_id} and ${read_at} is null and ${created_at} > ${due.digested_until}
-            and ${reason} <> 'reminder'
+            and ${reason} not in ('reminder', 'export')
           ${newest} limit ${sql.raw(String(maxCounted))}
-        ) notification where ${allowsRecipient('notification.see', caller, notification)}
+        ) notification where ${allowsNotification('notification.see', caller, notification)}
       )
       select ${due}.email, (select count(*)::int from unread) as count, ${line.reason},
         (select ${tasks.title} from tasks where ${tasks.id} = ${line.task_id}) as task_title,

@@ -4,7 +4,7 @@ import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { isListLive } from './access/access-relations.ts'
-import { allowsRecipient, isSeenBy } from './access/permissions.ts'
+import { allowsNotification, isSeenBy } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import { builder, builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
@@ -25,7 +25,7 @@ import {
   users,
 } from './schema/tables.ts'
 
-/** Notifications of users about tasks that they follow, are assigned to or are mentioned in. */
+/** The inbox of users, and the notifications about tasks that they follow, are assigned to or are mentioned in. */
 
 const item = aliasedTable(notifications, 'item')
 const event = aliasedTable(events, 'event')
@@ -54,7 +54,7 @@ export const selectNotifications = (
     {
       name: ['notifications', ...expand].join('_'),
       table: notifications,
-      branches: (caller) => onlyBranch(allowsRecipient('notification.see', caller, item)),
+      branches: (caller) => onlyBranch(allowsNotification('notification.see', caller, item)),
       filters: unread ? [{ sql: sql`${item.read_at} is null`, values: {} }] : [],
       ...newest,
       json: (row, caller) => notificationJson(row, expand, caller),
@@ -79,10 +79,10 @@ const selectFacts = query(
   { is_read: 'bool' },
   (p) => sql`
     select ${notification.read_at} is not null as is_read from notifications notification
-    where ${notification.id} = ${p.id} and ${allowsRecipient('notification.see', p, notification)}`,
+    where ${notification.id} = ${p.id} and ${allowsNotification('notification.see', p, notification)}`,
 )
 
-/** Locks a notification, and reads it under the lock, if the caller is its recipient and sees its task. */
+/** Locks a notification, and reads it under the lock, if the caller is its recipient and sees its task, if it has one. */
 export const lockNotification = async (
   tx: TransactionContext<Principal>,
   id: string,
@@ -135,7 +135,7 @@ const markUntil = query(
     with unread as materialized (
       select ${id} from notifications notification
       where ${user_id} = ${p.caller} and ${read_at} is null and ${created_at} <= ${p.until}
-        and ${allowsRecipient('notification.change', p, notification)}
+        and ${allowsNotification('notification.change', p, notification)}
       order by ${created_at}, ${id} limit ${limit} + 1 for no key update
     ), marked as ${builder
       .update(notification)
@@ -168,8 +168,8 @@ export const removeOldNotifications = deletionInBatches('notifications.delete_ol
   condition: (p) => sql`${notifications.created_at} < ${retentionTime} - make_interval(days => ${p.days})`,
 })
 
-/** The reason for a notification that an event gives to others. Reminders are fired (due-reminders.ts). */
-export type NotificationReason = Exclude<components['schemas']['NotificationReason'], 'reminder'>
+/** The reason for a notification that an event gives to others. Reminders are fired (due-reminders.ts), and exports tell of their end. */
+export type NotificationReason = Exclude<components['schemas']['NotificationReason'], 'reminder' | 'export'>
 
 /** In order of precedence: if several reasons apply, the notification has the first. */
 const reasons: readonly NotificationReason[] = ['mention', 'assignment', 'comment', 'completion']

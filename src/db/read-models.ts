@@ -6,6 +6,7 @@ import type {
   RelationExpansion,
   TaskExpansion,
 } from '../domain/expansions.ts'
+import { jobPollSeconds } from '../domain/job-polling.ts'
 import {
   allowsAttachment,
   allowsProject,
@@ -516,10 +517,12 @@ export const commentJson = (
 
 /** A notification, with the task if `expand` asks for it. Needs no check of access: only users who see the task see it. */
 export const notificationJson = (
-  { id, reason, actor_id, task_id, comment_id, reminder_id, created_at, read_at }: typeof notifications,
+  notification: typeof notifications,
   expand: readonly NotificationExpansion[],
   caller: CallerPlaceholders,
 ): SQL => {
+  const { id, reason, actor_id, task_id, comment_id, reminder_id, export_id, created_at, read_at } =
+    notification
   const json = object({
     id,
     reason,
@@ -527,6 +530,7 @@ export const notificationJson = (
     task_id,
     comment_id,
     reminder_id,
+    export_id,
     created_at,
     read_at,
   } satisfies Fields<Omit<Schemas['Notification'], NotificationExpansion>>)
@@ -570,6 +574,10 @@ export const reminderJson = (reminder: typeof reminders): SQL => {
   } satisfies Fields<Schemas['Reminder']>)
 }
 
+/** Whether an export waits or runs. */
+export const isUnended = ({ status }: typeof exports): SQL<boolean> =>
+  sql<boolean>`(${status} in ('waiting', 'running'))`
+
 /** An export, which asks its client to poll as long as it has not ended. */
 export const exportJson = (row: typeof exports): SQL => {
   const { id, requested_by, user_id, project_id, status, failure, size, sha256 } = row
@@ -581,7 +589,9 @@ export const exportJson = (row: typeof exports): SQL => {
     project_id,
     status,
     progress: progressJson(row),
-    poll_after_seconds: sql<number | null>`case when ${status} in ('waiting', 'running') then 2 end`,
+    poll_after_seconds: sql<
+      number | null
+    >`case when ${isUnended(row)} then ${sql.raw(String(jobPollSeconds))} end`,
     failure,
     size,
     sha256,

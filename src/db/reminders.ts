@@ -4,7 +4,7 @@ import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
 import { maxReminders, remindAt, type ReminderTime } from '../domain/reminders.ts'
 import type { SortBy } from '../domain/sort.ts'
 import { onlyBranch } from './access/branches.ts'
-import { allowsRecipient, isSeenBy } from './access/permissions.ts'
+import { allowsReminder, isSeenBy } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { conditionsOf, filterBy, filterOneOf } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
@@ -48,7 +48,7 @@ const selectOne = query(
   { json: 'text', version: 'int' },
   (p) => sql`
     select ${reminderJson(reminder)} as json, ${reminder.version} from reminders reminder
-    where ${reminder.id} = ${p.id} and ${allowsRecipient('reminder.see', p, reminder)}`,
+    where ${reminder.id} = ${p.id} and ${allowsReminder('reminder.see', p, reminder)}`,
 )
 
 /** One reminder of the caller, if they see its task. */
@@ -99,7 +99,7 @@ export const selectReminders = (
     {
       name: 'reminders',
       table: reminders,
-      branches: (caller) => onlyBranch(allowsRecipient('reminder.see', caller, item)),
+      branches: (caller) => onlyBranch(allowsReminder('reminder.see', caller, item)),
       filters: conditionsOf(filters, filter),
       sortFields: { remind_at: remindAtField },
       order: nextFirst,

@@ -133,7 +133,7 @@ export type BearerCredential =
   | SessionCredential
   | { readonly kind: 'api_token'; readonly tokenId: string; readonly scopes: readonly Scope[] }
 
-/** A link to an attachment. It is valid only as long as the credential that created it. */
+/** A link to a file. It is valid only as long as the credential that created it. */
 export interface LinkCredential {
   readonly kind: 'link'
   readonly createdWith: BearerCredential

@@ -35,7 +35,7 @@ export const attachmentHandlers = ({ paging, publicUrl, attachments }: Deps) =>
 
     async createAttachmentLink(ctx, { params, body }) {
       const { disposition, expires_in: expiresIn } = body
-      const link = { attachmentId: params.attach_id, disposition, expiresIn }
+      const link = { resourceId: params.attach_id, disposition, expiresIn }
       const { token, expiresAt, file } = await attachments.createLink(ctx, link)
       const path = `/attachments/${params.attach_id}/content?token=${token}`
       return {

@@ -1,5 +1,6 @@
 import type { components } from '../../generated/openapi.ts'
 import { created, ok, quoteETag } from '../contract/operation.ts'
+import { jobPollSeconds } from '../domain/job-polling.ts'
 import { fileResponse } from '../http/file-response.ts'
 import type { Paging } from '../http/paging.ts'
 import { type Exports, getExport, listExports } from '../services/exports.ts'
@@ -7,13 +8,23 @@ import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly paging: Paging
+  /** Prefix of the URLs of links; empty when PUBLIC_URL is unset. */
+  readonly publicUrl: string
   readonly exports: Exports
 }
 
 type Export = components['schemas']['Export']
 
+/** A client that reads no body polls by Retry-After. */
+const polled = (row: Awaited<ReturnType<typeof getExport>>) => {
+  const response = ok<Export>(row)
+  return row.is_unended
+    ? { ...response, headers: { ...response.headers, 'retry-after': jobPollSeconds } }
+    : response
+}
+
 /** The operations of the contract's tag `exports`. */
-export const exportHandlers = ({ paging, exports }: Deps) =>
+export const exportHandlers = ({ paging, publicUrl, exports }: Deps) =>
   ({
     async listExports(ctx, { path, query }) {
       const { request, respond } = paging(path, ctx.principal, query)
@@ -22,11 +33,12 @@ export const exportHandlers = ({ paging, exports }: Deps) =>
 
     async createExport(ctx, { body }) {
       const wanted = await exports.create(ctx, body)
-      return created<Export>(`/exports/${wanted.id}`, quoteETag(1), wanted)
+      const response = created<Export>(`/exports/${wanted.id}`, quoteETag(1), wanted)
+      return { ...response, headers: { ...response.headers, 'retry-after': jobPollSeconds } }
     },
 
     async getExport(ctx, { params }) {
-      return ok<Export>(await getExport(ctx, params.export_id))
+      return polled(await getExport(ctx, params.export_id))
     },
 
     async cancelExport(ctx, { params }) {
@@ -39,6 +51,20 @@ export const exportHandlers = ({ paging, exports }: Deps) =>
     },
 
     async downloadExport(ctx, { params, headers }) {
+      return fileResponse(await exports.download(ctx, params.export_id), 'attachment', headers)
+    },
+
+    async createExportLink(ctx, { params, body }) {
+      const { token, expiresAt } = await exports.createLink(ctx, params.export_id, body.expires_in)
+      const path = `/exports/${params.export_id}/content?token=${token}`
+      return {
+        status: 201,
+        headers: { location: path },
+        body: { url: `${publicUrl}${path}`, expires_at: expiresAt },
+      }
+    },
+
+    async downloadLinkedExport(ctx, { params, headers }) {
       return fileResponse(await exports.download(ctx, params.export_id), 'attachment', headers)
     },
   }) satisfies Partial<Handlers>

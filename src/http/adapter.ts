@@ -57,6 +57,7 @@ interface RequestDeps {
   readonly authenticateByLink: {
     readonly attach_id: AuthenticateLink
     readonly feed_id: AuthenticateFeed
+    readonly export_id: AuthenticateLink
   }
   /** Maps the errors of the parts of the service to problems. */
   readonly mapError: MapError
@@ -271,7 +272,8 @@ const identifyByLink = async (
   request: FastifyRequest,
   authenticateByLink: RequestDeps['authenticateByLink'],
 ): Promise<Principal | null> => {
-  const parameter = valueIn(request.params, 'feed_id') === undefined ? 'attach_id' : 'feed_id'
+  const isInPath = (name: string): boolean => valueIn(request.params, name) !== undefined
+  const parameter = (['feed_id', 'export_id'] as const).find(isInPath) ?? 'attach_id'
   const id = textIn(request.params, parameter).toLowerCase()
   try {
     return await authenticateByLink[parameter](id, textIn(request.query, 'token'))

@@ -2,7 +2,7 @@ import type { BearerPrincipal, FeedPrincipal, LinkPrincipal } from '../domain/pe
 import { problems } from '../problems/problems.ts'
 import type { AccessTokens } from '../auth/access-tokens.ts'
 import { hashApiToken } from '../auth/api-tokens.ts'
-import { readLinkToken } from '../auth/attachment-links.ts'
+import { readLinkToken } from '../auth/file-links.ts'
 import type { FeedLinks } from '../auth/feed-links.ts'
 import type { Credentials } from '../auth/credentials.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
@@ -46,21 +46,21 @@ export const createAuthenticate = (accessTokens: AccessTokens, credentials: Cred
 }
 
 /**
- * Authenticates a request by the token of a link to an attachment. The link is valid only as long as the session or API token
+ * Authenticates a request by the token of a link to a file. The link is valid only as long as the session or API token
  * that created it.
  *
  * @throws Problem 404, or 410 if it has expired
  */
-export type AuthenticateLink = (attachmentId: string, token: string) => Promise<LinkPrincipal>
+export type AuthenticateLink = (resourceId: string, token: string) => Promise<LinkPrincipal>
 
 /** Maximum lifetime of a link in milliseconds. The contract promises it. */
 const maxLinkLifetime = 3_600_000
 
-/** Forged and revoked links get the same problem as missing attachments. Only a genuine link reveals that it has expired. */
+/** Forged and revoked links get the same problem as missing files. Only a genuine link reveals that it has expired. */
 export const createAuthenticateLink =
   (keys: KeyRing, credentials: Credentials, now: () => number): AuthenticateLink =>
-  async (attachmentId, token) => {
-    const link = readLinkToken(keys, attachmentId, token)
+  async (resourceId, token) => {
+    const link = readLinkToken(keys, resourceId, token)
     // A link that expires so late is from before the clock was set back, and would be valid for as much longer.
     if (link === null || link.expiresAt - now() > 2 * maxLinkLifetime) throw problems.notFound()
     if (link.expiresAt <= now()) throw problems.linkExpired(new Date(link.expiresAt).toISOString())

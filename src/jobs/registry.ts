@@ -66,6 +66,8 @@ export interface JobDeps extends FileDeps {
   readonly sendReminders: Job['run']
   /** For exports in progress. */
   readonly exportFolder: string
+  /** Checks the disk of that folder. */
+  readonly checkExportSpace: () => Promise<void>
   /** Retention of the files of exports. */
   readonly exportDays: number
   readonly runImports: Job['run']
@@ -141,7 +143,12 @@ export const jobsOf = (deps: JobDeps) => {
     run,
   })
   const orphans = (stop: AbortSignal) => ({ grace: times.grace, stop })
-  const runExports = createRunExports({ ...deps, folder: deps.exportFolder, lease: times.lease })
+  const runExports = createRunExports({
+    ...deps,
+    folder: deps.exportFolder,
+    checkSpace: deps.checkExportSpace,
+    lease: times.lease,
+  })
   const removeFiles = (stop: AbortSignal) => removeDeletedFiles(deps, { retryAfter: times.retry, stop })
   return {
     follow_database_clock: clockJob(() => deps.databaseClock.follow(db)),
@@ -158,10 +165,7 @@ export const jobsOf = (deps: JobDeps) => {
     redeliver_tasks: completion((stop) => redeliverTasks(db, stop)),
     remove_deleted_files: completion(removeFiles),
     remove_orphans: cleanup((stop) => removeOrphans(deps, orphans(stop))),
-    remove_unfinished_orphans: cleanup(async (stop) => {
-      // An archive that is being stored has no row yet, and no limit of time.
-      if ((await selectRunningExports(db)).size === 0) await removeUnfinishedOrphans(deps, orphans(stop))
-    }),
+    remove_unfinished_orphans: cleanup((stop) => removeUnfinishedOrphans(deps, orphans(stop))),
     report_lost_files: cleanup((stop) => reportLostFiles(deps, { stop })),
     remove_expired_sessions: cleanup((stop) => removeExpiredSessions(db, {}, stop)),
     remove_spent_refresh_tokens: cleanup((stop) => removeSpentRefreshTokens(db, {}, stop)),

@@ -256,14 +256,15 @@ export const problemTypes = {
   file_lost: {
     status: 410,
     title: 'File lost',
-    cause: 'The attachment exists, but its file is missing from the storage.',
+    cause: 'The attachment or export exists, but its file is missing from the storage.',
     remedy: 'Report this to the operator.',
   },
   link_expired: {
     status: 410,
     title: 'Link expired',
-    cause: 'The link to the attachment has expired.',
-    remedy: 'Ask the sender for a new link. Links are created with POST /attachments/{attach_id}/links.',
+    cause: 'The link to the file has expired.',
+    remedy:
+      'Ask the sender for a new link. Links are created with POST /attachments/{attach_id}/links and POST /exports/{export_id}/links.',
   },
   feed_revoked: {
     status: 410,

@@ -425,7 +425,7 @@ export const problems = {
   fileLost: (cause?: unknown) =>
     new Problem(
       'file_lost',
-      'The attachment exists, but its file is missing from the storage. Report this to the operator.',
+      'The attachment or export exists, but its file is missing from the storage. Report this to the operator.',
       { cause },
     ),
   feedRevoked: () =>

@@ -1,5 +1,5 @@
 import type { Readable } from 'node:stream'
-import { issueLinkToken, linkCredential } from '../auth/attachment-links.ts'
+import type { CreatedLink, CreateLink, NewLink } from '../auth/file-links.ts'
 import type { FileForm } from '../contract/files.ts'
 import {
   type AttachmentFile,
@@ -12,9 +12,8 @@ import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { readStorageUse } from '../db/quotas.ts'
 import { recordEventOfTask } from '../db/record-event.ts'
 import { countAttachment, readTask } from '../db/task-facts.ts'
-import type { KeyRing } from '../domain/key-ring.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
-import type { BearerPrincipal, LinkCredential, Principal } from '../domain/permissions.ts'
+import type { BearerPrincipal, Principal } from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import { putWithTypeDetection } from '../storage/content-type.ts'
 import type { ByteRange, Storage, StoredFile } from '../storage/storage.ts'
@@ -28,13 +27,10 @@ import { openUnlessDeleted } from './open-file.ts'
 interface Deps {
   readonly storage: Storage
   readonly jobs: Jobs
-  /** Seal the tokens of links. */
-  readonly linkKeys: KeyRing
+  readonly createLink: CreateLink
   readonly attachmentMaxBytes: number
   /** Maximum total size of a user's attachments in bytes; null for no limit. */
   readonly attachmentQuotaBytes: number | null
-  /** The current time, in milliseconds since the epoch. */
-  readonly now: () => number
 }
 
 /** A new attachment and the digest of its file. */
@@ -48,18 +44,8 @@ export interface Download {
   readonly open: (range?: ByteRange) => Promise<Readable>
 }
 
-/** A request for a link to an attachment. */
-export interface NewLink {
-  readonly attachmentId: string
-  readonly disposition: LinkCredential['disposition']
-  /** Seconds. */
-  readonly expiresIn: number
-}
-
-/** A created link: the token in its URL, its expiry (RFC 3339), and its file. */
-export interface CreatedLink {
-  readonly token: string
-  readonly expiresAt: string
+/** A link to an attachment, and its file. */
+export interface AttachmentLink extends CreatedLink {
   readonly file: AttachmentFile
 }
 
@@ -72,7 +58,7 @@ export interface Attachments {
   /** Finds the file of an attachment. */
   download(ctx: OpContext<Principal>, attachmentId: string): Promise<Download>
   /** Creates a link to an attachment that the caller can see. Links are not stored: the token has all data. */
-  createLink(ctx: OpContext<BearerPrincipal>, link: NewLink): Promise<CreatedLink>
+  createLink(ctx: OpContext<BearerPrincipal>, link: NewLink): Promise<AttachmentLink>
   /** Deletes an attachment. Returns the version that its task has then. */
   delete(ctx: OpContext<Principal>, attachmentId: string): Promise<number>
 }
@@ -80,10 +66,9 @@ export interface Attachments {
 export const createAttachments = ({
   storage,
   jobs,
-  linkKeys,
+  createLink,
   attachmentMaxBytes,
   attachmentQuotaBytes,
-  now,
 }: Deps): Attachments => {
   /** Removes a file. If that fails, a background job removes it later. */
   const discard = async ({ key }: StoredFile): Promise<void> => {
@@ -139,13 +124,9 @@ export const createAttachments = ({
       }
     },
 
-    async createLink(ctx, { attachmentId, disposition, expiresIn }) {
-      const file = expectFound(await selectAttachmentFile(ctx, attachmentId))
-      const expiresAt = (Math.floor(now() / 1_000) + expiresIn) * 1_000
-      const { userId } = ctx.principal
-      const createdWith = linkCredential(ctx.principal)
-      const token = issueLinkToken(linkKeys, { attachmentId, disposition, expiresAt, userId, createdWith })
-      return { token, expiresAt: new Date(expiresAt).toISOString(), file }
+    async createLink(ctx, link) {
+      const file = expectFound(await selectAttachmentFile(ctx, link.resourceId))
+      return { ...createLink(ctx.principal, link), file }
     },
 
     delete: (ctx, id) =>

@@ -1,10 +1,12 @@
 import type { Readable } from 'node:stream'
 import type { components } from '../../generated/openapi.ts'
+import type { CreatedLink, CreateLink } from '../auth/file-links.ts'
 import { recordAudit } from '../db/audit.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   cancelExport,
   countExports,
+  type ExportFile,
   type ExportRow,
   insertExport,
   lockExport,
@@ -18,7 +20,7 @@ import { lockProject } from '../db/projects.ts'
 import { lockUser } from '../db/users.ts'
 import type { Created } from '../domain/idempotency.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
-import type { Principal } from '../domain/permissions.ts'
+import type { BearerPrincipal, Principal } from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { problems } from '../problems/problems.ts'
@@ -30,8 +32,11 @@ import { openUnlessDeleted } from './open-file.ts'
 
 interface Deps {
   readonly storage: Storage
+  /** Checks the disk on which records are held between reading and writing. */
+  readonly checkSpace: () => Promise<void>
   readonly jobs: Pick<Jobs, 'wake'>
   readonly mailer: Pick<Mailer, 'sendDataExported'>
+  readonly createLink: CreateLink
 }
 
 /** The archive of an export. */
@@ -60,6 +65,8 @@ export interface Exports {
   remove(ctx: OpContext<Principal>, id: string): Promise<void>
   /** Finds the archive of an export. @throws Problem 404, 409 */
   download(ctx: OpContext<Principal>, id: string): Promise<Archive>
+  /** Creates a link to the archive of an export, for so many seconds. @throws Problem 404, 409 */
+  createLink(ctx: OpContext<BearerPrincipal>, id: string, expiresIn: number): Promise<CreatedLink>
 }
 
 /** Exports of one user that are kept. */
@@ -73,12 +80,12 @@ export const listExports = (ctx: OpContext<Principal>, page: PageRequest): Promi
 export const getExport = async (ctx: OpContext<Principal>, id: string): Promise<ExportRow> =>
   expectFound(await selectExport(ctx, id))
 
-export const createExports = ({ storage, jobs, mailer }: Deps): Exports => ({
+export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }: Deps): Exports => ({
   async create(ctx, { project_id: projectId = null, user_id: userId = ctx.principal.userId }) {
     const isOwn = userId === ctx.principal.userId
     if (!isOwn && projectId !== null)
       throw problems.invalidField('/project_id', 'cannot be combined with user_id')
-    await storage.check()
+    await Promise.all([storage.check(), checkSpace()])
     return idempotent(ctx, async (tx, id) => {
       const user = expectSeen('user.see', await lockUser(tx, userId, { purpose: 'change' }))
       if (!isOwn) expectMay('export.create_for_another', user)
@@ -121,8 +128,7 @@ export const createExports = ({ storage, jobs, mailer }: Deps): Exports => ({
     }),
 
   async download(ctx, id) {
-    const { status, file } = expectFound(await selectExportFile(ctx, id))
-    if (file === null) throw problems.exportWithoutFile(status)
+    const file = await findFile(ctx, id)
     const { storage_key: key, user_id: userId, size, sha256, created_at } = file
     return {
       file: {
@@ -143,4 +149,16 @@ export const createExports = ({ storage, jobs, mailer }: Deps): Exports => ({
       },
     }
   },
+
+  async createLink(ctx, id, expiresIn) {
+    await findFile(ctx, id)
+    return createLink(ctx.principal, { resourceId: id, disposition: 'attachment', expiresIn })
+  },
 })
+
+/** The file of an export of the caller. @throws Problem 404, 409 */
+const findFile = async (ctx: OpContext<Principal>, id: string): Promise<ExportFile> => {
+  const { status, file } = expectFound(await selectExportFile(ctx, id))
+  if (file === null) throw problems.exportWithoutFile(status)
+  return file
+}

@@ -32,7 +32,7 @@ export async function diskStorage(
 
   return {
     async put(source, options) {
-      const key = newKey()
+      const { key = newKey() } = options
       handleEarlyErrors(source)
       return { key, ...(await storeFile(disk, key, source, options)) }
     },

@@ -20,8 +20,7 @@ export const s3Storage = (location: S3Location, limits: S3Limits = defaultLimits
   const { bucket: Bucket, client, longRunningClient } = s3
 
   return {
-    async put(source, { maxBytes }) {
-      const key = newKey()
+    async put(source, { maxBytes, key = newKey() }) {
       handleEarlyErrors(source)
       return { key, ...(await storeFile(s3, objectOf(s3, key), source, maxBytes)) }
     },

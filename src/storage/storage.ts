@@ -29,7 +29,9 @@ export type Storage = {
    * Streams `source` to a new file, and resolves when it is durable. On failure nothing is left behind and `source` is
    * destroyed. Errors of `source` itself (the client disconnected) are rethrown unchanged.
    *
-   * `minBytes` is a known lower bound of the size: a file that cannot fit is refused before it is read.
+   * `minBytes` is a known lower bound of the size: a file that cannot fit is refused before it is read. `key`, by default a new one, is
+   * given by a caller who has recorded it before: a job that removes files without a row could take a file for abandoned that is
+   * written for longer than its grace.
    *
    * @throws FileTooLarge when `source` yields more than `maxBytes`
    * @throws StorageFull when there is no space left besides the backend's reserve
@@ -37,7 +39,7 @@ export type Storage = {
    */
   put(
     source: Readable | AsyncIterable<Uint8Array>,
-    options: { maxBytes: number; minBytes?: number },
+    options: { maxBytes: number; minBytes?: number; key?: string },
   ): Promise<StoredFile>
 
   /**

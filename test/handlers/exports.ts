@@ -4,6 +4,7 @@ import t from 'tap'
 import { fromBufferPromise } from 'yauzl'
 import type { components } from '../../generated/openapi.ts'
 import { expireExports } from '../../src/db/exports.ts'
+import { claimDigest } from '../../src/db/notification-settings.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { FileMissing, type Storage, StorageFull } from '../../src/storage/storage.ts'
 import { accountActions } from '../fixture/accounts.ts'
@@ -25,8 +26,11 @@ const presentPut: Storage['put'] = (...args) => storage.put(...args)
 const presentCheck: Storage['check'] = () => storage.check()
 let put = presentPut
 let check = presentCheck
+const lines: string[] = []
 const service = await startService(t, {
   db,
+  config: { logLevel: 'trace' },
+  logStream: { write: (line) => void lines.push(line) },
   storage: { ...storage, put: (...args) => put(...args), check: () => check() },
   jobTimes: { ...jobTimes, cleanupAtStart: false, events: 50 },
 })
@@ -74,6 +78,15 @@ const recordsOf = (entries: ReadonlyMap<string, Buffer>): Records =>
 const idsOf = (records: readonly { readonly id?: unknown }[] | undefined) =>
   (records ?? []).map(({ id }) => id)
 
+/** Removes the file of an export from the storage. */
+const loseFile = async ({ id }: Export): Promise<void> => {
+  const [row] = await db.run('select storage_key from exports where id = $1', [id])
+  await storage.remove(String(row?.storage_key))
+}
+
+/** The content of a download, which the client of the tests reads as bytes. */
+const bytesOf = (body: unknown): Buffer => Buffer.from(body as Uint8Array)
+
 /** Whether the storage has no file with the key. */
 const isGone = async (key: string): Promise<boolean> => {
   try {
@@ -113,7 +126,8 @@ t.test('createExport', async (t) => {
       body: { at: '2090-01-01T00:00:00Z' },
     })
 
-    const first = await newExport(service, ada)
+    const { body: first, headers } = await service.expect('createExport', 201, { token: ada.token, body: {} })
+    t.equal(headers.get('retry-after'), String(first.poll_after_seconds))
     t.match(first, {
       requested_by: ada.id,
       user_id: ada.id,
@@ -298,6 +312,14 @@ t.test('createExport', async (t) => {
     await service.expect('createExport', 422, { ...request, body: { project_id } })
   })
 
+  t.test('507: the disk for what is between reading and writing is short', async (t) => {
+    const config = { diskReserveBytes: Number.MAX_SAFE_INTEGER }
+    const times = { ...jobTimes, cleanupAtStart: false, events: 2 ** 30 }
+    await noExportRuns(service)
+    const short = await startService(t, { db, storage, config, jobTimes: times })
+    await short.expect('createExport', 507, { token: ada.token, body: {} })
+  })
+
   t.test('507: there is no space', async (t) => {
     check = () => Promise.reject(new StorageFull())
     await service.expect('createExport', 507, { token: ada.token, body: {} })
@@ -309,6 +331,25 @@ t.test('createExport', async (t) => {
 })
 
 t.test('getExport', async (t) => {
+  t.test('200: when to look again, in the header too, until it has ended', async (t) => {
+    const { promise: mayEnd, resolve: end } = Promise.withResolvers<void>()
+    put = async (...args) => {
+      await mayEnd
+      return storage.put(...args)
+    }
+    const { id: export_id } = await newExport(service, ada)
+    const request = { token: ada.token, params: { export_id } }
+    const running = await service.expect('getExport', 200, request)
+    t.equal(running.body.poll_after_seconds, 2)
+    t.equal(running.headers.get('retry-after'), '2')
+    put = presentPut
+    end()
+    await noExportRuns(service)
+    const ended = await service.expect('getExport', 200, request)
+    t.equal(ended.body.poll_after_seconds, null)
+    t.equal(ended.headers.get('retry-after'), null)
+  })
+
   t.test('404: that of somebody else', async () => {
     const { id: export_id } = await newExport(service, ada)
     for (const { token } of [bob, admin])
@@ -364,11 +405,11 @@ t.test('deleteExport', async (t) => {
     await db.run(`update exports set expires_at = now() - interval '1 second' where id = $1`, [old.id])
     await expireExports(db, new AbortController().signal)
     t.match(await read(old), { status: 'expired' })
-    const queued = await db.run('select from file_deletions where storage_key in ($1, $2)', [
-      keys[0]?.storage_key,
-      keys[1]?.storage_key,
-    ])
-    t.equal(queued.length, 2)
+    for (const { storage_key: key } of keys) {
+      const queued = await db.run('select from file_deletions where storage_key = $1', [key])
+      // The job may have removed it since.
+      t.ok(queued.length === 1 || (await isGone(String(key))))
+    }
     await service.expect('downloadExport', 409, { token: ada.token, params: { export_id: old.id } })
   })
 })
@@ -424,26 +465,178 @@ t.test('downloadExport', async (t) => {
     const { id: export_id } = await finishedExport(service, ada)
     await service.expect('downloadExport', 404, { token: bob.token, params: { export_id } })
   })
+
+  t.test('410: the file is missing from the storage', async (t) => {
+    const finished = await finishedExport(service, ada)
+    await loseFile(finished)
+    const request = { token: ada.token, params: { export_id: finished.id } }
+    t.match((await service.expect('downloadExport', 410, request)).body, { code: 'file_lost' })
+  })
 })
+
+/** The request of a new link to an export. */
+const linkTo = async (
+  { id: export_id }: Export,
+  { token } = ada,
+  body: Partial<components['schemas']['ExportLinkCreate']> = {},
+) => {
+  const params = { export_id }
+  const link = (await service.expect('createExportLink', 201, { token, params, body })).body
+  return { params, query: new URL(link.url, service.url).search.slice(1) }
+}
+
+t.test('createExportLink', async (t) => {
+  t.test('201: a path below the service that expires after five minutes', async (t) => {
+    const { id: export_id } = await finishedExport(service, ada)
+    const request = { token: ada.token, params: { export_id } }
+    const { headers, body } = await service.expect('createExportLink', 201, request)
+    t.ok(body.url.startsWith(`/exports/${export_id}/content?token=`))
+    t.equal(headers.get('location'), body.url)
+    t.equal(headers.get('cache-control'), 'no-store')
+    const left = Date.parse(body.expires_at) - Date.now()
+    t.ok(left > 290_000 && left <= 300_000, `${left} ms left`)
+  })
+
+  t.test('404: that of somebody else; 403: without the scope', async () => {
+    const params = { export_id: (await finishedExport(service, ada)).id }
+    for (const { token } of [bob, admin]) await service.expect('createExportLink', 404, { token, params })
+    const { token } = await createApiToken(ada, { scopes: ['tasks:read'] })
+    await service.expect('createExportLink', 403, { token, params })
+  })
+
+  t.test('409: it has no file', async () => {
+    await noExportRuns(service)
+    put = () => Promise.reject(new StorageFull())
+    const { id: export_id } = await endedExport(service, ada)
+    put = presentPut
+    await service.expect('createExportLink', 409, { token: ada.token, params: { export_id } })
+  })
+})
+
+t.test('downloadLinkedExport', async (t) => {
+  t.test('200, 206, 304, 412, 416: the archive, a range, and conditions', async (t) => {
+    const finished = await finishedExport(service, ada)
+    const link = await linkTo(finished)
+    const whole = await service.expect('downloadLinkedExport', 200, link)
+    t.equal(bytesOf(whole.body).length, finished.size)
+    const tag = `"${finished.sha256}"`
+    t.equal(whole.headers.get('etag'), tag)
+    t.equal(whole.headers.get('cache-control'), 'private, no-cache')
+    t.equal(whole.headers.get('cross-origin-resource-policy'), 'same-origin')
+    t.match(whole.headers.get('content-disposition'), /^attachment; filename=taskwright-/)
+    const by = (headers: Readonly<Record<string, string>>) => ({ ...link, headers })
+    const part = await service.expect(
+      'downloadLinkedExport',
+      206,
+      by({ range: 'bytes=4-7', 'if-range': tag }),
+    )
+    t.equal(part.headers.get('content-range'), `bytes 4-7/${finished.size}`)
+    t.same(bytesOf(part.body), bytesOf(whole.body).subarray(4, 8))
+    await service.expect('downloadLinkedExport', 304, by({ 'if-none-match': tag }))
+    await service.expect('downloadLinkedExport', 412, by({ 'if-match': '"other"' }))
+    await service.expect('downloadLinkedExport', 416, by({ range: 'bytes=999999999-' }))
+  })
+
+  t.test(
+    '404: another token, that of another export or of an attachment, and of a session that ended',
+    async () => {
+      const [finished, other] = [await finishedExport(service, ada), await finishedExport(service, ada)]
+      const { params, query } = await linkTo(finished)
+      await service.expect('downloadLinkedExport', 404, { params, query: `${query.slice(0, -4)}AAAA` })
+      await service.expect('downloadLinkedExport', 404, { params: { export_id: other.id }, query })
+      // An attachment with the id of the export would have another token.
+      await service.expect('downloadLinkedAttachment', 404, { params: { attach_id: finished.id }, query })
+      const { email, password } = ada
+      const { body: session } = await service.expect('login', 200, { body: { email, password } })
+      const token = 'access_token' in session ? session.access_token : ''
+      const ofSession = await linkTo(finished, { ...ada, token })
+      await service.expect('logout', 204, { token })
+      await service.expect('downloadLinkedExport', 404, ofSession)
+    },
+  )
+
+  t.test('404, 409: the export is deleted, expired, or the right to have it is lost', async (t) => {
+    const [deleted, expired] = [await finishedExport(service, ada), await finishedExport(service, ada)]
+    const links = [await linkTo(deleted), await linkTo(expired)] as const
+    await service.expect('deleteExport', 204, { token: ada.token, params: links[0].params })
+    await service.expect('downloadLinkedExport', 404, links[0])
+    await db.run(`update exports set expires_at = now() - interval '1 second' where id = $1`, [expired.id])
+    await expireExports(db, new AbortController().signal)
+    await service.expect('downloadLinkedExport', 409, links[1])
+
+    const project = await createProject(ada)
+    await setMember(ada, project, bob, 'manager')
+    const ofProject = await linkTo(await finishedExport(service, bob, { project_id: project.id }), bob)
+    await service.expect('downloadLinkedExport', 200, ofProject)
+    await removeMember(ada, project, bob)
+    t.match((await service.expect('downloadLinkedExport', 409, ofProject)).body, {
+      code: 'export_without_file',
+      detail: 'You may not have this archive any more.',
+    })
+  })
+
+  t.test('410: the link has expired, or the file is missing from the storage', async (t) => {
+    const finished = await finishedExport(service, ada)
+    const [brief, other] = [await linkTo(finished, ada, { expires_in: 1 }), await linkTo(finished)]
+    const now = Date.now()
+    await eventually('it has expired', () => Promise.resolve(Date.now() > now + 1_500))
+    t.match((await service.expect('downloadLinkedExport', 410, brief)).body, { code: 'link_expired' })
+    await loseFile(finished)
+    t.match((await service.expect('downloadLinkedExport', 410, other)).body, { code: 'file_lost' })
+  })
+
+  t.test('200: an administrator’s export of a user is audited at each download', async (t) => {
+    const gil = await service.register('gil')
+    const link = await linkTo(await finishedExport(service, admin, { user_id: gil.id }), admin)
+    const downloads = async () => {
+      const query = { user_id: gil.id, action: 'export.downloaded' }
+      return (await service.expect('listAuditEvents', 200, { token: admin.token, query })).body.items
+    }
+    t.strictSame(await downloads(), [])
+    await service.expect('downloadLinkedExport', 200, link)
+    const [event, ...more] = await downloads()
+    t.equal(event?.actor_id, admin.id)
+    t.ok(event?.session_id, 'with the session that created the link')
+    t.strictSame(more, [])
+  })
+
+  t.test('neither the log nor a problem contains the token', async (t) => {
+    const { params, query } = await linkTo(await finishedExport(service, ada))
+    const token = query.slice('token='.length, 'token='.length + 40)
+    lines.length = 0
+    await service.expect('downloadLinkedExport', 200, { params, query })
+    const { body } = await service.expect('downloadLinkedExport', 404, {
+      params,
+      query: `${query.slice(0, -4)}AAAA`,
+    })
+    t.notMatch(JSON.stringify(body), token)
+    const log = lines.join('')
+    t.match(log, '"operation_id":"downloadLinkedExport"')
+    t.match(log, `"principal_id":"${ada.id}","credential":"link"`)
+    t.notMatch(log, token)
+  })
+})
+
+/** An export whose process has died after so many attempts, once it has ended. */
+const interruptedExport = async ({ id, token }: Account, attempts: number): Promise<Export> => {
+  await noExportRuns(service)
+  const [row] = await db.run(
+    `insert into exports (id, requested_by, user_id, status, attempts, lease_id, leased_until)
+     values (event_id(now(), 1), $1, $1, 'running', $2, gen_random_uuid(), now() - interval '1 second') returning id::text`,
+    [id, attempts],
+  )
+  const params = { export_id: String(row?.id) }
+  await eventually('it has ended', async () => {
+    const { body } = await service.expect('getExport', 200, { token, params })
+    return body.poll_after_seconds === null
+  })
+  return (await service.expect('getExport', 200, { token, params })).body
+}
 
 t.test('an export whose process died is made by another one, three times at most', async (t) => {
   const mia = await service.register('mia')
-  const interrupt = async (attempts: number): Promise<Export> => {
-    await noExportRuns(service)
-    const [row] = await db.run(
-      `insert into exports (id, requested_by, user_id, status, attempts, lease_id, leased_until)
-       values (event_id(now(), 1), $1, $1, 'running', $2, gen_random_uuid(), now() - interval '1 second') returning id::text`,
-      [mia.id, attempts],
-    )
-    const params = { export_id: String(row?.id) }
-    await eventually('it has ended', async () => {
-      const { body } = await service.expect('getExport', 200, { token: mia.token, params })
-      return body.poll_after_seconds === null
-    })
-    return (await service.expect('getExport', 200, { token: mia.token, params })).body
-  }
-  t.match(await interrupt(2), { status: 'finished' })
-  t.match(await interrupt(3), { status: 'failed', failure: 'interrupted' })
+  t.match(await interruptedExport(mia, 2), { status: 'finished' })
+  t.match(await interruptedExport(mia, 3), { status: 'failed', failure: 'interrupted' })
 })
 
 t.test('texts with any separator of lines', async (t) => {
@@ -454,6 +647,86 @@ t.test('texts with any separator of lines', async (t) => {
   const records = recordsOf(await entriesOf(await finishedExport(service, una), una))
   t.match(records.tasks, [{ title: task.title, description: task.description }])
   t.match(records.comments, [{ body: title }])
+})
+
+t.test('a notification of the end', async (t) => {
+  const inboxOf = async ({ token }: Account) =>
+    (await service.expect('listNotifications', 200, { token, query: { expand: 'task' } })).body.items
+  const [ira, ned] = [await service.register('ira'), await service.register('ned')]
+
+  await t.test('for whoever has requested it, alone, whether it has finished or failed', async (t) => {
+    const finished = await finishedExport(service, ira)
+    const [notification, ...more] = await inboxOf(ira)
+    t.strictSame(more, [])
+    t.match(notification, {
+      reason: 'export',
+      export_id: finished.id,
+      actor_id: null,
+      task_id: null,
+      comment_id: null,
+      reminder_id: null,
+      read_at: null,
+      task: undefined,
+    })
+    const [event] = await db.run(
+      'select type, recipient_id from events where id = (select event_id from notifications where export_id = $1)',
+      [finished.id],
+    )
+    t.match(event, { type: 'export.finished', recipient_id: ira.id })
+
+    put = () => Promise.reject(new StorageFull())
+    const failed = await endedExport(service, ira)
+    put = presentPut
+    const interrupted = await interruptedExport(ira, 3)
+    t.strictSame(
+      (await inboxOf(ira)).map(({ export_id }) => export_id),
+      [interrupted.id, failed.id, finished.id],
+    )
+
+    const ofIra = await finishedExport(service, admin, { user_id: ira.id })
+    t.match(await inboxOf(admin), [{ export_id: ofIra.id }])
+    t.equal((await inboxOf(ira)).length, 3)
+
+    const params = { notification_id: notification?.id ?? '' }
+    const body = { is_read: true }
+    for (const { token } of [ned, admin])
+      await service.expect('updateNotification', 404, { token, params, body })
+    const read = await service.expect('updateNotification', 200, { token: ira.token, params, body })
+    t.match(read.body, { export_id: finished.id, read_at: /Z$/ })
+    const until = { until: new Date(Date.now() + 1_000).toISOString() }
+    const marked = await service.expect('markNotificationsRead', 200, { token: ira.token, body: until })
+    t.match(marked.body, { marked_count: 2 })
+  })
+
+  await t.test('goes with the export', async (t) => {
+    const { id: export_id } = await finishedExport(service, ned)
+    t.match(await inboxOf(ned), [{ export_id }])
+    await service.expect('deleteExport', 204, { token: ned.token, params: { export_id } })
+    t.strictSame(await inboxOf(ned), [])
+  })
+
+  await t.test('is in no digest', async (t) => {
+    const settings = { token: ned.token, body: { mail_digest: 'hourly' } }
+    await service.expect('updateNotificationSettings', 200, settings)
+    await finishedExport(service, ned)
+    await db.run(`update notification_settings set digest_due_at = now() where user_id = $1`, [ned.id])
+    t.match(await claimDigest(db), { count: 0 })
+  })
+
+  await t.test('not if it was cancelled', async (t) => {
+    const fay = await service.register('fay')
+    const { promise: mayEnd, resolve: end } = Promise.withResolvers<void>()
+    put = async (...args) => {
+      await mayEnd
+      return storage.put(...args)
+    }
+    const { id: export_id } = await newExport(service, fay)
+    await service.expect('cancelExport', 200, { token: fay.token, params: { export_id } })
+    put = presentPut
+    end()
+    await noExportRuns(service)
+    t.strictSame(await inboxOf(fay), [])
+  })
 })
 
 t.test('two users at a time', async (t) => {

@@ -226,6 +226,7 @@ t.test('listNotifications', async (t) => {
       task_id: task.id,
       comment_id: null,
       reminder_id: null,
+      export_id: null,
       read_at: null,
     })
     t.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-7/)

@@ -152,6 +152,7 @@ const placesIn = ({ path, method }: Operation): readonly Place[] => {
 /** What is not in the contract's examples, or excludes other fields. */
 const prepared: Partial<Record<Operation['id'], Call>> = {
   downloadLinkedAttachment: { query: { token: 'AAAA' } },
+  downloadLinkedExport: { query: { token: 'AAAA' } },
   getFeedCalendar: { query: { token: 'AAAA' } },
   addTaskAttachment: { body: fileForm('x') },
   previewRecurrence: { body: { rule: 'FREQ=DAILY' } },

@@ -463,14 +463,24 @@ export const isSeenBy = (person: typeof users, task: typeof tasks): SQL =>
     task,
   )
 
-/** Whether the caller has the permission on the row `notification` or `reminder`. It requires that they still see its task. */
-export const allowsRecipient = (
+/** Whether the caller has the permission on the row `reminder`. It requires that they still see its task. */
+export const allowsReminder = (
   permission: Permission,
   caller: CallerPlaceholders,
-  { user_id, task_id }: typeof notifications | typeof reminders,
+  { user_id, task_id }: typeof reminders,
 ): SQL =>
   allowed(permission, {
     recipient: sql`(${user_id} = ${caller.caller} and ${seesTask(caller, task_id)})`,
+  })
+
+/** Whether the caller has the permission on the row `notification`. It requires that they still see its task, if it has one. */
+export const allowsNotification = (
+  permission: Permission,
+  caller: CallerPlaceholders,
+  { user_id, task_id }: typeof notifications,
+): SQL =>
+  allowed(permission, {
+    recipient: sql`(${user_id} = ${caller.caller} and (${task_id} is null or ${seesTask(caller, task_id)}))`,
   })
 
 /** Whether the caller has the permission on the row of `exports`. */

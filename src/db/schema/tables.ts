@@ -1022,10 +1022,10 @@ export const notifications = pgTable(
     event_id: uuid('event_id').notNull(),
     /** Null: the service itself. */
     actor_id: uuid('actor_id'),
-    task_id: uuid('task_id')
-      .notNull()
-      .references(() => tasks.id, { onDelete: 'cascade' }),
+    /** Null if it is about no task. */
+    task_id: uuid('task_id').references(() => tasks.id, { onDelete: 'cascade' }),
     comment_id: uuid('comment_id').references(() => comments.id, { onDelete: 'cascade' }),
+    export_id: uuid('export_id').references(() => exports.id, { onDelete: 'cascade' }),
     /** No foreign key, because the notification outlives the reminder. */
     reminder_id: uuid('reminder_id'),
     created_at: createdAt(),
@@ -1041,11 +1041,15 @@ export const notifications = pgTable(
     index('notifications_comment')
       .on(t.comment_id)
       .where(sql`${t.comment_id} is not null`),
+    index('notifications_export')
+      .on(t.export_id)
+      .where(sql`${t.export_id} is not null`),
     index('notifications_age').on(t.created_at),
     check(
       'notifications_reason_known',
-      sql`${t.reason} in ('mention', 'assignment', 'comment', 'completion', 'reminder')`,
+      sql`${t.reason} in ('mention', 'assignment', 'comment', 'completion', 'reminder', 'export')`,
     ),
+    check('notifications_of_one', sql`(${t.task_id} is null) = (${t.export_id} is not null)`),
   ],
 )
 
@@ -1153,6 +1157,8 @@ export const exports = pgTable(
     leased_until: instant('leased_until'),
     /** Why it failed. */
     failure: text('failure'),
+    /** Of the file that the last process to take it has begun to write. It has no other row before the export has finished. */
+    writing_key: text('writing_key'),
     storage_key: text('storage_key'),
     size: bigint('size', { mode: 'number' }),
     sha256: text('sha256'),

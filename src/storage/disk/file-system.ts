@@ -3,7 +3,7 @@ import type { FileHandle } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
 import { FileMissing, StorageFull, StorageUnavailable } from '../storage.ts'
 
-const folderMode = 0o700
+export const folderMode = 0o700
 export const fileMode = 0o600
 
 /** Converts the errors of a file operation to storage errors. Errors of the source are passed on unchanged. */

@@ -61,7 +61,8 @@ export const reserveCheckEvery = 8 * 1024 * 1024
 
 export const noSpaceCheck: CheckSpace = async () => undefined
 
-async function checkReserve(folder: string, reserveBytes: number, bytes: number): Promise<void> {
+/** @throws StorageFull */
+export async function checkReserve(folder: string, reserveBytes: number, bytes: number): Promise<void> {
   if (reserveBytes === 0) return
   const { bavail, bsize } = await statfs(folder)
   const free = bavail * bsize

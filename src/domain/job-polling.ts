@@ -1,0 +1,2 @@
+/** Seconds after which a client looks again at a job that has not ended. */
+export const jobPollSeconds = 2
