@@ -2690,7 +2690,7 @@ export interface paths {
         put?: never;
         /**
          * Reset a forgotten password
-         * @description Sets a new password with the token from the email. All sessions of the account end. API tokens and a second factor are kept.
+         * @description Sets a new password with the token from the email. All sessions of the account end, and its identities are unlinked, which is told by email: link them again to sign in with them. API tokens and a second factor are kept.
          */
         post: operations["resetPassword"];
         delete?: never;
@@ -2715,7 +2715,7 @@ export interface paths {
         get?: never;
         /**
          * Set another user's password
-         * @description Sets the password of another user and ends all sessions of that user. `reset_second_factor` also disables the user's second factor. Requires a session that has authenticated within the last 15 minutes. If the operator accepts identity providers only, the response is 403 `passwords_closed`. To change your own password, use `POST /auth/password`. Available to administrators only.
+         * @description Sets the password of another user, ends all sessions of that user and unlinks the user's identities, which the user is told by email. `reset_second_factor` also disables the user's second factor. Requires a session that has authenticated within the last 15 minutes. If the operator accepts identity providers only, the response is 403 `passwords_closed`. To change your own password, use `POST /auth/password`. Available to administrators only.
          */
         put: operations["setUserPassword"];
         post?: never;

@@ -461,6 +461,7 @@ export const buildApp = async ({
         isOnly,
         credentials,
         mailer,
+        log,
       }),
     }),
     ...apiTokenHandlers({

@@ -23,6 +23,7 @@ import { createProviders } from '../../src/oidc/providers.ts'
 import type { Problem } from '../../src/problems/problems.ts'
 import { previewSignIn } from '../../src/services/oidc-preview.ts'
 import { allowPassword, setPassword } from '../../src/services/passwords.ts'
+import { leaveRuledTeams } from '../../src/services/ruled-teams.ts'
 import { resetSecondFactor } from '../../src/services/second-factor.ts'
 import { createUser, updateUser } from '../../src/services/users.ts'
 import { openConfigured } from './configured-database.ts'
@@ -172,9 +173,11 @@ const commands: Readonly<Record<string, Command>> = {
         password: await readPassword(),
       })
       const newHash = await hasher.hash(password)
-      await setPassword(shell.ctx, { userId, newHash, resetsSecondFactor: false })
+      const isOnly = readConfig().oidc?.isOnly === true
+      const { issuers } = await setPassword(shell.ctx, { userId, newHash, resetsSecondFactor: false, isOnly })
       await shell.forgetUser(userId)
-      return `Set the password of ${name}, and ended all sessions`
+      await leaveRuledTeams(shell.ctx, { userId, issuers }, console)
+      return `Set the password of ${name}, and ended all sessions${issuers.map((issuer) => `\nUnlinked the identity of ${issuer}`).join('')}`
     },
   },
 

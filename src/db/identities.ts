@@ -223,6 +223,19 @@ export const removeIdentity = async (
   ])
 }
 
+const removeAll = builtStatement('identities.delete_of_user', { user_id: 'uuid' }, (db, p) =>
+  db.delete(identities).where(eq(identities.user_id, p.user_id)).returning({ issuer: identities.issuer }),
+)
+
+/** Unlinks the identities of a locked user. Returns their issuers. The sessions were ended before. */
+export const removeIdentities = async (
+  { db }: TransactionContext,
+  userId: string,
+): Promise<readonly string[]> => {
+  const [rows] = await Promise.all([removeAll(db, { user_id: userId }), forgetDue(db, { id: userId })])
+  return rows.map(({ issuer }) => issuer)
+}
+
 const removeRecent = builtStatement(
   'identities.delete_since',
   { user_id: 'uuid', since: 'instant' },

@@ -55,7 +55,7 @@ import { type OpContext, thenForget, transaction } from './context.ts'
 import { expectMay, expectProven, expectSeen, expectSignedIn } from './expectations.ts'
 import type { InvitationMode } from './invitations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
-import { applyRuledTeams, noTeams } from './ruled-teams.ts'
+import { applyRuledTeams, leaveRuledTeams } from './ruled-teams.ts'
 import { challengedClaims, findInvitation, invalidInvitation } from './sign-in.ts'
 import type { Sessions } from './sessions.ts'
 import { startSession } from './start-session.ts'
@@ -390,7 +390,7 @@ export const createOidc = (deps: Deps): Oidc => {
         }),
         () => credentials.forgetUser(userId),
       )
-      await applyRuledTeams(ctx, { userId, issuer, teams: noTeams }, log)
+      await leaveRuledTeams(ctx, { userId, issuers: [issuer] }, log)
     },
   }
 }
