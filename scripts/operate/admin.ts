@@ -21,6 +21,8 @@ import { problemOf } from '../../src/http/problem-responses.ts'
 import type { ClaimSet } from '../../src/oidc/claims.ts'
 import { createProviders } from '../../src/oidc/providers.ts'
 import type { Problem } from '../../src/problems/problems.ts'
+import { createUsablePassword } from '../../src/services/check-password.ts'
+import { unlinkIdentities } from '../../src/services/oidc.ts'
 import { previewSignIn } from '../../src/services/oidc-preview.ts'
 import { allowPassword, setPassword } from '../../src/services/passwords.ts'
 import { leaveRuledTeams } from '../../src/services/ruled-teams.ts'
@@ -53,12 +55,14 @@ const usage = `Usage: npm run --silent admin -- <command>
   user enable <user>
   user set-quota <user> [--attachment-bytes <number>|unlimited|default] [--tasks <number>|unlimited|default]
   oidc preview <provider>
+  oidc unlink <user> [<provider>]
   storage check
   storage adopt
   retention confirm
 
 <user> is a username or an email address. Passwords are read from the terminal, or from standard input.
-"oidc preview" reads the claims of an ID token, as JSON, from standard input, and shows what a sign-in would do.`
+"oidc preview" reads the claims of an ID token, as JSON, from standard input, and shows what a sign-in would do.
+"oidc unlink" unlinks the identity of a provider, or all of them, and ends the sessions that they have started.`
 
 const deadline = 120_000
 
@@ -83,6 +87,8 @@ interface Command {
   readonly topic?: 'oidc'
   /** The names of its arguments. */
   readonly parameters: readonly string[]
+  /** The name of another one, which can be omitted. */
+  readonly optional?: string
   readonly options?: readonly (keyof Options)[]
   /** Resolves to the output. */
   run(shell: Shell, names: readonly string[], options: Options): Promise<string>
@@ -242,6 +248,35 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
+  unlink: {
+    topic: 'oidc',
+    parameters: ['user'],
+    optional: 'provider',
+    async run(shell, [name = '', id]) {
+      const { oidc } = readConfig()
+      const providers = oidc?.providers ?? []
+      const provider = providers.find((one) => one.id === id) ?? null
+      if (id !== undefined && provider === null) throw new CommandError(`OIDC_CONFIG has no provider ${id}`)
+      const userId = await expectUser(shell, name)
+      const { issuers, canSignIn } = await unlinkIdentities(
+        shell.ctx,
+        { userId, issuer: provider?.issuer ?? null },
+        {
+          usablePassword: createUsablePassword({ isOnly: oidc?.isOnly === true }),
+          issuers: new Set(providers.map(({ issuer }) => issuer)),
+          log: console,
+        },
+      )
+      await shell.forgetUser(userId)
+      if (issuers.length === 0)
+        throw new CommandError(`${name} has no identity${id === undefined ? '' : ` of ${id}`}`)
+      const lines = issuers.map(
+        (issuer) => `Unlinked the identity of ${issuer} from ${name}, and ended its sessions`,
+      )
+      return [...lines, ...(canSignIn ? [] : [`${name} has no way to sign in now`])].join('\n')
+    },
+  },
+
   'set-quota': {
     parameters: ['user'],
     options: ['attachment-bytes', 'tasks'],
@@ -319,10 +354,14 @@ const parseCommand = (args: readonly string[]): ((shell: Shell) => Promise<strin
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
   if (command === undefined || topic !== (command.topic ?? 'user'))
     throw new UsageError(`There is no command "${positionals.slice(0, 2).join(' ')}"`)
-  const { parameters, options = [] } = command
-  if (parameters.length !== names.length)
+  const { parameters, optional, options = [] } = command
+  const taken = [
+    ...parameters.map((parameter) => `<${parameter}>`),
+    ...(optional === undefined ? [] : [`[<${optional}>]`]),
+  ]
+  if (names.length < parameters.length || names.length > taken.length)
     throw new UsageError(
-      `"${topic} ${name}" takes ${parameters.map((parameter) => `<${parameter}>`).join(' ') || 'no arguments'}, not ${names.length} arguments`,
+      `"${topic} ${name}" takes ${taken.join(' ') || 'no arguments'}, not ${names.length} arguments`,
     )
   const unknown = Object.keys(values).find((option) => !options.some((known) => known === option))
   if (unknown !== undefined) throw new UsageError(`"${topic} ${name}" has no option --${unknown}`)

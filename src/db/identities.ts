@@ -213,7 +213,7 @@ const forgetDue = builtStatement('users.forget_sign_in_due', { id: 'uuid' }, (db
 /** Unlinks an identity of a locked user, and ends its sessions. */
 export const removeIdentity = async (
   { db }: TransactionContext,
-  { id, userId }: Authorized<'identity.unlink', IdentityFacts>,
+  { id, userId }: Authorized<'identity.unlink' | 'user.set_password', LinkedIdentity>,
 ): Promise<void> => {
   await Promise.all([
     // First what refers to the identity by way of its sessions.

@@ -21,6 +21,7 @@ import {
   readIdentityFacts,
   removeIdentity,
   selectIdentities,
+  type Subject,
   useIdentity,
   type UserWithAddress,
   viewIdentity,
@@ -35,7 +36,7 @@ import { challengeLifetime, claimInstallation, insertChallenge } from '../db/sig
 import { insertUser, knowsTimeZone } from '../db/users.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
-import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
+import { type Principal, relationsToUser, type SessionPrincipal } from '../domain/permissions.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
 import {
   authorizationLifetime,
@@ -393,6 +394,51 @@ export const createOidc = (deps: Deps): Oidc => {
       await leaveRuledTeams(ctx, { userId, issuers: [issuer] }, log)
     },
   }
+}
+
+/** Which identities an operator unlinks. */
+interface Unlinking {
+  readonly userId: string
+  /** Null for all of them. */
+  readonly issuer: string | null
+}
+
+/** What an operator has unlinked. */
+interface UnlinkedByOperator {
+  /** The issuers of the identities. */
+  readonly issuers: readonly string[]
+  /** Whether something else signs in to the account. */
+  readonly canSignIn: boolean
+}
+
+/** Unlinks identities of another user, also the last way to sign in, and ends their sessions. For the shell. */
+export const unlinkIdentities = async (
+  ctx: OpContext<Principal>,
+  { userId, issuer }: Unlinking,
+  { usablePassword, issuers: known, log }: UnlinkingDeps,
+): Promise<UnlinkedByOperator> => {
+  const { issuers, canSignIn } = await transaction(ctx, async (tx) => {
+    const [account, identities] = await Promise.all([lockAccount(tx, userId), identitiesOf(tx, userId)])
+    const relations = relationsToUser(tx.principal, userId)
+    const isUnlinked = (one: Subject): boolean => issuer === null || one.issuer === issuer
+    const unlinked = identities.filter(isUnlinked)
+    for (const { id } of unlinked) {
+      const identity = expectMay('user.set_password', { id, userId, relations })
+      await Promise.all([removeIdentity(tx, identity), recordAudit(tx, 'identity.unlinked', { userId })])
+    }
+    const isOther = identities.some((one) => !isUnlinked(one) && known.has(one.issuer))
+    return {
+      issuers: unlinked.map((one) => one.issuer),
+      canSignIn: isOther || (account !== null && usablePassword(account) !== null),
+    }
+  })
+  await leaveRuledTeams(ctx, { userId, issuers }, log)
+  return { issuers, canSignIn }
+}
+
+interface UnlinkingDeps extends Pick<Deps, 'usablePassword' | 'log'> {
+  /** Those of the configured providers. */
+  readonly issuers: ReadonlySet<string>
 }
 
 /** Binds what is sealed under a code to it. */
