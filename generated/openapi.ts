@@ -2360,6 +2360,8 @@ export interface paths {
          *     The archive is a zip with one JSON Lines file for each kind of resource, the attached files, and the tasks once more
          *     as iCalendar and CSV. It has what your own lists show while it is read: of other users only the id, the username and
          *     the display name; no secret and no token. Everybody has one export running at a time; others wait. You can keep 20.
+         *     While your account has to sign in with an identity provider (401 `sign_in_required` for API tokens), exports end with the
+         *     failure `sign_in_required`, and finished ones cannot be downloaded.
          *
          *     Administrators can export what another user sees (`user_id`), without the reminders of that user. That is audited,
          *     and the user is told by email. In a session, this operation requires a recent authentication.
@@ -4992,10 +4994,10 @@ export interface components {
             /** @description When to look again; null once it has ended. */
             poll_after_seconds: number | null;
             /**
-             * @description Why it failed: the user or the right to have the archive is gone (`access_lost`), there is no space (`storage_full`), or three attempts were interrupted (`interrupted`).
+             * @description Why it failed: the user or the right to have the archive is gone (`access_lost`), there is no space (`storage_full`), three attempts were interrupted (`interrupted`), or the account of the user has to sign in with an identity provider first (`sign_in_required`).
              * @enum {string|null}
              */
-            failure: "access_lost" | "storage_full" | "interrupted" | null;
+            failure: "access_lost" | "storage_full" | "interrupted" | "sign_in_required" | null;
             /**
              * Format: int64
              * @description Bytes of the archive.
@@ -5870,7 +5872,7 @@ export interface components {
                 "application/json": components["schemas"]["Export"];
             };
         };
-        /** @description The export has no file (`export_without_file`), not yet or not any more; its `status` says why. */
+        /** @description The export has no file (`export_without_file`), not yet or not any more, and its `status` says why; or your account has to sign in with an identity provider first. */
         ExportWithoutFile: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];

@@ -173,7 +173,7 @@ export const settings = {
     parse: parseDayCount,
     default: 30,
     example: '30',
-    doc: 'Days without a sign-in with an identity provider after which the API tokens and webhooks of an account rest that is linked with one, until the next sign-in. A change applies to each account from its next sign-in.',
+    doc: 'Days without a sign-in with an identity provider after which the API tokens, webhooks, feeds and exports of an account rest that is linked with one, until the next sign-in. A change applies to each account from its next sign-in.',
   }),
   mcp: setting({
     name: 'MCP',

@@ -121,8 +121,8 @@ export const createExports = ({ storage, jobs, mailer }: Deps): Exports => ({
     }),
 
   async download(ctx, id) {
-    const { status, file } = expectFound(await selectExportFile(ctx, id))
-    if (file === null) throw problems.exportWithoutFile(status)
+    const { status, rests, file } = expectFound(await selectExportFile(ctx, id))
+    if (file === null) throw rests ? problems.exportRests() : problems.exportWithoutFile(status)
     const { storage_key: key, user_id: userId, size, sha256, created_at } = file
     return {
       file: {
