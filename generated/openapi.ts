@@ -221,7 +221,7 @@ export interface paths {
         put?: never;
         /**
          * Sign in with a code
-         * @description Starts a session, as `login` does, for the user whom an identity provider has authenticated. A first sign-in creates an account, if the operator allows it. An existing account with the same email address is not taken over: sign in to it, and link the provider with `POST /auth/identities` (409 `email_taken`). Where the operator lets verified addresses link, this still holds for administrators, for accounts with an identity, and for those with a second factor unless the provider has asked for one. The session has authenticated when the provider says that the user has; if it does not say, it has not authenticated recently. Each request uses the code up, also one that fails.
+         * @description Starts a session, as `login` does, for the user whom an identity provider has authenticated. A first sign-in creates an account, if the operator allows it. An existing account with the same email address is not taken over: sign in to it, and link the provider with `POST /auth/identities` (409 `email_taken`). Where the operator lets verified addresses link, this still holds for administrators, for accounts with an identity, and for those with a second factor unless the provider has asked for one. The session has authenticated when the provider says that the user has; if it does not say, it has not authenticated recently. Each request uses the code up, also one that fails. Only requests that fail count against the rate limit of sign-ins.
          */
         post: operations["exchangeOidcCode"];
         delete?: never;

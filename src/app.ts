@@ -296,6 +296,7 @@ export const buildApp = async ({
   app.decorateRequest('principal', null)
   app.decorateRequest('linkRefusal', null)
   app.decorateRequest('readOnly', null)
+  app.decorateRequest('takeBack', null)
   app.decorateRequest('problem', undefined)
 
   serializePipelining(app)
@@ -564,7 +565,7 @@ export const buildApp = async ({
   await registerProviderRoutes(app, {
     complete: (answer) => oidc.complete(db, answer),
     endSessions: (client, logout) => oidc.endByProvider(anonymousContext(db, client), logout),
-    countRefused: (request, reply) => limit(request, reply, 'anonymous', null),
+    countRefused: async (request, reply) => void (await limit(request, reply, 'anonymous', null)),
   })
   await app.register(registerPages, { base, publicUrl, contract, isRegistrationOpen })
   await app.register(registerGuides, { base })

@@ -367,7 +367,7 @@ export const settings = {
     parse: parseRequestCount,
     default: 10,
     example: '10',
-    doc: 'Per minute and network (an IPv4 address or an IPv6 /64): registrations, sign-ins and forgotten passwords.',
+    doc: 'Per minute and network (an IPv4 address or an IPv6 /64): registrations, sign-ins and forgotten passwords. Of exchanges of codes that an identity provider has led to, only those that fail.',
   }),
   rateLimitRefresh: setting({
     name: 'RATE_LIMIT_REFRESH',

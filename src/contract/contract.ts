@@ -32,6 +32,8 @@ export interface ContractOperation {
   readonly shows: ShownContent | null
   /** The rate limit policy: per network for an operation without authentication, otherwise per user. */
   readonly rateLimit: RateLimitPolicy | 'none'
+  /** Whether only requests that fail count against the rate limit. */
+  readonly countsFailures: boolean
   /** Accepted media types; empty if the operation has no body. */
   readonly mediaTypes: readonly string[]
   readonly requiresBody: boolean
@@ -125,6 +127,7 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     permission,
     shows: readShownContent(id, path, operation['x-audited-read']),
     rateLimit,
+    countsFailures: operation['x-rate-limit-counts'] === 'failures',
     mediaTypes: Object.keys(asObject(asObject(operation.requestBody ?? {}).content ?? {})),
     requiresBody: asObject(operation.requestBody ?? {}).required === true,
     maxBody: Number(operation['x-max-body'] ?? defaultMaxBody),
