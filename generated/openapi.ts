@@ -201,7 +201,7 @@ export interface paths {
         put?: never;
         /**
          * Begin to authenticate with an identity provider
-         * @description Returns a URL of the provider, where the user authenticates in a browser within 10 minutes. The browser then returns to `return_to` with `code`, `state` and `iss`, the URL of this service; or with `error`, `request_id`, `state` and `iss`. Check that `state` is yours. Send the code with your PKCE verifier within 60 seconds: for the purpose `sign_in` to `POST /auth/oidc/exchange`, for `link` to `POST /auth/identities`, for `reauthenticate` to `POST /auth/reauthenticate`. Nothing is stored until the user has authenticated.
+         * @description Returns a URL of the provider, where the user authenticates in a browser within 10 minutes. The browser then returns to `return_to` with `code`, `state` and `iss`, the URL of this service; or with `error`, `request_id`, `state` and `iss`. To reauthenticate, the provider must say when the user has authenticated (`auth_time`), at most 15 minutes ago: otherwise `error` is `unmet_authentication_requirements`, and `error_description` tells the user what to do instead. Check that `state` is yours. Send the code with your PKCE verifier within 60 seconds: for the purpose `sign_in` to `POST /auth/oidc/exchange`, for `link` to `POST /auth/identities`, for `reauthenticate` to `POST /auth/reauthenticate`. Nothing is stored until the user has authenticated.
          */
         post: operations["authorizeOidc"];
         delete?: never;

@@ -48,7 +48,7 @@ import {
   sealRequest,
 } from '../oidc/authorization-request.ts'
 import type { ProvenIdentity } from '../oidc/claims.ts'
-import { NotAuthenticated, ProviderUnavailable } from '../oidc/failures.ts'
+import { NotAuthenticated, NotRecent, ProviderUnavailable } from '../oidc/failures.ts'
 import type { Provider, Providers } from '../oidc/providers.ts'
 import { Problem, problems } from '../problems/problems.ts'
 import type { UsablePassword } from './check-password.ts'
@@ -227,9 +227,13 @@ export const createOidc = (deps: Deps): Oidc => {
         for (const [name, value] of Object.entries(answer)) url.searchParams.set(name, value)
         return url.href
       }
-      const refuse = (error: string, reason: string): string => {
+      const refuse = (error: string, reason: string, description?: string): string => {
         log.warn({ provider: id, request_id: requestId }, reason)
-        return goOn({ error, request_id: requestId })
+        return goOn({
+          error,
+          ...(description !== undefined && { error_description: description }),
+          request_id: requestId,
+        })
       }
       // A time so far ahead is from before the clock was set back.
       if (request.expiresAt <= now() || request.expiresAt > now() + authorizationLifetime)
@@ -242,6 +246,9 @@ export const createOidc = (deps: Deps): Oidc => {
         await insertOidcCode(db, { hash, sealed }, identity)
         return goOn({ code })
       } catch (error) {
+        // The code is that of OpenID Connect Core Unmet Authentication Requirements 1.0.
+        if (error instanceof NotRecent)
+          return refuse('unmet_authentication_requirements', error.message, error.remedy)
         if (error instanceof NotAuthenticated) return refuse(clientError(error.code), error.message)
         if (error instanceof ProviderUnavailable) return refuse('temporarily_unavailable', error.message)
         throw error
