@@ -264,12 +264,12 @@ const commands: Readonly<Record<string, Command>> = {
         {
           usablePassword: createUsablePassword({ isOnly: oidc?.isOnly === true }),
           issuers: new Set(providers.map(({ issuer }) => issuer)),
-          log: console,
         },
       )
-      await shell.forgetUser(userId)
       if (issuers.length === 0)
         throw new CommandError(`${name} has no identity${id === undefined ? '' : ` of ${id}`}`)
+      await shell.forgetUser(userId)
+      await leaveRuledTeams(shell.ctx, { userId, issuers }, console)
       const lines = issuers.map(
         (issuer) => `Unlinked the identity of ${issuer} from ${name}, and ended its sessions`,
       )

@@ -85,8 +85,8 @@ export const loadContract = (): Contract =>
   (loaded ??= parseContract(readFileSync(new URL('../../openapi.yaml', import.meta.url))))
 
 /**
- * @throws Error if `x-scope`, `x-permission`, `x-audited-read`, `x-rate-limit`, `x-repeat` or `security` of an operation is
- * missing or inconsistent, or if a deprecation has no dates
+ * @throws Error if `x-scope`, `x-permission`, `x-audited-read`, `x-rate-limit`, `x-rate-limit-counts`, `x-repeat` or `security` of an
+ * operation is missing or inconsistent, or if a deprecation has no dates
  */
 export const parseContract = (yaml: Buffer): Contract => {
   const document = asObject(load(yaml.toString()))
@@ -112,6 +112,9 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     throw new Error(`${id}: security and x-permission disagree in openapi.yaml`)
   const rateLimit = readRateLimit(scope, operation['x-rate-limit'])
   if (rateLimit === null) throw new Error(`${id}: x-scope and x-rate-limit disagree in openapi.yaml`)
+  const counted = operation['x-rate-limit-counts']
+  if (counted !== undefined && counted !== 'failures')
+    throw new Error(`${id} has no known x-rate-limit-counts in openapi.yaml`)
   const parameters = new Map(
     asArray(operation.parameters ?? []).map((reference) => {
       const parameter = resolve(document, reference)
@@ -127,7 +130,7 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     permission,
     shows: readShownContent(id, path, operation['x-audited-read']),
     rateLimit,
-    countsFailures: operation['x-rate-limit-counts'] === 'failures',
+    countsFailures: counted === 'failures',
     mediaTypes: Object.keys(asObject(asObject(operation.requestBody ?? {}).content ?? {})),
     requiresBody: asObject(operation.requestBody ?? {}).required === true,
     maxBody: Number(operation['x-max-body'] ?? defaultMaxBody),

@@ -419,12 +419,12 @@ interface UnlinkedByOperator {
 }
 
 /** Unlinks identities of another user, also the last way to sign in, and ends their sessions. For the shell. */
-export const unlinkIdentities = async (
+export const unlinkIdentities = (
   ctx: OpContext<Principal>,
   { userId, issuer }: Unlinking,
-  { usablePassword, issuers: known, log }: UnlinkingDeps,
-): Promise<UnlinkedByOperator> => {
-  const { issuers, canSignIn } = await transaction(ctx, async (tx) => {
+  { usablePassword, issuers: known }: UnlinkingDeps,
+): Promise<UnlinkedByOperator> =>
+  transaction(ctx, async (tx) => {
     const [account, identities] = await Promise.all([lockAccount(tx, userId), identitiesOf(tx, userId)])
     const relations = relationsToUser(tx.principal, userId)
     const isUnlinked = (one: Subject): boolean => issuer === null || one.issuer === issuer
@@ -439,11 +439,8 @@ export const unlinkIdentities = async (
       canSignIn: isOther || (account !== null && usablePassword(account) !== null),
     }
   })
-  await leaveRuledTeams(ctx, { userId, issuers }, log)
-  return { issuers, canSignIn }
-}
 
-interface UnlinkingDeps extends Pick<Deps, 'usablePassword' | 'log'> {
+interface UnlinkingDeps extends Pick<Deps, 'usablePassword'> {
   /** Those of the configured providers. */
   readonly issuers: ReadonlySet<string>
 }
