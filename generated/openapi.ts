@@ -201,7 +201,7 @@ export interface paths {
         put?: never;
         /**
          * Begin to authenticate with an identity provider
-         * @description Returns a URL of the provider, where the user authenticates in a browser within 10 minutes. The browser then returns to `return_to` with `code`, `state` and `iss`, the URL of this service; or with `error`, `request_id`, `state` and `iss`. Check that `state` is yours. Send the code with your PKCE verifier within 60 seconds: for the purpose `sign_in` to `POST /auth/oidc/exchange`, for `link` to `POST /auth/identities`, for `reauthenticate` to `POST /auth/reauthenticate`. Nothing is stored until the user has authenticated.
+         * @description Returns a URL of the provider, where the user authenticates in a browser within 10 minutes. The browser then returns to `return_to` with `code`, `state` and `iss`, the URL of this service; or with `error`, `request_id`, `state` and `iss`. To reauthenticate, the provider must say when the user has authenticated (`auth_time`), at most 15 minutes ago: otherwise `error` is `unmet_authentication_requirements`, and `error_description` tells the user what to do instead. Check that `state` is yours. Send the code with your PKCE verifier within 60 seconds: for the purpose `sign_in` to `POST /auth/oidc/exchange`, for `link` to `POST /auth/identities`, for `reauthenticate` to `POST /auth/reauthenticate`. Nothing is stored until the user has authenticated.
          */
         post: operations["authorizeOidc"];
         delete?: never;
@@ -221,7 +221,7 @@ export interface paths {
         put?: never;
         /**
          * Sign in with a code
-         * @description Starts a session, as `login` does, for the user whom an identity provider has authenticated. A first sign-in creates an account, if the operator allows it. An existing account with the same email address is not taken over: sign in to it, and link the provider with `POST /auth/identities` (409 `email_taken`). Where the operator lets verified addresses link, this still holds for administrators, for accounts with an identity, and for those with a second factor unless the provider has asked for one. The session has authenticated when the provider says that the user has; if it does not say, it has not authenticated recently. Each request uses the code up, also one that fails.
+         * @description Starts a session, as `login` does, for the user whom an identity provider has authenticated. A first sign-in creates an account, if the operator allows it. An existing account with the same email address is not taken over: sign in to it, and link the provider with `POST /auth/identities` (409 `email_taken`). Where the operator lets verified addresses link, this still holds for administrators, for accounts with an identity, and for those with a second factor unless the provider has asked for one. The session has authenticated when the provider says that the user has; if it does not say, it has not authenticated recently. Each request uses the code up, also one that fails. Only requests that fail count against the rate limit of sign-ins.
          */
         post: operations["exchangeOidcCode"];
         delete?: never;
@@ -2360,6 +2360,8 @@ export interface paths {
          *     The archive is a zip with one JSON Lines file for each kind of resource, the attached files, and the tasks once more
          *     as iCalendar and CSV. It has what your own lists show while it is read: of other users only the id, the username and
          *     the display name; no secret and no token. Everybody has one export running at a time; others wait. You can keep 20.
+         *     While your account has to sign in with an identity provider (401 `sign_in_required` for API tokens), exports end with the
+         *     failure `sign_in_required`, and finished ones cannot be downloaded.
          *
          *     Administrators can export what another user sees (`user_id`), without the reminders of that user. That is audited,
          *     and the user is told by email. In a session, this operation requires a recent authentication.
@@ -2919,7 +2921,7 @@ export interface paths {
         put?: never;
         /**
          * Reset a forgotten password
-         * @description Sets a new password with the token from the email. All sessions of the account end. API tokens and a second factor are kept.
+         * @description Sets a new password with the token from the email. All sessions of the account end, and its identities are unlinked, which is told by email: link them again to sign in with them. API tokens and a second factor are kept.
          */
         post: operations["resetPassword"];
         delete?: never;
@@ -2944,7 +2946,7 @@ export interface paths {
         get?: never;
         /**
          * Set another user's password
-         * @description Sets the password of another user and ends all sessions of that user. `reset_second_factor` also disables the user's second factor. Requires a session that has authenticated within the last 15 minutes. If the operator accepts identity providers only, the response is 403 `passwords_closed`. To change your own password, use `POST /auth/password`. Available to administrators only.
+         * @description Sets the password of another user, ends all sessions of that user and unlinks the user's identities, which the user is told by email. `reset_second_factor` also disables the user's second factor. Requires a session that has authenticated within the last 15 minutes. If the operator accepts identity providers only, the response is 403 `passwords_closed`. To change your own password, use `POST /auth/password`. Available to administrators only.
          */
         put: operations["setUserPassword"];
         post?: never;
@@ -5233,10 +5235,10 @@ export interface components {
             /** @description When to look again; null once it has ended. */
             poll_after_seconds: number | null;
             /**
-             * @description Why it failed: the user or the right to have the archive is gone (`access_lost`), there is no space (`storage_full`), or three attempts were interrupted (`interrupted`).
+             * @description Why it failed: the user or the right to have the archive is gone (`access_lost`), there is no space (`storage_full`), three attempts were interrupted (`interrupted`), or the account of the user has to sign in with an identity provider first (`sign_in_required`).
              * @enum {string|null}
              */
-            failure: "access_lost" | "storage_full" | "interrupted" | null;
+            failure: "access_lost" | "storage_full" | "interrupted" | "sign_in_required" | null;
             /**
              * Format: int64
              * @description Bytes of the archive.
@@ -6394,7 +6396,7 @@ export interface components {
                 "application/json": components["schemas"]["Export"];
             };
         };
-        /** @description The export has no file (`export_without_file`), not yet or not any more; its `status` says why. */
+        /** @description The export has no file (`export_without_file`), not yet or not any more, and its `status` says why; or your account has to sign in with an identity provider first. */
         ExportWithoutFile: {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];

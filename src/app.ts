@@ -304,6 +304,7 @@ export const buildApp = async ({
   app.decorateRequest('principal', null)
   app.decorateRequest('linkRefusal', null)
   app.decorateRequest('readOnly', null)
+  app.decorateRequest('takeBack', null)
   app.decorateRequest('problem', undefined)
 
   serializePipelining(app)
@@ -484,6 +485,7 @@ export const buildApp = async ({
         isOnly,
         credentials,
         mailer,
+        log,
       }),
     }),
     ...apiTokenHandlers({
@@ -605,7 +607,7 @@ export const buildApp = async ({
   await registerProviderRoutes(app, {
     complete: (answer) => oidc.complete(db, answer),
     endSessions: (client, logout) => oidc.endByProvider(anonymousContext(db, client), logout),
-    countRefused: (request, reply) => limit(request, reply, 'anonymous', null),
+    countRefused: async (request, reply) => void (await limit(request, reply, 'anonymous', null)),
   })
   await app.register(registerPages, { base, publicUrl, contract, isRegistrationOpen })
   await app.register(registerGuides, { base })

@@ -1,10 +1,12 @@
-import { readdir, readFile, stat } from 'node:fs/promises'
+import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { buffer } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
 import { openPromise } from 'yauzl'
 import { environmentFor } from './fixture/database.ts'
+import { browserAt, clientId, publicUrl, returnTo, startIssuer } from './fixture/issuer.ts'
+import { freePort } from './fixture/ports.ts'
 import { runProcess, type ServiceProcess, startProcess, temporaryFolder } from './fixture/process.ts'
 import { createClient, fileForm } from './fixture/service.ts'
 
@@ -257,6 +259,89 @@ t.test('export writes what a user sees, or a project that they manage, to a new 
     ['downloaded', 'requested', 'downloaded', 'requested'].map((what) => [`export.${what}`, null, 'shell']),
   )
   t.ok(audited.every(({ user_id }) => user_id !== ada.user.id))
+})
+
+t.test('oidc unlink', async (t) => {
+  const [issuer, other] = [await startIssuer(), await startIssuer()]
+  const folder = await temporaryFolder(t)
+  const file = join(folder, 'oidc.json')
+  const providers = [
+    { id: 'mock', issuer: issuer.url, client_id: clientId },
+    { id: 'other', issuer: other.url, client_id: clientId },
+  ]
+  await writeFile(file, JSON.stringify({ providers, return_to: [returnTo] }))
+  const port = await freePort()
+  // The service logs PUBLIC_URL.
+  const client = createClient(`http://127.0.0.1:${port}`)
+  const environment = {
+    ...(await environmentFor(t)),
+    OIDC_CONFIG: file,
+    OIDC_CREATE: 'always',
+    PORT: String(port),
+    PUBLIC_URL: publicUrl,
+  }
+  const unlink = (parameters: string) =>
+    runProcess(environment, program, ['oidc', 'unlink', ...parameters.split(' ')])
+  const running = serverUrl === undefined ? null : await startProcess(t, environment)
+  const withService = async <T>(use: () => Promise<T>): Promise<T> => {
+    const service = running ?? (await startProcess(t, environment))
+    const result = await use()
+    if (running === null) t.equal(await service.end('SIGTERM'), 0)
+    return result
+  }
+
+  const { password: firstPassword } = await withService(() => client.register('first'))
+
+  /** Signs in with an identity, and links another one. */
+  const ada = await withService(async () => {
+    issuer.claims = { sub: 'ada', email: 'ada@example.com', email_verified: true, preferred_username: 'ada' }
+    other.claims = { sub: 'ada-elsewhere' }
+    const body = await browserAt(client).code()
+    const { access_token: token } = (await client.expect('exchangeOidcCode', 200, { body })).body
+    await client.expect('linkIdentity', 201, { token, body: await browserAt(client, 'other').code('link') })
+    const exchange = await browserAt(client, 'other').code()
+    const elsewhere = (await client.expect('exchangeOidcCode', 200, { body: exchange })).body
+    t.equal(elsewhere.user.username, 'ada')
+    return { token, elsewhere: elsewhere.access_token }
+  })
+
+  const one = await unlink('ada other')
+  t.match(one.output, `Unlinked the identity of ${other.url} from ada, and ended its sessions`)
+  t.notMatch(one.output, /no way to sign in/)
+  t.equal(one.code, 0)
+  await withService(async () => {
+    await client.expect('getCurrentUser', 200, { token: ada.token })
+    await client.expect('getCurrentUser', 401, { token: ada.elsewhere })
+  })
+
+  const none = await unlink('ada other')
+  t.match(none.output, /^admin: ada has no identity of other$/m)
+  t.equal(none.code, 1)
+  t.match((await unlink('ada elsewhere')).output, /^admin: OIDC_CONFIG has no provider elsewhere$/m)
+
+  const all = await unlink('ADA@example.com')
+  t.match(all.output, `Unlinked the identity of ${issuer.url} from ADA@example.com, and ended its sessions`)
+  t.match(all.output, /^ADA@example\.com has no way to sign in now/m)
+  t.equal(all.code, 0)
+  const events = await withService(async () => {
+    await client.expect('getCurrentUser', 401, { token: ada.token })
+    const body = { username: 'first', password: firstPassword }
+    const { access_token: token } = (await client.expect('login', 200, { body })).body
+    return (await client.expect('listAuditEvents', 200, { token })).body.items
+  })
+  t.match(
+    events.flatMap(({ action, actor_id, request_id }) =>
+      action === 'identity.unlinked' ? [[actor_id, request_id]] : [],
+    ),
+    [
+      [null, 'shell'],
+      [null, 'shell'],
+    ],
+  )
+  t.match((await unlink('ada')).output, /^admin: ada has no identity$/m)
+  const wrong = await unlink('ada other mock')
+  t.match(wrong.output, /^admin: "oidc unlink" takes <user> \[<provider>\], not 3 arguments$/m)
+  t.equal(wrong.code, 2)
 })
 
 t.test('exit code 1 for refused commands, 2 for wrong usage', async (t) => {

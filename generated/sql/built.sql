@@ -232,6 +232,11 @@ set "fingerprint" = $7::text, "resource_id" = $8::uuid, "body" = $9::text, "crea
 delete from "identities"
 where "identities"."id" = $1::uuid;
 
+/* identities.delete_of_user */
+delete from "identities"
+where "identities"."user_id" = $1::uuid
+returning "issuer";
+
 /* identities.delete_since */
 delete from "identities"
 where ("identities"."user_id" = $1::uuid and "identities"."created_at" >= $2::timestamptz - interval '15 minutes' and "identities"."created_at" > (select "users"."created_at"
@@ -1414,7 +1419,7 @@ set "email" = $1::text, "password_hash" = case when "users"."password_hash" is n
 where "users"."id" = $3::uuid;
 
 /* users.select_account */
-select "users"."id", "users"."username", "users"."password_hash", "users"."may_use_password", "users"."is_disabled", "second_factors"."secret", "second_factors"."confirmed_at"
+select "users"."id", "users"."username", "users"."email", "users"."password_hash", "users"."may_use_password", "users"."is_disabled", "second_factors"."secret", "second_factors"."confirmed_at"
 from "users"
 left join "second_factors" on "second_factors"."user_id" = "users"."id"
 where ("users"."id" = $1::uuid and "users"."deleted_at" is null);
@@ -1444,7 +1449,7 @@ from "users"
 where "users"."username" = $1::text;
 
 /* users.select_facts */
-select "username", "email", "display_name", "role", "time_zone", "is_disabled", "attachment_quota_bytes", "task_quota", "version"
+select "username", "email", "display_name", "role", "time_zone", "is_disabled", "attachment_quota_bytes", "task_quota", "version", "may_use_password"
 from "users"
 where ("users"."id" = $1::uuid and "users"."deleted_at" is null);
 
@@ -1455,7 +1460,7 @@ where ("users"."role" = $1 and "users"."is_disabled" = $2 and "users"."id" <> $3
 limit $4;
 
 /* users.select_own_account */
-select "users"."id", "users"."username", "users"."password_hash", "users"."may_use_password", "users"."is_disabled", "second_factors"."secret", "second_factors"."confirmed_at", "sessions"."authenticated_at" between now() - interval '15 minutes' and now() + interval '15 minutes'
+select "users"."id", "users"."username", "users"."email", "users"."password_hash", "users"."may_use_password", "users"."is_disabled", "second_factors"."secret", "second_factors"."confirmed_at", "sessions"."authenticated_at" between now() - interval '15 minutes' and now() + interval '15 minutes'
 from "users"
 inner join "sessions" on ("sessions"."id" = $1::uuid and "sessions"."user_id" = "users"."id")
 left join "second_factors" on "second_factors"."user_id" = "users"."id"

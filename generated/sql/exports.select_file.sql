@@ -8,5 +8,5 @@ and exists (select from users person where "person"."id" = "row"."user_id" and "
 and ("row"."project_id" is null or exists (
   select from memberships membership
   where "membership"."user_id" = "row"."user_id" and "membership"."project_id" = "row"."project_id"
-    and "membership"."role" in ('manager')))) as is_allowed
-  from exports row where "row"."id" = $1::uuid and ("row"."requested_by" = $2::uuid);
+    and "membership"."role" in ('manager')))) as is_allowed, coalesce("person"."sign_in_due_at" <= now(), false) as rests
+  from exports row join users person on "person"."id" = "row"."requested_by" where "row"."id" = $1::uuid and ("row"."requested_by" = $2::uuid);

@@ -2,12 +2,13 @@
     with turn as materialized (
       select pg_try_advisory_xact_lock(hashtextextended('exports', 0)) as is_ours
     ), next as materialized (
-      select "row"."id" from turn join exports row on turn.is_ours
+      select "row"."id", coalesce("person"."sign_in_due_at" <= now(), false) as rests
+      from turn join exports row on turn.is_ours join users person on "person"."id" = "row"."requested_by"
       where "row"."status" in ('waiting', 'running') and coalesce("row"."leased_until" <= now(), true)
         and (select count(*) from exports other where "other"."status" = 'running' and not coalesce("other"."leased_until" <= now(), true)) < 2
         and not exists (select from exports other where "other"."status" = 'running' and not coalesce("other"."leased_until" <= now(), true) and "other"."requested_by" = "row"."requested_by")
       order by "row"."created_at" limit 1 for update of row skip locked
-    ), taken as (update "exports" "row" set "status" = case when "row"."attempts" < 3 then 'running' else 'failed' end, "done" = 0, "total" = null, "attempts" = "row"."attempts" + 1, "lease_id" = $1::uuid, "leased_until" = now() + $2::int * interval '1 millisecond', "failure" = case when "row"."attempts" < 3 then null else 'interrupted' end, "version" = "row"."version" + 1, "updated_at" = greatest(clock_timestamp(), "row"."created_at"), "finished_at" = case when "row"."attempts" < 3 then null else clock_timestamp() end from next where "row"."id" = next.id returning "row"."id", "row"."requested_by", "row"."user_id", "row"."project_id", "row"."attempts"), failed as materialized (select * from taken where taken.attempts > 3),
+    ), taken as (update "exports" "row" set "status" = case when (not next.rests and "row"."attempts" < 3) then 'running' else 'failed' end, "done" = 0, "total" = null, "attempts" = "row"."attempts" + 1, "lease_id" = $1::uuid, "leased_until" = now() + $2::int * interval '1 millisecond', "failure" = case when (not next.rests and "row"."attempts" < 3) then null when next.rests then 'sign_in_required' else 'interrupted' end, "version" = "row"."version" + 1, "updated_at" = greatest(clock_timestamp(), "row"."created_at"), "finished_at" = case when (not next.rests and "row"."attempts" < 3) then null else clock_timestamp() end from next where "row"."id" = next.id returning "row"."id", "row"."requested_by", "row"."user_id", "row"."project_id", "row"."attempts", "row"."status"), failed as materialized (select * from taken where taken.status = 'failed'),
     recorded as materialized (
   select ended.*, record_event_for(ended.requested_by, 'export.finished', null, null, null, null, ended.id, '{}',
     jsonb_build_object('status', 'failed')) as event_id from failed ended
@@ -18,4 +19,4 @@
 )
     select taken.id::text, taken.requested_by::text, taken.user_id::text, taken.project_id::text, "person"."time_zone", taken.attempts
     from taken join users person on "person"."id" = taken.user_id
-    where taken.attempts <= 3 and (select count(*) from recorded) = 0;
+    where taken.status = 'running' and (select count(*) from recorded) = 0;

@@ -24,8 +24,11 @@ import { problemOf } from '../../src/http/problem-responses.ts'
 import type { ClaimSet } from '../../src/oidc/claims.ts'
 import { createProviders } from '../../src/oidc/providers.ts'
 import type { Problem } from '../../src/problems/problems.ts'
+import { createUsablePassword } from '../../src/services/check-password.ts'
+import { unlinkIdentities } from '../../src/services/oidc.ts'
 import { previewSignIn } from '../../src/services/oidc-preview.ts'
 import { allowPassword, setPassword } from '../../src/services/passwords.ts'
+import { leaveRuledTeams } from '../../src/services/ruled-teams.ts'
 import { resetSecondFactor } from '../../src/services/second-factor.ts'
 import { exportFromShell } from '../../src/services/shell-exports.ts'
 import { createUser, updateUser } from '../../src/services/users.ts'
@@ -59,13 +62,15 @@ const usage = `Usage: npm run --silent admin -- <command>
   user set-quota <user> [--attachment-bytes <number>|unlimited|default] [--tasks <number>|unlimited|default]
   oidc preview <provider>
   export <user> [--project <id>] --to <file>
+  oidc unlink <user> [<provider>]
   storage check
   storage adopt
   retention confirm
 
 <user> is a username or an email address. Passwords are read from the terminal, or from standard input.
 "oidc preview" reads the claims of an ID token, as JSON, from standard input, and shows what a sign-in would do.
-"export" writes the archive of what a user sees, as over the API, to a new file.`
+"export" writes the archive of what a user sees, as over the API, to a new file.
+"oidc unlink" unlinks the identity of a provider, or all of them, and ends the sessions that they have started.`
 
 const defaultDeadline = 120_000
 
@@ -94,6 +99,8 @@ interface Options {
 interface Command {
   /** The names of its arguments. */
   readonly parameters: readonly string[]
+  /** The name of another one, which can be omitted. */
+  readonly optional?: string
   readonly options?: readonly (keyof Options)[]
   /** Milliseconds. By default, two minutes. */
   readonly deadline?: number
@@ -186,9 +193,11 @@ const commands: Readonly<Record<string, Command>> = {
         password: await readPassword(),
       })
       const newHash = await hasher.hash(password)
-      await setPassword(shell.ctx, { userId, newHash, resetsSecondFactor: false })
+      const isOnly = readConfig().oidc?.isOnly === true
+      const { issuers } = await setPassword(shell.ctx, { userId, newHash, resetsSecondFactor: false, isOnly })
       await shell.forgetUser(userId)
-      return `Set the password of ${name}, and ended all sessions`
+      await leaveRuledTeams(shell.ctx, { userId, issuers }, console)
+      return `Set the password of ${name}, and ended all sessions${issuers.map((issuer) => `\nUnlinked the identity of ${issuer}`).join('')}`
     },
   },
 
@@ -249,6 +258,34 @@ const commands: Readonly<Record<string, Command>> = {
       if (oidc === null || provider === null) throw new CommandError(`OIDC_CONFIG has no provider ${id}`)
       const claims = JSON.parse(await text(process.stdin)) as ClaimSet
       return (await previewSignIn(ctx, provider, { claims, create: oidc.create })).join('\n')
+    },
+  },
+
+  'oidc unlink': {
+    parameters: ['user'],
+    optional: 'provider',
+    async run(shell, [name = '', id]) {
+      const { oidc } = readConfig()
+      const providers = oidc?.providers ?? []
+      const provider = providers.find((one) => one.id === id) ?? null
+      if (id !== undefined && provider === null) throw new CommandError(`OIDC_CONFIG has no provider ${id}`)
+      const userId = await expectUser(shell, name)
+      const { issuers, canSignIn } = await unlinkIdentities(
+        shell.ctx,
+        { userId, issuer: provider?.issuer ?? null },
+        {
+          usablePassword: createUsablePassword({ isOnly: oidc?.isOnly === true }),
+          issuers: new Set(providers.map(({ issuer }) => issuer)),
+        },
+      )
+      if (issuers.length === 0)
+        throw new CommandError(`${name} has no identity${id === undefined ? '' : ` of ${id}`}`)
+      await shell.forgetUser(userId)
+      await leaveRuledTeams(shell.ctx, { userId, issuers }, console)
+      const lines = issuers.map(
+        (issuer) => `Unlinked the identity of ${issuer} from ${name}, and ended its sessions`,
+      )
+      return [...lines, ...(canSignIn ? [] : [`${name} has no way to sign in now`])].join('\n')
     },
   },
 
@@ -383,10 +420,14 @@ const parseCommand = (args: readonly string[]): ParsedCommand => {
   const names = positionals.slice(words)
   const command = Object.hasOwn(commands, name) ? commands[name] : undefined
   if (command === undefined) throw new UsageError(`There is no command "${name}"`)
-  const { parameters, options = [], deadline = defaultDeadline } = command
-  if (parameters.length !== names.length)
+  const { parameters, optional, options = [], deadline = defaultDeadline } = command
+  const taken = [
+    ...parameters.map((parameter) => `<${parameter}>`),
+    ...(optional === undefined ? [] : [`[<${optional}>]`]),
+  ]
+  if (names.length < parameters.length || names.length > taken.length)
     throw new UsageError(
-      `"${name}" takes ${parameters.map((parameter) => `<${parameter}>`).join(' ') || 'no arguments'}, not ${names.length} arguments`,
+      `"${name}" takes ${taken.join(' ') || 'no arguments'}, not ${names.length} arguments`,
     )
   const unknown = Object.keys(values).find((option) => !options.some((known) => known === option))
   if (unknown !== undefined) throw new UsageError(`"${name}" has no option --${unknown}`)

@@ -32,6 +32,8 @@ export interface ContractOperation {
   readonly shows: ShownContent | null
   /** The rate limit policy: per network for an operation without authentication, otherwise per user. */
   readonly rateLimit: RateLimitPolicy | 'none'
+  /** Whether only requests that fail count against the rate limit. */
+  readonly countsFailures: boolean
   /** Accepted media types; empty if the operation has no body. */
   readonly mediaTypes: readonly string[]
   readonly requiresBody: boolean
@@ -83,8 +85,8 @@ export const loadContract = (): Contract =>
   (loaded ??= parseContract(readFileSync(new URL('../../openapi.yaml', import.meta.url))))
 
 /**
- * @throws Error if `x-scope`, `x-permission`, `x-audited-read`, `x-rate-limit`, `x-repeat` or `security` of an operation is
- * missing or inconsistent, or if a deprecation has no dates
+ * @throws Error if `x-scope`, `x-permission`, `x-audited-read`, `x-rate-limit`, `x-rate-limit-counts`, `x-repeat` or `security` of an
+ * operation is missing or inconsistent, or if a deprecation has no dates
  */
 export const parseContract = (yaml: Buffer): Contract => {
   const document = asObject(load(yaml.toString()))
@@ -110,6 +112,9 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     throw new Error(`${id}: security and x-permission disagree in openapi.yaml`)
   const rateLimit = readRateLimit(scope, operation['x-rate-limit'])
   if (rateLimit === null) throw new Error(`${id}: x-scope and x-rate-limit disagree in openapi.yaml`)
+  const counted = operation['x-rate-limit-counts']
+  if (counted !== undefined && counted !== 'failures')
+    throw new Error(`${id} has no known x-rate-limit-counts in openapi.yaml`)
   const parameters = new Map(
     asArray(operation.parameters ?? []).map((reference) => {
       const parameter = resolve(document, reference)
@@ -125,6 +130,7 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     permission,
     shows: readShownContent(id, path, operation['x-audited-read']),
     rateLimit,
+    countsFailures: counted === 'failures',
     mediaTypes: Object.keys(asObject(asObject(operation.requestBody ?? {}).content ?? {})),
     requiresBody: asObject(operation.requestBody ?? {}).required === true,
     maxBody: Number(operation['x-max-body'] ?? defaultMaxBody),

@@ -18,6 +18,7 @@ export interface SecondFactor {
 export interface AccountFacts {
   readonly id: string
   readonly username: string
+  readonly email: string
   /** Null without a password. */
   readonly passwordHash: string | null
   /** Whether an operator has exempted the account from OIDC_ONLY. */
@@ -30,6 +31,7 @@ export interface AccountFacts {
 const factColumns = {
   id: users.id,
   username: users.username,
+  email: users.email,
   password_hash: users.password_hash,
   may_use_password: users.may_use_password,
   is_disabled: users.is_disabled,
@@ -48,6 +50,7 @@ const selectFacts = builtStatement('users.select_account', { id: 'uuid' }, (db, 
 interface FactRow {
   readonly id: string
   readonly username: string
+  readonly email: string
   readonly password_hash: string | null
   readonly may_use_password: boolean
   readonly is_disabled: boolean
@@ -55,9 +58,10 @@ interface FactRow {
   readonly confirmed_at: string | null
 }
 
-const readFacts = ({ id, username, secret, confirmed_at, ...row }: FactRow) => ({
+const readFacts = ({ id, username, email, secret, confirmed_at, ...row }: FactRow) => ({
   id,
   username,
+  email,
   passwordHash: row.password_hash,
   mayUsePassword: row.may_use_password,
   isDisabled: row.is_disabled,

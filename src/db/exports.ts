@@ -12,6 +12,7 @@ import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statemen
 import { query, statement } from './engine/statement.ts'
 import { newest, selectPage } from './lists/list.ts'
 import { exportJson, isUnended } from './read-models.ts'
+import { isSignInDue } from './recent.ts'
 import { aliasedTable, eq, type SQL, sql } from './schema/drizzle.ts'
 import { exports, memberships, users } from './schema/tables.ts'
 import { touched } from './touch.ts'
@@ -194,25 +195,34 @@ const selectFile = query(
     finished_at: 'text?',
     status: 'text',
     is_allowed: 'bool',
+    rests: 'bool',
     user_id: 'text',
   },
   (p) => sql`
     select ${row.storage_key}, ${row.size}, ${row.sha256}, ${row.status}, ${row.finished_at}::text, ${row.user_id}::text,
-      ${isStillAllowed(row)} as is_allowed
-    from exports row where ${row.id} = ${p.id} and ${allowsExport('export.see', p, row)}`,
+      ${isStillAllowed(row)} as is_allowed, ${isSignInDue(person)} as rests
+    from exports row join users person on ${person.id} = ${row.requested_by} where ${row.id} = ${p.id} and ${allowsExport('export.see', p, row)}`,
 )
 
-/** The file of an export that the caller has requested; `null` instead of it if there is none, or the caller may not have it any more. */
+/**
+ * The file of an export that the caller has requested; `null` instead of it if there is none, or the caller may not have it, any more or
+ * until they sign in with an identity provider (`rests`).
+ */
 export const selectExportFile = async (
   ctx: StatementContext<Principal>,
   id: string,
-): Promise<{ readonly status: string; readonly file: ExportFile | null } | null> => {
+): Promise<{
+  readonly status: string
+  readonly rests: boolean
+  readonly file: ExportFile | null
+} | null> => {
   const found = firstRow(await selectFile(ctx, { id }))
   if (found === null) return null
-  const { status, storage_key, size, sha256, finished_at, is_allowed, user_id } = found
+  const { status, storage_key, size, sha256, finished_at, is_allowed, rests, user_id } = found
   const isThere = storage_key !== null && size !== null && sha256 !== null && finished_at !== null
-  const file = isThere && is_allowed ? { storage_key, size, sha256, created_at: finished_at, user_id } : null
-  return { status, file }
+  const file =
+    isThere && is_allowed && !rests ? { storage_key, size, sha256, created_at: finished_at, user_id } : null
+  return { status, rests, file }
 }
 
 /** An export that a process works on. */
@@ -248,11 +258,13 @@ const take = statement(
   (p) => {
     const isFree = (one: typeof exports): SQL => sql`coalesce(${one.leased_until} <= now(), true)`
     const isRunning = sql`${other.status} = 'running' and not ${isFree(other)}`
+    const isRun = sql`(not next.rests and ${row.attempts} < ${maxAttempts})`
     return sql`
       with turn as materialized (
         select pg_try_advisory_xact_lock(hashtextextended('exports', 0)) as is_ours
       ), next as materialized (
-        select ${row.id} from turn join exports row on turn.is_ours
+        select ${row.id}, ${isSignInDue(person)} as rests
+        from turn join exports row on turn.is_ours join users person on ${person.id} = ${row.requested_by}
         where ${row.status} in ('waiting', 'running') and ${isFree(row)}
           and (select count(*) from exports other where ${isRunning}) < ${maxRunning}
           and not exists (select from exports other where ${isRunning} and ${other.requested_by} = ${row.requested_by})
@@ -260,9 +272,9 @@ const take = statement(
       ), taken as ${builder
         .update(row)
         .set({
-          status: sql`case when ${row.attempts} < ${maxAttempts} then 'running' else 'failed' end`,
-          failure: sql`case when ${row.attempts} < ${maxAttempts} then null else 'interrupted' end`,
-          finished_at: sql`case when ${row.attempts} < ${maxAttempts} then null else clock_timestamp() end`,
+          status: sql`case when ${isRun} then 'running' else 'failed' end`,
+          failure: sql`case when ${isRun} then null when next.rests then 'sign_in_required' else 'interrupted' end`,
+          finished_at: sql`case when ${isRun} then null else clock_timestamp() end`,
           attempts: sql`${row.attempts} + 1`,
           lease_id: p.lease_id,
           leased_until: lease(p),
@@ -278,17 +290,18 @@ const take = statement(
           user_id: row.user_id,
           project_id: row.project_id,
           attempts: row.attempts,
-        })}, failed as materialized (select * from taken where taken.attempts > ${maxAttempts}),
+          status: row.status,
+        })}, failed as materialized (select * from taken where taken.status = 'failed'),
       ${tell(sql`failed`, 'failed')}
       select taken.id::text, taken.requested_by::text, taken.user_id::text, taken.project_id::text, ${person.time_zone}, taken.attempts
       from taken join users person on ${person.id} = taken.user_id
-      where taken.attempts <= ${maxAttempts} and (select count(*) from recorded) = 0`
+      where taken.status = 'running' and (select count(*) from recorded) = 0`
   },
 )
 
 /**
  * Takes the export that has waited for longest, unless as many are running as may be, or another process is taking one. An index keeps a
- * user from having two that run.
+ * user from having two that run. One whose requester has to sign in with an identity provider fails instead.
  */
 export const takeExport = async (
   db: Database,

@@ -213,7 +213,7 @@ const forgetDue = builtStatement('users.forget_sign_in_due', { id: 'uuid' }, (db
 /** Unlinks an identity of a locked user, and ends its sessions. */
 export const removeIdentity = async (
   { db }: TransactionContext,
-  { id, userId }: Authorized<'identity.unlink', IdentityFacts>,
+  { id, userId }: Authorized<'identity.unlink' | 'user.set_password', LinkedIdentity>,
 ): Promise<void> => {
   await Promise.all([
     // First what refers to the identity by way of its sessions.
@@ -221,6 +221,19 @@ export const removeIdentity = async (
     remove(db, { id }),
     forgetDue(db, { id: userId }),
   ])
+}
+
+const removeAll = builtStatement('identities.delete_of_user', { user_id: 'uuid' }, (db, p) =>
+  db.delete(identities).where(eq(identities.user_id, p.user_id)).returning({ issuer: identities.issuer }),
+)
+
+/** Unlinks the identities of a locked user. Returns their issuers. The sessions were ended before. */
+export const removeIdentities = async (
+  { db }: TransactionContext,
+  userId: string,
+): Promise<readonly string[]> => {
+  const [rows] = await Promise.all([removeAll(db, { user_id: userId }), forgetDue(db, { id: userId })])
+  return rows.map(({ issuer }) => issuer)
 }
 
 const removeRecent = builtStatement(

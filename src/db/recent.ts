@@ -7,6 +7,6 @@ const recent = sql.raw(`interval '15 minutes'`)
 export const isRecent = (authenticatedAt: SQLWrapper): SQL =>
   sql`${authenticatedAt} between now() - ${recent} and now() + ${recent}`
 
-/** Whether the API tokens and webhooks of a user rest, because their last sign-in with an identity provider is too long ago. */
+/** Whether the API tokens, webhooks, feeds and exports of a user rest, because their last sign-in with an identity provider is too long ago. */
 export const isSignInDue = ({ sign_in_due_at }: { readonly sign_in_due_at: SQLWrapper }): SQL =>
   sql`coalesce(${sign_in_due_at} <= now(), false)`

@@ -187,6 +187,8 @@ const expectFreeAddress = async (
 export interface UserFacts extends UserFields {
   readonly id: string
   readonly version: number
+  /** Whether an operator has exempted the account from OIDC_ONLY. */
+  readonly may_use_password: boolean
   /** What the caller is to them. */
   readonly relations: readonly Relation[]
   /** Whether the caller's session has authenticated recently. */
@@ -221,6 +223,7 @@ const selectFacts = builtStatement('users.select_facts', { id: 'uuid' }, (db, p)
       attachment_quota_bytes: users.attachment_quota_bytes,
       task_quota: users.task_quota,
       version: users.version,
+      may_use_password: users.may_use_password,
     })
     .from(users)
     .where(and(eq(users.id, p.id), isNull(users.deleted_at))),

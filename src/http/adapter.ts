@@ -22,7 +22,7 @@ import type { AuthenticateFeed, AuthenticateLink } from './authenticate.ts'
 import type { CallerShares } from './caller-shares.ts'
 import { announceDeprecation } from './deprecation.ts'
 import { type Dispatcher, outerRequestOf } from './dispatch.ts'
-import { callerOf, type Limit } from './rate-limit.ts'
+import { callerOf, type Limit, type TakeBack } from './rate-limit.ts'
 import { startStreaming } from './running.ts'
 import { expectPresentValues, type Fields, takeVersion } from './sent-back.ts'
 import { maxFormOverhead, readFileForm, readUploadChunk } from './upload.ts'
@@ -40,6 +40,8 @@ declare module 'fastify' {
     linkRefusal: Problem | null
     /** Set by validation. */
     readOnly: Fields | null
+    /** Takes its count against the rate limit back; null before it is counted. */
+    takeBack: TakeBack | null
   }
 }
 
@@ -123,7 +125,7 @@ export const adaptOperation = <Db>(
           ? null
           : await runAs(anonymousWork(request), () => identify(operation, request, reply, deps))
       request.principal = principal
-      await deps.limit(request, reply, policyOf(operation, principal), principal)
+      request.takeBack = await deps.limit(request, reply, policyOf(operation, principal), principal)
       if (operation.rateLimit !== 'none') deps.shares.admit(request, reply, principal)
       checkScope(operation, principal)
       checkTusVersion(operation, request)
@@ -176,9 +178,11 @@ export const adaptOperation = <Db>(
       const { shows } = operation
       const respondAudited = () =>
         shows === null ? respond() : deps.auditRead(ctx, auditedContent(shows, request), respond)
-      const responding = runAs(work, respondAudited).catch((error: unknown) => {
-        throw deps.isUnavailable(error) ? unavailable(work, request, error) : error
-      })
+      const responding = countingFailures(operation, request, runAs(work, respondAudited)).catch(
+        (error: unknown) => {
+          throw deps.isUnavailable(error) ? unavailable(work, request, error) : error
+        },
+      )
       // On failure, the handler still has to remove a partial file and release a lease.
       if (takesFile(operation)) deps.finish(responding)
       const response = await (operation.hasDeadline && !takesFile(operation)
@@ -196,6 +200,23 @@ export const adaptOperation = <Db>(
       return notModified ? sendNotModified(reply) : send(response, content ?? payload, reply)
     },
   } satisfies { bodyLimit: number; onRequest: unknown; handler: RouteHandlerMethod }
+}
+
+/** Takes the count of a request back that succeeds, or only lacks the second factor, where failures alone are counted. */
+const countingFailures = async <R>(
+  { countsFailures }: ContractOperation,
+  { takeBack }: FastifyRequest,
+  responding: Promise<R>,
+): Promise<R> => {
+  if (!countsFailures) return responding
+  try {
+    const response = await responding
+    await takeBack?.()
+    return response
+  } catch (error) {
+    if (error instanceof Problem && error.code === 'second_factor_required') await takeBack?.()
+    throw error
+  }
 }
 
 /** The path and the query are validated. */

@@ -8,7 +8,8 @@ import { type CountRequest, windowLength } from './request-counts.ts'
 
 /**
  * Counts a request against its user, or against the client's network if it is not authenticated. A dispatched request has been
- * counted already. Sets the headers RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers).
+ * counted already. Sets the headers RateLimit and RateLimit-Policy (draft-ietf-httpapi-ratelimit-headers). The function that it returns
+ * takes the count back.
  *
  * @throws Problem 429
  */
@@ -17,7 +18,10 @@ export type Limit = (
   reply: FastifyReply,
   rateLimit: ContractOperation['rateLimit'],
   principal: Principal | null,
-) => Promise<void>
+) => Promise<TakeBack>
+
+/** Subtracts a request from the counts again. When that fails, it stays counted. */
+export type TakeBack = () => Promise<void>
 
 interface RateLimitOptions {
   /** Requests per minute; null disables rate limiting. */
@@ -32,33 +36,51 @@ export const createLimit = async (
   app: FastifyInstance,
   { limits, redisUrl, countHere }: RateLimitOptions,
 ): Promise<Limit> => {
-  if (limits === null) return async () => {}
+  if (limits === null) return async () => nothingCounted
   // Loaded only when needed: the Redis client is large.
   const countRequest =
     redisUrl === null ? countHere : (await import('./redis.ts')).countInRedis(app, redisUrl, countHere)
 
   const count = async (policy: RateLimitPolicy, caller: string): Promise<Count> => {
     const limit = limits[policy]
-    const { requests, left } = await countRequest(policy, caller)
+    const { requests, left, takeBack } = await countRequest(policy, caller)
     const reset = Math.max(1, Math.ceil(left / 1_000))
-    return { policy, limit, left: Math.max(0, limit - requests), reset, isExceeded: requests > limit }
+    return {
+      policy,
+      limit,
+      left: Math.max(0, limit - requests),
+      reset,
+      isExceeded: requests > limit,
+      takeBack,
+    }
   }
 
   return async (request, reply, rateLimit, principal) => {
     const policies = policiesOf(rateLimit)
-    if (policies.length === 0 || outerRequestOf(request) !== undefined) return
+    if (policies.length === 0 || outerRequestOf(request) !== undefined) return nothingCounted
     const caller = callerOf(request, principal)
     const counts = await Promise.all(policies.map((policy) => count(policy, caller)))
     reply.headers({
       'ratelimit-policy': counts
         .map(({ policy, limit }) => `"${policy}";q=${limit};w=${windowLength}`)
         .join(', '),
-      ratelimit: counts.map(({ policy, left, reset }) => `"${policy}";r=${left};t=${reset}`).join(', '),
+      ratelimit: rateLimitOf(counts),
     })
     const [exceeded] = counts.filter((count) => count.isExceeded).toSorted((a, b) => b.reset - a.reset)
     if (exceeded !== undefined) throw problems.rateLimited(exceeded.limit, exceeded.reset)
+    return async () => {
+      const results = await Promise.allSettled(counts.map(({ takeBack }) => takeBack()))
+      if (results.some(({ status }) => status === 'rejected')) return
+      reply.header('ratelimit', rateLimitOf(counts, { takenBack: 1 }))
+    }
   }
 }
+
+const nothingCounted: TakeBack = async () => {}
+
+/** The header RateLimit. */
+const rateLimitOf = (counts: readonly Count[], { takenBack = 0 } = {}): string =>
+  counts.map(({ policy, left, reset }) => `"${policy}";r=${left + takenBack};t=${reset}`).join(', ')
 
 /**
  * The caller that a request counts against: its user, or the client's network if it is not authenticated. Requests by a user's
@@ -82,6 +104,7 @@ interface Count {
   /** Seconds until the window ends. */
   readonly reset: number
   readonly isExceeded: boolean
+  readonly takeBack: () => Promise<unknown>
 }
 
 /** Limits requests to pages, unknown paths and unknown methods, by network. */

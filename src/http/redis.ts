@@ -21,9 +21,10 @@ export const countInRedis = (app: FastifyInstance, url: string, countHere: Count
   })
   return async (policy, caller) => {
     try {
-      const result = await limiter.penalty(`${policy}:${caller}`)
+      const key = `${policy}:${caller}`
+      const result = await limiter.penalty(key)
       report(null)
-      return requestCount(result)
+      return requestCount(result, () => limiter.reward(key))
     } catch (error) {
       report(error instanceof Error ? error : new Error(String(error)))
       return countHere(policy, caller)

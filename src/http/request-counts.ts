@@ -15,6 +15,8 @@ export interface RequestCount {
   readonly requests: number
   /** Milliseconds until the window ends. */
   readonly left: number
+  /** Subtracts this request. */
+  readonly takeBack: () => Promise<unknown>
 }
 
 /** Adds a request to the count of a user or a network. */
@@ -26,10 +28,10 @@ export type CountRequest = (policy: RateLimitPolicy, caller: string) => Promise<
  */
 export const limiterOptions = { points: 1, duration: windowLength }
 
-export const requestCount = ({ consumedPoints, msBeforeNext }: RateLimiterRes): RequestCount => ({
-  requests: consumedPoints,
-  left: msBeforeNext,
-})
+export const requestCount = (
+  { consumedPoints, msBeforeNext }: RateLimiterRes,
+  takeBack: RequestCount['takeBack'],
+): RequestCount => ({ requests: consumedPoints, left: msBeforeNext, takeBack })
 
 /** Maximum number of new callers with their own count per window. One IPv6 client can use more networks than fit in memory. */
 const maxNewCallers = 20_000
@@ -70,8 +72,9 @@ const boundedCounter = (limiter: RateLimiterMemory | RateLimiterCluster, maxNew:
 
   return async (policy, caller) => {
     const isShared = isFull() && (await limiter.get(`${policy}:${caller}`)) === null
-    const result = await limiter.penalty(`${policy}:${isShared ? widerNetworkOf(caller) : caller}`)
+    const key = `${policy}:${isShared ? widerNetworkOf(caller) : caller}`
+    const result = await limiter.penalty(key)
     if (result.isFirstInDuration) newCallers += 1
-    return requestCount(result)
+    return requestCount(result, () => limiter.reward(key))
   }
 }

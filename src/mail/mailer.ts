@@ -46,6 +46,11 @@ export interface DataExportedMessage {
   readonly to: string
 }
 
+export interface IdentitiesUnlinkedMessage {
+  /** The user whose password was reset, or set by an administrator. */
+  readonly to: string
+}
+
 export interface ReminderMessage {
   readonly to: string
   /** The most recent reminders. */
@@ -68,6 +73,7 @@ export interface Mailer {
   sendInvitation(message: InvitationMessage): void
   sendWebhookDisabled(message: WebhookDisabledMessage): void
   sendDataExported(message: DataExportedMessage): void
+  sendIdentitiesUnlinked(message: IdentitiesUnlinkedMessage): void
   /** Resolves when the email was sent or has failed. */
   sendDigest(message: DigestMessage): Promise<void>
   /** Likewise. */
@@ -106,6 +112,7 @@ export const loggingMailer =
       log.info({ link: invitationLink(base(), token) }, 'Invitation to a project'),
     sendWebhookDisabled: () => log.info('Webhook disabled'),
     sendDataExported: () => log.info('Data of a user exported by an administrator'),
+    sendIdentitiesUnlinked: () => log.info('Identities of a user unlinked by a new password'),
     sendDigest: async ({ count }) => log.info({ notifications: count }, 'Digest of notifications'),
     sendReminder: async () => log.info('Reminder of a task'),
     pending: () => 0,
@@ -123,6 +130,7 @@ export const noMailer: OpenMailer = (log) => {
     sendInvitation: drop,
     sendWebhookDisabled: drop,
     sendDataExported: drop,
+    sendIdentitiesUnlinked: drop,
     sendDigest: async () => drop(),
     sendReminder: async () => drop(),
     pending: () => 0,

@@ -6,6 +6,7 @@ import {
   type DigestMessage,
   emailChangeUndoLink,
   type EmailChangedMessage,
+  type IdentitiesUnlinkedMessage,
   invitationLink,
   type InvitationMessage,
   type OpenMailer,
@@ -64,6 +65,7 @@ export const smtpMailer =
       sendInvitation: (message) => void send(invitationMail(message, publicUrl)),
       sendWebhookDisabled: (message) => void send(webhookDisabledMail(message, publicUrl)),
       sendDataExported: (message) => void send(dataExportedMail(message, publicUrl)),
+      sendIdentitiesUnlinked: (message) => void send(identitiesUnlinkedMail(message, publicUrl)),
       sendDigest: (message) => send(digestMail(message, publicUrl)),
       sendReminder: (message) => send(reminderMail(message, publicUrl)),
       pending: () => pending.size,
@@ -180,6 +182,19 @@ const dataExportedMail = ({ to }: DataExportedMessage, publicUrl: string): SendM
   headers: { 'Auto-Submitted': 'auto-generated' },
   text: `An administrator of ${publicUrl} has requested an export of the tasks that you can see, with their comments and files. Your
 reminders are not part of it. The audit log of the installation says who it was.
+`,
+})
+
+const identitiesUnlinkedMail = ({ to }: IdentitiesUnlinkedMessage, publicUrl: string): SendMailOptions => ({
+  to: { name: '', address: to },
+  subject: 'Identity providers were unlinked from your Taskwright account',
+  headers: { 'Auto-Submitted': 'auto-generated' },
+  text: `The password of your account at ${publicUrl} was reset, or an administrator has set it. This has unlinked the identity
+providers that signed in to the account.
+
+Sign in with the password. If you want to sign in with an identity provider, link it again.
+
+If you neither reset the password nor asked an administrator to set it, contact your administrator.
 `,
 })
 

@@ -19,6 +19,27 @@ export class NotAuthenticated extends Error {
   }
 }
 
+/**
+ * The provider has authenticated somebody, but not as recently as a proof of identity needs. The message is for the operator, `remedy` for
+ * the user.
+ */
+export class NotRecent extends Error {
+  override readonly name = 'NotRecent'
+  readonly remedy: string
+
+  /** `isKnown`: whether the provider says when. */
+  constructor(provider: string, { isKnown }: { readonly isKnown: boolean }) {
+    super(
+      isKnown
+        ? `The identity provider ${provider} has authenticated the user more than 15 minutes ago, although it was asked for max_age`
+        : `The identity provider ${provider} does not say when users have authenticated: add the claim auth_time to the ID token, if it can`,
+    )
+    this.remedy = isKnown
+      ? 'The identity provider has not asked you to authenticate again. Sign out there and try again, or use your password or a code of your second factor.'
+      : 'The identity provider does not say when you have authenticated, so it cannot confirm your identity. Use your password or a code of your second factor. If you have neither, ask an administrator to set a password.'
+  }
+}
+
 const textIn = (value: unknown, name: string): string | null => {
   if (typeof value !== 'object' || value === null) return null
   const found: unknown = Reflect.get(value, name)

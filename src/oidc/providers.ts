@@ -4,6 +4,7 @@ import { allowsReturn, isSecureUrl, type OidcProvider } from '../config/oidc.ts'
 import type { OidcConfig } from '../config/config.ts'
 import { type AuthorizationRequest, challengeOf, secretsOf } from './authorization-request.ts'
 import {
+  type ClaimSet,
   identifierOf,
   mergeClaims,
   type ProvenIdentity,
@@ -11,7 +12,7 @@ import {
   secondsOf,
   wantedClaims,
 } from './claims.ts'
-import { NotAuthenticated, ProviderUnavailable } from './failures.ts'
+import { NotAuthenticated, NotRecent, ProviderUnavailable } from './failures.ts'
 import { createBoundedFetch, type FetchLimits, fetchLimits } from './fetch.ts'
 
 /** An identity provider. */
@@ -24,9 +25,9 @@ export interface Provider {
   /** Where a browser authenticates. @throws ProviderUnavailable */
   authorizationUrl(request: AuthorizationRequest, state: string): Promise<URL>
   /**
-   * Who has authenticated, by the URL that the provider has redirected to.
+   * Who has authenticated, by the URL that the provider has redirected to; recently, if that was requested.
    *
-   * @throws NotAuthenticated, ProviderUnavailable
+   * @throws NotAuthenticated, NotRecent, ProviderUnavailable
    */
   authenticate(request: AuthorizationRequest, redirected: URL): Promise<ProvenIdentity>
   /** Where a browser signs out of the provider; null if it has no such page. @throws ProviderUnavailable */
@@ -188,16 +189,16 @@ const createProvider = (settings: OidcProvider, publicUrl: string, limits: Fetch
           expectedNonce: nonce,
           pkceCodeVerifier: verifier,
           idTokenExpected: true,
-          ...(request.purpose === 'reauthenticate' && { maxAge: maxAuthenticationAge }),
         })
         const claims = { ...tokens.claims() }
+        if (request.purpose === 'reauthenticate') expectRecent(id, claims)
         const isComplete = wantedClaims(settings).every((name) => Object.hasOwn(claims, name))
         if (isComplete || configuration.serverMetadata().userinfo_endpoint === undefined)
           return readClaims(settings, claims)
         const userInfo = await client.fetchUserInfo(configuration, tokens.access_token, String(claims.sub))
         return readClaims(settings, mergeClaims(settings, claims, userInfo))
       } catch (error) {
-        throw refuse(error)
+        throw error instanceof NotRecent ? error : refuse(error)
       }
     },
 
@@ -226,6 +227,13 @@ const createProvider = (settings: OidcProvider, publicUrl: string, limits: Fetch
       }
     },
   }
+}
+
+/** Not by openid-client, whose errors do not tell the reasons apart. @throws NotRecent, TypeError for a time that cannot be */
+const expectRecent = (provider: string, { auth_time }: ClaimSet): void => {
+  if (auth_time === undefined) throw new NotRecent(provider, { isKnown: false })
+  const age = Date.now() / 1_000 - secondsOf(auth_time)
+  if (age > maxAuthenticationAge + clockTolerance) throw new NotRecent(provider, { isKnown: true })
 }
 
 /** A browser is sent to some of the addresses of a discovery document. @throws TypeError */

@@ -185,8 +185,9 @@ export const problemTypes = {
     status: 409,
     title: 'Export without a file',
     cause:
-      'The export has not finished, or has ended without an archive, or its archive was deleted after its time.',
-    remedy: 'Get the export until its status is finished, or request another one.',
+      'The export has not finished, has ended without an archive, or its archive was deleted after its time; or your account has to sign in with its identity provider first.',
+    remedy:
+      'Get the export until its status is finished, or request another one. If the detail says so, sign in with the identity provider.',
   },
   import_state: {
     status: 409,

@@ -399,6 +399,11 @@ export const problems = {
       'The blocked task blocks more than 1,000 others, directly or through other tasks. Remove one of these relations first.',
     ),
   webhookDisabled: () => new Problem('webhook_disabled', 'The webhook is disabled. Enable it first.'),
+  exportRests: () =>
+    new Problem(
+      'export_without_file',
+      'Your account has not signed in with its identity provider for too long. Sign in with the identity provider to get your exports.',
+    ),
   exportWithoutFile: (status: string) =>
     new Problem(
       'export_without_file',

@@ -158,7 +158,7 @@ export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }:
 
 /** The file of an export of the caller. @throws Problem 404, 409 */
 const findFile = async (ctx: OpContext<Principal>, id: string): Promise<ExportFile> => {
-  const { status, file } = expectFound(await selectExportFile(ctx, id))
-  if (file === null) throw problems.exportWithoutFile(status)
+  const { status, rests, file } = expectFound(await selectExportFile(ctx, id))
+  if (file === null) throw rests ? problems.exportRests() : problems.exportWithoutFile(status)
   return file
 }

@@ -21,6 +21,7 @@ import {
   readIdentityFacts,
   removeIdentity,
   selectIdentities,
+  type Subject,
   useIdentity,
   type UserWithAddress,
   viewIdentity,
@@ -35,7 +36,7 @@ import { challengeLifetime, claimInstallation, insertChallenge } from '../db/sig
 import { insertUser, knowsTimeZone } from '../db/users.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
-import type { Principal, SessionPrincipal } from '../domain/permissions.ts'
+import { type Principal, relationsToUser, type SessionPrincipal } from '../domain/permissions.ts'
 import { defaultTimeZone } from '../domain/time-zones.ts'
 import {
   authorizationLifetime,
@@ -47,7 +48,7 @@ import {
   sealRequest,
 } from '../oidc/authorization-request.ts'
 import type { ProvenIdentity } from '../oidc/claims.ts'
-import { NotAuthenticated, ProviderUnavailable } from '../oidc/failures.ts'
+import { NotAuthenticated, NotRecent, ProviderUnavailable } from '../oidc/failures.ts'
 import type { Provider, Providers } from '../oidc/providers.ts'
 import { Problem, problems } from '../problems/problems.ts'
 import type { UsablePassword } from './check-password.ts'
@@ -55,7 +56,7 @@ import { type OpContext, thenForget, transaction } from './context.ts'
 import { expectMay, expectProven, expectSeen, expectSignedIn } from './expectations.ts'
 import type { InvitationMode } from './invitations.ts'
 import { type IssuedTokens, issueTokens } from './issue-tokens.ts'
-import { applyRuledTeams, noTeams } from './ruled-teams.ts'
+import { applyRuledTeams, leaveRuledTeams } from './ruled-teams.ts'
 import { challengedClaims, findInvitation, invalidInvitation } from './sign-in.ts'
 import type { Sessions } from './sessions.ts'
 import { startSession } from './start-session.ts'
@@ -226,9 +227,13 @@ export const createOidc = (deps: Deps): Oidc => {
         for (const [name, value] of Object.entries(answer)) url.searchParams.set(name, value)
         return url.href
       }
-      const refuse = (error: string, reason: string): string => {
+      const refuse = (error: string, reason: string, description?: string): string => {
         log.warn({ provider: id, request_id: requestId }, reason)
-        return goOn({ error, request_id: requestId })
+        return goOn({
+          error,
+          ...(description !== undefined && { error_description: description }),
+          request_id: requestId,
+        })
       }
       // A time so far ahead is from before the clock was set back.
       if (request.expiresAt <= now() || request.expiresAt > now() + authorizationLifetime)
@@ -241,6 +246,9 @@ export const createOidc = (deps: Deps): Oidc => {
         await insertOidcCode(db, { hash, sealed }, identity)
         return goOn({ code })
       } catch (error) {
+        // The code is that of OpenID Connect Core Unmet Authentication Requirements 1.0.
+        if (error instanceof NotRecent)
+          return refuse('unmet_authentication_requirements', error.message, error.remedy)
         if (error instanceof NotAuthenticated) return refuse(clientError(error.code), error.message)
         if (error instanceof ProviderUnavailable) return refuse('temporarily_unavailable', error.message)
         throw error
@@ -390,9 +398,51 @@ export const createOidc = (deps: Deps): Oidc => {
         }),
         () => credentials.forgetUser(userId),
       )
-      await applyRuledTeams(ctx, { userId, issuer, teams: noTeams }, log)
+      await leaveRuledTeams(ctx, { userId, issuers: [issuer] }, log)
     },
   }
+}
+
+/** Which identities an operator unlinks. */
+interface Unlinking {
+  readonly userId: string
+  /** Null for all of them. */
+  readonly issuer: string | null
+}
+
+/** What an operator has unlinked. */
+interface UnlinkedByOperator {
+  /** The issuers of the identities. */
+  readonly issuers: readonly string[]
+  /** Whether something else signs in to the account. */
+  readonly canSignIn: boolean
+}
+
+/** Unlinks identities of another user, also the last way to sign in, and ends their sessions. For the shell. */
+export const unlinkIdentities = (
+  ctx: OpContext<Principal>,
+  { userId, issuer }: Unlinking,
+  { usablePassword, issuers: known }: UnlinkingDeps,
+): Promise<UnlinkedByOperator> =>
+  transaction(ctx, async (tx) => {
+    const [account, identities] = await Promise.all([lockAccount(tx, userId), identitiesOf(tx, userId)])
+    const relations = relationsToUser(tx.principal, userId)
+    const isUnlinked = (one: Subject): boolean => issuer === null || one.issuer === issuer
+    const unlinked = identities.filter(isUnlinked)
+    for (const { id } of unlinked) {
+      const identity = expectMay('user.set_password', { id, userId, relations })
+      await Promise.all([removeIdentity(tx, identity), recordAudit(tx, 'identity.unlinked', { userId })])
+    }
+    const isOther = identities.some((one) => !isUnlinked(one) && known.has(one.issuer))
+    return {
+      issuers: unlinked.map((one) => one.issuer),
+      canSignIn: isOther || (account !== null && usablePassword(account) !== null),
+    }
+  })
+
+interface UnlinkingDeps extends Pick<Deps, 'usablePassword'> {
+  /** Those of the configured providers. */
+  readonly issuers: ReadonlySet<string>
 }
 
 /** Binds what is sealed under a code to it. */

@@ -5,6 +5,8 @@ import { lockAccount, lockOwnAccount } from '../db/accounts.ts'
 import { forgetAttempts } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
 import { discardSecondFactor, endAccess } from '../db/end-access.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
+import { removeIdentities } from '../db/identities.ts'
 import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
 import {
   lockUserByEmail,
@@ -20,6 +22,7 @@ import { problems } from '../problems/problems.ts'
 import type { CheckPassword, UsablePassword } from './check-password.ts'
 import { type OpContext, thenForget, transaction } from './context.ts'
 import { expectUntagged, expectMay, expectProven, expectSeen, expectSignedIn } from './expectations.ts'
+import { leaveRuledTeams } from './ruled-teams.ts'
 
 interface PasswordChange {
   readonly currentPassword: string
@@ -44,9 +47,9 @@ export interface Passwords {
   change(ctx: OpContext<SessionPrincipal>, input: PasswordChange): Promise<void>
   /** Emails a token to the account with this address, if there is one. */
   requestReset(ctx: OpContext, email: string): Promise<void>
-  /** @throws Problem 401 for an invalid token */
+  /** Sets a new password, and unlinks the identities of the account. @throws Problem 401 for an invalid token */
   reset(ctx: OpContext, input: PasswordReset): Promise<void>
-  /** Sets another user's password. */
+  /** Sets another user's password, and unlinks their identities. */
   set(ctx: OpContext<Principal>, input: PasswordSetting): Promise<void>
 }
 
@@ -58,6 +61,11 @@ interface Deps {
   readonly isOnly: boolean
   readonly credentials: Credentials
   readonly mailer: Mailer
+  readonly log: Log
+}
+
+interface Log {
+  warn(fields: object, message: string): void
 }
 
 /** Seconds for which a token to reset a password is valid. */
@@ -71,26 +79,63 @@ interface NewPassword {
   readonly newHash: string
   /** Whether the user's second factor is deleted too. */
   readonly resetsSecondFactor: boolean
+  /** Whether passwords are closed, but for accounts that an operator has exempted. */
+  readonly isOnly: boolean
 }
 
-/** Sets another user's password and ends their sessions. */
+/** What a new password has unlinked. */
+interface Unlinked {
+  readonly userId: string
+  /** The address of the account. */
+  readonly email: string
+  /** The issuers of its identities. */
+  readonly issuers: readonly string[]
+}
+
+/** Unlinks the identities of a locked user, whose sessions were ended before. Returns their issuers. */
+const unlinkAll = async (
+  tx: TransactionContext,
+  userId: string,
+  actor: { readonly actorId?: string } = {},
+): Promise<readonly string[]> => {
+  const issuers = await removeIdentities(tx, userId)
+  await Promise.all(issuers.map(() => recordAudit(tx, 'identity.unlinked', { userId, ...actor })))
+  return issuers
+}
+
+/**
+ * Sets another user's password, ends their sessions and unlinks their identities: anybody who got in can have linked one. An account
+ * that OIDC_ONLY keeps from using its password keeps them.
+ */
 export const setPassword = (
   ctx: OpContext<Principal>,
-  { userId, newHash, resetsSecondFactor }: NewPassword,
-): Promise<void> =>
+  { userId, newHash, resetsSecondFactor, isOnly }: NewPassword,
+): Promise<Unlinked> =>
   transaction(ctx, async (tx) => {
     const seen = expectSeen('user.see', await lockUser(tx, userId, { purpose: 'change' }))
     const user = expectMay('user.set_password', seen)
     expectProven(user)
     expectUntagged(tx)
-    const [hadSecondFactor] = await Promise.all([
+    const [hadSecondFactor, , , issuers] = await Promise.all([
       resetsSecondFactor && discardSecondFactor(tx, userId),
       setPasswordOf(tx, user, newHash),
       endAccess(tx, userId),
+      isOnly && !user.may_use_password ? [] : unlinkAll(tx, userId),
       recordAudit(tx, 'password.set', { userId }),
     ])
     if (hadSecondFactor) await recordAudit(tx, 'second_factor.disabled', { userId })
+    return { userId, email: user.email, issuers }
   })
+
+/** Tells the user what was unlinked, and ends the memberships that came with it. */
+const announceUnlinked = async (
+  ctx: OpContext,
+  { userId, email, issuers }: Unlinked,
+  { mailer, log }: Pick<Deps, 'mailer' | 'log'>,
+): Promise<void> => {
+  if (issuers.length > 0) mailer.sendIdentitiesUnlinked({ to: email })
+  await leaveRuledTeams(ctx, { userId, issuers }, log)
+}
 
 /** Exempts an account from OIDC_ONLY, or ends that. For the shell. */
 export const allowPassword = (ctx: OpContext<Principal>, userId: string, isAllowed: boolean): Promise<void> =>
@@ -106,6 +151,7 @@ export const createPasswords = ({
   isOnly,
   credentials,
   mailer,
+  log,
 }: Deps): Passwords => ({
   async change(ctx, { currentPassword, newPassword }) {
     const checked = await checkPassword(ctx, { password: currentPassword, pointer: '/current_password' })
@@ -148,7 +194,7 @@ export const createPasswords = ({
     const userId = hash && (await findUserOfToken(ctx, { purpose: 'reset_password', hash }))
     if (hash === null || userId === null) throw problems.invalidResetToken()
     const newHash = await passwords.hash(newPassword)
-    await thenForget(
+    const unlinked = await thenForget(
       transaction(ctx, async (tx) => {
         const [taken, account] = await Promise.all([
           takeResetToken(tx, { userId, hash }),
@@ -156,21 +202,25 @@ export const createPasswords = ({
         ])
         if (!taken || account === null) throw problems.invalidResetToken()
         if (isOnly && !account.mayUsePassword) throw problems.passwordsClosed()
-        await Promise.all([
+        const [, , issuers] = await Promise.all([
           setOwnPassword(tx, userId, newHash),
           endAccess(tx, userId),
+          unlinkAll(tx, userId, { actorId: userId }),
           recordAudit(tx, 'password.reset', { userId, actorId: userId }),
         ])
+        return { userId, email: account.email, issuers }
       }),
       () => credentials.forgetUser(userId),
     )
+    await announceUnlinked(ctx, unlinked, { mailer, log })
   },
 
   async set(ctx, { userId, password, resetsSecondFactor }) {
     if (isOnly) throw problems.passwordsClosed()
     const newHash = await passwords.hash(password)
-    await thenForget(setPassword(ctx, { userId, newHash, resetsSecondFactor }), () =>
+    const unlinked = await thenForget(setPassword(ctx, { userId, newHash, resetsSecondFactor, isOnly }), () =>
       credentials.forgetUser(userId),
     )
+    await announceUnlinked(ctx, unlinked, { mailer, log })
   },
 })

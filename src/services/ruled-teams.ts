@@ -26,8 +26,8 @@ export const planRuledTeams = async (
   )
 }
 
-/** What is left of the teams of an identity that is unlinked. */
-export const noTeams = { roles: [], unknown: [], overflown: [] } as const
+/** The teams of an identity that is unlinked. */
+const noTeams = { roles: [], unknown: [], overflown: [] } as const
 
 interface Log {
   warn(fields: object, message: string): void
@@ -53,4 +53,13 @@ export const applyRuledTeams = async (ctx: OpContext, user: RuledUser, log: Log)
       log.warn(fields, 'The user stays in the team, as its last manager or that of one of its projects')
     }
   }
+}
+
+/** Ends the memberships that the claims of unlinked identities have made. */
+export const leaveRuledTeams = async (
+  ctx: OpContext,
+  { userId, issuers }: { readonly userId: string; readonly issuers: readonly string[] },
+  log: Log,
+): Promise<void> => {
+  for (const issuer of issuers) await applyRuledTeams(ctx, { userId, issuer, teams: noTeams }, log)
 }

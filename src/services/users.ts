@@ -56,7 +56,7 @@ import {
 } from './expectations.ts'
 import { findReplay, idempotent } from './idempotency.ts'
 import { resetTokenLifetime } from './passwords.ts'
-import { applyRuledTeams, noTeams } from './ruled-teams.ts'
+import { leaveRuledTeams } from './ruled-teams.ts'
 import type { Reauthenticate } from './reauthenticate.ts'
 
 interface UserCreation extends Omit<NewUser, 'passwordHash'> {
@@ -334,7 +334,7 @@ export const createUsers = ({
       }),
       () => credentials.forgetUser(userId),
     )
-    for (const issuer of issuers) await applyRuledTeams(ctx, { userId, issuer, teams: noTeams }, log)
+    await leaveRuledTeams(ctx, { userId, issuers }, log)
     return { email, resetToken, resetTokenLifetime }
   },
 })

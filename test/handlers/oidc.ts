@@ -15,10 +15,13 @@ import { type Account, startService } from '../fixture/service.ts'
 import { projectActions } from '../fixture/projects.ts'
 
 const issuer = await startIssuer()
+const log: string[] = []
 const service = await startService(t, {
   config: {
+    logLevel: 'warn',
     oidc: oidcConfig([providerOf(issuer), providerOf(issuer, { id: 'down', issuer: 'http://127.0.0.1:9' })]),
   },
+  logStream: { write: (line) => void log.push(line) },
 })
 const { db } = service.deps
 const admin = await service.register('admin')
@@ -403,10 +406,21 @@ t.test('reauthenticate', async (t) => {
   })
 
   t.test('an authentication that is old, or of an unknown time, is no proof', async (t) => {
-    for (const auth_time of [now() - 1_000, undefined, 'now']) {
+    for (const [auth_time, reason, remedy] of [
+      [now() - 1_000, /has authenticated the user more than 15 minutes ago/, /Sign out there/],
+      [undefined, /does not say when users have authenticated/, /your password or a code of your second/],
+    ] as const) {
       issuer.claims = { sub: 'prover', auth_time }
-      t.equal((await browser.answer({ purpose: 'reauthenticate' })).get('error'), 'server_error')
+      log.length = 0
+      const parameters = await browser.answer({ purpose: 'reauthenticate' })
+      t.equal(parameters.get('error'), 'unmet_authentication_requirements')
+      t.match(parameters.get('error_description'), remedy)
+      t.notOk(parameters.has('code'))
+      t.match(log.join(''), reason)
+      t.match(log.join(''), parameters.get('request_id') ?? 'none')
     }
+    issuer.claims = { sub: 'prover', auth_time: 'now' }
+    t.equal((await browser.answer({ purpose: 'reauthenticate' })).get('error'), 'server_error')
   })
 
   t.test('a sign-in is as recent as the authentication that the provider says', async () => {

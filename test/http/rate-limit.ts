@@ -3,8 +3,10 @@ import { inspect } from 'node:util'
 import t, { type Test } from 'tap'
 import { type AppDeps, buildApp } from '../../src/app.ts'
 import { eventually } from '../fixture/eventually.ts'
+import { codeOf, verifier } from '../fixture/issuer.ts'
 import { head, openRaw } from '../fixture/raw.ts'
 import { createRedis, noRedis } from '../fixture/redis.ts'
+import { secondFactorActions } from '../fixture/second-factor.ts'
 import { type Account, createClient, fileForm, startService } from '../fixture/service.ts'
 import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
 
@@ -67,6 +69,50 @@ t.test('sign-ins and registrations are counted together, by network', async (t) 
   await service.expect('register', 429, { body, headers: from('192.0.2.1') })
   await service.expect('login', 200, { body: { email, password }, headers: from('192.0.2.2') })
   await service.expect('getCurrentUser', 200, { token: ada.token, headers: from('192.0.2.1') })
+})
+
+t.test('of exchanges of codes, only those that fail are counted', async (t) => {
+  // Authorizations are counted, too.
+  const unlimited = await startService(t, { db: service.deps.db })
+  const codeFor = (name: string) =>
+    codeOf(unlimited, 'sign_in', { sub: name, email: `${name}@example.com`, email_verified: true })
+  const headers = from('192.0.2.14')
+  const exchange = (body: object) => service.call('exchangeOidcCode', { body, headers })
+  const wrong = { code: `two_${'x'.repeat(43)}`, code_verifier: verifier }
+
+  t.same(await statuses(5, async () => exchange(await codeFor('walter'))), Array(5).fill(200))
+  const last = await exchange(await codeFor('walter'))
+  t.match(last.headers.get('ratelimit'), /^"sign_in";r=3;t=\d+$/, 'nothing is used up')
+  t.equal((await exchange(wrong)).status, 401)
+  t.equal((await exchange(await codeFor('walter'))).status, 200)
+
+  t.test('a right code that needs a second factor is not one that fails', async (t) => {
+    const guarded = await secondFactorActions(unlimited).registerGuarded('walda')
+    const body = await codeOf(unlimited, 'link', { sub: 'walda' })
+    await unlimited.expect('linkIdentity', 201, { token: guarded.token, body })
+    const challenged = async () => exchange(await codeFor('walda'))
+    t.match((await challenged()).body, { code: 'second_factor_required' })
+    t.same(await statuses(4, challenged), Array(4).fill(401))
+  })
+
+  t.test('429 when they are used up, which keeps the code', async (t) => {
+    t.same(await statuses(3, () => exchange(wrong)), [401, 401, 429])
+    const body = await codeFor('walter')
+    t.equal((await exchange(body)).status, 429)
+    await service.expect('exchangeOidcCode', 200, { body, headers: from('192.0.2.15') })
+  })
+
+  t.test('of concurrent failures, exactly as many as the limit are answered', async (t) => {
+    const elsewhere = from('192.0.2.16')
+    const good = await Promise.all(['wanda', 'wendy', 'willy'].map(codeFor))
+    const bodies = [...good, ...Array.from({ length: 6 }, () => wrong)]
+    const answers = await Promise.all(
+      bodies.map((body) => service.call('exchangeOidcCode', { body, headers: elsewhere })),
+    )
+    const counts = (status: number) => answers.filter((answer) => answer.status === status).length
+    t.ok(counts(401) <= 3, `${counts(401)} failures`)
+    t.equal(counts(200) + counts(401) + counts(429), 9)
+  })
 })
 
 t.test('refreshes are counted by network', async (t) => {
@@ -315,6 +361,18 @@ t.test('with Redis', { skip: noRedis }, async (t) => {
     )
     t.match(seen[2]?.headers.get('ratelimit'), /^"anonymous";r=1;t=(60|5\d)$/)
     t.equal(seen[5]?.headers.get('ratelimit'), `"anonymous";r=0;t=${seen[5]?.headers.get('retry-after')}`)
+  })
+
+  t.test('exchanges that succeed are not counted', async (t) => {
+    const unlimited = await startService(t, { db: service.deps.db })
+    const claims = { sub: 'redis', email: 'redis@example.com', email_verified: true }
+    const headers = from('203.0.113.7')
+    const exchange = async () => {
+      const body = await codeOf(unlimited, 'sign_in', claims)
+      return one.call('exchangeOidcCode', { body, headers })
+    }
+    t.same(await statuses(5, exchange), Array(5).fill(200))
+    t.match((await other.call('login', { ...wrongLogin(), headers })).headers.get('ratelimit'), /;r=2;/)
   })
 
   t.test('killed, limits still hold, and one warning is logged', async (t) => {

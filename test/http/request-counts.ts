@@ -11,6 +11,12 @@ t.test('callers beyond the maximum are counted by their wider network', async (t
   t.equal(await countOf('2001:db9:0:5::/64'), 1, 'in another wider network')
   t.equal(await countOf('2001:db8:0:1::/64'), 2, 'counted before the maximum')
 
+  t.test('what is taken back is that of the same network', async (t) => {
+    const { takeBack } = await count('anonymous', '2001:db8:0:9::/64')
+    await takeBack()
+    t.equal(await countOf('2001:db8:0:a::/64'), 3)
+  })
+
   const user = '0193a5e0-0000-7000-8000-000000000001'
   t.equal(await countOf(user), 1)
   t.equal(await countOf(user), 2, 'users have their own count')

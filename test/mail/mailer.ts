@@ -138,6 +138,19 @@ t.test(
   },
 )
 
+t.test('the mail about unlinked identities says why, and what to do', async (t) => {
+  const server = await startMailServer(t)
+  const { mailer, written } = openSmtp(server.port)
+  mailer.sendIdentitiesUnlinked({ to: 'ada@example.com' })
+  await mailer.close()
+  const [mail] = server.received
+  t.strictSame(mail?.to, ['ada@example.com'])
+  t.ok(mail?.header.includes('Auto-Submitted: auto-generated'))
+  for (const words of [publicUrl, /was reset, or an administrator has set it/, /link it again/])
+    t.match(mail?.text, words)
+  t.equal(written(), '', 'nothing is logged')
+})
+
 t.test('the invitation mail has no names that look like links', async (t) => {
   const server = await startMailServer(t)
   const { mailer, written } = openSmtp(server.port)

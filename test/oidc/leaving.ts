@@ -3,6 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { claimWebhooks } from '../../src/db/webhook-deliveries.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { eventually } from '../fixture/eventually.ts'
+import { endedExport, finishedExport } from '../fixture/exports.ts'
 import {
   browserAt,
   logoutClaims,
@@ -272,5 +273,38 @@ t.test('an account without a sign-in for too long rests', async (t) => {
     const [row] = await db.run(`select sign_in_due_at from users where username = 'plain'`, [])
     t.equal(row?.sign_in_due_at, null)
     t.equal((await service.call('listTasks', { token })).status, 200)
+  })
+})
+
+t.test('its exports rest, too', async (t) => {
+  // Alone with its database: another instance would store the archives elsewhere.
+  const alone = await startService(t, { config: { oidc: oidcConfig(providers) } })
+  const ada = await alone.register('ada')
+  const bob = await alone.register('bob')
+  issuer.claims = { sub: 'exporter' }
+  const linking = { token: ada.token, body: await browserAt(alone).code('link') }
+  await alone.expect('linkIdentity', 201, linking)
+  const made = await finishedExport(alone, ada)
+  const download = { token: ada.token, params: { export_id: made.id } }
+  await alone.expect('downloadExport', 200, download)
+  await alone.deps.db.run(`update users set sign_in_due_at = now() - interval '1 s' where id = $1`, [ada.id])
+
+  t.match(await endedExport(alone, ada), { status: 'failed', failure: 'sign_in_required', finished_at: /Z$/ })
+  await finishedExport(alone, bob)
+  const events = await alone.deps.db.run(
+    `select after ->> 'status' as status from events where type = 'export.finished' and recipient_id = $1 order by ordinal`,
+    [ada.id],
+  )
+  t.strictSame(
+    events.map(({ status }) => status),
+    ['finished', 'failed'],
+  )
+  const { body } = await alone.expect('downloadExport', 409, download)
+  t.match(body, { code: 'export_without_file', detail: /Sign in with the identity provider/ })
+
+  t.test('until the next sign-in, which brings the archive back', async (t) => {
+    await alone.expect('exchangeOidcCode', 200, { body: await browserAt(alone).code() })
+    await alone.expect('downloadExport', 200, download)
+    t.match(await endedExport(alone, ada), { status: 'finished' })
   })
 })

@@ -1,6 +1,9 @@
 import t from 'tap'
 import { deriveKeys } from '../../src/auth/keys.ts'
 import { openRequest, sealRequest } from '../../src/oidc/authorization-request.ts'
+import { shellContext } from '../../src/services/context.ts'
+import { allowPassword, setPassword } from '../../src/services/passwords.ts'
+import { accountActions } from '../fixture/accounts.ts'
 import {
   browserAt,
   clientId,
@@ -10,6 +13,7 @@ import {
   startIssuer,
   verifier,
 } from '../fixture/issuer.ts'
+import { projectActions } from '../fixture/projects.ts'
 import { type Account, type Service, startService } from '../fixture/service.ts'
 import { secondFactorActions } from '../fixture/second-factor.ts'
 
@@ -140,6 +144,127 @@ t.test('addresses', async (t) => {
       'member',
     )
     t.equal((await empty.register('next')).user.role, 'member', 'nor the next account to register')
+  })
+})
+
+t.test('recovery', async (t) => {
+  const { auditOf } = accountActions(service, admin)
+  const newPassword = 'staple the battery'
+
+  /** An account with identities of both providers that an attacker has linked, and an exchange that the attacker has begun. */
+  const attacked = async (name: string) => {
+    const victim = await service.register(name)
+    const { token, id } = victim
+    issuer.claims = verified(`thief-of-${name}`)
+    other.claims = verified(`thief-of-${name}`, `thief-of-${name}@example.org`)
+    for (const body of [await browser.code('link'), await browserAt(service, 'other').code('link')])
+      await service.expect('linkIdentity', 201, { token, body })
+    const stolen = await signIn(verified(`thief-of-${name}`))
+    t.equal(userOf(stolen).id, id)
+    return { victim, stolenToken: tokenOf(stolen), pending: await browser.code() }
+  }
+  const tokenOf = ({ body }: { readonly body: unknown }) =>
+    (body as { readonly access_token: string }).access_token
+
+  /** Checks that nothing of the attacker is left, and that the user is told. */
+  const isRecovered = async (
+    { victim, stolenToken, pending }: Awaited<ReturnType<typeof attacked>>,
+    actorId: string,
+  ) => {
+    const { id, email, user } = victim
+    const thief = `thief-of-${user.username}`
+    await service.expect('getCurrentUser', 401, { token: stolenToken })
+    const [exchanged, again, elsewhere] = [
+      await service.call('exchangeOidcCode', { body: pending }),
+      await signIn(verified(thief)),
+      await signIn(verified(thief, `${thief}@example.org`), { from: other, provider: 'other' }),
+    ]
+    for (const reply of [exchanged, again, elsewhere]) {
+      t.equal(reply.status, 200)
+      t.not(userOf(reply).id, id)
+    }
+    await service.expect('login', 200, { body: { email, password: newPassword } })
+    const events = (await auditOf(victim)).filter(({ action }) => action === 'identity.unlinked')
+    t.strictSame(
+      events.map(({ actor_id, user_id }) => [actor_id, user_id]),
+      [
+        [actorId, id],
+        [actorId, id],
+      ],
+    )
+    t.strictSame(
+      service.identitiesUnlinked.filter(({ to }) => to === email),
+      [{ to: email }],
+    )
+    const [row] = await db.run('select sign_in_due_at from users where id = $1', [id])
+    t.equal(row?.sign_in_due_at, null)
+  }
+
+  t.test('a password reset unlinks the identities', async () => {
+    const attack = await attacked('resetting')
+    await service.expect('forgotPassword', 202, { body: { email: attack.victim.email } })
+    const { token } = service.mails.at(-1) ?? {}
+    await service.expect('resetPassword', 204, { body: { token, new_password: newPassword } })
+    await isRecovered(attack, attack.victim.id)
+  })
+
+  t.test('a password that an administrator sets does, too', async () => {
+    const attack = await attacked('helped')
+    await service.expect('setUserPassword', 204, {
+      token: admin.token,
+      params: { user_id: attack.victim.id },
+      body: { password: newPassword },
+    })
+    await isRecovered(attack, admin.id)
+  })
+
+  t.test('the teams of their groups go with them', async (t) => {
+    const { id: team } = await projectActions(service).createTeam(admin, 'Everybody')
+    const rules = [{ claim: 'groups', value: 'all', team, role: 'member' as const }]
+    const ruled = await startService(t, {
+      db,
+      config: { oidc: oidcConfig([providerOf(issuer, { teams: rules })]) },
+    })
+    const { id } = userOf(await signIn({ ...verified('grouped'), groups: ['all'] }, { at: ruled }))
+    const countTeams = async () =>
+      (await db.run('select from team_members where user_id = $1 and team_id = $2', [id, team])).length
+    t.equal(await countTeams(), 1)
+    await ruled.expect('setUserPassword', 204, {
+      token: admin.token,
+      params: { user_id: id },
+      body: { password: newPassword },
+    })
+    t.equal(await countTeams(), 0)
+  })
+
+  t.test('nobody is told of identities that there are not', async (t) => {
+    const { email } = await service.register('unlinked')
+    await service.expect('forgotPassword', 202, { body: { email } })
+    const { token } = service.mails.at(-1) ?? {}
+    await service.expect('resetPassword', 204, { body: { token, new_password: newPassword } })
+    t.notOk(service.identitiesUnlinked.some(({ to }) => to === email))
+  })
+
+  t.test('with OIDC_ONLY, only an account that may use its password loses them', async (t) => {
+    const config = { oidc: oidcConfig(providers, { isOnly: true }) }
+    const only = await startService(t, { db, config })
+    const shell = shellContext(db, 'test')
+    for (const [name, isAllowed, left] of [
+      ['bound', false, 1],
+      ['exempted', true, 0],
+    ] as const) {
+      const { id } = userOf(await signIn(verified(name), { at: only }))
+      await allowPassword(shell, id, isAllowed)
+      const newHash = await only.deps.passwords.hash(newPassword)
+      const { issuers } = await setPassword(shell, {
+        userId: id,
+        newHash,
+        resetsSecondFactor: false,
+        isOnly: true,
+      })
+      t.equal(issuers.length, 1 - left, name)
+      t.equal((await db.run('select from identities where user_id = $1', [id])).length, left, name)
+    }
   })
 })
 

@@ -89,7 +89,7 @@ export const users = pgTable(
     password_hash: text('password_hash'),
     /** Whether an operator has exempted the account from OIDC_ONLY, which closes passwords. */
     may_use_password: boolean('may_use_password').notNull().default(false),
-    /** When the API tokens and webhooks of the user rest until a sign-in with an identity provider; null without an identity. */
+    /** When the API tokens, webhooks, feeds and exports of the user rest until a sign-in with an identity provider; null without an identity. */
     sign_in_due_at: instant('sign_in_due_at'),
     /** Whether an administrator keeps the user from signing in and from using API tokens. */
     is_disabled: boolean('is_disabled').notNull().default(false),
