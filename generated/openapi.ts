@@ -2589,7 +2589,7 @@ export interface paths {
         /**
          * Run an import
          * @description Imports the file as it was previewed: `version` is that of the preview that you have read. It runs in the background;
-         *     its end is also an event `import.finished` on your event streams and webhooks. In a session, this operation requires a
+         *     its end is also a notification, and an event `import.finished` on your event streams and webhooks. In a session, this operation requires a
          *     recent authentication.
          *
          *     You own what it creates. A project of the file becomes a new project, which nobody sees until it is complete and which
@@ -4587,10 +4587,10 @@ export interface components {
             items: components["schemas"]["TrashedProject"][];
         };
         /**
-         * @description The reason for the notification: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). If several reasons apply, the first in this order. Or it is your own reminder of the task (`reminder`), or an export that you have requested has finished or failed (`export`).
+         * @description The reason for the notification: a comment mentions you (`mention`), a task was assigned to you (`assignment`), or a task that you follow was commented on (`comment`) or completed (`completion`). If several reasons apply, the first in this order. Or it is your own reminder of the task (`reminder`), or an export or an import of yours has finished or failed (`export`, `import`).
          * @enum {string}
          */
-        NotificationReason: "mention" | "assignment" | "comment" | "completion" | "reminder" | "export";
+        NotificationReason: "mention" | "assignment" | "comment" | "completion" | "reminder" | "export" | "import";
         /**
          * @description A related resource to include in a notification.
          * @enum {string}
@@ -4611,7 +4611,7 @@ export interface components {
             actor_id: string | null;
             /**
              * Format: uuid
-             * @description The task that the notification is about; null for an export.
+             * @description The task that the notification is about; null for an export or an import.
              */
             task_id: string | null;
             /**
@@ -4629,6 +4629,11 @@ export interface components {
              * @description The export that has ended, if any.
              */
             export_id: string | null;
+            /**
+             * Format: uuid
+             * @description The import that has ended, if any.
+             */
+            import_id: string | null;
             /**
              * Format: date-time
              * @description The time at which the notification arrived.
@@ -4662,6 +4667,8 @@ export interface components {
             readonly reminder_id?: string | null;
             /** Format: uuid */
             readonly export_id?: string | null;
+            /** Format: uuid */
+            readonly import_id?: string | null;
             /** Format: date-time */
             readonly created_at?: string;
             /** Format: date-time */
@@ -6412,6 +6419,11 @@ export interface components {
             headers: {
                 "X-Request-Id": components["headers"]["RequestId"];
                 ETag: components["headers"]["ETag"];
+                /**
+                 * @description The `poll_after_seconds` of the body. Absent if nothing happens in the background.
+                 * @example 2
+                 */
+                "Retry-After"?: number;
                 "Cache-Control": components["headers"]["PrivateNoCache"];
                 [name: string]: unknown;
             };
@@ -13075,6 +13087,7 @@ export interface operations {
                     "X-Request-Id": components["headers"]["RequestId"];
                     Location: components["headers"]["Location"];
                     ETag: components["headers"]["ETag"];
+                    "Retry-After": components["headers"]["PollAfter"];
                     "Cache-Control": components["headers"]["PrivateNoCache"];
                     "Idempotency-Replayed": components["headers"]["IdempotencyReplayed"];
                     [name: string]: unknown;

@@ -21,7 +21,7 @@ import { retentionTime } from './engine/retention.ts'
 import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { newest, selectPage, selectPageOf } from './lists/list.ts'
-import { importJson, importRowJson } from './read-models.ts'
+import { importJson, importRowJson, isImportBusy } from './read-models.ts'
 import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
 import { importRows, imports, users } from './schema/tables.ts'
 import { touched } from './touch.ts'
@@ -41,14 +41,16 @@ const person = aliasedTable(users, 'person')
 export interface ImportRow {
   readonly json: string
   readonly version: number
+  /** Whether something happens in the background. */
+  readonly is_unended: boolean
 }
 
 const selectOne = query(
   'imports.select',
   { id: 'uuid' },
-  { json: 'text', version: 'int' },
+  { json: 'text', version: 'int', is_unended: 'bool' },
   (p) => sql`
-    select ${importJson(row)} as json, ${row.version} from imports row
+    select ${importJson(row)} as json, ${row.version}, ${isImportBusy(row)} as is_unended from imports row
     where ${row.id} = ${p.id} and ${allowsImport('import.see', p, row)}`,
 )
 
@@ -435,9 +437,15 @@ const end = statement(
         ...touched(row),
       })
       .where(sql`${row.id} = ${p.id}`)
-      .returning({ id: row.id, user_id: row.user_id })}
-    select count(record_event_for(ended.user_id, 'import.finished', null, null, null, null, ended.id, '{}',
-      jsonb_build_object('status', ${p.status}::text))) as ended from ended`,
+      .returning({ id: row.id, user_id: row.user_id })}, recorded as materialized (
+      select ended.*, record_event_for(ended.user_id, 'import.finished', null, null, null, null, ended.id, '{}',
+        jsonb_build_object('status', ${p.status}::text)) as event_id from ended
+    ), notified as (
+      insert into notifications (id, user_id, reason, event_id, import_id, created_at)
+      select event_id(clock_timestamp(), 0), user_id, 'import', event_id, recorded.id, clock_timestamp()
+      from recorded where ${p.status} in ('finished', 'failed')
+    )
+    select count(*) as ended from recorded`,
 )
 
 /** How an import ended. */

@@ -169,7 +169,10 @@ export const removeOldNotifications = deletionInBatches('notifications.delete_ol
 })
 
 /** The reason for a notification that an event gives to others. Reminders are fired (due-reminders.ts), and exports tell of their end. */
-export type NotificationReason = Exclude<components['schemas']['NotificationReason'], 'reminder' | 'export'>
+export type NotificationReason = Exclude<
+  components['schemas']['NotificationReason'],
+  'reminder' | 'export' | 'import'
+>
 
 /** In order of precedence: if several reasons apply, the notification has the first. */
 const reasons: readonly NotificationReason[] = ['mention', 'assignment', 'comment', 'completion']

@@ -521,8 +521,18 @@ export const notificationJson = (
   expand: readonly NotificationExpansion[],
   caller: CallerPlaceholders,
 ): SQL => {
-  const { id, reason, actor_id, task_id, comment_id, reminder_id, export_id, created_at, read_at } =
-    notification
+  const {
+    id,
+    reason,
+    actor_id,
+    task_id,
+    comment_id,
+    reminder_id,
+    export_id,
+    import_id,
+    created_at,
+    read_at,
+  } = notification
   const json = object({
     id,
     reason,
@@ -531,6 +541,7 @@ export const notificationJson = (
     comment_id,
     reminder_id,
     export_id,
+    import_id,
     created_at,
     read_at,
   } satisfies Fields<Omit<Schemas['Notification'], NotificationExpansion>>)
@@ -603,6 +614,10 @@ export const exportJson = (row: typeof exports): SQL => {
   } satisfies Fields<Schemas['Export']>)
 }
 
+/** Whether something happens with the row of `imports` in the background. */
+export const isImportBusy = ({ status }: typeof imports): SQL<boolean> =>
+  sql<boolean>`(${status} in ('reading', 'running', 'undoing'))`
+
 /** An import, which asks its client to poll as long as something happens in the background. */
 export const importJson = (row: typeof imports): SQL => {
   const { id, status, failure, file_name, size, format, csv, project_id, existing } = row
@@ -625,7 +640,7 @@ export const importJson = (row: typeof imports): SQL => {
     progress: progressJson(row),
     poll_after_seconds: sql<
       number | null
-    >`case when ${status} in ('reading', 'running', 'undoing') then 2 end`,
+    >`case when ${isImportBusy(row)} then ${sql.raw(String(jobPollSeconds))} end`,
     preview,
     result,
     version,

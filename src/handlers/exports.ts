@@ -1,10 +1,10 @@
 import type { components } from '../../generated/openapi.ts'
 import { created, ok, quoteETag } from '../contract/operation.ts'
-import { jobPollSeconds } from '../domain/job-polling.ts'
 import { fileResponse } from '../http/file-response.ts'
 import type { Paging } from '../http/paging.ts'
 import { type Exports, getExport, listExports } from '../services/exports.ts'
 import type { Handlers } from './handlers.ts'
+import { polled, withRetryAfter } from './job-responses.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -14,14 +14,6 @@ interface Deps {
 }
 
 type Export = components['schemas']['Export']
-
-/** A client that reads no body polls by Retry-After. */
-const polled = (row: Awaited<ReturnType<typeof getExport>>) => {
-  const response = ok<Export>(row)
-  return row.is_unended
-    ? { ...response, headers: { ...response.headers, 'retry-after': jobPollSeconds } }
-    : response
-}
 
 /** The operations of the contract's tag `exports`. */
 export const exportHandlers = ({ paging, publicUrl, exports }: Deps) =>
@@ -33,12 +25,11 @@ export const exportHandlers = ({ paging, publicUrl, exports }: Deps) =>
 
     async createExport(ctx, { body }) {
       const wanted = await exports.create(ctx, body)
-      const response = created<Export>(`/exports/${wanted.id}`, quoteETag(1), wanted)
-      return { ...response, headers: { ...response.headers, 'retry-after': jobPollSeconds } }
+      return withRetryAfter(created<Export>(`/exports/${wanted.id}`, quoteETag(1), wanted))
     },
 
     async getExport(ctx, { params }) {
-      return polled(await getExport(ctx, params.export_id))
+      return polled<Export>(await getExport(ctx, params.export_id))
     },
 
     async cancelExport(ctx, { params }) {

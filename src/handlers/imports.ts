@@ -1,8 +1,9 @@
 import type { components } from '../../generated/openapi.ts'
-import { created, ok, quoteETag } from '../contract/operation.ts'
+import { created, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { getImport, type Imports, listImportRows, listImports } from '../services/imports.ts'
 import type { Handlers } from './handlers.ts'
+import { polled, withRetryAfter } from './job-responses.ts'
 
 interface Deps {
   readonly paging: Paging
@@ -21,15 +22,15 @@ export const importHandlers = ({ paging, imports }: Deps) =>
 
     async createImport(ctx, { body }) {
       const uploaded = await imports.create(ctx, body)
-      return created<Import>(`/imports/${uploaded.id}`, quoteETag(1), uploaded)
+      return withRetryAfter(created<Import>(`/imports/${uploaded.id}`, quoteETag(1), uploaded))
     },
 
     async getImport(ctx, { params }) {
-      return ok<Import>(await getImport(ctx, params.import_id))
+      return polled<Import>(await getImport(ctx, params.import_id))
     },
 
     async updateImport(ctx, { params, body }) {
-      return ok<Import>(await imports.update(ctx, params.import_id, body))
+      return polled<Import>(await imports.update(ctx, params.import_id, body))
     },
 
     async deleteImport(ctx, { params }) {
@@ -38,15 +39,15 @@ export const importHandlers = ({ paging, imports }: Deps) =>
     },
 
     async runImport(ctx, { params, body }) {
-      return ok<Import>(await imports.run(ctx, params.import_id, body.version))
+      return polled<Import>(await imports.run(ctx, params.import_id, body.version))
     },
 
     async cancelImport(ctx, { params }) {
-      return ok<Import>(await imports.cancel(ctx, params.import_id))
+      return polled<Import>(await imports.cancel(ctx, params.import_id))
     },
 
     async undoImport(ctx, { params }) {
-      return ok<Import>(await imports.undo(ctx, params.import_id))
+      return polled<Import>(await imports.undo(ctx, params.import_id))
     },
 
     async listImportRows(ctx, { path, params, query }) {

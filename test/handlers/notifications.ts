@@ -227,6 +227,7 @@ t.test('listNotifications', async (t) => {
       comment_id: null,
       reminder_id: null,
       export_id: null,
+      import_id: null,
       read_at: null,
     })
     t.match(id, /^[0-9a-f]{8}-[0-9a-f]{4}-7/)

@@ -64,6 +64,8 @@ t.test('a table is previewed, and becomes personal tasks', async (t) => {
     status: 'finished',
     result: { created: 1, skipped: 0, refused: 2 },
   })
+  const inbox = await service.expect('listNotifications', 200, { token: ada.token })
+  t.match(inbox.body.items, [{ reason: 'import', import_id: ready.id, task_id: null }])
   const [created, ...others] = await rowsOf(service, ada, ready.id)
   t.match(others, previewed)
   const task_id = created?.resource_id ?? ''

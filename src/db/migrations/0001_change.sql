@@ -158,6 +158,7 @@ ALTER TABLE "events" ADD COLUMN "recipient_id" uuid;--> statement-breakpoint
 ALTER TABLE "notification_settings" ADD COLUMN "mail_reminders" boolean DEFAULT false NOT NULL;--> statement-breakpoint
 ALTER TABLE "notification_settings" ADD COLUMN "reminders_mailed_at" timestamp (3) with time zone;--> statement-breakpoint
 ALTER TABLE "notifications" ADD COLUMN "export_id" uuid;--> statement-breakpoint
+ALTER TABLE "notifications" ADD COLUMN "import_id" uuid;--> statement-breakpoint
 ALTER TABLE "notifications" ADD COLUMN "reminder_id" uuid;--> statement-breakpoint
 ALTER TABLE "one_time_tokens" ADD COLUMN "identity_id" uuid;--> statement-breakpoint
 ALTER TABLE "one_time_tokens" ADD COLUMN "sid" text;--> statement-breakpoint
@@ -221,11 +222,13 @@ CREATE INDEX "reminders_due" ON "reminders" USING btree ("fires_at","id") WHERE 
 CREATE INDEX "reminders_age" ON "reminders" USING btree ("remind_at") WHERE "reminders"."fires_at" is null;--> statement-breakpoint
 CREATE INDEX "reminders_mail_due" ON "reminders" USING btree ("user_id","fired_at") WHERE "reminders"."is_mail_due";--> statement-breakpoint
 ALTER TABLE "notifications" ADD CONSTRAINT "notifications_export_id_exports_id_fk" FOREIGN KEY ("export_id") REFERENCES "public"."exports"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "notifications" ADD CONSTRAINT "notifications_import_id_imports_id_fk" FOREIGN KEY ("import_id") REFERENCES "public"."imports"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "one_time_tokens" ADD CONSTRAINT "one_time_tokens_identity_id_identities_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."identities"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "notifications_export" ON "notifications" USING btree ("export_id") WHERE "notifications"."export_id" is not null;--> statement-breakpoint
+CREATE INDEX "notifications_import" ON "notifications" USING btree ("import_id") WHERE "notifications"."import_id" is not null;--> statement-breakpoint
 CREATE INDEX "one_time_tokens_identity" ON "one_time_tokens" USING btree ("identity_id") WHERE "one_time_tokens"."identity_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_series" ON "tasks" USING btree ("series_id") WHERE "tasks"."series_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_metadata" ON "tasks" USING gin ("metadata" jsonb_path_ops) WHERE "tasks"."metadata" <> '{}';--> statement-breakpoint
 CREATE INDEX "tasks_external" ON "tasks" USING btree ("external_id") WHERE "tasks"."external_id" is not null;--> statement-breakpoint
-ALTER TABLE "notifications" ADD CONSTRAINT "notifications_of_one" CHECK (("notifications"."task_id" is null) = ("notifications"."export_id" is not null));--> statement-breakpoint
-ALTER TABLE "notifications" ADD CONSTRAINT "notifications_reason_known" CHECK ("notifications"."reason" in ('mention', 'assignment', 'comment', 'completion', 'reminder', 'export'));
+ALTER TABLE "notifications" ADD CONSTRAINT "notifications_of_one" CHECK (num_nonnulls("notifications"."task_id", "notifications"."export_id", "notifications"."import_id") = 1);--> statement-breakpoint
+ALTER TABLE "notifications" ADD CONSTRAINT "notifications_reason_known" CHECK ("notifications"."reason" in ('mention', 'assignment', 'comment', 'completion', 'reminder', 'export', 'import'));

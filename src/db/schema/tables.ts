@@ -1026,6 +1026,7 @@ export const notifications = pgTable(
     task_id: uuid('task_id').references(() => tasks.id, { onDelete: 'cascade' }),
     comment_id: uuid('comment_id').references(() => comments.id, { onDelete: 'cascade' }),
     export_id: uuid('export_id').references(() => exports.id, { onDelete: 'cascade' }),
+    import_id: uuid('import_id').references(() => imports.id, { onDelete: 'cascade' }),
     /** No foreign key, because the notification outlives the reminder. */
     reminder_id: uuid('reminder_id'),
     created_at: createdAt(),
@@ -1044,12 +1045,15 @@ export const notifications = pgTable(
     index('notifications_export')
       .on(t.export_id)
       .where(sql`${t.export_id} is not null`),
+    index('notifications_import')
+      .on(t.import_id)
+      .where(sql`${t.import_id} is not null`),
     index('notifications_age').on(t.created_at),
     check(
       'notifications_reason_known',
-      sql`${t.reason} in ('mention', 'assignment', 'comment', 'completion', 'reminder', 'export')`,
+      sql`${t.reason} in ('mention', 'assignment', 'comment', 'completion', 'reminder', 'export', 'import')`,
     ),
-    check('notifications_of_one', sql`(${t.task_id} is null) = (${t.export_id} is not null)`),
+    check('notifications_of_one', sql`num_nonnulls(${t.task_id}, ${t.export_id}, ${t.import_id}) = 1`),
   ],
 )
 
