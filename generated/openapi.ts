@@ -4009,6 +4009,7 @@ export interface components {
             readonly task_id?: string;
             /** Format: uuid */
             readonly author_id?: string | null;
+            readonly author_name?: string | null;
             readonly mentions?: string[];
             /** Format: date-time */
             readonly created_at?: string;
