@@ -5245,7 +5245,7 @@ export interface components {
              * @enum {string}
              */
             date_order?: "ymd" | "dmy" | "mdy";
-            /** @description What each column is, in their order. A column that is null is not read. */
+            /** @description What each column is, in their order; one is the title. A column that is null is not read. */
             columns?: ("id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | null)[];
             /** @description Changes nothing. */
             names?: string[];
@@ -5370,7 +5370,10 @@ export interface components {
              * @description The file.
              */
             file: string;
-            /** @description The expected SHA-256 of the file, in hexadecimal. */
+            /**
+             * @description The expected SHA-256 of the file in hexadecimal. If it does not match, nothing is stored. An empty value, as sent by an HTML form, is ignored.
+             * @example
+             */
             sha256?: string;
         };
         /** @description A merge patch for an import that has not run. Read-only fields are accepted with their present values. */
