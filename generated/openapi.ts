@@ -5919,10 +5919,10 @@ export interface components {
             /** @description Seconds until the challenge expires. Only with `second_factor_required`. */
             challenge_expires_in?: number;
             /**
-             * @description What the quota limits: the bytes of your attachments, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks, of your reminders, of your reminders of a task, or of your calendar feeds or exports. Only with `quota_exceeded`.
+             * @description What the quota limits: the bytes of your attachments, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks, of your reminders, of your reminders of a task, or of your calendar feeds, exports or imports. Only with `quota_exceeded`.
              * @enum {string}
              */
-            resource?: "attachment_bytes" | "tasks" | "webhooks" | "reminders" | "task_reminders" | "feeds" | "exports";
+            resource?: "attachment_bytes" | "tasks" | "webhooks" | "reminders" | "task_reminders" | "feeds" | "exports" | "imports";
             /**
              * Format: int64
              * @description The maximum of `resource`. Only with `quota_exceeded`.
