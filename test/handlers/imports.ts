@@ -17,6 +17,7 @@ import {
   smallTable,
   uploadedImport,
 } from '../fixture/imports.ts'
+import { notificationOf } from '../fixture/notifications.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, fileForm, startService } from '../fixture/service.ts'
 import { openStorageFor } from '../fixture/storage.ts'
@@ -334,6 +335,18 @@ t.test('updateImport', async (t) => {
       { title: 'One', assignee_id: bob.id, owner_id: ada.id },
       { title: 'Two', assignee_id: null },
     ])
+
+    const [imported] = tasks.items
+    const params = { task_id: imported?.id ?? '' }
+    const { body: followers } = await service.expect('listTaskFollowers', 200, { token: ada.token, params })
+    t.strictSame(followers.items, [])
+    const later = await createTask(ada, { project_id: project.id, assignee_id: bob.id })
+    await notificationOf(service, bob, later.id)
+    const { body: inbox } = await service.expect('listNotifications', 200, { token: bob.token })
+    t.notOk(
+      inbox.items.some(({ task_id }) => task_id === imported?.id),
+      'nobody is notified',
+    )
   })
 
   t.test(
