@@ -4064,6 +4064,7 @@ export interface components {
             readonly task_id?: string;
             /** Format: uuid */
             readonly author_id?: string | null;
+            readonly author_name?: string | null;
             readonly mentions?: string[];
             /** Format: date-time */
             readonly created_at?: string;
@@ -4827,7 +4828,7 @@ export interface components {
         /** @description An event type (`task.created`), all types of one kind (`task.*`), or all types (`*`). */
         EventTypePattern: string;
         /**
-         * @description The kind of change: `task.` and `created`, `updated`, `deleted`, `restored`, `recurred`, `imported`, `tagged`, `untagged`, `related` or `unrelated`; `task.reminder`, which only the user of the reminder gets; `comment.` and `created`, `updated` or `deleted`; `attachment.` and `created` or `deleted`; `project.` and `created`, `updated`, `archived`, `unarchived`, `deleted` or `restored`; `member.` and `added`, `changed` or `removed`; `export.finished` and `import.finished`, which only the user gets whose export or import it is. A task that was imported has `task.imported` in its history; streams and webhooks do not get it.
+         * @description The kind of change: `task.` and `created`, `updated`, `deleted`, `restored`, `recurred`, `tagged`, `untagged`, `related` or `unrelated`; `task.imported`, which streams and webhooks do not get; `task.reminder`, which only the user of the reminder gets; `comment.` and `created`, `updated` or `deleted`; `attachment.` and `created` or `deleted`; `project.` and `created`, `updated`, `archived`, `unarchived`, `deleted` or `restored`; `member.` and `added`, `changed` or `removed`; `export.finished` and `import.finished`, which only the user gets whose export or import it is.
          * @enum {string}
          */
         EventType: "task.created" | "task.updated" | "task.deleted" | "task.restored" | "task.recurred" | "task.imported" | "task.reminder" | "task.tagged" | "task.untagged" | "task.related" | "task.unrelated" | "comment.created" | "comment.updated" | "comment.deleted" | "attachment.created" | "attachment.deleted" | "project.created" | "project.updated" | "project.archived" | "project.unarchived" | "project.deleted" | "project.restored" | "member.added" | "member.changed" | "member.removed" | "export.finished" | "import.finished";
@@ -5335,7 +5336,7 @@ export interface components {
              * @enum {string}
              */
             date_order?: "ymd" | "dmy" | "mdy";
-            /** @description What each column is, in their order. A column that is null is not read. */
+            /** @description What each column is, in their order; one is the title. A column that is null is not read. */
             columns?: ("id" | "title" | "description" | "status" | "priority" | "start" | "due" | "completed_at" | "created_at" | "project" | "section" | "parent" | "tags" | "assignee" | "recurrence" | null)[];
             /** @description Changes nothing. */
             names?: string[];
@@ -5467,7 +5468,10 @@ export interface components {
              * @description The file.
              */
             file: string;
-            /** @description The expected SHA-256 of the file, in hexadecimal. */
+            /**
+             * @description The expected SHA-256 of the file in hexadecimal. If it does not match, nothing is stored. An empty value, as sent by an HTML form, is ignored.
+             * @example
+             */
             sha256?: string;
         };
         /** @description A merge patch for an import that has not run. Read-only fields are accepted with their present values. */
@@ -6018,10 +6022,10 @@ export interface components {
             /** @description Seconds until the challenge expires. Only with `second_factor_required`. */
             challenge_expires_in?: number;
             /**
-             * @description What the quota limits: the bytes of your attachments, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks, of your reminders, of your reminders of a task, or of your calendar feeds or exports. Only with `quota_exceeded`.
+             * @description What the quota limits: the bytes of your attachments, the number of tasks of their owner, including deleted tasks in the trash, or the number of your webhooks, of your reminders, of your reminders of a task, or of your calendar feeds, exports or imports. Only with `quota_exceeded`.
              * @enum {string}
              */
-            resource?: "attachment_bytes" | "tasks" | "webhooks" | "reminders" | "task_reminders" | "feeds" | "exports";
+            resource?: "attachment_bytes" | "tasks" | "webhooks" | "reminders" | "task_reminders" | "feeds" | "exports" | "imports";
             /**
              * Format: int64
              * @description The maximum of `resource`. Only with `quota_exceeded`.

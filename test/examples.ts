@@ -6,6 +6,7 @@ import { isProblemCode, problemTypes } from '../src/problems/catalogue.ts'
 import { type Located, lookUp, member, validate } from './fixture/contract-check.ts'
 import { blackPng } from './fixture/images.ts'
 import { finishedExport } from './fixture/exports.ts'
+import { ranImport, smallTable, uploadedImport } from './fixture/imports.ts'
 import { codeOf } from './fixture/issuer.ts'
 import { notificationOf } from './fixture/notifications.ts'
 import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
@@ -104,6 +105,11 @@ const references: LiveFields = {
     const request = { token, params: { project_id }, body: { name: 'Another section' } }
     return { before: (await service.expect('createSection', 201, request)).body.id }
   },
+  async updateImport({ access_token: token }, { project_id }) {
+    if (project_id === undefined) return {}
+    const { body } = await service.expect('createProject', 201, { token, body: { name: 'A project' } })
+    return { project_id: body.id }
+  },
   async createWebhook({ access_token: token }) {
     const { body } = await service.expect('createProject', 201, { token, body: { name: 'A project' } })
     return { project_id: body.id }
@@ -169,6 +175,16 @@ const newExport = async ({ access_token = '', user }: KnownValues) => {
   return { export_id: id }
 }
 
+/** The path of an import that is ready. */
+const newImport = async ({ access_token: token = '' }: KnownValues) => ({
+  import_id: (await uploadedImport(service, { token })).id,
+})
+
+/** The path of an import that has run. */
+const newRanImport = async ({ access_token: token = '' }: KnownValues) => ({
+  import_id: (await ranImport(service, { token }, smallTable)).id,
+})
+
 /** The path of an enabled webhook, with a URL that refuses connections. */
 const newWebhook = async ({ access_token: token }: KnownValues) => {
   const body = { url: 'http://127.0.0.1:9/', event_types: ['project.restored'] }
@@ -200,6 +216,13 @@ const paths: Partial<Record<OperationId, (known: KnownValues) => Promise<Call['p
   downloadExport: newExport,
   createExportLink: newExport,
   downloadLinkedExport: async ({ url = '' }) => ({ export_id: /exports\/([^/]+)/.exec(url)?.[1] ?? '' }),
+  getImport: newImport,
+  updateImport: newImport,
+  deleteImport: newImport,
+  runImport: newImport,
+  cancelImport: newImport,
+  undoImport: newRanImport,
+  listImportRows: newRanImport,
   // The example of updateWebhook disables the webhook.
   testWebhook: newWebhook,
   getWebhookDelivery: newWebhookDelivery,

@@ -48,6 +48,8 @@ const rules: Partial<Record<Permission, Rule>> = {
   'notification.see': { see: ['manager'], may: ['manager'] },
   'export.see': { see: ['manager'], may: ['manager'] },
   'export.change': { see: ['manager'], may: ['manager'] },
+  'import.see': { see: ['manager'], may: ['manager'] },
+  'import.change': { see: ['manager'], may: ['manager'] },
   'reminder.see': { see: ['manager'], may: ['manager'] },
   'reminder.change': { see: ['manager'], may: ['manager'] },
   'notification.change': { see: ['manager'], may: ['manager'] },

@@ -1,6 +1,6 @@
 /* event_stream.select_for_caller */
   with recursive numbered as (
-    select "event"."changed_in", "event"."ordinal" as place, "event"."type", (("event"."recipient_id" is null or ("event"."recipient_id" = $1::uuid and not $2::bool)) and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $1::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $1::uuid, false) and case
+    select "event"."changed_in", "event"."ordinal" as place, "event"."type", ("event"."type" <> 'task.imported' and (("event"."recipient_id" is null or ("event"."recipient_id" = $1::uuid and not $2::bool)) and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $1::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $1::uuid, false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
@@ -36,7 +36,7 @@ else exists (select from projects where "projects"."id" = "event"."project_id" a
     when 'project.deleted' then exists (
   select from projects join project_grants granted on granted.project_id = "projects"."id"
   where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is not null and "projects"."purged_at" is null
-    and ($2::bool or granted.user_id = $1::uuid)) else false end or ("event"."task_id" is null and "event"."project_id" is null and "event"."recipient_id" = $1::uuid))) as is_seen,
+    and ($2::bool or granted.user_id = $1::uuid)) else false end or ("event"."task_id" is null and "event"."project_id" is null and "event"."recipient_id" = $1::uuid)))) as is_seen,
       row_number() over (order by "event"."changed_in", "event"."ordinal") as ordinal
     from (
       select * from events event where ("event"."changed_in", "event"."ordinal") > ($3::xid8, $4::bigint) and "event"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) order by "event"."changed_in", "event"."ordinal" limit $5::int

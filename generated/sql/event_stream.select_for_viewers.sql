@@ -1,6 +1,6 @@
 /* event_stream.select_for_viewers */
   with recursive numbered as (
-    select "event"."changed_in", "event"."ordinal" as place, "event"."type", array_to_string(array(
+    select "event"."changed_in", "event"."ordinal" as place, "event"."type", case when "event"."type" <> 'task.imported' then array_to_string(array(
     select user_id from (
   select viewer.user_id from (
   select user_id from project_grants where project_id in ("event"."project_id", (select "tasks"."project_id" from tasks where "tasks"."id" = "event"."task_id"))
@@ -42,7 +42,7 @@ else exists (select from projects where "projects"."id" = "event"."project_id" a
     when 'project.deleted' then exists (
   select from projects join project_grants granted on granted.project_id = "projects"."id"
   where "projects"."id" = "event"."project_id" and "projects"."deleted_at" is not null and "projects"."purged_at" is null
-    and (false or granted.user_id = viewer.user_id)) else false end or ("event"."task_id" is null and "event"."project_id" is null and "event"."recipient_id" = viewer.user_id)))) viewer where user_id = any($1::uuid[])), ' ') as viewers, ($2::bool and (("event"."recipient_id" is null or ("event"."recipient_id" = null::uuid and not true)) and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = null::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = null::uuid, false) and case
+    and (false or granted.user_id = viewer.user_id)) else false end or ("event"."task_id" is null and "event"."project_id" is null and "event"."recipient_id" = viewer.user_id)))) viewer where user_id = any($1::uuid[])), ' ') else '' end as viewers, ($2::bool and "event"."type" <> 'task.imported' and (("event"."recipient_id" is null or ("event"."recipient_id" = null::uuid and not true)) and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = null::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = null::uuid, false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (

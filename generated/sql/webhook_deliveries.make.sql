@@ -10,8 +10,10 @@ select true from events event where ("event"."changed_in", "event"."ordinal") > 
       order by "event"."changed_in", "event"."ordinal" limit 100
     ) event
   ), moved as (update "event_readers" "reader" set "changed_in" = "last"."changed_in", "ordinal" = "last"."ordinal" from (select * from batch last order by "last"."changed_in" desc, "last"."ordinal" desc limit 1) last where "reader"."name" = 'webhooks'),
-  candidates as materialized (
-    select event.*, candidate.user_id as candidate_id from batch event cross join lateral (
+  sent as materialized (
+    select * from batch event where "event"."type" <> 'task.imported'
+  ), candidates as materialized (
+    select event.*, candidate.user_id as candidate_id from sent event cross join lateral (
   select user_id from project_grants where project_id in ("event"."project_id", (select "tasks"."project_id" from tasks where "tasks"."id" = "event"."task_id"))
   union select "tasks"."owner_id" from tasks where "tasks"."id" = "event"."task_id" union select "tasks"."assignee_id" from tasks where "tasks"."id" = "event"."task_id"
   union values ("event"."owner_id"), ("event"."assignee_id"), ("event"."recipient_id")) candidate
@@ -67,7 +69,7 @@ where "membership"."user_id" = "webhook"."owner_id" and "membership"."project_id
     union all
   select "webhook"."id" as webhook_id, "event"."id" as event_id, "event"."type" as event_type, "event"."changed_in",
     "event"."ordinal"
-  from batch event cross join lateral (select * from webhooks webhook where "webhook"."project_id" = "event"."project_id" offset 0) webhook
+  from sent event cross join lateral (select * from webhooks webhook where "webhook"."project_id" = "event"."project_id" offset 0) webhook
     join users owner on "owner"."id" = "webhook"."owner_id"
   where "webhook"."is_enabled" and "webhook"."deleted_at" is null and ("webhook"."created_at" <= "event"."created_at" or "webhook"."created_at" > now())
     and (array["event"."type", split_part("event"."type", '.', 1) || '.*', '*'] && "webhook"."event_types") and ("owner"."deleted_at" is null and not "owner"."is_disabled" and (("event"."recipient_id" is null or ("event"."recipient_id" = "webhook"."owner_id" and not ("webhook"."project_id" is not null and "owner"."role" = 'admin'))) and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "webhook"."owner_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "webhook"."owner_id", false) and case

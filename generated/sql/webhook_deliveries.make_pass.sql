@@ -10,7 +10,7 @@ select true from events event where ("event"."changed_in", "event"."ordinal") > 
       order by "event"."changed_in", "event"."ordinal" limit 100
     ) event
   ), interesting as materialized (
-      select "event"."changed_in", "event"."ordinal" from batch event where exists (select from webhooks webhook where "webhook"."is_enabled" and "webhook"."deleted_at" is null)
+      select "event"."changed_in", "event"."ordinal" from batch event where ("event"."type" <> 'task.imported' and exists (select from webhooks webhook where "webhook"."is_enabled" and "webhook"."deleted_at" is null))
       order by "event"."changed_in", "event"."ordinal" limit 1
     ), moved as (update "event_readers" "reader" set "changed_in" = "last"."changed_in", "ordinal" = "last"."ordinal" from (
       select * from batch last where not exists (

@@ -327,8 +327,9 @@ export const settings = {
     name: 'IMPORT_MAX_BYTES',
     parse: parseByteCount,
     default: 2 * 1024 ** 3,
+    shownDefault: '`2147483648` (2 GiB)',
     example: '2147483648',
-    doc: 'Maximum size of a file to import in bytes.',
+    doc: 'Largest file that can be imported.',
   }),
   webhookAllow: setting({
     name: 'WEBHOOK_ALLOW',

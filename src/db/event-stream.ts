@@ -8,6 +8,7 @@ import { renderedRows } from './engine/rendered-rows.ts'
 import { expectRow } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
 import { hasEvents } from './event-readers.ts'
+import { isSent } from './events.ts'
 import { eventJson } from './read-models.ts'
 import { aliasedTable, type SQL, sql } from './schema/drizzle.ts'
 import { changeHistory, events } from './schema/tables.ts'
@@ -128,10 +129,10 @@ const selectForViewers = statement(
   { ...position, users: 'uuid[]', for_admins: 'bool', limit: 'int' },
   { ...pageColumns, viewers: 'text', is_for_admins: 'bool' },
   (p) => {
-    const viewers = sql`array_to_string(array(
-      select user_id from (${viewersOfEvent(event)}) viewer where user_id = any(${p.users})), ' ')`
+    const viewers = sql`case when ${isSent(event)} then array_to_string(array(
+      select user_id from (${viewersOfEvent(event)}) viewer where user_id = any(${p.users})), ' ') else '' end`
     const admin = { ...noSession, caller: sql.raw('null::uuid'), is_admin: sql.raw('true') }
-    const isForAdmins = sql`(${p.for_admins} and ${allowsEvent('event.see', admin, event)})`
+    const isForAdmins = sql`(${p.for_admins} and ${isSent(event)} and ${allowsEvent('event.see', admin, event)})`
     return sql`
       ${eventsAfter(p, {
         columns: sql`${viewers} as viewers, ${isForAdmins} as is_for_admins`,
@@ -219,7 +220,7 @@ const selectForCaller = statement(
   pageColumns,
   (p) => sql`
     ${eventsAfter(p, {
-      columns: sql`${allowsEvent('event.see', { ...p, ...noSession }, event)} as is_seen`,
+      columns: sql`(${isSent(event)} and ${allowsEvent('event.see', { ...p, ...noSession }, event)}) as is_seen`,
       isSeen: sql`numbered.is_seen`,
       maxOctets: maxOctetsForCaller,
     })}

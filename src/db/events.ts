@@ -112,6 +112,9 @@ const listedEvents = sql`(
 export const matchesEventTypes = (type: SQLWrapper, patterns: SQLWrapper): SQL =>
   sql`(array[${type}, split_part(${type}, '.', 1) || '.*', '*'] && ${patterns})`
 
+/** Whether streams and webhooks get the row `event`. Of an import they get its end, and not each of its tasks. */
+export const isSent = ({ type }: typeof events): SQL => sql`${type} <> 'task.imported'`
+
 /** The events of a task, and those of its project and its members since the task is in the project. */
 const historyBranches = (taskId: SQL, caller: CallerPlaceholders): readonly AccessBranch[] => {
   const fromTask = (value: SQLWrapper): SQL => sql`(select ${value} from tasks where ${tasks.id} = ${taskId})`

@@ -20,7 +20,7 @@ import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { newest, selectPageOf, visibilityCheck } from './lists/list.ts'
 import { eventReader } from './event-readers.ts'
-import { matchesEventTypes } from './events.ts'
+import { isSent, matchesEventTypes } from './events.ts'
 import { eventJson, webhookDeliveryJson } from './read-models.ts'
 import { passedSince, retentionTime } from './engine/retention.ts'
 import { isSignInDue } from './recent.ts'
@@ -86,12 +86,14 @@ const newDeliveries = (): SQL => {
     where ${isActive} and (${webhook.created_at} <= ${event.created_at} or ${webhook.created_at} > now())
       and ${matchesEventTypes(event.type, webhook.event_types)} and ${mayDeliver()}`
   return sql`
-    candidates as materialized (
-      select event.*, candidate.user_id as candidate_id from batch event cross join lateral (${usersOfEvent(event)}) candidate
+    sent as materialized (
+      select * from batch event where ${isSent(event)}
+    ), candidates as materialized (
+      select event.*, candidate.user_id as candidate_id from sent event cross join lateral (${usersOfEvent(event)}) candidate
     ), matched as materialized (
       ${matched(sql`candidates`, sql`${webhook.owner_id} = ${event}.candidate_id and ${webhook.project_id} is null`)}
       union all
-      ${matched(sql`batch`, sql`${webhook.project_id} = ${event.project_id}`)}
+      ${matched(sql`sent`, sql`${webhook.project_id} = ${event.project_id}`)}
     ), counted as ${builder
       .update(webhook)
       .set({
@@ -124,7 +126,7 @@ export const makeNewDeliveries = eventReader({
   name: 'webhook_deliveries.make',
   reader: 'webhooks',
   limit: 100,
-  isOfInterest: sql`exists (select from webhooks webhook where ${isActive})`,
+  isOfInterest: sql`(${isSent(event)} and exists (select from webhooks webhook where ${isActive}))`,
   make: newDeliveries(),
 })
 

@@ -29,7 +29,8 @@ export const exportHandlers = ({ paging, publicUrl, exports }: Deps) =>
     },
 
     async getExport(ctx, { params }) {
-      return polled<Export>(await getExport(ctx, params.export_id))
+      const row = await getExport(ctx, params.export_id)
+      return polled(row, ok<Export>(row))
     },
 
     async cancelExport(ctx, { params }) {

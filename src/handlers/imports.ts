@@ -1,5 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
-import { created, quoteETag } from '../contract/operation.ts'
+import { created, ok, quoteETag } from '../contract/operation.ts'
 import type { Paging } from '../http/paging.ts'
 import { getImport, type Imports, listImportRows, listImports } from '../services/imports.ts'
 import type { Handlers } from './handlers.ts'
@@ -11,6 +11,8 @@ interface Deps {
 }
 
 type Import = components['schemas']['Import']
+
+const respondWith = (row: Awaited<ReturnType<typeof getImport>>) => polled(row, ok<Import>(row))
 
 /** The operations of the contract's tag `imports`. */
 export const importHandlers = ({ paging, imports }: Deps) =>
@@ -26,11 +28,11 @@ export const importHandlers = ({ paging, imports }: Deps) =>
     },
 
     async getImport(ctx, { params }) {
-      return polled<Import>(await getImport(ctx, params.import_id))
+      return respondWith(await getImport(ctx, params.import_id))
     },
 
     async updateImport(ctx, { params, body }) {
-      return polled<Import>(await imports.update(ctx, params.import_id, body))
+      return respondWith(await imports.update(ctx, params.import_id, body))
     },
 
     async deleteImport(ctx, { params }) {
@@ -39,15 +41,15 @@ export const importHandlers = ({ paging, imports }: Deps) =>
     },
 
     async runImport(ctx, { params, body }) {
-      return polled<Import>(await imports.run(ctx, params.import_id, body.version))
+      return respondWith(await imports.run(ctx, params.import_id, body.version))
     },
 
     async cancelImport(ctx, { params }) {
-      return polled<Import>(await imports.cancel(ctx, params.import_id))
+      return respondWith(await imports.cancel(ctx, params.import_id))
     },
 
     async undoImport(ctx, { params }) {
-      return polled<Import>(await imports.undo(ctx, params.import_id))
+      return respondWith(await imports.undo(ctx, params.import_id))
     },
 
     async listImportRows(ctx, { path, params, query }) {

@@ -1,19 +1,17 @@
-import { ok } from '../contract/operation.ts'
 import { jobPollSeconds } from '../domain/job-polling.ts'
 
-/** A job as JSON text. */
-interface JobRow {
-  readonly json: string
-  readonly version: number
-  /** Whether something happens in the background. */
-  readonly is_unended: boolean
+interface JobResponse {
+  readonly headers?: object
 }
 
-/** A job. A client that reads no body polls by Retry-After. */
-export const polled = <Job>(row: JobRow) => (row.is_unended ? withRetryAfter(ok<Job>(row)) : ok<Job>(row))
+/** The response with a job. As long as something happens in the background, Retry-After tells who reads no body when to look again. */
+export const polled = <Response extends JobResponse>(
+  { is_unended }: { readonly is_unended: boolean },
+  response: Response,
+) => (is_unended ? withRetryAfter(response) : response)
 
-/** A response that tells when to look at a job again. */
-export const withRetryAfter = <Response extends { readonly headers: object }>(response: Response) => ({
+/** The response with a job that has just begun. */
+export const withRetryAfter = <Response extends JobResponse>(response: Response) => ({
   ...response,
   headers: { ...response.headers, 'retry-after': jobPollSeconds },
 })

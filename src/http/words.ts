@@ -45,7 +45,7 @@ export const patternWords: Words = {
   '^[0-9]{6}$': 'be six digits',
   '^[Hh][Tt][Tt][Pp][Ss]?://[^\\x00-\\x20\\x7f]+$':
     'begin with http:// or https://, and not contain spaces or control characters',
-  '^([*]|task\\.([*]|created|updated|deleted|restored|recurred|reminder|tagged|untagged|related|unrelated)|comment\\.([*]|created|updated|deleted)|attachment\\.([*]|created|deleted)|project\\.([*]|created|updated|archived|unarchived|deleted|restored)|member\\.([*]|added|changed|removed)|export\\.([*]|finished))$':
+  '^([*]|task\\.([*]|created|updated|deleted|restored|recurred|imported|reminder|tagged|untagged|related|unrelated)|comment\\.([*]|created|updated|deleted)|attachment\\.([*]|created|deleted)|project\\.([*]|created|updated|archived|unarchived|deleted|restored)|member\\.([*]|added|changed|removed)|export\\.([*]|finished)|import\\.([*]|finished))$':
     'be *, a kind of event such as task.created, or all kinds of a resource such as task.*',
   '^-?(created_at|updated_at|due|due_at|start|start_at|completed_at|priority|status|title|position)(,-?(created_at|updated_at|due|due_at|start|start_at|completed_at|priority|status|title|position)){0,2}$':
     'be up to three of created_at, updated_at, due, due_at, start, start_at, completed_at, priority, status, title and position, comma-separated; prefix with - for descending',

@@ -128,6 +128,7 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
       const options = await optionsAfter(tx, found, patch)
       if (!isDeepStrictEqual({ ...found, ...options }, found)) await changeOptions(tx, found, options)
       if (options.format !== found.format || !isDeepStrictEqual(options.csv, found.csv)) {
+        expectFile(found)
         await Promise.all([removeRows(tx, found), startImport(tx, found, 'reading')])
         tx.afterCommit(() => jobs.wake('run_imports'))
       }
@@ -143,7 +144,7 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
       if (found.version !== version) throw problems.preconditionFailed()
       if (found.status !== 'ready')
         throw problems.importState(found.status, 'Only one that is ready can be run.')
-      if (found.storage_key === null) throw problems.importState('without its file', 'Upload the file again.')
+      expectFile(found)
       if (found.project_id !== null) await expectTarget(tx, found.project_id)
       await Promise.all([removeRows(tx, found), startImport(tx, found, 'running')])
       tx.afterCommit(() => jobs.wake('run_imports'))
@@ -201,6 +202,11 @@ const expectUnread = ({ status, failure }: ImportFacts): void => {
   if (!isUnread) throw problems.importState(status, 'Only one that is ready can be changed.')
 }
 
+/** Requires that the file was not deleted. */
+const expectFile = ({ storage_key }: ImportFacts): void => {
+  if (storage_key === null) throw problems.importState('without its file', 'Upload the file again.')
+}
+
 const unreadable: ReadonlySet<string> = new Set([
   'unknown_format',
   'damaged',
@@ -231,6 +237,10 @@ const tableAfter = (present: ImportTable | null, sent: ImportPatch['csv']): Impo
   const { encoding, delimiter, has_header, date_order, columns } = { ...present, ...sent }
   if (!encoding || !delimiter || has_header === undefined || !date_order || !columns)
     throw problems.invalidField('/csv', 'must have all fields, because the format was another one')
+  const fields = columns.filter((field) => field !== null)
+  if (!fields.includes('title')) throw problems.invalidField('/csv/columns', 'must include the title')
+  if (new Set(fields).size < fields.length)
+    throw problems.invalidField('/csv/columns', 'must have each field only once')
   return { encoding, delimiter, has_header, date_order, columns, ...shown }
 }
 
@@ -253,6 +263,6 @@ const expectUsers = async (
   for (const [index, { source_id, user_id }] of users.entries()) {
     if (users.findIndex((one) => one.source_id === source_id) < index)
       throw problems.invalidField(`/users/${index}/source_id`, 'must appear only once')
-    if (!known.has(user_id.toLowerCase())) throw problems.unknownReference(`/users/${index}/user_id`, 'user')
+    if (!known.has(user_id)) throw problems.unknownReference(`/users/${index}/user_id`, 'user')
   }
 }

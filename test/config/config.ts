@@ -44,6 +44,8 @@ t.test('an empty environment has the defaults', async (t) => {
     eventDays: 90,
     trashDays: 30,
     exportDays: 3,
+    importFileDays: 7,
+    importMaxBytes: 2_147_483_648,
     webhookAllow: [],
     mail: { kind: 'log' },
     rateLimit: 'on',
@@ -147,6 +149,8 @@ const good: readonly (readonly [
   ['EVENT_DAYS', '1', 'eventDays', 1],
   ['TRASH_DAYS', '1', 'trashDays', 1],
   ['EXPORT_DAYS', '1', 'exportDays', 1],
+  ['IMPORT_FILE_DAYS', '1', 'importFileDays', 1],
+  ['IMPORT_MAX_BYTES', '1', 'importMaxBytes', 1],
   [
     'WEBHOOK_ALLOW',
     'Builds.internal, 10.0.0.0/8,::1',

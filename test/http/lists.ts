@@ -2,6 +2,7 @@ import t from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { newId } from '../../src/db/engine/ids.ts'
 import { type Located, lookUp, member } from '../fixture/contract-check.ts'
+import { ranImport } from '../fixture/imports.ts'
 import { type Operation, operations, prepareOperations, rows } from '../fixture/operations.ts'
 import { type Call, startService } from '../fixture/service.ts'
 import { pointersOf, taskActions } from '../fixture/tasks.ts'
@@ -68,6 +69,10 @@ const fillings: Partial<Record<OperationId, (world: World) => Promise<Record<str
   async listTaskTags({ owner, newName }) {
     const tags = [await createTag(owner, newName()), await createTag(owner, newName())]
     return { task_id: (await createTask(owner, { tag_ids: tags.map(({ id }) => id) })).id }
+  },
+  async listImportRows({ owner }) {
+    const file = { name: 'tasks.csv', content: `title\nOne\nTwo\n${newId()}\n` }
+    return { import_id: (await ranImport(service, owner, file)).id }
   },
   listTaskFollowers: async ({ newTask }) => ({ task_id: (await newTask()).id }),
   async listTaskRelations(world) {

@@ -155,6 +155,7 @@ const prepared: Partial<Record<Operation['id'], Call>> = {
   downloadLinkedExport: { query: { token: 'AAAA' } },
   getFeedCalendar: { query: { token: 'AAAA' } },
   addTaskAttachment: { body: fileForm('x') },
+  createImport: { body: fileForm('x') },
   previewRecurrence: { body: { rule: 'FREQ=DAILY' } },
   createUpload: { headers: tusHeaders(5) },
   appendUpload: { headers: pieceHeaders(0), body: 'x' },

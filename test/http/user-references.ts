@@ -4,6 +4,7 @@ import type { OperationId } from '../../src/contract/contract.ts'
 import { changesToBeKnown } from '../fixture/changes.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { type Located, lookUp, member } from '../fixture/contract-check.ts'
+import { uploadedImport } from '../fixture/imports.ts'
 import { type Operation, operations, pathParameters, prepareOperations, rows } from '../fixture/operations.ts'
 import { type Account, type Call, type Reply, startService } from '../fixture/service.ts'
 import { pointersOf, taskActions } from '../fixture/tasks.ts'
@@ -215,13 +216,20 @@ t.test('in a body', async (t) => {
     const [result] = [...(reply.body.create ?? []), ...(reply.body.update ?? [])]
     return (await readTask(other, result?.task_id ?? '')).task
   }
-  const tries: Readonly<Record<string, (fields: object) => Promise<Schemas['Task']>>> = {
+  const map = async (fields: object) => {
+    const { id: import_id } = await uploadedImport(service, other)
+    const body = { users: [{ source_id: 'ada', ...fields }] }
+    const request = { token: other.token, params: { import_id }, body }
+    return (await service.expect('updateImport', 200, request)).body.users[0]
+  }
+  const tries: Readonly<Record<string, (fields: object) => Promise<object | undefined>>> = {
     'createTask body': (fields) => createTask(other, fields),
     'replaceTask body': replace,
     'updateTask body': patch,
     'batchTasks body.create.items': (fields) => batch({ create: [{ title: 'In a batch', ...fields }] }),
     'batchTasks body.update.items.patch': async (fields) =>
       batch({ update: [{ task_id: await idOf({}), patch: fields }] }),
+    'updateImport body.users.items': map,
   }
   t.test('createExport body.user_id', async (t) => {
     for (const user_id of ['me', other.id.toUpperCase()]) {
@@ -232,10 +240,10 @@ t.test('in a body', async (t) => {
     await service.expect('createExport', 400, { token: other.token, body })
   })
 
-  const ofTasks = places.filter(
+  const inBodies = places.filter(
     ({ name, operation }) => name.startsWith('body.') && operation.id !== 'createExport',
   )
-  for (const { operation, name } of ofTasks) {
+  for (const { operation, name } of inBodies) {
     t.test(`${operation.id} ${name}`, async (t) => {
       const [, where = '', field = ''] = /^(.*)\.(\w+)$/.exec(name) ?? []
       const write = tries[`${operation.id} ${where}`]

@@ -69,9 +69,8 @@ export const inspectCsv = async (path: string): Promise<CsvHead> => {
   const [first = []] = rows
   const fields = first.map(fieldOf)
   const has_header = fields.some((field) => field !== null)
-  const columns = has_header
-    ? fields.map((field, index) => (fields.indexOf(field) === index ? field : null))
-    : first.map((_, index) => (index === 0 ? 'title' : null))
+  const known = fields.map((field, index) => (fields.indexOf(field) === index ? field : null))
+  const columns = known.includes('title') ? known : withTitle(known)
   const data = has_header ? rows.slice(1) : rows
   const dates = data.flatMap((row) => row.filter((_, index) => isDateField(columns[index] ?? null)))
   const usual = dates.some((date) => date.includes('/')) ? 'mdy' : 'dmy'
@@ -80,6 +79,12 @@ export const inspectCsv = async (path: string): Promise<CsvHead> => {
     names: first.map((name, index) => (has_header ? name : `Column ${index + 1}`)),
     rows: data.slice(0, shownRows),
   }
+}
+
+/** The first column whose name says nothing is the title, since each task needs one. */
+const withTitle = (columns: readonly (CsvField | null)[]): readonly (CsvField | null)[] => {
+  const index = columns.indexOf(null)
+  return index === -1 ? columns : columns.with(index, 'title')
 }
 
 const isDateField = (field: CsvField | null): boolean =>
