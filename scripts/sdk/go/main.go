@@ -60,6 +60,19 @@ func main() {
 	equal("due_at", must(patched.DueAt.Get()).UTC(), tomorrow)
 	ok("patch")
 
+	reminder := success(client.CreateReminderWithResponse(ctx, task.ID, nil, taskwright.ReminderCreate{
+		RelativeTo: nullable.NewNullableWithValue("due"), OffsetMinutes: nullable.NewNullableWithValue(-60),
+	})).JSON201
+	equal("remind_at", must(reminder.RemindAt.Get()).UTC(), tomorrow.Add(-time.Hour))
+	ofTask := &taskwright.ListRemindersParams{TaskID: &[]uuid.UUID{task.ID}}
+	equal("reminders", success(client.ListRemindersWithResponse(ctx, ofTask)).JSON200.Items[0].ID, reminder.ID)
+	snoozed := success(client.UpdateReminderWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, reminder.ID, nil,
+		taskwright.ReminderPatch{SnoozedUntil: nullable.NewNullableWithValue(tomorrow)})).JSON200
+	equal("snoozed", must(snoozed.RemindAt.Get()).UTC(), tomorrow)
+	success(client.DeleteReminderWithResponse(ctx, reminder.ID, nil))
+	equal("deleted", len(success(client.ListRemindersWithResponse(ctx, ofTask)).JSON200.Items), 0)
+	ok("remind")
+
 	change := func(patch taskwright.TaskPatch) *taskwright.Task {
 		return success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil, patch)).JSON200
 	}

@@ -22,6 +22,7 @@ from taskwright.api.members import set_project_member
 from taskwright.api.notifications import follow_task, list_notifications, list_task_followers, update_notification
 from taskwright.api.projects import create_project, delete_project, list_project_tasks
 from taskwright.api.relations import add_task_relation, list_task_relations
+from taskwright.api.reminders import create_reminder, delete_reminder, list_reminders, update_reminder
 from taskwright.api.tags import create_tag
 from taskwright.api.task_tags import add_task_tag
 from taskwright.api.tasks import create_task, get_task, list_tasks, update_task
@@ -43,6 +44,8 @@ from taskwright.models import (
     RefreshRequest,
     Registration,
     RelationKind,
+    ReminderCreate,
+    ReminderPatch,
     TagCreate,
     Task,
     TaskCreate,
@@ -88,6 +91,17 @@ def main() -> None:
         equal("status", patched.status, TaskStatus.IN_PROGRESS)
         equal("due_at", patched.due_at, tomorrow)
         ok("patch")
+
+        hour_before = ReminderCreate(relative_to="due", offset_minutes=-60)
+        reminder = create_reminder.sync(task.id, client=client, body=hour_before)
+        equal("remind_at", reminder.remind_at, tomorrow - timedelta(hours=1))
+        equal("reminders", list_reminders.sync(client=client, task_id=[task.id]).items, [reminder])
+        snooze = ReminderPatch(snoozed_until=tomorrow)
+        snoozed = update_reminder.sync(reminder.id, client=client, body=snooze)
+        equal("snoozed", snoozed.remind_at, tomorrow)
+        delete_reminder.sync(reminder.id, client=client)
+        equal("deleted", list_reminders.sync(client=client, task_id=[task.id]).items, [])
+        ok("remind")
 
         weekly = TaskPatch(recurrence=RecurrencePatch(rule="FREQ=WEEKLY"))
         recurring = update_task.sync(task.id, client=client, body=weekly)
