@@ -1,8 +1,8 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { findGoProgram } from '../run/commands.ts'
 
 /** Compatibility of a version of the contract with the last released one, found with oasdiff. */
 
@@ -65,31 +65,8 @@ const indent = (change: string): string => `  ${change}`
 const hasEntry = (changelog: string, version: string): boolean =>
   changelog.split('\n').some((line) => line === `## ${version}` || line.startsWith(`## ${version} `))
 
-/** The newest version whose dependencies are all in the Go module proxy. */
-const oasdiffVersion = 'v1.33.0'
-
-const toolFolder = fileURLToPath(new URL(`../../.cache/tools/oasdiff-${oasdiffVersion}`, import.meta.url))
-
-/** The path of oasdiff, which is installed on first use. Null if Go is not installed. */
-export const findOasdiff = (): string | null => {
-  const tool = join(toolFolder, 'oasdiff')
-  if (existsSync(tool)) return tool
-  if (!hasGo()) return null
-  execFileSync('go', ['install', `github.com/oasdiff/oasdiff@${oasdiffVersion}`], {
-    env: { ...process.env, GOBIN: toolFolder },
-    stdio: ['ignore', 'ignore', 'inherit'],
-  })
-  return tool
-}
-
-const hasGo = (): boolean => {
-  try {
-    execFileSync('go', ['version'], { stdio: 'ignore' })
-    return true
-  } catch {
-    return false
-  }
-}
+/** In the newest version whose dependencies are all in the Go module proxy. Null if Go is not installed. */
+export const findOasdiff = (): string | null => findGoProgram('github.com/oasdiff/oasdiff', 'v1.33.0')
 
 type Json = Readonly<Record<string, unknown>>
 

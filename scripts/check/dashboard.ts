@@ -10,7 +10,7 @@ import { freePort } from '../../test/fixture/ports.ts'
 import { startProcess, temporaryFolder } from '../../test/fixture/process.ts'
 import { createClient, fileForm } from '../../test/fixture/service.ts'
 import { fencedBlocks } from '../../test/fixture/transcript.ts'
-import { isInstalled, runCommand, stopAtEnd } from '../run/commands.ts'
+import { createRun, hasCommands, stopAtEnd } from '../run/commands.ts'
 import { answers } from '../run/processes.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
@@ -206,18 +206,13 @@ const checkQueries = async (t: Teardown): Promise<void> => {
 }
 
 const checkRules = async (t: Teardown): Promise<void> => {
-  for (const args of [
-    ['check', 'rules', 'alerts.yml'],
-    ['test', 'rules', 'alerts.test.yml'],
-  ])
-    console.log(await runCommand(t, { command: 'promtool', args, cwd: operations, env: process.env }))
+  const run = createRun(t, operations)
+  console.log(await run('promtool', 'check', 'rules', 'alerts.yml'))
+  console.log(await run('promtool', 'test', 'rules', 'alerts.test.yml'))
 }
 
-if (process.env.CI === undefined && !(isInstalled('prometheus') && isInstalled('promtool'))) {
-  console.log('skipped: Prometheus is not installed')
-} else {
-  await runToEnd('dashboard', deadline, async (t) => {
-    await checkRules(t)
-    await checkQueries(t)
-  })
-}
+await runToEnd('dashboard', deadline, async (t) => {
+  if (!hasCommands(['prometheus', 'promtool'])) return
+  await checkRules(t)
+  await checkQueries(t)
+})

@@ -7,7 +7,7 @@ import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../../test/fixture/ports.ts'
 import { temporaryFolder } from '../../test/fixture/process.ts'
-import { findCommand, isInstalled, runAttached, runCommand, stopAtEnd } from '../run/commands.ts'
+import { createRun, findCommand, hasCommands, runAttached, skip, stopAtEnd } from '../run/commands.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
 /**
@@ -20,9 +20,6 @@ const deadline = 20 * 60_000
 
 /** Megabytes as shown by buildah. */
 const maxSize = 350
-
-/** The exit code if the image cannot be built on this machine. .ci/run counts the step as skipped. */
-const skippedCode = 75
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const tour = fileURLToPath(new URL('tour.ts', import.meta.url))
@@ -41,34 +38,24 @@ interface ImageConfig {
 /** Runs a command. Resolves to the lines of its output. */
 type Run = (command: string, ...args: readonly string[]) => Promise<readonly string[]>
 
-const createRun =
-  (t: Teardown, folder: string): Run =>
-  async (command, ...args) => {
-    const storage = command === 'buildah' ? storageIn(folder) : []
-    const output = await runCommand(t, { command, args: [...storage, ...args], cwd: root, env: process.env })
+const runIn = (t: Teardown, folder: string): Run => {
+  const run = createRun(t, root)
+  const storage = [
+    '--root',
+    join(folder, 'store'),
+    '--runroot',
+    join(folder, 'run'),
+    '--storage-driver',
+    'vfs',
+  ]
+  return async (command, ...args) => {
+    const output = await run(command, ...(command === 'buildah' ? storage : []), ...args)
     return output.trim().split('\n')
   }
+}
 
-const storageIn = (folder: string): readonly string[] => [
-  '--root',
-  join(folder, 'store'),
-  '--runroot',
-  join(folder, 'run'),
-  '--storage-driver',
-  'vfs',
-]
-
-/**
- * Why the image cannot be built or run on this machine, or null if it can.
- *
- * @throws Error in CI if a command is missing, because CI installs them
- */
+/** Why this user may not build or run images, or null. */
 const findSkipReason = (): string | null => {
-  const missing = ['buildah', 'debootstrap', 'unshare', 'npm'].filter((name) => !isInstalled(name))
-  if (missing.length > 0) {
-    if (process.env.CI) throw new Error(`In CI, this requires ${missing.join(', ')}`)
-    return `${missing.join(', ')} not installed`
-  }
   if (process.getuid?.() !== 0) return 'root is required'
   const { status } = spawnSync('unshare', ['--mount', '--pid', '--fork', '--mount-proc', 'true'])
   return status === 0 ? null : 'namespaces cannot be created'
@@ -191,14 +178,11 @@ const runImage = async (t: Teardown, files: string, config: ImageConfig): Promis
 }
 
 await runToEnd('image', deadline, async (t) => {
+  if (!hasCommands(['buildah', 'debootstrap', 'unshare', 'npm'])) return
   const skipReason = findSkipReason()
-  if (skipReason !== null) {
-    console.log(`skipped: ${skipReason}`)
-    process.exitCode = skippedCode
-    return
-  }
+  if (skipReason !== null) return skip(skipReason, { isRequired: false })
   const folder = await temporaryFolder(t)
-  const run = createRun(t, folder)
+  const run = runIn(t, folder)
   console.log('image: making the base images')
   await makeBases(run, folder)
   console.log('image: building')

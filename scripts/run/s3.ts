@@ -1,13 +1,11 @@
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3'
-import { execFileSync, spawn } from 'node:child_process'
+import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
 import { eventually } from '../../test/fixture/eventually.ts'
 import { freePort } from '../../test/fixture/ports.ts'
-import { isInstalled, runAttached, stopAtEnd } from './commands.ts'
+import { findGoProgram, runAttached, skip, stopAtEnd } from './commands.ts'
 import { answers } from './processes.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 import { temporaryRoot } from './temporary-root.ts'
@@ -21,24 +19,8 @@ import { temporaryRoot } from './temporary-root.ts'
 /** Milliseconds, including the build of the server. */
 const deadline = 20 * 60_000
 
-const serverVersion = 'v1.8.0'
 const region = 'us-east-1'
 const bucket = 'taskwright'
-
-const toolFolder = fileURLToPath(new URL(`../../.cache/tools/versitygw-${serverVersion}`, import.meta.url))
-
-/** The path of the server, which is built on first use. Null if Go is not installed. */
-const findServer = async (): Promise<string | null> => {
-  const server = join(toolFolder, 'versitygw')
-  if (existsSync(server)) return server
-  if (!isInstalled('go')) return null
-  console.log('s3: building the server (takes several minutes)')
-  execFileSync('go', ['install', `github.com/versity/versitygw/cmd/versitygw@${serverVersion}`], {
-    env: { ...process.env, GOBIN: toolFolder },
-    stdio: ['ignore', 'ignore', 'inherit'],
-  })
-  return server
-}
 
 /** Starts the server with an empty bucket. Resolves to the environment of its clients. */
 const startServer = async (t: Teardown, server: string): Promise<Readonly<Record<string, string>>> => {
@@ -70,12 +52,7 @@ const startServer = async (t: Teardown, server: string): Promise<Readonly<Record
 await runToEnd('s3', deadline, async (t) => {
   const command = process.argv.slice(process.argv[2] === '--' ? 3 : 2)
   if (command.length === 0) throw new Error('Usage: node scripts/run/s3.ts [--] <command> [parameter...]')
-  const server = await findServer()
-  if (server === null) {
-    // Go is required in CI only.
-    console.log('s3: skipped: Go is not installed')
-    process.exitCode = process.env.CI ? 1 : 0
-    return
-  }
+  const server = findGoProgram('github.com/versity/versitygw/cmd/versitygw', 'v1.8.0')
+  if (server === null) return skip('Go is not installed')
   process.exitCode = await runAttached(t, command, await startServer(t, server))
 })
