@@ -8,7 +8,7 @@ import { migrate } from '../../src/db/engine/migrate.ts'
 import { createClient, type ConnectionOptions } from '../../src/db/engine/connection.ts'
 import { startEmbedded } from '../../src/db/engine/embedded.ts'
 import { isInstalled } from '../run/commands.ts'
-import { withPostgres } from '../run/postgres.ts'
+import { startPostgres } from '../run/postgres.ts'
 import {
   cpuTime,
   pinToProcessor,
@@ -76,7 +76,7 @@ const main = async (t: Teardown): Promise<void> => {
   const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
   t.teardown(() => rm(folder, { recursive: true }))
   const placement = { core: await pinToProcessor(), folder }
-  const server = await withPostgres((url) => measureOnServer(t, placement, url))
+  const server = await measureOnServer(t, placement, await startPostgres(t))
   const embedded = await measureEmbedded(t, placement)
   print(server, embedded)
   await mkdir(join(results, '..'), { recursive: true })

@@ -1,17 +1,15 @@
-import { spawn } from 'node:child_process'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { setTimeout as pause } from 'node:timers/promises'
 import { fileURLToPath } from 'node:url'
 import { dump, load } from 'js-yaml'
-import { eventually } from '../../test/fixture/eventually.ts'
 import { metricsUrl } from '../../test/fixture/observe.ts'
 import { freePort } from '../../test/fixture/ports.ts'
 import { startProcess, temporaryFolder } from '../../test/fixture/process.ts'
 import { createClient, fileForm } from '../../test/fixture/service.ts'
 import { fencedBlocks } from '../../test/fixture/transcript.ts'
-import { createRun, hasCommands, stopAtEnd } from '../run/commands.ts'
-import { answers } from '../run/processes.ts'
+import { createRun, hasCommands } from '../run/commands.ts'
+import { answers, startProgram } from '../run/processes.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
 /**
@@ -143,18 +141,16 @@ const startPrometheus = async (t: Teardown, target: URL) => {
   }
   await writeFile(join(folder, 'prometheus.yml'), dump(config))
   const port = await freePort()
-  const child = spawn(
-    'prometheus',
-    [
-      `--config.file=${join(folder, 'prometheus.yml')}`,
-      `--storage.tsdb.path=${join(folder, 'data')}`,
-      `--web.listen-address=127.0.0.1:${port}`,
-      '--log.level=warn',
-    ],
-    { stdio: ['ignore', 'inherit', 'inherit'] },
-  )
-  void stopAtEnd(t, child)
-  return `http://127.0.0.1:${port}`
+  const url = `http://127.0.0.1:${port}`
+  const files = [
+    `--config.file=${join(folder, 'prometheus.yml')}`,
+    `--storage.tsdb.path=${join(folder, 'data')}`,
+  ]
+  await startProgram(t, ['prometheus', ...files, `--web.listen-address=127.0.0.1:${port}`], {
+    log: join(folder, 'log'),
+    isReady: () => answers(`${url}/-/ready`),
+  })
+  return url
 }
 
 interface QueryResponse {
@@ -189,7 +185,6 @@ const checkQueries = async (t: Teardown): Promise<void> => {
   const { service, sendRequests } = await startBusyService(t)
   const prometheus = await startPrometheus(t, new URL(metricsUrl(service)))
   let empty: readonly Query[] = queries
-  await eventually('Prometheus is ready', () => answers(`${prometheus}/-/ready`))
   const end = Date.now() + resultTimeout
   while (empty.length > 0 && Date.now() < end) {
     await sendRequests()

@@ -1,13 +1,13 @@
-import { execFileSync, spawn } from 'node:child_process'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { execFileSync } from 'node:child_process'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { parseArgs } from 'node:util'
 import { createClient } from '../../src/db/engine/connection.ts'
 import { freePort } from '../../test/fixture/ports.ts'
-import { findCommand, runAttached, stopAtEnd } from '../run/commands.ts'
+import { findCommand, runAttached } from '../run/commands.ts'
 import { findIdentity, giveTo } from '../run/postgres.ts'
+import { startProgram } from '../run/processes.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 import { temporaryRoot } from '../run/temporary-root.ts'
 
@@ -104,28 +104,9 @@ export const startPooler = async (
 
   const identity = findIdentity()
   await giveTo(identity, folder, users, configuration)
-  const child = spawn(program, [configuration], {
-    ...identity,
-    cwd: folder,
-    stdio: ['ignore', 'ignore', 'pipe'],
-  })
-  // Since 1.23, SIGTERM waits for the clients.
-  const exited = stopAtEnd(t, child, 'SIGKILL')
-  const output: string[] = []
-  const log = createInterface({ input: child.stderr })
-  await Promise.race([
-    (async () => {
-      for await (const line of log) {
-        output.push(line)
-        if (line.includes('process up')) return
-      }
-    })(),
-    exited,
-  ])
-  if (!output.at(-1)?.includes('process up'))
-    throw new Error(`PgBouncer did not start:\n${output.join('\n')}`)
-  // A full pipe would block PgBouncer.
-  child.stderr.resume()
+  const log = join(folder, 'log')
+  const isReady = async () => (await readFile(log, 'utf8')).includes('process up')
+  await startProgram(t, [program, configuration], { ...identity, cwd: folder, log, isReady })
   url.port = String(port)
   return url.href
 }

@@ -13,15 +13,18 @@ export interface Command {
   readonly env: NodeJS.ProcessEnv
 }
 
-/** Registers a teardown that ends a process and waits for it. Resolves when the process has exited. */
+export const isRunning = ({ exitCode, signalCode }: ChildProcess): boolean =>
+  exitCode === null && signalCode === null
+
+/** Registers a teardown that ends a process, or its group, and waits for it. Resolves when the process has exited. */
 export const stopAtEnd = (
   t: Teardown,
   child: ChildProcess,
-  signal: NodeJS.Signals = 'SIGKILL',
+  { signal = 'SIGKILL', isGroup = false }: { signal?: NodeJS.Signals; isGroup?: boolean } = {},
 ): Promise<unknown> => {
   const exited = once(child, 'exit')
   t.teardown(async () => {
-    child.kill(signal)
+    if (child.pid !== undefined && isRunning(child)) process.kill(isGroup ? -child.pid : child.pid, signal)
     await exited
   })
   return exited
@@ -37,7 +40,7 @@ export const runAttached = async (
   environment: NodeJS.ProcessEnv = {},
 ): Promise<number> => {
   const child = spawn(command, args, { stdio: 'inherit', env: { ...process.env, ...environment } })
-  await stopAtEnd(t, child, 'SIGTERM')
+  await stopAtEnd(t, child, { signal: 'SIGTERM' })
   return child.exitCode ?? 128
 }
 
@@ -48,8 +51,7 @@ export class CommandFailure extends Error {}
 export const runCommand = async (t: Teardown, { command, args, cwd, env }: Command): Promise<string> => {
   const child = spawn(command, args, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
   t.teardown(async () => {
-    if (child.pid !== undefined && child.exitCode === null && child.signalCode === null)
-      process.kill(-child.pid, 'SIGKILL')
+    if (child.pid !== undefined && isRunning(child)) process.kill(-child.pid, 'SIGKILL')
   })
   let output = ''
   for (const stream of [child.stdout, child.stderr])

@@ -1,12 +1,10 @@
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3'
-import { spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { eventually } from '../../test/fixture/eventually.ts'
 import { freePort } from '../../test/fixture/ports.ts'
-import { findGoProgram, runAttached, skip, stopAtEnd } from './commands.ts'
-import { answers } from './processes.ts'
+import { findGoProgram, runAttached, skip } from './commands.ts'
+import { answers, startProgram } from './processes.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 import { temporaryRoot } from './temporary-root.ts'
 
@@ -32,13 +30,12 @@ const startServer = async (t: Teardown, server: string): Promise<Readonly<Record
   const keys = { accessKeyId: 'taskwright', secretAccessKey: randomBytes(16).toString('hex') }
   const options = ['--port', address, '--region', region, '--keep-alive', '--quiet', '--health', '/health']
   // A separate folder for metadata, because not every file system has extended attributes.
-  const child = spawn(server, [...options, 'posix', '--sidecar', metadata, data], {
-    env: { ROOT_ACCESS_KEY_ID: keys.accessKeyId, ROOT_SECRET_ACCESS_KEY: keys.secretAccessKey },
-    stdio: ['ignore', 'ignore', 'inherit'],
-  })
-  void stopAtEnd(t, child, 'SIGTERM')
   const endpoint = `http://${address}`
-  await eventually('the S3 server is healthy', () => answers(`${endpoint}/health`))
+  await startProgram(t, [server, ...options, 'posix', '--sidecar', metadata, data], {
+    env: { ROOT_ACCESS_KEY_ID: keys.accessKeyId, ROOT_SECRET_ACCESS_KEY: keys.secretAccessKey },
+    log: join(folder, 'log'),
+    isReady: () => answers(`${endpoint}/health`),
+  })
   const client = new S3Client({ endpoint, region, forcePathStyle: true, credentials: keys })
   await client.send(new CreateBucketCommand({ Bucket: bucket }))
   client.destroy()

@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { findPooler, type Pooler, setForRole, startPooler } from '../../scripts/faults/pooler.ts'
-import { createOrdinaryUser, withPostgres } from '../../scripts/run/postgres.ts'
+import { createOrdinaryUser, startPostgres } from '../../scripts/run/postgres.ts'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
 import { createEmptyDatabase } from '../fixture/database.ts'
 import { openStream } from '../fixture/event-stream.ts'
@@ -63,10 +63,6 @@ const tryPooler = async (t: Test, pooler: Pooler, superuserUrl: string): Promise
   })
 }
 
-t.test('behind a transaction pooler', { skip }, (t) =>
-  withPostgres((url) =>
-    t.test('two instances', async (t) => {
-      if (typeof pooler !== 'string') await tryPooler(t, pooler, url)
-    }),
-  ),
-)
+t.test('two instances behind a transaction pooler', { skip }, async (t) => {
+  if (typeof pooler !== 'string') await tryPooler(t, pooler, await startPostgres(t))
+})

@@ -6,6 +6,7 @@ import { dump, load } from 'js-yaml'
 import { eventually } from '../../../test/fixture/eventually.ts'
 import { freePort } from '../../../test/fixture/ports.ts'
 import { startTcpProxy } from '../../../test/fixture/tcp-proxy.ts'
+import { isRunning } from '../../run/commands.ts'
 import { findBinaries, findIdentity, giveTo, signalServer } from '../../run/postgres.ts'
 import { spawnLogged } from '../../run/processes.ts'
 import type { Teardown } from '../../run/run-to-end.ts'
@@ -79,9 +80,6 @@ const fetchFromPatroni = async (url: string): Promise<unknown> => {
     return null
   }
 }
-
-const hasExited = ({ exitCode, signalCode }: ChildProcess): boolean =>
-  exitCode !== null || signalCode !== null
 
 /** Creates a node without starting it. A teardown kills it. */
 export const createNode = async (
@@ -160,7 +158,7 @@ export const createNode = async (
     },
     async kill() {
       isReachable = false
-      const exited = patroni === null || hasExited(patroni) ? null : once(patroni, 'exit')
+      const exited = patroni !== null && isRunning(patroni) && once(patroni, 'exit')
       await signalAll('SIGKILL')
       await exited
       await eventually(`the server of ${name} has exited`, async () => (await serverPid()) === null)

@@ -14,7 +14,7 @@ import type { Storage } from '../../../src/storage/storage.ts'
 import { eventually } from '../../../test/fixture/eventually.ts'
 import { freePort } from '../../../test/fixture/ports.ts'
 import { childrenOf, startServer, unreachedLimits } from '../../run/processes.ts'
-import { withPostgres } from '../../run/postgres.ts'
+import { startPostgres } from '../../run/postgres.ts'
 import { runToEnd, type Teardown } from '../../run/run-to-end.ts'
 import { createLoad, type Observation } from '../load.ts'
 import { everydayActions } from './actions.ts'
@@ -69,7 +69,7 @@ const main = async (t: Teardown): Promise<void> => {
   if (!(workers >= 1)) throw new Error('--workers takes a number, 1 or more')
   const folder = await mkdtemp(join(tmpdir(), 'taskwright-soak-'))
   t.teardown(() => rm(folder, { recursive: true }))
-  await withPostgres((databaseUrl) => soak(t, folder, databaseUrl))
+  await soak(t, folder, await startPostgres(t))
 }
 
 const soak = async (t: Teardown, folder: string, databaseUrl: string): Promise<void> => {
