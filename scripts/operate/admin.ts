@@ -125,6 +125,12 @@ const changeUser = async (shell: Shell, name: string, change: UserChange): Promi
   await shell.forgetUser(id)
 }
 
+/** A command whose only argument is a user. */
+const ofUser = (run: (shell: Shell, name: string) => Promise<string>): Command => ({
+  parameters: ['user'],
+  run: (shell, [name = '']) => run(shell, name),
+})
+
 const commands: Readonly<Record<string, Command>> = {
   create: {
     parameters: ['username', 'email'],
@@ -164,68 +170,45 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
-  'set-password': {
-    parameters: ['user'],
-    async run(shell, [name = '']) {
-      const userId = await expectUser(shell, name)
-      const { password } = validBody('UserPassword', {
-        password: await readPassword(),
-      })
-      const newHash = await hasher.hash(password)
-      await setPassword(shell.ctx, { userId, newHash, resetsSecondFactor: false })
-      await shell.forgetUser(userId)
-      return `Set the password of ${name}, and ended all sessions`
-    },
-  },
+  'set-password': ofUser(async (shell, name) => {
+    const userId = await expectUser(shell, name)
+    const { password } = validBody('UserPassword', { password: await readPassword() })
+    const newHash = await hasher.hash(password)
+    await setPassword(shell.ctx, { userId, newHash, resetsSecondFactor: false })
+    await shell.forgetUser(userId)
+    return `Set the password of ${name}, and ended all sessions`
+  }),
 
-  'allow-password': {
-    parameters: ['user'],
-    async run(shell, [name = '']) {
-      await allowPassword(shell.ctx, await expectUser(shell, name), true)
-      return `${name} may use a password with OIDC_ONLY`
-    },
-  },
+  'allow-password': ofUser(async (shell, name) => {
+    await allowPassword(shell.ctx, await expectUser(shell, name), true)
+    return `${name} may use a password with OIDC_ONLY`
+  }),
 
-  'forbid-password': {
-    parameters: ['user'],
-    async run(shell, [name = '']) {
-      await allowPassword(shell.ctx, await expectUser(shell, name), false)
-      return `${name} may not use a password with OIDC_ONLY`
-    },
-  },
+  'forbid-password': ofUser(async (shell, name) => {
+    await allowPassword(shell.ctx, await expectUser(shell, name), false)
+    return `${name} may not use a password with OIDC_ONLY`
+  }),
 
-  'reset-second-factor': {
-    parameters: ['user'],
-    async run(shell, [name = '']) {
-      const isReset = await resetSecondFactor(shell.ctx, await expectUser(shell, name))
-      if (!isReset) throw new CommandError(`${name} has no second factor`)
-      return `Disabled the second factor of ${name}`
-    },
-  },
+  'reset-second-factor': ofUser(async (shell, name) => {
+    const isReset = await resetSecondFactor(shell.ctx, await expectUser(shell, name))
+    if (!isReset) throw new CommandError(`${name} has no second factor`)
+    return `Disabled the second factor of ${name}`
+  }),
 
-  'make-admin': {
-    parameters: ['user'],
-    async run(shell, [name = '']) {
-      await changeUser(shell, name, { role: 'admin' })
-      return `${name} is an administrator`
-    },
-  },
+  'make-admin': ofUser(async (shell, name) => {
+    await changeUser(shell, name, { role: 'admin' })
+    return `${name} is an administrator`
+  }),
 
-  disable: {
-    parameters: ['user'],
-    async run(shell, [name = '']) {
-      await changeUser(shell, name, { is_disabled: true })
-      return `Disabled ${name}, and ended all sessions`
-    },
-  },
+  disable: ofUser(async (shell, name) => {
+    await changeUser(shell, name, { is_disabled: true })
+    return `Disabled ${name}, and ended all sessions`
+  }),
 
-  enable: {
-    parameters: ['user'],
-    async run(shell, [name = '']) {
-      await changeUser(shell, name, { is_disabled: false })
-      return `Enabled ${name}`
-    },
-  },
+  enable: ofUser(async (shell, name) => {
+    await changeUser(shell, name, { is_disabled: false })
+    return `Enabled ${name}`
+  }),
 
   preview: {
     topic: 'oidc',
