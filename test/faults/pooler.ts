@@ -12,13 +12,13 @@ import { createClient } from '../fixture/service.ts'
 /** Two instances behind PgBouncer in transaction mode, which delivers no notifications. */
 
 const doctor = fileURLToPath(new URL('../../scripts/operate/doctor.ts', import.meta.url))
-const pooler = findPooler('transaction')
+const pooler = findPooler()
 const skip = typeof pooler === 'string' && pooler
 
 const tryPooler = async (t: Test, pooler: Pooler, superuserUrl: string): Promise<void> => {
   const serverUrl = await createOrdinaryUser(superuserUrl)
   const { options } = await createEmptyDatabase(t, serverUrl)
-  const pooled = new URL(await startPooler(t, pooler, 'transaction', options.url))
+  const pooled = new URL(await startPooler(t, pooler, options.url))
   const environment = {
     DATABASE_URL: pooled.href,
     JWT_SECRET: 'a secret of both instances that is long enough',

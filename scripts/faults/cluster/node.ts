@@ -65,9 +65,8 @@ interface NodeOptions {
 
 const template = new URL('../../../deploy/patroni/patroni.yaml', import.meta.url)
 
-/** The folder with the programs of PostgreSQL that Patroni needs. */
-export const findPatroniBinaries = (): string =>
-  findBinaries(['initdb', 'postgres', 'pg_controldata', 'pg_basebackup', 'pg_rewind', 'pg_isready'])
+/** The programs of PostgreSQL that Patroni needs. */
+const programs = ['initdb', 'postgres', 'pg_controldata', 'pg_basebackup', 'pg_rewind', 'pg_isready']
 
 /** Milliseconds for a response of Patroni's REST API. */
 const responseTimeout = 2_000
@@ -109,7 +108,7 @@ export const createNode = async (
       listen: `127.0.0.1:${own.database}`,
       connect_address: `127.0.0.1:${links.database.port}`,
       data_dir: dataFolder,
-      bin_dir: findPatroniBinaries(),
+      bin_dir: findBinaries(programs),
       pgpass: join(folder, 'pgpass'),
       authentication: {
         superuser: { username: 'postgres', password: passwords.superuser },

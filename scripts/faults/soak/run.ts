@@ -16,7 +16,7 @@ import { freePort } from '../../../test/fixture/ports.ts'
 import { childrenOf, startServer, unreachedLimits } from '../../run/processes.ts'
 import { startPostgres } from '../../run/postgres.ts'
 import { runToEnd, type Teardown } from '../../run/run-to-end.ts'
-import { createLoad, type Observation } from '../load.ts'
+import { createLoad, type Observation, totalOf } from '../load.ts'
 import { everydayActions } from './actions.ts'
 import { monitor, type Sample } from './monitor.ts'
 
@@ -166,13 +166,13 @@ const judgeGrowth = (samples: readonly Sample[]): boolean[] => {
 
 const judgeFaults = (
   criterion: string,
-  { responses, retryReasons, faults: unexpected }: Observation,
+  { statuses, retryReasons, faults: unexpected }: Observation,
 ): boolean => {
   const faults = [...unexpected, ...[...retryReasons].map(([reason, count]) => `${count} retries: ${reason}`)]
   const shown = faults.slice(0, 20)
   for (const fault of shown) console.log(`  ${fault}`)
   if (faults.length > shown.length) console.log(`  and ${faults.length - shown.length} more`)
-  return report(`${criterion} (${responses} responses)`, faults.length === 0)
+  return report(`${criterion} (${totalOf(statuses)} responses)`, faults.length === 0)
 }
 
 const printSamples = (samples: readonly Sample[]): void => {
