@@ -54,8 +54,10 @@ func main() {
 	equal("due_at", must(task.DueAt.Get()).UTC(), tomorrow)
 	ok("create")
 
-	patched := success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil,
-		taskwright.TaskPatch{Status: new(taskwright.TaskStatusInProgress)})).JSON200
+	change := func(patch taskwright.TaskPatch) *taskwright.Task {
+		return success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil, patch)).JSON200
+	}
+	patched := change(taskwright.TaskPatch{Status: new(taskwright.TaskStatusInProgress)})
 	equal("status", patched.Status, taskwright.TaskStatusInProgress)
 	equal("due_at", must(patched.DueAt.Get()).UTC(), tomorrow)
 	ok("patch")
@@ -73,9 +75,6 @@ func main() {
 	equal("deleted", len(success(client.ListRemindersWithResponse(ctx, ofTask)).JSON200.Items), 0)
 	ok("remind")
 
-	change := func(patch taskwright.TaskPatch) *taskwright.Task {
-		return success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil, patch)).JSON200
-	}
 	recurring := change(taskwright.TaskPatch{Recurrence: nullable.NewNullableWithValue(
 		taskwright.RecurrencePatch{Rule: new("FREQ=WEEKLY")})})
 	equal("rule", must(recurring.Recurrence.Get()).Rule, "FREQ=WEEKLY")
@@ -95,8 +94,7 @@ func main() {
 	equal("customer_id", merged.Metadata["customer_id"], "42")
 	ok("metadata")
 
-	cleared := success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil,
-		taskwright.TaskPatch{DueAt: nullable.NewNullNullable[time.Time]()})).JSON200
+	cleared := change(taskwright.TaskPatch{DueAt: nullable.NewNullNullable[time.Time]()})
 	equal("due_at is null", cleared.DueAt.IsNull(), true)
 	equal("title", cleared.Title, task.Title)
 	ok("clear")
