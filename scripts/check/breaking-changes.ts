@@ -2,6 +2,7 @@ import { execFileSync } from 'node:child_process'
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
+import { asArray, resolve } from '../../src/contract/contract.ts'
 import { findGoProgram } from '../run/commands.ts'
 
 /** Compatibility of a version of the contract with the last released one, found with oasdiff. */
@@ -119,14 +120,9 @@ const findRemovedValues = (released: unknown, current: unknown, place = '#'): st
 const methods = ['get', 'put', 'post', 'patch', 'delete', 'head', 'options'] as const
 
 const parametersOf = (document: Json, operation: Json): readonly string[] =>
-  (Array.isArray(operation.parameters) ? operation.parameters : []).map((parameter: unknown) => {
-    const { $ref, in: place, name } = isObject(parameter) ? parameter : {}
-    if (typeof $ref !== 'string') return `${String(place)} parameter ${String(name)}`
-    const target = $ref
-      .split('/')
-      .slice(1)
-      .reduce<unknown>((node, key) => isObject(node) && node[key], document)
-    return isObject(target) ? `${String(target.in)} parameter ${String(target.name)}` : $ref
+  asArray(operation.parameters ?? []).map((parameter) => {
+    const { in: place, name } = resolve(document, parameter)
+    return `${String(place)} parameter ${String(name)}`
   })
 
 /** Parameters that were inserted or moved: many generated clients pass them by position. */

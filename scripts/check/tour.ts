@@ -22,9 +22,6 @@ import {
 
 type Schemas = components['schemas']
 
-/** A mismatch, or no service to connect to. The message is for the user. */
-class TourError extends Error {}
-
 /** A request body. In the generated type, fields with defaults are required. */
 type NewTask = Pick<Schemas['TaskCreate'], 'title'> & Partial<Schemas['TaskCreate']>
 
@@ -135,7 +132,7 @@ const shorten = (text: string): string =>
 
 const expectSame = (name: string, actual: unknown, expected: unknown): void => {
   if (isDeepStrictEqual(actual, expected)) return
-  throw new TourError(`${name} is ${inspect(actual)}, not ${inspect(expected)}`)
+  throw new Error(`${name} is ${inspect(actual)}, not ${inspect(expected)}`)
 }
 
 const fields = (record: object, ...names: string[]): string =>
@@ -276,7 +273,7 @@ const attachFile = async (session: Session, { notes }: CreatedTasks): Promise<vo
 /** In the generated types, binary content is a string. */
 const bytesOf = (body: unknown): Uint8Array => {
   if (body instanceof Uint8Array) return body
-  throw new TourError('the download is not binary')
+  throw new Error('the download is not binary')
 }
 
 const editConcurrently = async (laptop: Session, phone: Session, { notes }: CreatedTasks) => {
@@ -440,7 +437,7 @@ const notificationOf = async (session: Session, commentId: string): Promise<Sche
     if (found !== undefined) return found
     await pause(500)
   }
-  throw new TourError('There was no notification of the comment after 10 seconds')
+  throw new Error('There was no notification of the comment after 10 seconds')
 }
 
 /** Creates and deletes a webhook. Its event type does not occur, so that nothing is sent. */
@@ -663,19 +660,17 @@ const runTour = async (url: string): Promise<string> => {
 const readUrl = (text: string): string => {
   const url = URL.parse(text)
   if (url !== null && /^https?:$/.test(url.protocol)) return url.href.replace(/\/+$/, '')
-  throw new TourError(`${text} is not an http:// or https:// URL`)
+  throw new Error(`${text} is not an http:// or https:// URL`)
 }
 
 /** The most likely error, no running service, gets a clear message. */
 const expectReady = async (url: string): Promise<void> => {
   const signal = AbortSignal.timeout(10_000)
   const response = await fetch(`${url}/health/ready`, { signal }).catch((error: unknown) => {
-    throw new TourError(`No service is running at ${url} (${reasonOf(error)}). Start one with: npm start`)
+    throw new Error(`No service is running at ${url} (${reasonOf(error)}). Start one with: npm start`)
   })
   if (response.ok) return
-  throw new TourError(
-    `${url}/health/ready returned ${response.status}: it is not Taskwright, or it is not ready`,
-  )
+  throw new Error(`${url}/health/ready returned ${response.status}: it is not Taskwright, or it is not ready`)
 }
 
 /** The network error, which is the cause of the error of fetch. */
