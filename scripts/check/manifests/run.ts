@@ -120,53 +120,39 @@ const checkSystemd = async (run: Run, folder: string): Promise<string> => {
 
 type Check = (run: Run, folder: string) => Promise<string>
 
-/** A mistake that a check must detect. */
-interface Mistake {
-  readonly file: string
-  readonly from: string
-  readonly to: string
-}
+/** A mistake that a check must detect: `to` instead of `from`. */
+type Mistake = readonly [file: string, from: string, to: string]
 
-const kubernetesFile = (name: string, from: string, to: string): Mistake => ({
-  file: `deploy/kubernetes/${name}`,
-  from,
-  to,
-})
-const composeFile = (from: string, to: string): Mistake => ({ file: 'compose.yaml', from, to })
-const unitFile = (from: string, to: string): Mistake => ({
-  file: 'deploy/systemd/taskwright.service',
-  from,
-  to,
-})
+const unitFile = 'deploy/systemd/taskwright.service'
 
 const checks: readonly { readonly check: Check; readonly mistakes: readonly Mistake[] }[] = [
   {
     check: checkKubernetes,
     mistakes: [
-      kubernetesFile('deployment.yaml', 'enableServiceLinks:', 'enableServiceLink:'),
-      kubernetesFile('deployment.yaml', 'apiVersion: apps/v1', 'apiVersion: apps/v2'),
-      kubernetesFile('service.yaml', 'port: 80', "port: '80'"),
-      kubernetesFile('kustomization.yaml', '- service.yaml', '- services.yaml'),
-      kubernetesFile('kustomization.yaml', 'TRUST_PROXY=', 'TRUST_PROXIES='),
-      kubernetesFile('kustomization.yaml', '10.0.0.0/8', '10.0.0.0/80'),
+      ['deploy/kubernetes/deployment.yaml', 'enableServiceLinks:', 'enableServiceLink:'],
+      ['deploy/kubernetes/deployment.yaml', 'apiVersion: apps/v1', 'apiVersion: apps/v2'],
+      ['deploy/kubernetes/service.yaml', 'port: 80', "port: '80'"],
+      ['deploy/kubernetes/kustomization.yaml', '- service.yaml', '- services.yaml'],
+      ['deploy/kubernetes/kustomization.yaml', 'TRUST_PROXY=', 'TRUST_PROXIES='],
+      ['deploy/kubernetes/kustomization.yaml', '10.0.0.0/8', '10.0.0.0/80'],
     ],
   },
   {
     check: checkCompose,
     mistakes: [
-      composeFile('cap_drop:', 'cap_dorp:'),
-      composeFile('valkey: {', 'valkye: {'),
-      composeFile('secrets/s3.env', 'secrets/s4.env'),
-      composeFile('WORKERS: auto', 'WORKERS: all'),
+      ['compose.yaml', 'cap_drop:', 'cap_dorp:'],
+      ['compose.yaml', 'valkey: {', 'valkye: {'],
+      ['compose.yaml', 'secrets/s3.env', 'secrets/s4.env'],
+      ['compose.yaml', 'WORKERS: auto', 'WORKERS: all'],
     ],
   },
   {
     check: checkSystemd,
     mistakes: [
-      unitFile('KillMode=', 'KilMode='),
-      unitFile('node_modules/.bin/node', 'node_modules/.bin/nodejs'),
-      unitFile('NoNewPrivileges=yes', 'NoNewPrivileges=no'),
-      { file: 'deploy/systemd/taskwright.sysusers.conf', from: 'u ', to: 'user ' },
+      [unitFile, 'KillMode=', 'KilMode='],
+      [unitFile, 'node_modules/.bin/node', 'node_modules/.bin/nodejs'],
+      [unitFile, 'NoNewPrivileges=yes', 'NoNewPrivileges=no'],
+      ['deploy/systemd/taskwright.sysusers.conf', 'u ', 'user '],
     ],
   },
 ]
@@ -181,7 +167,7 @@ const copyFiles = async (t: Teardown, mistake?: Mistake): Promise<string> => {
     filter: (path) => !isSecret(path),
   })
   if (mistake === undefined) return folder
-  const { file, from, to } = mistake
+  const [file, from, to] = mistake
   const text = await readFile(join(folder, file), 'utf8')
   if (!text.includes(from)) throw new Error(`${file} does not contain "${from}"`)
   await writeFile(join(folder, file), text.replace(from, to))
@@ -205,7 +191,7 @@ await runToEnd('manifests', deadline, async (t) => {
     console.log(await check(createRun(t, folder), folder))
     for (const mistake of mistakes)
       if (!(await detectsMistake(t, check, await copyFiles(t, mistake))))
-        throw new Error(`"${mistake.to}" instead of "${mistake.from}" in ${mistake.file} was not detected`)
+        throw new Error(`A mistake was not detected: ${mistake.join(', ')}`)
     console.log(`  and the check detects ${mistakes.length} mistakes`)
   }
 })
