@@ -9,7 +9,6 @@ import { createClient } from '../../src/db/engine/connection.ts'
  *
  * - /raw executes the simplest prepared statement for the resource (a task with its tags, a tag with its task count), with the driver
  *   and the number of connections of the service.
- * - /lean writes to a copy of the table with only its keys, which shows the cost of indexes and triggers.
  * - /bare serializes the resource from memory, with its schema.
  */
 
@@ -76,13 +75,6 @@ const taskColumns = `
 const newestTasks = (condition: string) => `
   select ${taskColumns}, ${tagsOfTask} from tasks where deleted_at is null and ${condition}
   order by created_at desc nulls last, id desc nulls last limit 20`
-const writes = (table: string) => ({
-  // A new task has no tags.
-  create: `
-    insert into ${table} as tasks (id, title, description, status, priority, owner_id)
-    values (gen_random_uuid(), $1, '', 'todo', 'none', $2) returning ${taskColumns}, '[]'::json as tags`,
-  update: `update ${table} as tasks set title = $1 where id = $2 returning ${taskColumns}, ${tagsOfTask}`,
-})
 const ownTags = `
   select id, name, color, owner_id, created_at, (
     select count(*)::int from task_tags join tasks on tasks.id = task_id
@@ -97,6 +89,11 @@ const statements = {
   tasks: newestTasks('true'),
   tasksOfUser: newestTasks('(owner_id = $1 or assignee_id = $1)'),
   tags: ownTags,
+  // A new task has no tags.
+  create: `
+    insert into tasks (id, title, description, status, priority, owner_id)
+    values (gen_random_uuid(), $1, '', 'todo', 'none', $2) returning ${taskColumns}, '[]'::json as tags`,
+  update: `update tasks set title = $1 where id = $2 returning ${taskColumns}, ${tagsOfTask}`,
 }
 
 // --- raw
@@ -107,26 +104,14 @@ app.get<ById>('/raw/users/:id/tasks', async ({ params }) => ({
   items: await run(statements.tasksOfUser, params.id),
 }))
 app.get('/raw/tags', async () => ({ items: await run(statements.tags, USER_ID) }))
-
-// --- writes to the table of the service and to the lean table
-await sql.unsafe(`
-  create table lean_tasks (
-    like tasks including defaults, primary key (id), foreign key (owner_id) references users (id),
-    foreign key (assignee_id) references users (id))`)
-await sql.unsafe('insert into lean_tasks select * from tasks')
-for (const [prefix, { create, update }] of Object.entries({
-  raw: writes('tasks'),
-  lean: writes('lean_tasks'),
-})) {
-  app.post<{ Body: { title: string } }>(`/${prefix}/tasks`, async ({ body }, reply) => {
-    const [row] = await run(create, body.title, USER_ID)
-    return reply.code(201).send(row)
-  })
-  app.patch<ById & { Body: { title: string } }>(
-    `/${prefix}/tasks/:id`,
-    async ({ params, body }) => (await run(update, body.title, params.id))[0],
-  )
-}
+app.post<{ Body: { title: string } }>('/raw/tasks', async ({ body }, reply) => {
+  const [row] = await run(statements.create, body.title, USER_ID)
+  return reply.code(201).send(row)
+})
+app.patch<ById & { Body: { title: string } }>(
+  '/raw/tasks/:id',
+  async ({ params, body }) => (await run(statements.update, body.title, params.id))[0],
+)
 
 // --- bare
 const tasks = await run(statements.tasks)

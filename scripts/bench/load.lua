@@ -19,7 +19,7 @@ end
 function done(summary, latency)
   local errors = summary.errors
   print(string.format(
-    '{"requests":%d,"microseconds":%d,"p50":%d,"p99":%d,"errorResponses":%d,"socketErrors":%d}',
-    summary.requests, summary.duration, latency:percentile(50), latency:percentile(99), errors.status,
-    errors.connect + errors.read + errors.write + errors.timeout))
+    '{"requests":%d,"perSecond":%f,"p50":%f,"p99":%f,"errorResponses":%d,"socketErrors":%d}',
+    summary.requests, summary.requests / summary.duration * 1e6, latency:percentile(50) / 1e3, latency:percentile(99) / 1e3,
+    errors.status, errors.connect + errors.read + errors.write + errors.timeout))
 end

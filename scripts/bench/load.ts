@@ -56,22 +56,14 @@ export const generateLoad = async (
   }
 }
 
+const names = ['requests', 'perSecond', 'p50', 'p99', 'errorResponses', 'socketErrors'] as const
+
+const isResult = (value: Partial<LoadResult>): value is LoadResult =>
+  names.every((name) => typeof value[name] === 'number')
+
 const parseSummary = (output: string): LoadResult => {
-  const line = output.split('\n').find((text) => text.startsWith('{'))
-  if (line === undefined) throw new Error(`wrk printed no summary:\n${output}`)
-  const { requests, microseconds, p50, p99, errorResponses, socketErrors } = JSON.parse(line) as Record<
-    string,
-    number
-  >
-  if (
-    requests === undefined ||
-    microseconds === undefined ||
-    p50 === undefined ||
-    p99 === undefined ||
-    errorResponses === undefined ||
-    socketErrors === undefined
-  )
-    throw new Error(`wrk printed an unexpected summary: ${line}`)
-  const perSecond = requests / (microseconds / 1e6)
-  return { requests, perSecond, p50: p50 / 1e3, p99: p99 / 1e3, errorResponses, socketErrors }
+  const line = output.split('\n').find((text) => text.startsWith('{')) ?? '{}'
+  const result = JSON.parse(line) as Partial<LoadResult>
+  if (!isResult(result)) throw new Error(`wrk printed no summary:\n${output}`)
+  return result
 }

@@ -8,7 +8,7 @@ import { migrate } from '../../src/db/engine/migrate.ts'
 import { createClient, type ConnectionOptions } from '../../src/db/engine/connection.ts'
 import { startEmbedded } from '../../src/db/engine/embedded.ts'
 import { isInstalled } from '../run/commands.ts'
-import { withPostgres } from '../run/postgres.ts'
+import { startPostgres } from '../run/postgres.ts'
 import {
   cpuTime,
   pinToProcessor,
@@ -61,7 +61,6 @@ interface Row {
   readonly ours: Sample
   readonly raw: Sample | null
   readonly bare: Sample
-  readonly lean: Sample | null
   readonly toRaw: number | null
   readonly toBare: number
   readonly cpuToRaw: number | null
@@ -76,7 +75,7 @@ const main = async (t: Teardown): Promise<void> => {
   const folder = await mkdtemp(join(tmpdir(), 'taskwright-bench-'))
   t.teardown(() => rm(folder, { recursive: true }))
   const placement = { core: await pinToProcessor(), folder }
-  const server = await withPostgres((url) => measureOnServer(t, placement, url))
+  const server = await measureOnServer(t, placement, await startPostgres(t))
   const embedded = await measureEmbedded(t, placement)
   print(server, embedded)
   await mkdir(join(results, '..'), { recursive: true })
@@ -199,12 +198,11 @@ const scenariosFor = async (server: Server, seed: Seed): Promise<readonly Scenar
 const compare = async (ours: Server, floors: Server, scenario: Scenario): Promise<Row> => {
   console.log(`Measuring ${scenario.name}`)
   await expectStatus(ours, scenario.ours, scenario.status)
-  const samples: Samples = { ours: [], raw: [], bare: [], lean: [] }
+  const samples: Samples = { ours: [], raw: [], bare: [] }
   const turns = [
     ['ours', ours, scenario.ours],
     ['raw', floors, scenario.raw],
     ['bare', floors, scenario.bare],
-    ['lean', floors, scenario.lean],
   ] as const
   const { connections } = scenario
   for (const [, server, load] of turns)
@@ -233,7 +231,7 @@ const sample = async (server: Server, load: Load, intensity: Intensity): Promise
   return { ...result, cpu: (used * 1_000) / result.requests }
 }
 
-type Samples = Readonly<Record<'ours' | 'raw' | 'bare' | 'lean', Sample[]>>
+type Samples = Readonly<Record<'ours' | 'raw' | 'bare', Sample[]>>
 
 const rowOf = (scenario: Scenario, samples: Samples): Row => {
   const all = Object.values(samples).flat()
@@ -244,7 +242,6 @@ const rowOf = (scenario: Scenario, samples: Samples): Row => {
   const ours = medianOf(samples.ours)
   const raw = samples.raw.length > 0 ? medianOf(samples.raw) : null
   const bare = medianOf(samples.bare)
-  const lean = samples.lean.length > 0 ? medianOf(samples.lean) : null
   const toRaw = raw && ours.perSecond / raw.perSecond
   const toBare = ours.perSecond / bare.perSecond
   const { of, ratio } = scenario.target
@@ -253,7 +250,6 @@ const rowOf = (scenario: Scenario, samples: Samples): Row => {
     ours,
     raw,
     bare,
-    lean,
     toRaw,
     toBare,
     cpuToRaw: raw && ours.cpu / raw.cpu,
@@ -287,16 +283,14 @@ const print = (server: ServerResults, embedded: readonly EmbeddedRow[]): void =>
   )
   console.table(
     Object.fromEntries(
-      server.rows.map(({ scenario, ours, raw, bare, lean, toRaw, toBare, target, met, tail }) => [
+      server.rows.map(({ scenario, ours, raw, bare, toRaw, toBare, target, met, tail }) => [
         scenario,
         {
           ours: Math.round(ours.perSecond),
           raw: raw && Math.round(raw.perSecond),
           bare: Math.round(bare.perSecond),
-          lean: lean && Math.round(lean.perSecond),
           'to raw': toRaw && rounded(toRaw),
           'to bare': rounded(toBare),
-          'to lean': lean && rounded(ours.perSecond / lean.perSecond),
           p50: rounded(ours.p50),
           p99: rounded(ours.p99),
           'p99/p50': rounded(tail),

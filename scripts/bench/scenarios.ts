@@ -10,8 +10,6 @@ export interface Scenario {
   /** The floor with the simplest statement, or null if the request needs none. */
   readonly raw: Load | null
   readonly bare: Load
-  /** For writes: the floor with a table that has only keys. Reported without a target. */
-  readonly lean: Load | null
   readonly connections: number
   /** The minimum rate of the service, as a ratio to the rate of a floor. */
   readonly target: { readonly of: 'raw' | 'bare'; readonly ratio: number }
@@ -47,7 +45,6 @@ export const scenarios = (seed: Seed, tokens: Tokens, etag: string): readonly Sc
     ours: { method: 'GET', paths, headers, bodies: [] },
     raw: { method: 'GET', paths: floor.map((path) => `/raw${path}`), headers: {}, bodies: [] },
     bare: { method: 'GET', paths: floor.map((path) => `/bare${path}`), headers: {}, bodies: [] },
-    lean: null,
     connections,
     target: { of: 'raw', ratio: 1 },
     isQuick,
@@ -66,7 +63,6 @@ export const scenarios = (seed: Seed, tokens: Tokens, etag: string): readonly Sc
       ours: to('', as(tokens.member)),
       raw: to('/raw'),
       bare: to('/bare'),
-      lean: to('/lean'),
       connections,
       target: { of: 'raw', ratio: 0.8 },
       isQuick: true,
@@ -106,7 +102,6 @@ export const scenarios = (seed: Seed, tokens: Tokens, etag: string): readonly Sc
       ours: { method: 'GET', paths: ['/tasks'], headers: {}, bodies: [] },
       raw: null,
       bare: { method: 'GET', paths: ['/bare/unauthorized'], headers: {}, bodies: [] },
-      lean: null,
       connections,
       target: { of: 'bare', ratio: 0.8 },
       isQuick: true,
@@ -122,7 +117,6 @@ export const scenarios = (seed: Seed, tokens: Tokens, etag: string): readonly Sc
       },
       raw: null,
       bare: { method: 'POST', paths: ['/bare/auth/login'], headers: json, bodies: ['{}'] },
-      lean: null,
       // The number of passwords that the service hashes concurrently.
       connections: 2,
       target: { of: 'bare', ratio: 0.9 },

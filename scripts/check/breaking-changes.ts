@@ -1,8 +1,9 @@
 import { execFileSync } from 'node:child_process'
-import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
+import { asArray, resolve } from '../../src/contract/contract.ts'
+import { findGoProgram } from '../run/commands.ts'
 
 /** Compatibility of a version of the contract with the last released one, found with oasdiff. */
 
@@ -65,31 +66,8 @@ const indent = (change: string): string => `  ${change}`
 const hasEntry = (changelog: string, version: string): boolean =>
   changelog.split('\n').some((line) => line === `## ${version}` || line.startsWith(`## ${version} `))
 
-/** The newest version whose dependencies are all in the Go module proxy. */
-const oasdiffVersion = 'v1.33.0'
-
-const toolFolder = fileURLToPath(new URL(`../../.cache/tools/oasdiff-${oasdiffVersion}`, import.meta.url))
-
-/** The path of oasdiff, which is installed on first use. Null if Go is not installed. */
-export const findOasdiff = (): string | null => {
-  const tool = join(toolFolder, 'oasdiff')
-  if (existsSync(tool)) return tool
-  if (!hasGo()) return null
-  execFileSync('go', ['install', `github.com/oasdiff/oasdiff@${oasdiffVersion}`], {
-    env: { ...process.env, GOBIN: toolFolder },
-    stdio: ['ignore', 'ignore', 'inherit'],
-  })
-  return tool
-}
-
-const hasGo = (): boolean => {
-  try {
-    execFileSync('go', ['version'], { stdio: 'ignore' })
-    return true
-  } catch {
-    return false
-  }
-}
+/** In the newest version whose dependencies are all in the Go module proxy. Null if Go is not installed. */
+export const findOasdiff = (): string | null => findGoProgram('github.com/oasdiff/oasdiff', 'v1.33.0')
 
 type Json = Readonly<Record<string, unknown>>
 
@@ -142,14 +120,9 @@ const findRemovedValues = (released: unknown, current: unknown, place = '#'): st
 const methods = ['get', 'put', 'post', 'patch', 'delete', 'head', 'options'] as const
 
 const parametersOf = (document: Json, operation: Json): readonly string[] =>
-  (Array.isArray(operation.parameters) ? operation.parameters : []).map((parameter: unknown) => {
-    const { $ref, in: place, name } = isObject(parameter) ? parameter : {}
-    if (typeof $ref !== 'string') return `${String(place)} parameter ${String(name)}`
-    const target = $ref
-      .split('/')
-      .slice(1)
-      .reduce<unknown>((node, key) => isObject(node) && node[key], document)
-    return isObject(target) ? `${String(target.in)} parameter ${String(target.name)}` : $ref
+  asArray(operation.parameters ?? []).map((parameter) => {
+    const { in: place, name } = resolve(document, parameter)
+    return `${String(place)} parameter ${String(name)}`
   })
 
 /** Parameters that were inserted or moved: many generated clients pass them by position. */

@@ -1,7 +1,6 @@
 import assert from 'node:assert/strict'
 import { randomUUID } from 'node:crypto'
-import { rmSync } from 'node:fs'
-import { mkdir, readFile } from 'node:fs/promises'
+import { mkdir, readFile, rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Browser, type BrowserContext, chromium, type Locator, type Page } from 'playwright-core'
@@ -12,7 +11,7 @@ import { startProcess, temporaryFolder } from '../../test/fixture/process.ts'
 import { type Account, createClient, fileForm } from '../../test/fixture/service.ts'
 import { authenticator } from '../../test/fixture/second-factor.ts'
 import { startMailServer } from '../../test/fixture/smtp.ts'
-import { findCommand } from '../run/commands.ts'
+import { findCommand, hasCommands } from '../run/commands.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 import { exampleResults } from './examples.ts'
 
@@ -54,25 +53,14 @@ const devices: readonly Device[] = [
 /** Not localhost, because Swagger UI treats localhost differently. */
 const publicHost = 'tasks.example.test'
 
-const browserFlags = [
-  '--no-sandbox',
-  '--disable-gpu',
-  '--disable-quic',
-  '--no-first-run',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
-  `--host-resolver-rules=MAP ${publicHost} 127.0.0.1`,
-]
-
-const findChromium = (): string | null =>
-  ['chromium', 'chromium-browser', 'google-chrome'].map(findCommand).find((path) => path !== null) ?? null
+/** In addition to those of Playwright. */
+const browserFlags = ['--disable-gpu', `--host-resolver-rules=MAP ${publicHost} 127.0.0.1`]
 
 interface Service {
   /** For the browser. */
   readonly url: string
-  /** For this process, which cannot resolve the public host. */
-  readonly localUrl: string
+  /** Uses a local address, because this process cannot resolve the public host. */
+  readonly client: ReturnType<typeof createClient>
   /** The log or the sent mails, which contain the links for users. */
   readonly messages: () => string
 }
@@ -81,7 +69,8 @@ const startService = async (t: Teardown, { prefix }: Device): Promise<Service> =
   const environment = { DATA_DIR: await temporaryFolder(t), LOG_LEVEL: 'info' }
   if (prefix === null) {
     const service = await startProcess(t, environment)
-    return { url: service.url, localUrl: service.url, messages: () => service.output() }
+    const client = createClient(service.url, () => undefined)
+    return { url: service.url, client, messages: () => service.output() }
   }
   const mailServer = await startMailServer(t)
   const port = String(await freePort())
@@ -89,7 +78,7 @@ const startService = async (t: Teardown, { prefix }: Device): Promise<Service> =
   const SMTP_URL = `smtp://127.0.0.1:${mailServer.port}`
   await startProcess(t, { ...environment, PORT: port, PUBLIC_URL: url, SMTP_URL })
   const messages = (): string => mailServer.received.map(({ text }) => text).join('\n')
-  return { url, localUrl: `http://127.0.0.1:${port}`, messages }
+  return { url, client: createClient(`http://127.0.0.1:${port}`, () => undefined), messages }
 }
 
 /** A warning of Swagger UI before it correctly falls back to a plain field. */
@@ -253,6 +242,14 @@ class PageDriver {
     await shown.locator('.response-col_status', { hasText: String(response.status()) }).waitFor()
     return { status: String(response.status()), shown }
   }
+
+  /** Submits the form, expects a status and takes a screenshot. Resolves to the displayed response. */
+  async submit(block: Locator, expected: string, title: string): Promise<Locator> {
+    const { status, shown } = await this.execute(block)
+    await this.capture(title, shown)
+    assert.equal(status, expected)
+    return shown
+  }
 }
 
 /** Processor time in milliseconds, which does not depend on what else the machine does. Swagger UI by itself takes 1,700. */
@@ -306,9 +303,7 @@ const jsonOf = async (shown: Locator): Promise<Record<string, unknown>> =>
 const signIn = async (driver: PageDriver, { email, password }: Account): Promise<void> => {
   const block = await driver.open('auth', 'login')
   await block.locator('textarea.body-param__text').fill(JSON.stringify({ email, password }))
-  const { status, shown } = await driver.execute(block)
-  await driver.capture('signed-in', shown)
-  assert.equal(status, '200')
+  await driver.submit(block, '200', 'signed-in')
   await driver.page.getByText('Signed in as lin').waitFor()
 }
 
@@ -454,10 +449,7 @@ const openReference = async (driver: PageDriver): Promise<void> => {
 const createTask = async (driver: PageDriver): Promise<string> => {
   const block = await driver.open('tasks', 'createTask')
   await driver.capture('create-a-task', block)
-  const { status, shown } = await driver.execute(block)
-  await driver.capture('created', shown)
-  assert.equal(status, '201')
-  const task = await jsonOf(shown)
+  const task = await jsonOf(await driver.submit(block, '201', 'created'))
   assert.equal(task.title, 'Write the release notes')
   return String(task.id)
 }
@@ -465,10 +457,7 @@ const createTask = async (driver: PageDriver): Promise<string> => {
 /** Lists tasks with the default parameters, and expects the task. */
 const findInList = async (driver: PageDriver, taskId: string): Promise<void> => {
   const block = await driver.open('tasks', 'listTasks')
-  const { status, shown } = await driver.execute(block)
-  await driver.capture('list', shown)
-  assert.equal(status, '200')
-  const { items } = await jsonOf(shown)
+  const { items } = await jsonOf(await driver.submit(block, '200', 'list'))
   assert.deepEqual(
     (items as { id: string }[]).map(({ id }) => id),
     [taskId],
@@ -482,10 +471,7 @@ const upload = async (driver: PageDriver, taskId: string, content: Buffer): Prom
     .locator('input[type=file]')
     .setInputFiles({ name: 'notes.bin', mimeType: 'application/octet-stream', buffer: content })
   await driver.capture('upload-a-file', block.locator('input[type=file]'))
-  const { status, shown } = await driver.execute(block)
-  await driver.capture('uploaded', shown)
-  assert.equal(status, '201')
-  const attachment = await jsonOf(shown)
+  const attachment = await jsonOf(await driver.submit(block, '201', 'uploaded'))
   assert.deepEqual([attachment.file_name, attachment.size], ['notes.bin', content.length])
   return String(attachment.id)
 }
@@ -493,9 +479,7 @@ const upload = async (driver: PageDriver, taskId: string, content: Buffer): Prom
 const download = async (driver: PageDriver, attachmentId: string, content: Buffer): Promise<void> => {
   const block = await driver.open('attachments', 'downloadAttachment')
   await parameter(block, 'attach_id').fill(attachmentId)
-  const { status, shown } = await driver.execute(block)
-  await driver.capture('download-a-file', shown)
-  assert.equal(status, '200')
+  const shown = await driver.submit(block, '200', 'download-a-file')
   const downloading = driver.page.waitForEvent('download')
   await shown.getByText('Download file').click()
   const file = await downloading
@@ -509,11 +493,10 @@ const wav = Buffer.from('UklGRiwAAABXQVZFZm10IBAAAAABAAEAQB8AAEAfAAABAAgAZGF0YQg
 /** A page of another origin embeds an image by link, and the browser plays audio by link. */
 const openLinks = async (
   context: BrowserContext,
-  { url, localUrl }: Service,
+  { url, client }: Service,
   { token }: Account,
   taskId: string,
 ): Promise<void> => {
-  const client = createClient(localUrl, () => undefined)
   const linkTo = async (content: Buffer, type: string): Promise<string> => {
     const upload = { token, params: { task_id: taskId }, body: fileForm(content, 'file', type) }
     const { body: attachment } = await client.expect('addTaskAttachment', 201, upload)
@@ -534,10 +517,7 @@ const openLinks = async (
 const expectProblem = async (driver: PageDriver): Promise<void> => {
   const block = driver.page.locator('#operations-tasks-createTask')
   await block.locator('textarea.body-param__text').fill('{ "title": "" }')
-  const { status, shown } = await driver.execute(block)
-  await driver.capture('problem', shown)
-  assert.equal(status, '400')
-  const problem = await jsonOf(shown)
+  const problem = await jsonOf(await driver.submit(block, '400', 'problem'))
   assert.equal(problem.code, 'invalid_request')
   assert.deepEqual((problem.errors as { pointer: string }[])[0]?.pointer, '/title')
 }
@@ -561,11 +541,10 @@ const setPassword = async (
 
 const resetPassword = async (
   driver: PageDriver,
-  { url, localUrl, messages }: Service,
+  { url, client, messages }: Service,
   { email, password }: Account,
 ): Promise<void> => {
   const { page } = driver
-  const client = createClient(localUrl, () => undefined)
   await client.expect('forgotPassword', 202, { body: { email } })
   const findLink = (): string | undefined => /http:\S+\/password-reset#token=[\w-]+/.exec(messages())?.[0]
   await eventually('the link is sent', async () => findLink() !== undefined)
@@ -598,8 +577,7 @@ const resetPassword = async (
 }
 
 /** Sends an invitation. Resolves to its link. */
-const invite = async ({ localUrl, messages }: Service, { token }: Account): Promise<string> => {
-  const client = createClient(localUrl, () => undefined)
+const invite = async ({ client, messages }: Service, { token }: Account): Promise<string> => {
   const findLinks = (): readonly string[] => messages().match(/http:\S+\/invitation#token=[\w-]+/g) ?? []
   const before = findLinks().length
   const { body: project } = await client.expect('createProject', 201, { token, body: { name: 'Website' } })
@@ -635,7 +613,7 @@ const acceptInvitations = async (driver: PageDriver, service: Service, manager: 
   await expectMessage(/You are a member/)
   await driver.capture('invitation-accepted')
 
-  const client = createClient(service.localUrl, () => undefined)
+  const { client } = service
   const login = { body: { email: 'grace@example.com', password } }
   const { access_token: token } = (await client.expect('login', 200, login)).body
   const { secret } = (await client.expect('enrolSecondFactor', 201, { token, body: { password } })).body
@@ -665,8 +643,8 @@ const acceptInvitations = async (driver: PageDriver, service: Service, manager: 
 const testDevice = async (t: Teardown, browser: Browser, device: Device): Promise<void> => {
   console.log(device.name)
   const service = await startService(t, device)
-  const { url, localUrl } = service
-  const account = await createClient(localUrl, () => undefined).register('lin')
+  const { url, client } = service
+  const account = await client.register('lin')
   const context = await browser.newContext({
     viewport: device.viewport,
     isMobile: device.isPhone,
@@ -715,7 +693,7 @@ const testDevice = async (t: Teardown, browser: Browser, device: Device): Promis
   for (const path of ['auth/register', 'auth/login', 'invitations/lookup'])
     monitor.allowErrors(`${url}/${path}`)
   // The password change has ended the sessions of the first account.
-  const manager = await createClient(localUrl, () => undefined).register('manager')
+  const manager = await client.register('manager')
   await acceptInvitations(driver, service, manager)
   monitor.check()
   await context.close()
@@ -723,14 +701,10 @@ const testDevice = async (t: Teardown, browser: Browser, device: Device): Promis
 }
 
 const run = async (t: Teardown): Promise<void> => {
-  const executablePath = findChromium()
-  if (executablePath === null) {
-    if (process.env.CI) throw new Error('In CI, this requires Chromium')
-    console.log('skipped: Chromium is not installed')
-    return
-  }
-  rmSync(screenshots, { recursive: true, force: true })
+  if (!hasCommands(['chromium'])) return
+  await rm(screenshots, { recursive: true, force: true })
   await mkdir(screenshots, { recursive: true })
+  const executablePath = findCommand('chromium') ?? ''
   const browser = await chromium.launch({ executablePath, args: browserFlags })
   t.teardown(() => browser.close())
   for (const device of devices) await testDevice(t, browser, device)

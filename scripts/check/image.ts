@@ -1,13 +1,13 @@
-import { type ChildProcess, spawn, spawnSync } from 'node:child_process'
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { existsSync } from 'node:fs'
 import { copyFile, cp, mkdir, readFile, realpath, symlink, writeFile } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import { freePort } from '../../test/fixture/ports.ts'
 import { temporaryFolder } from '../../test/fixture/process.ts'
-import { findCommand, isInstalled, runAttached, runCommand, stopAtEnd } from '../run/commands.ts'
+import { createRun, findCommand, hasCommands, runAttached, skip } from '../run/commands.ts'
+import { childrenOf, startProgram } from '../run/processes.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
 /**
@@ -20,9 +20,6 @@ const deadline = 20 * 60_000
 
 /** Megabytes as shown by buildah. */
 const maxSize = 350
-
-/** The exit code if the image cannot be built on this machine. .ci/run counts the step as skipped. */
-const skippedCode = 75
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const tour = fileURLToPath(new URL('tour.ts', import.meta.url))
@@ -41,34 +38,24 @@ interface ImageConfig {
 /** Runs a command. Resolves to the lines of its output. */
 type Run = (command: string, ...args: readonly string[]) => Promise<readonly string[]>
 
-const createRun =
-  (t: Teardown, folder: string): Run =>
-  async (command, ...args) => {
-    const storage = command === 'buildah' ? storageIn(folder) : []
-    const output = await runCommand(t, { command, args: [...storage, ...args], cwd: root, env: process.env })
+const runIn = (t: Teardown, folder: string): Run => {
+  const run = createRun(t, root)
+  const storage = [
+    '--root',
+    join(folder, 'store'),
+    '--runroot',
+    join(folder, 'run'),
+    '--storage-driver',
+    'vfs',
+  ]
+  return async (command, ...args) => {
+    const output = await run(command, ...(command === 'buildah' ? storage : []), ...args)
     return output.trim().split('\n')
   }
+}
 
-const storageIn = (folder: string): readonly string[] => [
-  '--root',
-  join(folder, 'store'),
-  '--runroot',
-  join(folder, 'run'),
-  '--storage-driver',
-  'vfs',
-]
-
-/**
- * Why the image cannot be built or run on this machine, or null if it can.
- *
- * @throws Error in CI if a command is missing, because CI installs them
- */
+/** Why this user may not build or run images, or null. */
 const findSkipReason = (): string | null => {
-  const missing = ['buildah', 'debootstrap', 'unshare', 'npm'].filter((name) => !isInstalled(name))
-  if (missing.length > 0) {
-    if (process.env.CI) throw new Error(`In CI, this requires ${missing.join(', ')}`)
-    return `${missing.join(', ')} not installed`
-  }
   if (process.getuid?.() !== 0) return 'root is required'
   const { status } = spawnSync('unshare', ['--mount', '--pid', '--fork', '--mount-proc', 'true'])
   return status === 0 ? null : 'namespaces cannot be created'
@@ -128,77 +115,55 @@ const readConfig = async (run: Run): Promise<ImageConfig> => {
   return { user, folder, env: await list('Env'), entrypoint: await list('Entrypoint'), healthcheck }
 }
 
-/** Starts a command as the first process of a PID namespace, like a container engine. `files` is the root of the mounted image. */
-const spawnInImage = (
-  t: Teardown,
+/**
+ * Runs a command of the image as the first process of a PID namespace, like a container engine. `files` is the root of the mounted
+ * image.
+ */
+const inImage = (
   files: string,
   { env, user, folder }: ImageConfig,
-  { command, port }: { readonly command: readonly string[]; readonly port: number },
-): ChildProcess => {
+  port: number,
+  command: readonly string[],
+): readonly string[] => {
   const [uid = '', gid = ''] = user.split(':')
   const namespaces = ['--mount', '--pid', '--fork', '--kill-child', '--mount-proc']
   const place = ['--root', files, '--wd', folder, '--setgid', gid, '--setuid', uid]
   // env sets the variables of the image, because the command is found in the PATH of the image.
   const settings = ['-i', ...env, `PORT=${port}`, 'RATE_LIMIT=off']
-  const args = [...namespaces, ...place, '/usr/bin/env', ...settings, ...command]
-  const child = spawn('unshare', args, { stdio: ['ignore', 'pipe', 'inherit'] })
-  void stopAtEnd(t, child)
-  return child
-}
-
-const exitCode = async (child: ChildProcess): Promise<number | null> => {
-  if (child.exitCode === null && child.signalCode === null) await once(child, 'exit')
-  return child.exitCode
-}
-
-/** Sends a signal to the first process in the namespace, the only child of unshare. */
-const signalImage = async ({ pid }: ChildProcess, signal: NodeJS.Signals): Promise<void> => {
-  const children = await readFile(`/proc/${pid}/task/${pid}/children`, 'utf8')
-  const first = Number(children.trim())
-  // Without a child, it would signal the process group of this script.
-  if (first === 0) throw new Error('The process of the image has exited')
-  process.kill(first, signal)
-}
-
-/** Resolves when the service logs that it is ready. Rejects if the log ends before that. */
-const untilReady = async ({ stdout }: ChildProcess): Promise<void> => {
-  if (stdout === null) throw new Error('The service has no log')
-  const lines = createInterface({ input: stdout })
-  const ready = Promise.withResolvers<void>()
-  lines.on('line', (line) => {
-    if (line.includes('ready and listening')) ready.resolve()
-  })
-  lines.on('close', () => ready.reject(new Error('The service exited before it was ready')))
-  await ready.promise
+  return ['unshare', ...namespaces, ...place, '/usr/bin/env', ...settings, ...command]
 }
 
 const runImage = async (t: Teardown, files: string, config: ImageConfig): Promise<void> => {
   const port = await freePort()
-  const service = spawnInImage(t, files, config, { command: config.entrypoint, port })
-  const isHealthy = async () =>
-    (await exitCode(spawnInImage(t, files, config, { command: config.healthcheck, port }))) === 0
-  await untilReady(service)
+  const log = join(await temporaryFolder(t), 'log')
+  const service = await startProgram(t, inImage(files, config, port, config.entrypoint), {
+    log,
+    isReady: async () => (await readFile(log, 'utf8')).includes('ready and listening'),
+  })
+  const isHealthy = async () => (await runAttached(t, inImage(files, config, port, config.healthcheck))) === 0
   if (!(await isHealthy())) throw new Error('The health check fails')
 
   const url = `http://127.0.0.1:${port}`
   const code = await runAttached(t, [process.execPath, tour, url])
   if (code !== 0) throw new Error(`The tour exited with ${code}`)
 
-  await signalImage(service, 'SIGTERM')
-  const stopped = await exitCode(service)
-  if (stopped !== 0) throw new Error(`The image exited with ${stopped ?? service.signalCode} instead of 0`)
+  // The first process in the namespace is the only child of unshare.
+  const [first] = await childrenOf(service.pid ?? 0)
+  if (first === undefined) throw new Error('The process of the image has exited')
+  const exited = once(service, 'exit')
+  process.kill(first, 'SIGTERM')
+  await exited
+  if (service.exitCode !== 0)
+    throw new Error(`The image exited with ${service.exitCode ?? service.signalCode} instead of 0`)
   if (await isHealthy()) throw new Error('The health check passes without a service')
 }
 
 await runToEnd('image', deadline, async (t) => {
+  if (!hasCommands(['buildah', 'debootstrap', 'unshare', 'npm'])) return
   const skipReason = findSkipReason()
-  if (skipReason !== null) {
-    console.log(`skipped: ${skipReason}`)
-    process.exitCode = skippedCode
-    return
-  }
+  if (skipReason !== null) return skip(skipReason, { isRequired: false })
   const folder = await temporaryFolder(t)
-  const run = createRun(t, folder)
+  const run = runIn(t, folder)
   console.log('image: making the base images')
   await makeBases(run, folder)
   console.log('image: building')

@@ -1,14 +1,14 @@
 import assert from 'node:assert/strict'
-import { execFileSync, spawn } from 'node:child_process'
+import { execFileSync } from 'node:child_process'
 import { mkdir, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { setTimeout as pause } from 'node:timers/promises'
 import { chromium, type Page } from 'playwright-core'
 import { eventually } from '../../test/fixture/eventually.ts'
 import { freePort } from '../../test/fixture/ports.ts'
 import { startProcess, temporaryFolder } from '../../test/fixture/process.ts'
 import { createClient } from '../../test/fixture/service.ts'
-import { findCommand } from '../run/commands.ts'
+import { createRun, findCommand, hasCommands, skip } from '../run/commands.ts'
+import { answers, startProgram } from '../run/processes.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
 /**
@@ -20,9 +20,6 @@ const version = '26.7.3'
 const artifact = `org.keycloak:keycloak-quarkus-dist:${version}:zip`
 const unpack = 'org.apache.maven.plugins:maven-dependency-plugin:3.9.0:unpack'
 
-/** The exit code if this machine has no Java or no Chromium. .ci/run counts the step as skipped. */
-const skippedCode = 75
-
 const members = 1_000
 
 /** Milliseconds to wait for an element: the first pages of Keycloak take long on a busy machine. */
@@ -31,12 +28,8 @@ const elementTimeout = 120_000
 const adminPassword = 'only for this check'
 const clientSecret = 'the secret of the client'
 
-const findSkipReason = (): string | null => {
-  const missing = ['java', 'mvn', 'chromium'].find((command) => findCommand(command) === null)
-  if (missing !== undefined) return `${missing} is not installed`
-  const [, major] = /version "(\d+)/.exec(execFileSync('sh', ['-c', 'java -version 2>&1']).toString()) ?? []
-  return Number(major) >= 17 ? null : 'Java is older than 17'
-}
+const javaVersion = (): number =>
+  Number(/version "(\d+)/.exec(execFileSync('sh', ['-c', 'java -version 2>&1']).toString())?.[1])
 
 const realmOf = (serviceUrl: string): object => ({
   realm: 'main',
@@ -84,42 +77,24 @@ const realmOf = (serviceUrl: string): object => ({
 const startKeycloak = async (t: Teardown, serviceUrl: string): Promise<string> => {
   const folder = await temporaryFolder(t)
   // Maven leaves markers in the present folder.
-  execFileSync('mvn', ['-q', '-B', unpack, `-Dartifact=${artifact}`, `-DoutputDirectory=${folder}`], {
-    stdio: 'inherit',
-    cwd: folder,
-  })
+  await createRun(t, folder)('mvn', '-B', unpack, `-Dartifact=${artifact}`, `-DoutputDirectory=${folder}`)
   const home = join(folder, `keycloak-${version}`)
   await mkdir(join(home, 'data/import'), { recursive: true })
   await writeFile(join(home, 'data/import/main-realm.json'), JSON.stringify(realmOf(serviceUrl)))
   const port = await freePort()
-  const child = spawn(
-    'sh',
-    [join(home, 'bin/kc.sh'), 'start-dev', '--http-host=127.0.0.1', `--http-port=${port}`, '--import-realm'],
-    {
-      detached: true,
-      stdio: ['ignore', 'pipe', 'pipe'],
-      env: {
-        ...process.env,
-        KC_BOOTSTRAP_ADMIN_USERNAME: 'admin',
-        KC_BOOTSTRAP_ADMIN_PASSWORD: adminPassword,
-        JAVA_OPTS_APPEND: '-Xmx768m',
-      },
-    },
-  )
-  let output = ''
-  child.stdout.on('data', (text) => (output += String(text)))
-  child.stderr.on('data', (text) => (output += String(text)))
-  t.teardown(async () => {
-    // The whole group: the script starts Java.
-    if (child.pid !== undefined && child.exitCode === null) process.kill(-child.pid, 'SIGKILL')
-  })
   const url = `http://127.0.0.1:${port}`
-  for (;;) {
-    const response = await fetch(`${url}/realms/main/.well-known/openid-configuration`).catch(() => null)
-    if (response?.ok === true) return url
-    if (child.exitCode !== null) throw new Error(`Keycloak has ended:\n${output.slice(-5_000)}`)
-    await pause(500)
-  }
+  const options = ['--http-host=127.0.0.1', `--http-port=${port}`, '--import-realm']
+  await startProgram(t, ['sh', join(home, 'bin/kc.sh'), 'start-dev', ...options], {
+    log: join(folder, 'log'),
+    isReady: () => answers(`${url}/realms/main/.well-known/openid-configuration`),
+    env: {
+      ...process.env,
+      KC_BOOTSTRAP_ADMIN_USERNAME: 'admin',
+      KC_BOOTSTRAP_ADMIN_PASSWORD: adminPassword,
+      JAVA_OPTS_APPEND: '-Xmx768m',
+    },
+  })
+  return url
 }
 
 const adminOf = async (keycloak: string) => {
@@ -161,6 +136,8 @@ const signIn = async (page: Page, url: string, username: string): Promise<string
 }
 
 const run = async (t: Teardown): Promise<void> => {
+  if (!hasCommands(['java', 'mvn', 'chromium'], { isRequired: false })) return
+  if (javaVersion() < 17) return skip('Java is older than 17', { isRequired: false })
   const port = await freePort()
   const url = `http://127.0.0.1:${port}`
   const keycloak = await startKeycloak(t, url)
@@ -186,7 +163,7 @@ const run = async (t: Teardown): Promise<void> => {
 
   const browser = await chromium.launch({
     executablePath: findCommand('chromium') ?? 'chromium',
-    args: ['--no-sandbox', '--disable-gpu'],
+    args: ['--disable-gpu'],
   })
   t.teardown(() => browser.close())
   const teamsOf = async (access: string): Promise<number> =>
@@ -216,9 +193,4 @@ const run = async (t: Teardown): Promise<void> => {
   console.log(`Keycloak ${version}: users sign in, teams follow ${members} groups, and logout ends sessions.`)
 }
 
-const skipReason = findSkipReason()
-if (skipReason === null) await runToEnd('keycloak', 600_000, run)
-else {
-  console.log(`skipped: ${skipReason}`)
-  process.exitCode = skippedCode
-}
+await runToEnd('keycloak', 600_000, run)

@@ -22,16 +22,8 @@ import {
 
 type Schemas = components['schemas']
 
-/** A mismatch, or no service to connect to. The message is for the user. */
-class TourError extends Error {}
-
 /** A request body. In the generated type, fields with defaults are required. */
 type NewTask = Pick<Schemas['TaskCreate'], 'title'> & Partial<Schemas['TaskCreate']>
-
-interface Session {
-  readonly token: string
-  readonly refreshToken: string
-}
 
 interface Account {
   readonly id: string
@@ -45,19 +37,33 @@ interface TypedReply<Body> {
   readonly body: Body
 }
 
-/** Sends requests, and prints each with a note about its response. */
-interface Tour {
-  /** Starts a section. */
-  heading(text: string): void
-  /** Calls an operation, and prints the note. */
-  call(operation: OperationId, request: Call, describe: (reply: Reply) => string): Promise<Reply>
-  /** Calls an operation, expects a status, and prints the note. */
+/** Printed after a request: a text, or the names of fields of the response. By default, the problem in the response. */
+type Note<Body> = string | readonly string[] | ((reply: TypedReply<Body>) => string)
+
+/** Sends the requests of a user, and prints each with a note about its response. */
+interface Caller {
+  /** Calls an operation, and expects a status. */
   expect<Id extends OperationId, Status extends number>(
     operation: Id,
     status: Status,
     request: Call,
-    describe?: (reply: TypedReply<BodyAt<Id, Status>>) => string,
+    note?: Note<BodyAt<Id, Status>>,
   ): Promise<TypedReply<BodyAt<Id, Status>>>
+}
+
+interface Session extends Caller {
+  readonly token: string
+  readonly refreshToken: string
+}
+
+/** Calls operations without a token. */
+interface Tour extends Caller {
+  /** Starts a section. */
+  heading(text: string): void
+  /** The notes of the caller begin with a name. */
+  as(token: string, name?: string): Caller
+  /** Calls an operation that may return a problem. */
+  call(operation: OperationId, request: Call): Promise<Reply>
   /** Number of responses so far. */
   count(): number
 }
@@ -90,20 +96,32 @@ const createTour = (url: string): Tour => {
     await pause(seconds * 1_000)
     return patiently(send)
   }
-  return {
-    heading: (text) => console.log(`\n${text}`),
-    count: () => exchanges,
-    async call(operation, request, describe) {
-      const reply = await patiently(() => client.call(operation, request))
-      print(reply.status, describe(reply))
+  const as = (token?: string, name = ''): Caller => ({
+    async expect(operation, status, request, note) {
+      const reply = await patiently(() => client.expect(operation, status, { token, ...request }))
+      print(status, `${name}${textOf(note, reply)}`)
       return reply
     },
-    async expect(operation, status, request, describe) {
-      const reply = await patiently(() => client.expect(operation, status, request))
-      print(status, describe?.(reply) ?? '')
+  })
+  return {
+    ...as(),
+    as,
+    heading: (text) => console.log(`\n${text}`),
+    count: () => exchanges,
+    async call(operation, request) {
+      const reply = await patiently(() => client.call(operation, request))
+      print(reply.status, textOf(undefined, reply))
       return reply
     },
   }
+}
+
+const textOf = <Body>(note: Note<Body> | undefined, reply: TypedReply<Body>): string => {
+  if (typeof note === 'string') return note
+  if (typeof note === 'function') return note(reply)
+  const { body } = reply
+  if (note === undefined) return isProblem(body) ? problemText(body) : ''
+  return typeof body === 'object' && body !== null ? fields(body, ...note) : ''
 }
 
 /** Shortens ids to their last four characters and cursors to their first six. */
@@ -114,7 +132,7 @@ const shorten = (text: string): string =>
 
 const expectSame = (name: string, actual: unknown, expected: unknown): void => {
   if (isDeepStrictEqual(actual, expected)) return
-  throw new TourError(`${name} is ${inspect(actual)}, not ${inspect(expected)}`)
+  throw new Error(`${name} is ${inspect(actual)}, not ${inspect(expected)}`)
 }
 
 const fields = (record: object, ...names: string[]): string =>
@@ -125,13 +143,13 @@ const fields = (record: object, ...names: string[]): string =>
 
 const etagOf = ({ headers }: { readonly headers: Headers }): string => headers.get('etag') ?? ''
 
-const problemOf = ({ body: { code, errors = [] } }: TypedReply<Schemas['Problem']>): string =>
+const isProblem = (body: unknown): body is Schemas['Problem'] =>
+  typeof body === 'object' && body !== null && 'code' in body && 'title' in body && 'status' in body
+
+const problemText = ({ code, errors = [] }: Schemas['Problem']): string =>
   [code, ...errors.map(({ pointer, detail }) => `${pointer} ${detail}`)].join(': ')
 
-const sessionOf = ({ access_token, refresh_token }: Schemas['AuthTokens']): Session => ({
-  token: access_token,
-  refreshToken: refresh_token,
-})
+const idsOf = (items: readonly { readonly id: string }[]): string[] => items.map(({ id }) => id)
 
 const sha256 = (bytes: Uint8Array): string => createHash('sha256').update(bytes).digest('hex')
 
@@ -148,71 +166,55 @@ const register = async (tour: Tour): Promise<Account> => {
   return { id: tokens.user.id, username, email, password }
 }
 
-const signIn = async (tour: Tour, { email, password }: Account): Promise<Session> => {
-  const { body } = await tour.expect(
+const signIn = async (tour: Tour, { email, password }: Account, name?: string): Promise<Session> => {
+  const { body: tokens } = await tour.expect(
     'login',
     200,
     { body: { email, password } },
     ({ body: { expires_in, refresh_expires_in } }) =>
       `access token for ${expires_in / 60} min, refresh token for ${refresh_expires_in / 86_400} days`,
   )
-  return sessionOf(body)
+  const { access_token: token, refresh_token: refreshToken } = tokens
+  return { token, refreshToken, ...tour.as(token, name) }
 }
 
-const readProfile = async (tour: Tour, account: Account, { token }: Session): Promise<void> => {
-  await tour.expect('getCurrentUser', 401, {}, problemOf)
-  const me = await tour.expect('getCurrentUser', 200, { token }, (reply) => `ETag ${etagOf(reply)}`)
+const readProfile = async (tour: Tour, account: Account, session: Session): Promise<void> => {
+  await tour.expect('getCurrentUser', 401, {})
+  const me = await session.expect('getCurrentUser', 200, {}, (reply) => `ETag ${etagOf(reply)}`)
   expectSame('the signed-in user', me.body.id, account.id)
-  const headers = { 'if-none-match': etagOf(me) }
-  await tour.expect('getCurrentUser', 304, { token, headers }, () => 'not modified')
+  await session.expect('getCurrentUser', 304, { headers: { 'if-none-match': etagOf(me) } }, 'not modified')
 }
 
-const createTag = async (
-  tour: Tour,
-  { token }: Session,
-  tag: Schemas['TagCreate'],
-): Promise<Schemas['Tag']> => {
-  const { body } = await tour.expect('createTag', 201, { token, body: tag }, (reply) =>
-    fields(reply.body, 'name', 'color'),
-  )
+const createTag = async (session: Session, tag: Schemas['TagCreate']): Promise<Schemas['Tag']> => {
+  const { body } = await session.expect('createTag', 201, { body: tag }, ['name', 'color'])
   expectSame('the tag', { name: body.name, color: body.color }, tag)
   return body
 }
 
-const createTask = async (tour: Tour, { token }: Session, task: NewTask): Promise<Schemas['Task']> => {
-  const reply = await tour.expect('createTask', 201, { token, body: task }, ({ body }) =>
-    fields(body, 'title', 'due_at'),
-  )
+const createTask = async (session: Session, task: NewTask): Promise<Schemas['Task']> => {
+  const reply = await session.expect('createTask', 201, { body: task }, ['title', 'due_at'])
   const { tag_ids: tagIds = [], ...written } = task
   expectSame('the new task', reply.body, { ...reply.body, ...written })
-  expectSame('its tags', reply.body.tags.map(({ id }) => id).toSorted(), tagIds.toSorted())
+  expectSame('its tags', idsOf(reply.body.tags).toSorted(), tagIds.toSorted())
   const location = reply.headers.get('location') ?? ''
   expectSame('whether Location is its URL', location.endsWith(`/tasks/${reply.body.id}`), true)
   return reply.body
 }
 
-const createTasks = async (tour: Tour, session: Session) => {
-  const release = await createTag(tour, session, { name: 'release', color: '#d92d20' })
-  const home = await createTag(tour, session, { name: 'home', color: null })
-  const notes = await createTask(tour, session, {
+const createTasks = async (session: Session) => {
+  const release = await createTag(session, { name: 'release', color: '#d92d20' })
+  const home = await createTag(session, { name: 'home', color: null })
+  const notes = await createTask(session, {
     title: 'Write the release notes',
     priority: 'high',
     start_at: '2027-01-04T09:00:00.000Z',
     due_at: '2027-01-08T17:00:00.000Z',
     tag_ids: [release.id],
   })
-  const train = await createTask(tour, session, {
-    title: 'Book the train',
-    due_at: '2027-01-05T12:00:00.000Z',
-  })
-  const plants = await createTask(tour, session, { title: 'Water the plants', tag_ids: [home.id] })
-  const { token } = session
-  await tour.expect(
-    'addTaskTag',
-    204,
-    { token, params: { task_id: train.id, tag_id: home.id } },
-    () => `"${train.title}" is tagged ${home.name}`,
-  )
+  const train = await createTask(session, { title: 'Book the train', due_at: '2027-01-05T12:00:00.000Z' })
+  const plants = await createTask(session, { title: 'Water the plants', tag_ids: [home.id] })
+  const params = { task_id: train.id, tag_id: home.id }
+  await session.expect('addTaskTag', 204, { params }, `"${train.title}" is tagged ${home.name}`)
   return { release, home, notes, train, plants }
 }
 
@@ -221,18 +223,10 @@ type CreatedTasks = Awaited<ReturnType<typeof createTasks>>
 const titles = ({ body }: TypedReply<Schemas['TaskList']>): string =>
   body.items.map(({ title }) => `"${title}"`).join(', ') || 'none'
 
-const filterTasks = async (
-  tour: Tour,
-  { token }: Session,
-  { home, release, notes, train, plants }: CreatedTasks,
-) => {
+const filterTasks = async (session: Session, { home, release, notes, train, plants }: CreatedTasks) => {
   const find = async (query: NonNullable<Call['query']>, expected: readonly Schemas['Task'][]) => {
-    const { body } = await tour.expect('listTasks', 200, { token, query }, titles)
-    expectSame(
-      'the list',
-      body.items.map(({ id }) => id),
-      expected.map(({ id }) => id),
-    )
+    const { body } = await session.expect('listTasks', 200, { query }, titles)
+    expectSame('the list', idsOf(body.items), idsOf(expected))
     return body
   }
   const counted = await find({ tag_id: home.id, include_total: true }, [plants, train])
@@ -242,59 +236,36 @@ const filterTasks = async (
   await find({ tag_id: release.id, status: 'done' }, [])
 }
 
-const updateTask = async (tour: Tour, { token }: Session, { train }: CreatedTasks): Promise<void> => {
-  const params = { task_id: train.id }
-  const cleared = await tour.expect(
-    'updateTask',
-    200,
-    { token, params, body: { due_at: null } },
-    ({ body }) => `null clears a field: ${fields(body, 'title', 'due_at')}`,
-  )
-  expectSame('due_at', cleared.body.due_at, null)
-  expectSame('the title', cleared.body.title, train.title)
-  const finished = await tour.expect(
-    'updateTask',
-    200,
-    { token, params, body: { status: 'done' } },
-    ({ body }) => fields(body, 'status', 'completed_at'),
-  )
-  expectSame('whether completed_at is set', finished.body.completed_at !== null, true)
-  const reopened = await tour.expect(
-    'updateTask',
-    200,
-    { token, params, body: { status: 'todo' } },
-    ({ body }) => fields(body, 'status', 'completed_at'),
-  )
-  expectSame('completed_at', reopened.body.completed_at, null)
+const updateTask = async (session: Session, { train }: CreatedTasks): Promise<void> => {
+  const change = async (body: Schemas['TaskPatch'], ...shown: readonly string[]) =>
+    (await session.expect('updateTask', 200, { params: { task_id: train.id }, body }, shown)).body
+  const cleared = await change({ due_at: null }, 'title', 'due_at')
+  expectSame('due_at', cleared.due_at, null)
+  expectSame('the title', cleared.title, train.title)
+  const finished = await change({ status: 'done' }, 'status', 'completed_at')
+  expectSame('whether completed_at is set', finished.completed_at !== null, true)
+  const reopened = await change({ status: 'todo' }, 'status', 'completed_at')
+  expectSame('completed_at', reopened.completed_at, null)
 }
 
-const attachFile = async (tour: Tour, { token }: Session, { notes }: CreatedTasks): Promise<void> => {
+const attachFile = async (session: Session, { notes }: CreatedTasks): Promise<void> => {
   const bytes = await readFile(new URL('../../openapi.yaml', import.meta.url))
   const digest = sha256(bytes)
-  const params = { task_id: notes.id }
-  const body = fileForm(bytes, 'openapi.yaml', 'application/yaml')
-  const { body: attachment } = await tour.expect(
-    'addTaskAttachment',
-    201,
-    { token, params, body },
-    ({ body }) => `${body.file_name}, ${body.size} bytes, SHA-256 ${body.sha256.slice(0, 8)}…`,
-  )
+  const creation = {
+    params: { task_id: notes.id },
+    body: fileForm(bytes, 'openapi.yaml', 'application/yaml'),
+  }
+  const shown = ['file_name', 'size', 'sha256']
+  const { body: attachment } = await session.expect('addTaskAttachment', 201, creation, shown)
   expectSame('the size', attachment.size, bytes.length)
   expectSame('the SHA-256', attachment.sha256, digest)
 
-  const download = { token, params: { attach_id: attachment.id } }
-  const whole = await tour.expect(
-    'downloadAttachment',
-    200,
-    download,
-    ({ body }) => `${body.length} bytes, SHA-256 ${sha256(bytesOf(body)).slice(0, 8)}…`,
-  )
+  const params = { attach_id: attachment.id }
+  const whole = await session.expect('downloadAttachment', 200, { params }, 'the whole file')
   expectSame('the SHA-256 of the download', sha256(bytesOf(whole.body)), digest)
-  const part = await tour.expect(
-    'downloadAttachment',
-    206,
-    { ...download, headers: { range: 'bytes=0-13' } },
-    ({ headers, body }) => `${headers.get('content-range')}: ${Buffer.from(bytesOf(body)).toString()}`,
+  const range = { params, headers: { range: 'bytes=0-13' } }
+  const part = await session.expect('downloadAttachment', 206, range, ({ body }) =>
+    Buffer.from(bytesOf(body)).toString(),
   )
   expectSame('the range', Buffer.from(bytesOf(part.body)), bytes.subarray(0, 14))
 }
@@ -302,77 +273,56 @@ const attachFile = async (tour: Tour, { token }: Session, { notes }: CreatedTask
 /** In the generated types, binary content is a string. */
 const bytesOf = (body: unknown): Uint8Array => {
   if (body instanceof Uint8Array) return body
-  throw new TourError('the download is not binary')
+  throw new Error('the download is not binary')
 }
 
-const editConcurrently = async (tour: Tour, laptop: Session, phone: Session, { notes }: CreatedTasks) => {
+const editConcurrently = async (laptop: Session, phone: Session, { notes }: CreatedTasks) => {
   const params = { task_id: notes.id }
   const describe = (reply: TypedReply<Schemas['Task']>) =>
     `ETag ${etagOf(reply)}, ${fields(reply.body, 'status', 'priority')}`
-  const read = ({ token }: Session) => tour.expect('getTask', 200, { token, params }, describe)
+  const read = (session: Session) => session.expect('getTask', 200, { params }, describe)
   const onLaptop = await read(laptop)
   const onPhone = await read(phone)
   expectSame('the ETag on the phone', etagOf(onPhone), etagOf(onLaptop))
 
-  const change = ({ token }: Session, body: Schemas['TaskPatch'], current: TypedReply<unknown>) =>
-    ({ token, params, body, headers: { 'if-match': etagOf(current) } }) satisfies Call
-  await tour.expect(
-    'updateTask',
-    200,
-    change(laptop, { status: 'in_progress' }, onLaptop),
-    (reply) => `laptop: ${describe(reply)}`,
-  )
-  const rejected = await tour.expect(
-    'updateTask',
-    412,
-    change(phone, { priority: 'urgent' }, onPhone),
-    (reply) => `phone: ${problemOf(reply)}`,
-  )
+  const change = (body: Schemas['TaskPatch'], current: TypedReply<unknown>): Call => ({
+    params,
+    body,
+    headers: { 'if-match': etagOf(current) },
+  })
+  await laptop.expect('updateTask', 200, change({ status: 'in_progress' }, onLaptop), describe)
+  const rejected = await phone.expect('updateTask', 412, change({ priority: 'urgent' }, onPhone))
   expectSame('the code', rejected.body.code, 'precondition_failed')
   const reread = await read(phone)
   expectSame('the status that the laptop set', reread.body.status, 'in_progress')
   expectSame('the priority after the rejected change', reread.body.priority, 'high')
-  const resolved = await tour.expect(
-    'updateTask',
-    200,
-    change(phone, { priority: 'urgent' }, reread),
-    (reply) => `phone: ${describe(reply)}`,
-  )
+  const resolved = await phone.expect('updateTask', 200, change({ priority: 'urgent' }, reread), describe)
   expectSame('the status after both changes', resolved.body.status, 'in_progress')
   expectSame('the priority after both changes', resolved.body.priority, 'urgent')
 }
 
-const retryCreation = async (tour: Tour, { token }: Session): Promise<Schemas['Task']> => {
+const retryCreation = async (session: Session): Promise<Schemas['Task']> => {
   const headers = { 'idempotency-key': randomUUID() }
-  const body = { title: 'Order a cake' }
-  const first = await tour.expect(
-    'createTask',
-    201,
-    { token, headers, body },
-    (reply) => `created …${reply.body.id.slice(-4)}`,
-  )
-  const second = await tour.expect(
-    'createTask',
-    201,
-    { token, headers, body },
-    (reply) =>
-      `same response: …${reply.body.id.slice(-4)}, Idempotency-Replayed: ${reply.headers.get('idempotency-replayed')}`,
-  )
+  const send = (note: string) =>
+    session.expect(
+      'createTask',
+      201,
+      { headers, body: { title: 'Order a cake' } },
+      (reply) =>
+        `${note} …${reply.body.id.slice(-4)}, Idempotency-Replayed: ${reply.headers.get('idempotency-replayed')}`,
+    )
+  const first = await send('created')
+  const second = await send('same response:')
   expectSame('the replayed response', second.body, first.body)
   expectSame('Idempotency-Replayed', second.headers.get('idempotency-replayed'), 'true')
-  const other = await tour.expect(
-    'createTask',
-    422,
-    { token, headers, body: { title: 'Order two cakes' } },
-    problemOf,
-  )
+  const other = await session.expect('createTask', 422, { headers, body: { title: 'Order two cakes' } })
   expectSame('the code', other.body.code, 'idempotency_key_reused')
   return first.body
 }
 
-const sendInvalidBodies = async (tour: Tour, { token }: Session): Promise<void> => {
+const sendInvalidBodies = async (session: Session): Promise<void> => {
   const expectInvalid = async (body: object, pointer: string) => {
-    const { body: problem } = await tour.expect('createTask', 400, { token, body }, problemOf)
+    const { body: problem } = await session.expect('createTask', 400, { body })
     expectSame('the code', problem.code, 'invalid_request')
     expectSame('the pointer', problem.errors?.[0]?.pointer, pointer)
   }
@@ -384,8 +334,7 @@ const sendInvalidBodies = async (tour: Tour, { token }: Session): Promise<void> 
 }
 
 const readPages = async (
-  tour: Tour,
-  { token }: Session,
+  session: Session,
   account: Account,
   existing: readonly Schemas['Task'][],
 ): Promise<void> => {
@@ -393,16 +342,16 @@ const readPages = async (
   const seen: string[] = []
   let query: string | undefined = 'limit=2'
   while (query !== undefined) {
-    const page: TypedReply<Schemas['TaskList']> = await tour.expect(
+    const page: TypedReply<Schemas['TaskList']> = await session.expect(
       'listUserTasks',
       200,
-      { token, params, query },
+      { params, query },
       titles,
     )
-    seen.push(...page.body.items.map(({ id }) => id))
+    seen.push(...idsOf(page.body.items))
     query = nextQuery(page)
   }
-  expectSame('the tasks of all pages, newest first', seen, existing.map(({ id }) => id).toReversed())
+  expectSame('the tasks of all pages, newest first', seen, idsOf(existing).toReversed())
 }
 
 /** The query of the next page in Link. Its cursor must be next_cursor. */
@@ -413,254 +362,207 @@ const nextQuery = ({ headers, body }: TypedReply<Schemas['TaskList']>): string |
   return query
 }
 
-const shareProject = async (
-  tour: Tour,
+const createProject = async (manager: Session, name: string): Promise<Schemas['Project']> => {
+  const shown = ['name', 'role', 'member_count']
+  const { body: project } = await manager.expect('createProject', 201, { body: { name } }, shown)
+  expectSame('the role of its creator', project.role, 'manager')
+  return project
+}
+
+/** Deletes a project, which also hides a task in it. */
+const deleteProject = async (
   manager: Session,
-  colleague: Account,
+  { id, name }: Schemas['Project'],
+  task: Schemas['Task'],
+): Promise<void> => {
+  const params = { project_id: id }
+  await manager.expect('deleteProject', 204, { params }, `${name} moved to the trash`)
+  await manager.expect('getTask', 404, { params: { task_id: task.id } })
+  await manager.expect('deleteTrashedProject', 204, { params }, `${name} deleted permanently`)
+}
+
+const shareProject = async (
+  manager: Session,
+  colleague: Session,
+  { id: user_id }: Account,
   other: Schemas['Task'],
 ): Promise<void> => {
-  const { token } = manager
-  const colleagueToken = (await signIn(tour, colleague)).token
-  const { body: project } = await tour.expect(
-    'createProject',
-    201,
-    { token, body: { name: 'Offsite' } },
-    ({ body }) => fields(body, 'name', 'role', 'member_count'),
-  )
-  expectSame('the role of its creator', project.role, 'manager')
+  const project = await createProject(manager, 'Offsite')
   const params = { project_id: project.id }
-  const plan = await createTask(tour, manager, { title: 'Plan the offsite', project_id: project.id })
-  const planned = { token: colleagueToken, params: { task_id: plan.id } }
-  await tour.expect('getTask', 404, planned, (reply) => `colleague: ${problemOf(reply)}`)
+  const plan = await createTask(manager, { title: 'Plan the offsite', ...params })
+  const planned = { params: { task_id: plan.id } }
+  await colleague.expect('getTask', 404, planned)
 
   const addAs = (role: Schemas['ProjectRole'], status: 200 | 201) =>
-    tour.expect(
-      'setProjectMember',
-      status,
-      { token, params: { ...params, user_id: colleague.id }, body: { role } },
-      ({ body }) => `colleague: ${fields(body, 'role')}`,
-    )
+    manager.expect('setProjectMember', status, { params: { ...params, user_id }, body: { role } }, [
+      'user_id',
+      'role',
+    ])
   const started = { ...planned, body: { status: 'in_progress' } }
   await addAs('viewer', 201)
-  await tour.expect('getTask', 200, planned, ({ body }) => `colleague sees "${body.title}"`)
-  await tour.expect('updateTask', 403, started, (reply) => `colleague: ${problemOf(reply)}`)
+  await colleague.expect('getTask', 200, planned, ['title'])
+  await colleague.expect('updateTask', 403, started)
   await addAs('editor', 200)
-  await tour.expect('updateTask', 200, started, ({ body }) => `colleague: ${fields(body, 'status')}`)
+  await colleague.expect('updateTask', 200, started, ['status'])
 
   const move = (to: string | null) =>
-    tour.expect(
-      'updateTask',
-      200,
-      { token, params: { task_id: other.id }, body: { project_id: to } },
-      ({ body }) => `"${body.title}" moved ${body.project_id === null ? 'out of' : 'into'} the project`,
-    )
+    manager.expect('updateTask', 200, { params: { task_id: other.id }, body: { project_id: to } }, [
+      'title',
+      'project_id',
+    ])
   const expectTasks = async (...expected: readonly Schemas['Task'][]) => {
-    const { body } = await tour.expect('listProjectTasks', 200, { token: colleagueToken, params }, titles)
-    expectSame('the tasks of the project', ids(body.items), ids(expected))
+    const { body } = await colleague.expect('listProjectTasks', 200, { params }, titles)
+    expectSame('the tasks of the project', idsOf(body.items).toSorted(), idsOf(expected).toSorted())
   }
   await move(project.id)
   await expectTasks(plan, other)
   await move(null)
   await expectTasks(plan)
 
-  const own = { token: colleagueToken, params: { ...params, user_id: 'me' } }
-  await tour.expect('removeProjectMember', 204, own, () => 'colleague left')
-  await tour.expect(
-    'getProject',
-    404,
-    { token: colleagueToken, params },
-    (reply) => `colleague: ${problemOf(reply)}`,
-  )
-  await tour.expect('deleteProject', 204, { token, params }, () => `${project.name} moved to the trash`)
-  await tour.expect('getTask', 404, { ...planned, token }, problemOf)
-  await tour.expect(
-    'deleteTrashedProject',
-    204,
-    { token, params },
-    () => `${project.name} deleted permanently`,
-  )
+  await colleague.expect('removeProjectMember', 204, { params: { ...params, user_id: 'me' } }, 'left')
+  await colleague.expect('getProject', 404, { params })
+  await deleteProject(manager, project, plan)
 }
 
 /** Waits for the notification of a comment, which is created about a second later. */
-const notificationOf = async (
-  tour: Tour,
-  token: string,
-  commentId: string,
-): Promise<Schemas['Notification']> => {
+const notificationOf = async (session: Session, commentId: string): Promise<Schemas['Notification']> => {
   for (let attempt = 0; attempt < 20; attempt += 1) {
-    const inbox = { token, query: { unread: true } }
-    const { body } = await tour.expect(
+    const { body } = await session.expect(
       'listNotifications',
       200,
-      inbox,
-      ({ body }) => `colleague: ${body.items.map(({ reason }) => reason).join(', ') || 'nothing yet'}`,
+      { query: { unread: true } },
+      ({ body: { items } }) => items.map(({ reason }) => reason).join(', ') || 'nothing yet',
     )
     const found = body.items.find(({ comment_id }) => comment_id === commentId)
     if (found !== undefined) return found
     await pause(500)
   }
-  throw new TourError('There was no notification of the comment after 10 seconds')
+  throw new Error('There was no notification of the comment after 10 seconds')
 }
 
 /** Creates and deletes a webhook. Its event type does not occur, so that nothing is sent. */
-const tryWebhook = async (tour: Tour, { token }: Session, project: { project_id: string }): Promise<void> => {
-  const url = 'https://hooks.example.com/tour'
-  const body = { ...project, url, event_types: ['project.restored'] }
-  const { body: webhook } = await tour.expect('createWebhook', 201, { token, body }, ({ body }) =>
-    fields(body, 'url', 'event_types'),
-  )
+const tryWebhook = async (session: Session, project: { project_id: string }): Promise<void> => {
+  const body = { ...project, url: 'https://hooks.example.com/tour', event_types: ['project.restored'] }
+  const { body: webhook } = await session.expect('createWebhook', 201, { body }, ['url', 'event_types'])
   const params = { webhook_id: webhook.id }
-  const rotated = await tour.expect(
-    'rotateWebhookSecret',
-    200,
-    { token, params },
-    ({ body }) => `signed with both secrets until ${body.previous_secret_until}`,
-  )
+  const rotated = await session.expect('rotateWebhookSecret', 200, { params }, ['previous_secret_until'])
   expectSame('whether the secret is a new one', rotated.body.secret !== webhook.secret, true)
-  const deliveries = await tour.expect('listWebhookDeliveries', 200, { token, params }, () => 'no deliveries')
+  const deliveries = await session.expect('listWebhookDeliveries', 200, { params }, 'no deliveries')
   expectSame('the deliveries', deliveries.body.items, [])
-  await tour.expect('deleteWebhook', 204, { token, params }, () => 'webhook deleted')
+  await session.expect('deleteWebhook', 204, { params }, 'webhook deleted')
 }
 
 /** Dependencies, subtasks, comments, notifications, followers and the history of tasks in a shared project. */
-const collaborate = async (tour: Tour, manager: Session, colleague: Account): Promise<void> => {
-  const { token } = manager
-  const colleagueToken = (await signIn(tour, colleague)).token
-  const { body: project } = await tour.expect(
-    'createProject',
-    201,
-    { token, body: { name: 'Move' } },
-    ({ body }) => fields(body, 'name'),
-  )
+const collaborate = async (
+  manager: Session,
+  colleague: Session,
+  { id: user_id, username }: Account,
+): Promise<void> => {
+  const project = await createProject(manager, 'Move')
   const ofProject = { project_id: project.id }
-  await tour.expect(
-    'setProjectMember',
-    201,
-    { token, params: { ...ofProject, user_id: colleague.id }, body: { role: 'commenter' } },
-    ({ body }) => `colleague: ${fields(body, 'role')}`,
-  )
-  const keys = await createTask(tour, manager, { title: 'Fetch the keys', ...ofProject })
-  const boxes = await createTask(tour, manager, { title: 'Carry the boxes', ...ofProject })
+  const membership = { params: { ...ofProject, user_id }, body: { role: 'commenter' } }
+  await manager.expect('setProjectMember', 201, membership, ['user_id', 'role'])
+  const keys = await createTask(manager, { title: 'Fetch the keys', ...ofProject })
+  const boxes = await createTask(manager, { title: 'Carry the boxes', ...ofProject })
   const params = { task_id: boxes.id }
   const relation = { ...params, kind: 'blocked_by', other_task_id: keys.id }
-  await tour.expect('addTaskRelation', 204, { token, params: relation }, () => `blocked by "${keys.title}"`)
+  await manager.expect('addTaskRelation', 204, { params: relation }, `blocked by "${keys.title}"`)
   const expectBlocked = async (expected: boolean) => {
-    const { body } = await tour.expect('getTask', 200, { token, params }, (reply) =>
-      fields(reply.body, 'is_blocked'),
-    )
+    const { body } = await manager.expect('getTask', 200, { params }, ['is_blocked'])
     expectSame('is_blocked', body.is_blocked, expected)
   }
   await expectBlocked(true)
-  const cycle = { token, params: { ...relation, kind: 'blocks' } }
-  await tour.expect('addTaskRelation', 409, cycle, problemOf)
-  const books = await createTask(tour, manager, { title: 'Pack the books', parent_id: boxes.id })
+  await manager.expect('addTaskRelation', 409, { params: { ...relation, kind: 'blocks' } })
+  const books = await createTask(manager, { title: 'Pack the books', parent_id: boxes.id })
   expectSame('the project of the subtask', books.project_id, project.id)
 
-  const text = `@${colleague.username}, please ask for the keys.`
-  const { body: question } = await tour.expect(
-    'createComment',
-    201,
-    { token, params, body: { body: text } },
-    ({ body }) => `mentions ${body.mentions.length} user`,
-  )
-  expectSame('the mentions', question.mentions, [colleague.id])
-  const reply = { token: colleagueToken, params, body: { body: 'They are here.' } }
-  await tour.expect('createComment', 201, reply, ({ body }) => `colleague: ${fields(body, 'body')}`)
-  const edit = { token: colleagueToken, params: { comment_id: question.id }, body: { body: 'Never mind.' } }
-  await tour.expect('updateComment', 403, edit, (reply) => `colleague: ${problemOf(reply)}`)
-  const { id: notification_id } = await notificationOf(tour, colleagueToken, question.id)
-  const mark = { token: colleagueToken, params: { notification_id }, body: { is_read: true } }
-  await tour.expect(
-    'updateNotification',
-    200,
-    mark,
-    ({ body }) => `colleague: ${fields(body, 'reason', 'read_at')}`,
-  )
-  const followers = await tour.expect(
-    'listTaskFollowers',
-    200,
-    { token, params },
-    ({ body }) => `${body.items.length} followers: the owner and a commenter`,
-  )
+  const asking = { params, body: { body: `@${username}, please ask for the keys.` } }
+  const { body: question } = await manager.expect('createComment', 201, asking, ['mentions'])
+  expectSame('the mentions', question.mentions, [user_id])
+  await colleague.expect('createComment', 201, { params, body: { body: 'They are here.' } }, ['body'])
+  const edit = { params: { comment_id: question.id }, body: { body: 'Never mind.' } }
+  await colleague.expect('updateComment', 403, edit)
+  const { id: notification_id } = await notificationOf(colleague, question.id)
+  const mark = { params: { notification_id }, body: { is_read: true } }
+  await colleague.expect('updateNotification', 200, mark, ['reason', 'read_at'])
+  const followers = await manager.expect('listTaskFollowers', 200, { params }, 'the owner and a commenter')
   expectSame(
     'the followers',
-    followers.body.items.map(({ user_id }) => user_id).toSorted(),
-    [colleague.id, boxes.owner_id].toSorted(),
+    followers.body.items.map((follower) => follower.user_id).toSorted(),
+    [user_id, boxes.owner_id].toSorted(),
   )
-  const change = { token, params: { task_id: keys.id }, body: { status: 'done' } }
-  await tour.expect('updateTask', 200, change, ({ body }) => fields(body, 'title', 'status'))
+  const closing = { params: { task_id: keys.id }, body: { status: 'done' } }
+  await manager.expect('updateTask', 200, closing, ['title', 'status'])
   await expectBlocked(false)
-  const history = await tour.expect('listTaskEvents', 200, { token: colleagueToken, params }, ({ body }) =>
-    body.items.map(({ type }) => type).join(', '),
-  )
+  const types = ({ body }: TypedReply<{ readonly items: readonly Schemas['Event'][] }>): string =>
+    body.items.map(({ type }) => type).join(', ')
+  const history = await colleague.expect('listTaskEvents', 200, { params }, types)
   expectSame(
     'the authors of comments, newest first',
     history.body.items.filter(({ type }) => type === 'comment.created').map(({ actor_id }) => actor_id),
-    [colleague.id, question.author_id],
+    [user_id, question.author_id],
   )
-  const activity = { token: colleagueToken, query: { project_id: [project.id], type: ['task.*'] } }
-  await tour.expect('listEvents', 200, activity, ({ body }) => body.items.map(({ type }) => type).join(', '))
-  await tryWebhook(tour, manager, ofProject)
-  await tour.expect(
-    'deleteProject',
-    204,
-    { token, params: ofProject },
-    () => `${project.name} moved to the trash`,
-  )
-  await tour.expect(
-    'deleteTrashedProject',
-    204,
-    { token, params: ofProject },
-    () => `${project.name} deleted permanently`,
-  )
+  const activity = { query: { project_id: [project.id], type: ['task.*'] } }
+  await colleague.expect('listEvents', 200, activity, types)
+  await tryWebhook(manager, ofProject)
+  await deleteProject(manager, project, boxes)
 }
 
-/** The sorted ids of resources. */
-const ids = (items: readonly { readonly id: string }[]): string[] => items.map(({ id }) => id).toSorted()
-
-const recur = async (tour: Tour, { token }: Session): Promise<void> => {
+const recur = async (session: Session): Promise<void> => {
   const recurrence = { rule: 'FREQ=MONTHLY', time_zone: 'Europe/Berlin' }
-  const preview = await tour.expect(
-    'previewRecurrence',
-    200,
-    { token, body: { ...recurrence, on: '2027-01-31', limit: 3 } },
-    ({ body }) => body.occurrences.map(({ on }) => on).join(', '),
-  )
-  const days = preview.body.occurrences.map(({ on }) => on)
+  const preview = { body: { ...recurrence, on: '2027-01-31', limit: 3 } }
+  const { body } = await session.expect('previewRecurrence', 200, preview, 'the last days of months')
+  const days = body.occurrences.map(({ on }) => on)
   expectSame('the last days of months', days, ['2027-01-31', '2027-02-28', '2027-03-31'])
   const task = { title: 'Pay the rent', due_at: '2090-03-01T08:00:00.000Z', recurrence }
-  const created = await tour.expect('createTask', 201, { token, body: task }, ({ body }) =>
-    fields(body, 'due_at', 'occurrence_number'),
-  )
-  const closing = { token, params: { task_id: created.body.id }, body: { status: 'done' } }
-  const closed = await tour.expect('updateTask', 200, closing, ({ body }) =>
-    fields(body, 'status', 'next_task_id'),
-  )
-  const task_id = closed.body.next_task_id ?? ''
-  const next = await tour.expect('getTask', 200, { token, params: { task_id } }, ({ body }) =>
-    fields(body, 'status', 'due_at', 'occurrence_number'),
-  )
+  const created = await session.expect('createTask', 201, { body: task }, ['due_at', 'occurrence_number'])
+  const closing = { params: { task_id: created.body.id }, body: { status: 'done' } }
+  const closed = await session.expect('updateTask', 200, closing, ['status', 'next_task_id'])
+  const params = { task_id: closed.body.next_task_id ?? '' }
+  const shown = ['status', 'due_at', 'occurrence_number']
+  const next = await session.expect('getTask', 200, { params }, shown)
   // Daylight saving time began in between.
   expectSame('the next due date', next.body.due_at, '2090-04-01T07:00:00.000Z')
 }
 
-const refresh = async (tour: Tour, old: Session): Promise<void> => {
-  const request = { body: { refresh_token: old.refreshToken } }
-  const { body } = await tour.expect('refreshToken', 200, request, () => 'new tokens')
-  const renewed = sessionOf(body)
-  await tour.expect('getCurrentUser', 200, { token: renewed.token }, () => 'the new access token works')
-  const { body: again } = await tour.expect('refreshToken', 200, request, () => 'retry: the same tokens')
-  expectSame('the refresh token of the retry', again.refresh_token, renewed.refreshToken)
-  const next = { body: { refresh_token: renewed.refreshToken } }
-  const { body: newest } = await tour.expect('refreshToken', 200, next, () => 'new tokens again')
-  await tour.expect('refreshToken', 401, request, (reply) => `reused: ${problemOf(reply)}; the session ends`)
-  await tour.expect('getCurrentUser', 401, { token: newest.access_token }, problemOf)
+const remind = async (session: Session): Promise<void> => {
+  const due = '2090-06-01T08:00:00.000Z'
+  const { id: task_id } = await createTask(session, { title: 'Renew the passport', due_at: due })
+  const dayBefore = { params: { task_id }, body: { relative_to: 'due', offset_minutes: -1_440 } }
+  const shown = ['snoozed_until', 'remind_at']
+  const { body: reminder } = await session.expect('createReminder', 201, dayBefore, shown)
+  expectSame('the time of the reminder', reminder.remind_at, '2090-05-31T08:00:00.000Z')
+  const expectReminders = async (...expected: readonly Schemas['Reminder'][]) => {
+    const note = expected.length === 0 ? 'none' : 'the reminder'
+    const { body } = await session.expect('listReminders', 200, { query: { task_id } }, note)
+    expectSame('the reminders', body.items, expected)
+  }
+  await expectReminders(reminder)
+  const params = { reminder_id: reminder.id }
+  const snooze = { params, body: { snoozed_until: due } }
+  const snoozed = await session.expect('updateReminder', 200, snooze, shown)
+  expectSame('the time after the snooze', snoozed.body.remind_at, due)
+  await session.expect('deleteReminder', 204, { params }, 'reminder deleted')
+  await expectReminders()
 }
 
-const signOut = async (tour: Tour, { token, refreshToken }: Session): Promise<void> => {
-  await tour.expect('logout', 204, { token }, () => 'signed out')
-  await tour.expect('getCurrentUser', 401, { token }, problemOf)
-  await tour.expect('refreshToken', 401, { body: { refresh_token: refreshToken } }, problemOf)
+const refresh = async (tour: Tour, old: Session): Promise<void> => {
+  const renew = async (refresh_token: string, note: string) =>
+    (await tour.expect('refreshToken', 200, { body: { refresh_token } }, note)).body
+  const renewed = await renew(old.refreshToken, 'new tokens')
+  await tour.as(renewed.access_token).expect('getCurrentUser', 200, {}, 'the new access token works')
+  const again = await renew(old.refreshToken, 'retry: the same tokens')
+  expectSame('the refresh token of the retry', again.refresh_token, renewed.refresh_token)
+  const newest = await renew(renewed.refresh_token, 'new tokens again')
+  const reused = { body: { refresh_token: old.refreshToken } }
+  await tour.expect('refreshToken', 401, reused, ({ body }) => `${problemText(body)}; the session ends`)
+  await tour.as(newest.access_token).expect('getCurrentUser', 401, {})
+}
+
+const signOut = async (tour: Tour, session: Session): Promise<void> => {
+  await session.expect('logout', 204, {}, 'signed out')
+  await session.expect('getCurrentUser', 401, {})
+  await tour.expect('refreshToken', 401, { body: { refresh_token: session.refreshToken } })
 }
 
 /** All sections between registration and cleanup. */
@@ -669,28 +571,31 @@ const runSections = async (tour: Tour, account: Account, colleague: Account): Pr
   await readProfile(tour, account, laptop)
 
   tour.heading('Creating two tags and three tasks')
-  const list = await createTasks(tour, laptop)
+  const list = await createTasks(laptop)
   tour.heading('Filtering: filters are combined with AND, repeated values with OR')
-  await filterTasks(tour, laptop, list)
+  await filterTasks(laptop, list)
   tour.heading('Updating: a patch contains only the fields that change')
-  await updateTask(tour, laptop, list)
+  await updateTask(laptop, list)
   tour.heading('Attaching and downloading a file')
-  await attachFile(tour, laptop, list)
+  await attachFile(laptop, list)
   tour.heading('Concurrent updates: If-Match prevents a lost update')
-  const phone = await signIn(tour, account)
-  await editConcurrently(tour, laptop, phone, list)
+  const phone = await signIn(tour, account, 'phone: ')
+  await editConcurrently(laptop, phone, list)
   tour.heading('Retrying a creation: the Idempotency-Key prevents a duplicate')
-  const cake = await retryCreation(tour, laptop)
+  const cake = await retryCreation(laptop)
   tour.heading('Invalid input: the problem points to the error')
-  await sendInvalidBodies(tour, laptop)
+  await sendInvalidBodies(laptop)
   tour.heading('Pagination: following the Link header, two tasks per page')
-  await readPages(tour, laptop, account, [list.notes, list.train, list.plants, cake])
+  await readPages(laptop, account, [list.notes, list.train, list.plants, cake])
   tour.heading('Sharing a project: members see its tasks, and their roles determine what they can change')
-  await shareProject(tour, laptop, colleague, cake)
+  const member = await signIn(tour, colleague, 'colleague: ')
+  await shareProject(laptop, member, colleague, cake)
   tour.heading('Collaborating: dependencies, subtasks, comments, notifications, history and webhooks')
-  await collaborate(tour, laptop, colleague)
+  await collaborate(laptop, member, colleague)
   tour.heading('Recurring tasks: closing one creates the next, at the same time of day')
-  await recur(tour, laptop)
+  await recur(laptop)
+  tour.heading('Reminders: they follow the date of their task until they are snoozed')
+  await remind(laptop)
   tour.heading('Refreshing tokens: a used refresh token ends the session, unless it is a retry')
   await refresh(tour, phone)
   tour.heading('Signing out: the tokens stop working immediately')
@@ -699,42 +604,30 @@ const runSections = async (tour: Tour, account: Account, colleague: Account): Pr
 
 /** Deletes the account with all its data. Resolves to a note about what remains. */
 const cleanUp = async (tour: Tour, account: Account): Promise<string> => {
-  const { token } = await signIn(tour, account)
-  const params = { user_id: account.id }
-  const { status } = await tour.call('deleteUser', { token, params }, (reply) =>
-    reply.status === 204 ? 'deleted with all its data' : problemOf(reply as TypedReply<Schemas['Problem']>),
-  )
-  if (status === 409) return clearLastAdmin(tour, account, token)
+  const session = await signIn(tour, account)
+  const deletion = { token: session.token, params: { user_id: account.id } }
+  const { status } = await tour.call('deleteUser', deletion)
+  if (status === 409) return clearLastAdmin(account, session)
   expectSame('the status of the deletion', status, 204)
-  await tour.expect('getCurrentUser', 401, { token }, problemOf)
+  await session.expect('getCurrentUser', 401, {})
   return "The tour's accounts were deleted."
 }
 
 /** Deletes the data of the account. The first account is an administrator, and the last administrator cannot be deleted. */
-const clearLastAdmin = async (tour: Tour, account: Account, token: string): Promise<string> => {
+const clearLastAdmin = async (account: Account, session: Session): Promise<string> => {
   const isOwn = (item: { owner_id: string }) => item.owner_id === account.id
   const params = { user_id: account.id }
-  const { body: tasks } = await tour.expect('listUserTasks', 200, { token, params }, titles)
+  const { body: tasks } = await session.expect('listUserTasks', 200, { params }, titles)
   for (const { id, title } of tasks.items.filter(isOwn))
-    await tour.expect(
-      'deleteTask',
-      204,
-      { token, params: { task_id: id } },
-      () => `"${title}" moved to the trash`,
-    )
-  const { body: trash } = await tour.expect('listTrash', 200, { token }, titles)
+    await session.expect('deleteTask', 204, { params: { task_id: id } }, `"${title}" moved to the trash`)
+  const { body: trash } = await session.expect('listTrash', 200, {}, titles)
   for (const { id, title } of trash.items.filter(isOwn))
-    await tour.expect(
-      'deleteTrashedTask',
-      204,
-      { token, params: { task_id: id } },
-      () => `"${title}" deleted permanently`,
-    )
-  const { body: tags } = await tour.expect('listTags', 200, { token }, ({ body }) =>
+    await session.expect('deleteTrashedTask', 204, { params: { task_id: id } }, `"${title}" deleted`)
+  const { body: tags } = await session.expect('listTags', 200, {}, ({ body }) =>
     body.items.map(({ name }) => name).join(', '),
   )
   for (const { id, name } of tags.items.filter(isOwn))
-    await tour.expect('deleteTag', 204, { token, params: { tag_id: id } }, () => `${name} deleted`)
+    await session.expect('deleteTag', 204, { params: { tag_id: id } }, `${name} deleted`)
   return [
     "The tour's first account is the only administrator of this installation and cannot be deleted.",
     `It remains, without tasks and tags: ${account.email}, password ${account.password}`,
@@ -767,19 +660,17 @@ const runTour = async (url: string): Promise<string> => {
 const readUrl = (text: string): string => {
   const url = URL.parse(text)
   if (url !== null && /^https?:$/.test(url.protocol)) return url.href.replace(/\/+$/, '')
-  throw new TourError(`${text} is not an http:// or https:// URL`)
+  throw new Error(`${text} is not an http:// or https:// URL`)
 }
 
 /** The most likely error, no running service, gets a clear message. */
 const expectReady = async (url: string): Promise<void> => {
   const signal = AbortSignal.timeout(10_000)
   const response = await fetch(`${url}/health/ready`, { signal }).catch((error: unknown) => {
-    throw new TourError(`No service is running at ${url} (${reasonOf(error)}). Start one with: npm start`)
+    throw new Error(`No service is running at ${url} (${reasonOf(error)}). Start one with: npm start`)
   })
   if (response.ok) return
-  throw new TourError(
-    `${url}/health/ready returned ${response.status}: it is not Taskwright, or it is not ready`,
-  )
+  throw new Error(`${url}/health/ready returned ${response.status}: it is not Taskwright, or it is not ready`)
 }
 
 /** The network error, which is the cause of the error of fetch. */

@@ -24,13 +24,10 @@ type Attachment = components['schemas']['Attachment']
 
 /** The results of a period of load. */
 export interface Observation {
-  /** Number of responses. */
-  responses: number
   /** Number of responses by operation and status. */
   readonly statuses: Map<string, number>
   /** Number of acknowledged writes of tasks and files. */
   acknowledged: number
-  retries: number
   /** Number of retries by cause: the status of a response, or why there was none. */
   readonly retryReasons: Map<string, number>
   /** The longest time without an acknowledged write, in milliseconds. */
@@ -179,16 +176,10 @@ export const createLoad = async (
     written.emit('written', sentAt)
   }
 
-  const recordRetry = (reason: string): void => {
-    count(observation.retryReasons, reason)
-    observation.retries += 1
-  }
-
   const attempt = async (user: User, operation: OperationId, call: Call): Promise<Reply | Failure> => {
     try {
       const response = clientOf(user).call(operation, { token: user.token, ...call })
       const reply = await withTimeout(responseTimeout, response, () => new ResponseTimeout())
-      observation.responses += 1
       count(observation.statuses, `${operation} ${reply.status}`)
       return reply
     } catch (error) {
@@ -206,11 +197,11 @@ export const createLoad = async (
     for (let delay = firstDelay; ; delay = Math.min(delay * 2, maxDelay)) {
       const reply = await attempt(user, operation, call)
       if (typeof reply === 'string') {
-        recordRetry(reply)
+        count(observation.retryReasons, reply)
         if (reply !== 'no connection') isRepeat = true
       } else {
         if (!isRetryable(reply.status)) return { reply, isRepeat }
-        recordRetry(String(reply.status))
+        count(observation.retryReasons, String(reply.status))
         if (isOutcomeUnknown(reply.status)) isRepeat = true
         if (reply.status === 500) observation.faults.push(unexpected(operation, reply).message)
         if (reply.status === 503 && !reply.headers.has('retry-after'))
@@ -427,10 +418,8 @@ export const createLoad = async (
 }
 
 const newObservation = (): Observation => ({
-  responses: 0,
   statuses: new Map(),
   acknowledged: 0,
-  retries: 0,
   retryReasons: new Map(),
   longestGap: 0,
   faults: [],
@@ -438,6 +427,9 @@ const newObservation = (): Observation => ({
 
 const count = (counts: Map<string, number>, name: string): void =>
   void counts.set(name, (counts.get(name) ?? 0) + 1)
+
+export const totalOf = (counts: ReadonlyMap<string, number>): number =>
+  counts.values().reduce((a, b) => a + b, 0)
 
 const unexpected = (operation: OperationId, { status, body }: Reply): Error =>
   new Error(`${operation} returned ${status}: ${JSON.stringify(body)}`)

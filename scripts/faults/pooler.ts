@@ -1,13 +1,12 @@
-import { execFileSync, spawn } from 'node:child_process'
-import { mkdtemp, rm, writeFile } from 'node:fs/promises'
+import { execFileSync } from 'node:child_process'
+import { mkdtemp, readFile, rm, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
-import { parseArgs } from 'node:util'
 import { createClient } from '../../src/db/engine/connection.ts'
 import { freePort } from '../../test/fixture/ports.ts'
-import { findCommand, runAttached, stopAtEnd } from '../run/commands.ts'
+import { findCommand, runAttached, skip } from '../run/commands.ts'
 import { findIdentity, giveTo } from '../run/postgres.ts'
+import { startProgram } from '../run/processes.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 import { temporaryRoot } from '../run/temporary-root.ts'
 
@@ -15,9 +14,7 @@ import { temporaryRoot } from '../run/temporary-root.ts'
  * Runs test files, by default those that use the database in most ways, with PgBouncer in front of the server of DATABASE_URL,
  * configured as described in docs/operations/install.md:
  *
- *     node scripts/run/postgres.ts --fast -- node scripts/faults/pooler.ts [--session] [file...]
- *
- * The pool mode is transaction, or session with `--session`.
+ *     node scripts/run/postgres.ts --fast -- node scripts/faults/pooler.ts [file...]
  */
 
 const testFiles: readonly string[] = [
@@ -40,41 +37,28 @@ const tests = fileURLToPath(new URL('../run/test.ts', import.meta.url))
 const deadline = 30 * 60_000
 
 /** 1.21 is the first version that supports prepared statements in transaction mode. */
-const minVersions = { transaction: [1, 21], session: [1, 18] } as const
+const minMinor = 21
 
-export type Mode = keyof typeof minVersions
-
-/**
- * Server connections for each database. In transaction mode, fewer than the client connections of one instance, so that statements
- * of a client run on different server connections.
- */
-const poolSize: Readonly<Record<Mode, number>> = { transaction: 4, session: 60 }
+/** Server connections for each database: fewer than the client connections of one instance, so that statements share them. */
+const poolSize = 4
 
 export interface Pooler {
   readonly program: string
   readonly version: string
 }
 
-/** Finds PgBouncer. Returns the reason if it is not installed or too old for the mode. */
-export const findPooler = (mode: Mode): Pooler | string => {
+/** Finds PgBouncer. Returns the reason if it is not installed or too old. */
+export const findPooler = (): Pooler | string => {
   const program = findCommand('pgbouncer')
   if (program === null) return 'PgBouncer is not installed'
   const text = execFileSync(program, ['--version'], { encoding: 'utf8' })
   const [, version = '', major, minor] = /PgBouncer ((\d+)\.(\d+)\S*)/.exec(text) ?? []
-  const [minMajor, minMinor] = minVersions[mode]
-  const isSupported = Number(major) > minMajor || (Number(major) === minMajor && Number(minor) >= minMinor)
-  return isSupported
-    ? { program, version }
-    : `PgBouncer ${version} is older than ${minVersions[mode].join('.')}`
+  const isSupported = Number(major) > 1 || (Number(major) === 1 && Number(minor) >= minMinor)
+  return isSupported ? { program, version } : `PgBouncer ${version} is older than 1.${minMinor}`
 }
 
 /** Starts PgBouncer in front of a server. Resolves to the URL of the database through PgBouncer. */
-export const startPooler = async (
-  t: Teardown,
-  { program }: Pooler,
-  mode: Mode,
-  serverUrl: string,
-): Promise<string> => {
+export const startPooler = async (t: Teardown, { program }: Pooler, serverUrl: string): Promise<string> => {
   const url = new URL(serverUrl)
   const folder = await mkdtemp(join(temporaryRoot(), 'taskwright-pooler-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
@@ -88,15 +72,15 @@ export const startPooler = async (
     unix_socket_dir: '',
     auth_type: 'scram-sha-256',
     auth_file: users,
-    pool_mode: mode,
-    default_pool_size: poolSize[mode],
+    pool_mode: 'transaction',
+    default_pool_size: poolSize,
     max_client_conn: 1_000,
     ignore_startup_parameters: 'statement_timeout,jit',
     log_connections: 0,
     log_disconnections: 0,
     // Each test uses its own database, and PgBouncer keeps the idle connections of a database that is no longer used.
     server_idle_timeout: 2,
-    ...(mode === 'transaction' && { max_prepared_statements: 200 }),
+    max_prepared_statements: 200,
   }
   const lines = Object.entries(settings).map(([name, value]) => `${name} = ${value}`)
   const databases = `* = host=${url.hostname} port=${url.port}`
@@ -104,28 +88,9 @@ export const startPooler = async (
 
   const identity = findIdentity()
   await giveTo(identity, folder, users, configuration)
-  const child = spawn(program, [configuration], {
-    ...identity,
-    cwd: folder,
-    stdio: ['ignore', 'ignore', 'pipe'],
-  })
-  // Since 1.23, SIGTERM waits for the clients.
-  const exited = stopAtEnd(t, child, 'SIGKILL')
-  const output: string[] = []
-  const log = createInterface({ input: child.stderr })
-  await Promise.race([
-    (async () => {
-      for await (const line of log) {
-        output.push(line)
-        if (line.includes('process up')) return
-      }
-    })(),
-    exited,
-  ])
-  if (!output.at(-1)?.includes('process up'))
-    throw new Error(`PgBouncer did not start:\n${output.join('\n')}`)
-  // A full pipe would block PgBouncer.
-  child.stderr.resume()
+  const log = join(folder, 'log')
+  const isReady = async () => (await readFile(log, 'utf8')).includes('process up')
+  await startProgram(t, [program, configuration], { ...identity, cwd: folder, log, isReady })
   url.port = String(port)
   return url.href
 }
@@ -142,23 +107,16 @@ export const setForRole = async (url: string): Promise<void> => {
 }
 
 const main = async (t: Teardown): Promise<void> => {
-  const { values, positionals } = parseArgs({
-    options: { session: { type: 'boolean', default: false } },
-    allowPositionals: true,
-  })
-  const mode = values.session ? 'session' : 'transaction'
+  const named = process.argv.slice(2)
   const serverUrl = process.env.DATABASE_URL
   if (serverUrl === undefined) throw new Error('DATABASE_URL is not set')
-  const pooler = findPooler(mode)
-  if (typeof pooler === 'string') {
-    console.log(`pooler: skipped: ${pooler}`)
-    return
-  }
-  console.log(`pooler: PgBouncer ${pooler.version} in ${mode} mode`)
+  const pooler = findPooler()
+  if (typeof pooler === 'string') return skip(pooler)
+  console.log(`pooler: PgBouncer ${pooler.version}`)
   await setForRole(serverUrl)
-  const files = positionals.length > 0 ? positionals : testFiles
+  const files = named.length > 0 ? named : testFiles
   process.exitCode = await runAttached(t, [process.execPath, tests, ...files], {
-    DATABASE_URL: await startPooler(t, pooler, mode, serverUrl),
+    DATABASE_URL: await startPooler(t, pooler, serverUrl),
   })
 }
 

@@ -146,6 +146,12 @@ const changeUser = async (shell: Shell, name: string, change: UserChange): Promi
   await shell.forgetUser(id)
 }
 
+/** A command whose only argument is a user. */
+const ofUser = (run: (shell: Shell, name: string) => Promise<string>): Command => ({
+  parameters: ['user'],
+  run: (shell, [name = '']) => run(shell, name),
+})
+
 const commands: Readonly<Record<string, Command>> = {
   'user create': {
     parameters: ['username', 'email'],
@@ -185,70 +191,47 @@ const commands: Readonly<Record<string, Command>> = {
     },
   },
 
-  'user set-password': {
-    parameters: ['user'],
-    async run(shell, [name = '']) {
-      const userId = await expectUser(shell, name)
-      const { password } = validBody('UserPassword', {
-        password: await readPassword(),
-      })
-      const newHash = await hasher.hash(password)
-      const isOnly = readConfig().oidc?.isOnly === true
-      const { issuers } = await setPassword(shell.ctx, { userId, newHash, resetsSecondFactor: false, isOnly })
-      await shell.forgetUser(userId)
-      await leaveRuledTeams(shell.ctx, { userId, issuers }, console)
-      return `Set the password of ${name}, and ended all sessions${issuers.map((issuer) => `\nUnlinked the identity of ${issuer}`).join('')}`
-    },
-  },
+  'user set-password': ofUser(async (shell, name) => {
+    const userId = await expectUser(shell, name)
+    const { password } = validBody('UserPassword', { password: await readPassword() })
+    const newHash = await hasher.hash(password)
+    const isOnly = readConfig().oidc?.isOnly === true
+    const { issuers } = await setPassword(shell.ctx, { userId, newHash, resetsSecondFactor: false, isOnly })
+    await shell.forgetUser(userId)
+    await leaveRuledTeams(shell.ctx, { userId, issuers }, console)
+    return `Set the password of ${name}, and ended all sessions${issuers.map((issuer) => `\nUnlinked the identity of ${issuer}`).join('')}`
+  }),
 
-  'user allow-password': {
-    parameters: ['user'],
-    async run(shell, [name = '']) {
-      await allowPassword(shell.ctx, await expectUser(shell, name), true)
-      return `${name} may use a password with OIDC_ONLY`
-    },
-  },
+  'user allow-password': ofUser(async (shell, name) => {
+    await allowPassword(shell.ctx, await expectUser(shell, name), true)
+    return `${name} may use a password with OIDC_ONLY`
+  }),
 
-  'user forbid-password': {
-    parameters: ['user'],
-    async run(shell, [name = '']) {
-      await allowPassword(shell.ctx, await expectUser(shell, name), false)
-      return `${name} may not use a password with OIDC_ONLY`
-    },
-  },
+  'user forbid-password': ofUser(async (shell, name) => {
+    await allowPassword(shell.ctx, await expectUser(shell, name), false)
+    return `${name} may not use a password with OIDC_ONLY`
+  }),
 
-  'user reset-second-factor': {
-    parameters: ['user'],
-    async run(shell, [name = '']) {
-      const isReset = await resetSecondFactor(shell.ctx, await expectUser(shell, name))
-      if (!isReset) throw new CommandError(`${name} has no second factor`)
-      return `Disabled the second factor of ${name}`
-    },
-  },
+  'user reset-second-factor': ofUser(async (shell, name) => {
+    const isReset = await resetSecondFactor(shell.ctx, await expectUser(shell, name))
+    if (!isReset) throw new CommandError(`${name} has no second factor`)
+    return `Disabled the second factor of ${name}`
+  }),
 
-  'user make-admin': {
-    parameters: ['user'],
-    async run(shell, [name = '']) {
-      await changeUser(shell, name, { role: 'admin' })
-      return `${name} is an administrator`
-    },
-  },
+  'user make-admin': ofUser(async (shell, name) => {
+    await changeUser(shell, name, { role: 'admin' })
+    return `${name} is an administrator`
+  }),
 
-  'user disable': {
-    parameters: ['user'],
-    async run(shell, [name = '']) {
-      await changeUser(shell, name, { is_disabled: true })
-      return `Disabled ${name}, and ended all sessions`
-    },
-  },
+  'user disable': ofUser(async (shell, name) => {
+    await changeUser(shell, name, { is_disabled: true })
+    return `Disabled ${name}, and ended all sessions`
+  }),
 
-  'user enable': {
-    parameters: ['user'],
-    async run(shell, [name = '']) {
-      await changeUser(shell, name, { is_disabled: false })
-      return `Enabled ${name}`
-    },
-  },
+  'user enable': ofUser(async (shell, name) => {
+    await changeUser(shell, name, { is_disabled: false })
+    return `Enabled ${name}`
+  }),
 
   'oidc preview': {
     parameters: ['provider'],

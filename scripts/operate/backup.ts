@@ -5,9 +5,8 @@ import { dirname, join, relative, resolve, sep } from 'node:path'
 import { readConfig } from '../../src/config/config.ts'
 import { clusterFolder } from '../../src/db/engine/cluster-folder.ts'
 import { freeBytesOf, minFreeBytes } from '../../src/db/engine/disk-space.ts'
-import { lockFolder } from '../../src/db/engine/embedded.ts'
 import { syncFolder, unfinishedName, walk, writeArchive } from './archive.ts'
-import { hasEmbedded } from './configured-database.ts'
+import { hasEmbedded, lockData } from './configured-database.ts'
 import { connectToService } from './running-service.ts'
 import { copyRunning } from './snapshot.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
@@ -63,7 +62,7 @@ await runToEnd('backup', deadline, async (t) => {
 async function prepareFolder(t: Teardown, dataDir: string, target: string): Promise<string> {
   const service = await connectToService(dataDir)
   if (service === null) {
-    t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, exitWithError))
+    await lockData(t, dataDir)
     return dataDir
   }
   t.teardown(async () => service.close())
@@ -94,10 +93,4 @@ async function sizeOf(folder: string, isLeftOut: (path: string) => boolean): Pro
   for await (const { path, isFolder } of walk(folder, isLeftOut))
     if (!isFolder) size += (await stat(join(folder, path)).catch(() => null))?.size ?? 0
   return size
-}
-
-/** The lock was lost, so another process may have changed files during the copy. */
-function exitWithError(error: Error): never {
-  console.error(`backup: ${error.message}`)
-  process.exit(1)
 }

@@ -1,7 +1,7 @@
 import type { Config } from '../../src/config/config.ts'
 import { clusterFolder, hasCluster } from '../../src/db/engine/cluster-folder.ts'
 import type { ConnectionOptions } from '../../src/db/engine/connection.ts'
-import { startEmbedded } from '../../src/db/engine/embedded.ts'
+import { lockFolder, startEmbedded } from '../../src/db/engine/embedded.ts'
 import type { Teardown } from '../run/run-to-end.ts'
 import { connectToService } from './running-service.ts'
 
@@ -44,8 +44,12 @@ export const openEmbedded = async (
   return embedded.connection
 }
 
-/** Without teardowns: a failed database cannot be closed. */
-const exitWithError = (error: Error): never => {
+/** Locks DATA_DIR until a teardown, so that no service can use it. */
+export const lockData = async (t: Teardown, dataDir: string): Promise<void> =>
+  t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, exitWithError))
+
+/** Without teardowns: a failed database cannot be closed, and another process may use a folder whose lock was lost. */
+export const exitWithError = (error: Error): never => {
   console.error(error.message)
   process.exit(2)
 }

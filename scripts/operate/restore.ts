@@ -5,10 +5,11 @@ import { join, resolve } from 'node:path'
 import { readConfig } from '../../src/config/config.ts'
 import { makeDataDir } from '../../src/process/data-dir.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
-import { lockFolder, startEmbedded } from '../../src/db/engine/embedded.ts'
+import { startEmbedded } from '../../src/db/engine/embedded.ts'
 import { migrate } from '../../src/db/engine/migrate.ts'
 import { restartHistory } from '../../src/db/task-changes.ts'
 import { readArchive, syncFolder } from './archive.ts'
+import { exitWithError, lockData } from './configured-database.ts'
 import { runToEnd } from '../run/run-to-end.ts'
 
 /**
@@ -32,7 +33,7 @@ await runToEnd('restore', deadline, async (t) => {
   if (databaseUrl !== null)
     throw new Error('DATABASE_URL is set: a backup can only be restored to the embedded database')
   await makeDataDir(dataDir)
-  t.teardown(await lockFolder(dataDir, { info: console.error, warn: console.error }, exitWithError))
+  await lockData(t, dataDir)
   const found = (await readdir(dataDir)).filter((name) => name !== 'lock')
   if (found.length > 0)
     throw new Error(
@@ -72,10 +73,4 @@ async function restartHistoryIn(dataDir: string): Promise<void> {
   } finally {
     await embedded.close()
   }
-}
-
-/** The lock on the folder was lost. */
-function exitWithError(error: Error): never {
-  console.error(`restore: ${error.message}`)
-  process.exit(1)
 }

@@ -1,7 +1,9 @@
-import { type ChildProcess, spawn } from 'node:child_process'
+import { type ChildProcess, execFileSync, spawn } from 'node:child_process'
 import { once } from 'node:events'
 import { accessSync, constants } from 'node:fs'
+import { mkdir } from 'node:fs/promises'
 import { delimiter, join } from 'node:path'
+import { fileURLToPath } from 'node:url'
 import type { Teardown } from './run-to-end.ts'
 
 export interface Command {
@@ -11,15 +13,18 @@ export interface Command {
   readonly env: NodeJS.ProcessEnv
 }
 
-/** Registers a teardown that ends a process and waits for it. Resolves when the process has exited. */
+export const isRunning = ({ exitCode, signalCode }: ChildProcess): boolean =>
+  exitCode === null && signalCode === null
+
+/** Registers a teardown that ends a process, or its group, and waits for it. Resolves when the process has exited. */
 export const stopAtEnd = (
   t: Teardown,
   child: ChildProcess,
-  signal: NodeJS.Signals = 'SIGKILL',
+  { signal = 'SIGKILL', isGroup = false }: { signal?: NodeJS.Signals; isGroup?: boolean } = {},
 ): Promise<unknown> => {
   const exited = once(child, 'exit')
   t.teardown(async () => {
-    child.kill(signal)
+    if (child.pid !== undefined && isRunning(child)) process.kill(isGroup ? -child.pid : child.pid, signal)
     await exited
   })
   return exited
@@ -35,7 +40,7 @@ export const runAttached = async (
   environment: NodeJS.ProcessEnv = {},
 ): Promise<number> => {
   const child = spawn(command, args, { stdio: 'inherit', env: { ...process.env, ...environment } })
-  await stopAtEnd(t, child, 'SIGTERM')
+  await stopAtEnd(t, child, { signal: 'SIGTERM' })
   return child.exitCode ?? 128
 }
 
@@ -46,8 +51,7 @@ export class CommandFailure extends Error {}
 export const runCommand = async (t: Teardown, { command, args, cwd, env }: Command): Promise<string> => {
   const child = spawn(command, args, { cwd, env, stdio: ['ignore', 'pipe', 'pipe'], detached: true })
   t.teardown(async () => {
-    if (child.pid !== undefined && child.exitCode === null && child.signalCode === null)
-      process.kill(-child.pid, 'SIGKILL')
+    if (child.pid !== undefined && isRunning(child)) process.kill(-child.pid, 'SIGKILL')
   })
   let output = ''
   for (const stream of [child.stdout, child.stderr])
@@ -56,6 +60,63 @@ export const runCommand = async (t: Teardown, { command, args, cwd, env }: Comma
   if (child.exitCode !== 0)
     throw new CommandFailure(`exited with ${child.exitCode ?? child.signalCode}\n${output}`)
   return output
+}
+
+/** Runs a command with `runCommand` in a folder. */
+export type Run = (command: string, ...args: readonly string[]) => Promise<string>
+
+export const createRun =
+  (t: Teardown, cwd: string, environment: NodeJS.ProcessEnv = {}): Run =>
+  (command, ...args) =>
+    runCommand(t, { command, args, cwd, env: { ...process.env, ...environment } })
+
+/** Installs the requirements.txt in `source` in a virtual environment in `cache`. Resolves to the folder of its programs. */
+export const installPython = async (t: Teardown, source: string, cache: string): Promise<string> => {
+  await mkdir(cache, { recursive: true })
+  const [folder, requirements] = [join(cache, 'venv'), join(source, 'requirements.txt')]
+  const bin = join(folder, 'bin')
+  const run = createRun(t, cache)
+  await run('python3', '-m', 'venv', folder)
+  await run(
+    join(bin, 'python'),
+    '-m',
+    'pip',
+    'install',
+    '--quiet',
+    '--no-deps',
+    '--requirement',
+    requirements,
+  )
+  return bin
+}
+
+/** The path of a program in Go, which is built on first use. Null if Go is not installed. */
+export const findGoProgram = (module: string, version: string): string | null => {
+  const name = module.split('/').at(-1) ?? ''
+  const folder = fileURLToPath(new URL(`../../.cache/tools/${name}-${version}`, import.meta.url))
+  const program = join(folder, name)
+  if (isExecutable(program)) return program
+  if (!isInstalled('go')) return null
+  console.log(`building ${name}, which can take several minutes`)
+  const env = { ...process.env, GOBIN: folder }
+  execFileSync('go', ['install', `${module}@${version}`], { env, stdio: ['ignore', 'ignore', 'inherit'] })
+  return program
+}
+
+/** The exit code of a check that cannot run on this machine (EX_TEMPFAIL in sysexits.h). .ci/run counts its step as skipped. */
+const skippedCode = 75
+
+/** Says why a check cannot run on this machine, and lets it pass. In CI, it fails, unless CI does not install what is missing. */
+export const skip = (reason: string, { isRequired = true } = {}): void => {
+  console.log(`skipped: ${reason}`)
+  if (process.env.CI) process.exitCode = isRequired ? 1 : skippedCode
+}
+
+/** Whether commands are installed. If not, the check is skipped. */
+export const hasCommands = (names: readonly string[], options?: { isRequired: boolean }): boolean => {
+  const missing = names.filter((name) => !isInstalled(name))
+  if (missing.length > 0) skip(`${missing.join(', ')} not installed`, options)
+  return missing.length === 0
 }
 
 /** The folders of PATH. */

@@ -8,7 +8,9 @@ import { dirname, join } from 'node:path'
 import { createInterface } from 'node:readline'
 import { createClient } from '../../src/db/engine/connection.ts'
 import { freePort } from '../../test/fixture/ports.ts'
-import { isExecutable, pathFolders } from './commands.ts'
+import { isExecutable, pathFolders, runAttached } from './commands.ts'
+import { stopProgram } from './processes.ts'
+import { runToEnd, type Teardown } from './run-to-end.ts'
 import { temporaryRoot } from './temporary-root.ts'
 
 /** The user that runs the server. Empty unless this process is root, because PostgreSQL does not run as root. */
@@ -18,6 +20,7 @@ interface Cluster {
   readonly folder: string
   readonly binaries: string
   readonly identity: Identity
+  readonly fast: boolean
   readonly password: string
 }
 
@@ -29,19 +32,13 @@ interface Options {
 }
 
 /**
- * Runs `use` with the URL of a new PostgreSQL server, which listens on a loopback port and is removed afterwards. Rejects if
- * PostgreSQL is not installed or does not start, or if `use` rejects.
+ * Starts a new PostgreSQL server, which listens on a loopback port. A teardown stops and removes it. Resolves to its URL. Rejects if
+ * PostgreSQL is not installed or does not start.
  */
-export async function withPostgres<T>(
-  use: (url: string) => T | Promise<T>,
-  options: Options = {},
-): Promise<T> {
-  const { parent, fast = false } = options
-  const start = async (server: RestartableServer): Promise<T> => {
-    await server.start()
-    return use(server.url)
-  }
-  return withCluster(await prepareFolder(parent), fast, initialize, start)
+export async function startPostgres(t: Teardown, options: Options = {}): Promise<string> {
+  const server = await createServer(t, await prepareFolder(t, options), initialize)
+  await server.start()
+  return server.url
 }
 
 /** A server that can be stopped and restarted with the same address and the same data. */
@@ -52,53 +49,45 @@ export interface RestartableServer {
   stop(): Promise<void>
   /** Suspends or resumes all processes of the server. Connections stay open. */
   signal(signal: 'SIGSTOP' | 'SIGCONT'): void
-  /** Runs `use` with a standby, whose application_name is `name`. The caller starts the primary before and the standby in `use`. */
-  withStandby<T>(name: string, use: (standby: RestartableServer) => Promise<T>): Promise<T>
+  /** Creates a standby, whose application_name is `name`, of this server, which runs. */
+  createStandby(name: string): Promise<RestartableServer>
 }
 
-/**
- * Runs `use` with a new server, like `withPostgres`, but does not start it. Its data is in a new folder in `parent`.
- */
-export async function withRestartablePostgres<T>(
-  use: (server: RestartableServer) => Promise<T>,
-  parent: string = tmpdir(),
-): Promise<T> {
-  return withCluster(await prepareFolder(parent), true, initialize, use)
+/** Creates a server without starting it. Its data is in a new folder in `parent`. A teardown stops and removes it. */
+export async function createPostgres(t: Teardown, parent: string = tmpdir()): Promise<RestartableServer> {
+  return createServer(t, await prepareFolder(t, { parent, fast: true }), initialize)
 }
 
-async function withCluster<T>(
+async function createServer(
+  t: Teardown,
   cluster: Cluster,
-  fast: boolean,
   fill: (cluster: Cluster) => Promise<void>,
-  use: (server: RestartableServer) => Promise<T>,
-): Promise<T> {
+): Promise<RestartableServer> {
   const port = await freePort()
   let running: ChildProcess | null = null
   const server: RestartableServer = {
     url: `postgres://postgres:${cluster.password}@127.0.0.1:${port}/postgres`,
     port,
     async start() {
-      running = startServer(cluster, port, fast)
+      running = startServer(cluster, port)
       await untilReady(running)
     },
     async stop() {
-      if (running !== null) await stop(running)
+      // SIGINT is a fast shutdown, which disconnects clients.
+      if (running !== null) await stopProgram(running, 'SIGINT')
     },
     signal(signal) {
       if (running?.pid !== undefined) signalServer(running.pid, signal)
     },
-    async withStandby(name, use) {
-      const standby = { ...(await prepareFolder(dirname(cluster.folder))), password: cluster.password }
-      return withCluster(standby, fast, (standby) => copyServer(standby, server.url, name), use)
+    async createStandby(name) {
+      const { folder, fast, password } = cluster
+      const standby = { ...(await prepareFolder(t, { parent: dirname(folder), fast })), password }
+      return createServer(t, standby, () => copyServer(standby, server.url, name))
     },
   }
-  try {
-    await fill(cluster)
-    return await use(server)
-  } finally {
-    await server.stop()
-    await rm(cluster.folder, { recursive: true, force: true })
-  }
+  await fill(cluster)
+  t.teardown(() => server.stop())
+  return server
 }
 
 /** Sends a signal to a server and to its children, each of which has its own process group. */
@@ -117,12 +106,13 @@ function signalProcess(pid: number, signal: NodeJS.Signals): void {
   }
 }
 
-async function prepareFolder(parent: string = tmpdir()): Promise<Cluster> {
+async function prepareFolder(t: Teardown, { parent = tmpdir(), fast = false }: Options): Promise<Cluster> {
   const binaries = findBinaries()
   const identity = findIdentity()
   const folder = await mkdtemp(join(parent, 'taskwright-postgres-'))
+  t.teardown(() => rm(folder, { recursive: true, force: true }))
   await giveTo(identity, folder)
-  return { folder, binaries, identity, password: randomBytes(16).toString('hex') }
+  return { folder, binaries, identity, fast, password: randomBytes(16).toString('hex') }
 }
 
 /** The folder that contains these programs of PostgreSQL. */
@@ -196,11 +186,11 @@ async function fillFolder(
     cwd: folder,
     stdio: ['ignore', 'ignore', 'inherit'],
   })
-  const code = await exitCode(child)
-  if (code !== 0) throw new Error(`${program} failed with exit code ${code}`)
+  await once(child, 'exit')
+  if (child.exitCode !== 0) throw new Error(`${program} failed with exit code ${child.exitCode}`)
 }
 
-function startServer({ folder, binaries, identity }: Cluster, port: number, fast: boolean): ChildProcess {
+function startServer({ folder, binaries, identity, fast }: Cluster, port: number): ChildProcess {
   const fastSettings = fast ? ['--fsync=off', '--full_page_writes=off', '--synchronous_commit=off'] : []
   return spawn(
     join(binaries, 'postgres'),
@@ -235,20 +225,6 @@ async function untilReady({ stderr }: ChildProcess): Promise<void> {
   await promise
 }
 
-// SIGINT is a fast shutdown, which disconnects clients.
-async function stop(server: ChildProcess): Promise<void> {
-  if (server.exitCode !== null || server.signalCode !== null) return
-  const exited = once(server, 'exit')
-  server.kill('SIGINT')
-  await exited
-}
-
-/** 128 if a signal ended the process. Rejects if the program cannot be started. */
-async function exitCode(child: ChildProcess): Promise<number> {
-  await once(child, 'exit')
-  return child.exitCode ?? 128
-}
-
 /**
  * Creates a user with the privilege CREATEDB and no others, so that tests run with the privileges of the service. Resolves to its URL.
  */
@@ -264,40 +240,15 @@ export async function createOrdinaryUser(url: string): Promise<string> {
   return ordinary.href
 }
 
-async function runCommand(command: string, parameters: readonly string[], url: string): Promise<number> {
-  const child = spawn(command, parameters, { stdio: 'inherit', env: { ...process.env, DATABASE_URL: url } })
-  const forward = (signal: NodeJS.Signals) => child.kill(signal)
-  process.on('SIGINT', forward).on('SIGTERM', forward)
-  return exitCode(child)
-}
-
-// Without listeners, a signal would end this process before the server is stopped and removed.
-function recordSignals(): { readonly interrupted: boolean } {
-  const state = { interrupted: false }
-  const record = () => {
-    state.interrupted = true
-  }
-  process.on('SIGINT', record).on('SIGTERM', record)
-  return state
-}
-
-async function main(parameters: readonly string[]): Promise<number> {
-  const fast = parameters[0] === '--fast'
-  const rest = fast ? parameters.slice(1) : parameters
-  const [command, ...commandParameters] = rest[0] === '--' ? rest.slice(1) : rest
-  if (command === undefined) {
-    console.error('Usage: node scripts/run/postgres.ts [--fast] [--] <command> [parameter...]')
-    return 2
-  }
-  const signals = recordSignals()
-  const use = async (url: string) =>
-    signals.interrupted ? 128 : runCommand(command, commandParameters, await createOrdinaryUser(url))
-  return withPostgres(use, fast ? { fast, parent: temporaryRoot() } : {})
-}
-
-if (import.meta.main) {
-  process.exitCode = await main(process.argv.slice(2)).catch((error: unknown) => {
-    console.error(error instanceof Error ? error.message : error)
-    return 1
+if (import.meta.main)
+  // A command may take as long as it needs.
+  await runToEnd('postgres', 2 ** 31 - 1, async (t) => {
+    const parameters = process.argv.slice(2)
+    const fast = parameters[0] === '--fast'
+    const rest = fast ? parameters.slice(1) : parameters
+    const command = rest[0] === '--' ? rest.slice(1) : rest
+    if (command.length === 0)
+      throw new Error('Usage: node scripts/run/postgres.ts [--fast] [--] <command> [parameter...]')
+    const url = await startPostgres(t, fast ? { fast, parent: temporaryRoot() } : {})
+    process.exitCode = await runAttached(t, command, { DATABASE_URL: await createOrdinaryUser(url) })
   })
-}

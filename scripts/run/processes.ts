@@ -1,11 +1,12 @@
 import { type ChildProcess, execFileSync, spawn, type SpawnOptions } from 'node:child_process'
+import { once } from 'node:events'
 import { open, readFile } from 'node:fs/promises'
 import { availableParallelism } from 'node:os'
 import { delimiter, dirname, join } from 'node:path'
-import { createInterface } from 'node:readline'
 import { fileURLToPath } from 'node:url'
 import manifest from '../../package.json' with { type: 'json' }
-import { isInstalled, stopAtEnd } from './commands.ts'
+import { eventually } from '../../test/fixture/eventually.ts'
+import { isInstalled, isRunning, stopAtEnd } from './commands.ts'
 import type { Teardown } from './run-to-end.ts'
 
 /** A measured server. */
@@ -38,7 +39,7 @@ export const unreachedLimits: Readonly<Record<string, string>> = {
 }
 
 /** The last line of a start. The service listens before it is ready, so its line names both. */
-const ready = /^(?:taskwright: ready and )?listening\b.*(http:\/\/127\.0\.0\.1:\d+)/
+const ready = /^(?:taskwright: ready and )?listening\b.*(http:\/\/127\.0\.0\.1:\d+)/m
 
 /** Starts a process whose output is added to a file. */
 export const spawnLogged = async (
@@ -52,6 +53,38 @@ export const spawnLogged = async (
   return child
 }
 
+/** Milliseconds. Those of Java take minutes on a busy machine. */
+const startTimeout = 600_000
+
+interface ProgramOptions extends SpawnOptions {
+  /** The file for its output. */
+  readonly log: string
+  readonly isReady: () => Promise<boolean>
+}
+
+/** Starts a program in its own process group, which a teardown kills. Rejects with its output if it exits before it is ready. */
+export const startProgram = async (
+  t: Teardown,
+  command: readonly string[],
+  { log, isReady, ...options }: ProgramOptions,
+): Promise<ChildProcess> => {
+  const child = await spawnLogged(command, log, { ...options, detached: true })
+  void stopAtEnd(t, child, { isGroup: true })
+  const isDecided = async () => !isRunning(child) || (await isReady())
+  await eventually(`${command[0]} is ready`, isDecided, startTimeout)
+  if (!isRunning(child))
+    throw new Error(`${command.join(' ')} exited before it was ready:\n${await readFile(log, 'utf8')}`)
+  return child
+}
+
+/** Ends a program. Resolves when it has exited. */
+export const stopProgram = async (child: ChildProcess, signal: NodeJS.Signals = 'SIGTERM'): Promise<void> => {
+  if (!isRunning(child)) return
+  const exited = once(child, 'exit')
+  child.kill(signal)
+  await exited
+}
+
 /** Starts the service, like `npm start`, or another server in a new process. A teardown kills it. */
 export const startServer = async (
   t: Teardown,
@@ -59,7 +92,13 @@ export const startServer = async (
 ): Promise<Server> => {
   const started = performance.now()
   const log = join(folder, `${started}.log`)
-  const child = await spawnLogged(onProcessor(core, commandOf(program)), log, {
+  let url = ''
+  const child = await startProgram(t, onProcessor(core, commandOf(program)), {
+    log,
+    async isReady() {
+      url = ready.exec(await readFile(log, 'utf8'))?.[1] ?? ''
+      return url !== ''
+    },
     cwd: root,
     env: {
       PATH: `${dirname(process.execPath)}${delimiter}${process.env.PATH}`,
@@ -70,15 +109,8 @@ export const startServer = async (
       ...environment,
     },
   })
-  const exited = stopAtEnd(t, child)
-  const stop = async (): Promise<void> => {
-    child.kill('SIGTERM')
-    await exited
-  }
-  const url = await Promise.race([printedUrl(log), exited.then(() => null)])
-  if (url === null || child.pid === undefined)
-    throw new Error(`${program ?? 'The service'} did not start:\n${await readFile(log, 'utf8')}`)
-  return { url, pid: child.pid, startTime: performance.now() - started, stop }
+  const startTime = performance.now() - started
+  return { url, pid: child.pid ?? 0, startTime, stop: () => stopProgram(child) }
 }
 
 /** The start script uses exec, so the process id of the shell becomes that of the service. */
@@ -87,28 +119,6 @@ const commandOf = (program: string | undefined): readonly string[] =>
 
 const onProcessor = (core: number | null, command: readonly string[]): readonly string[] =>
   core === null ? command : ['taskset', '--cpu-list', String(core), ...command]
-
-/** Waits for the URL that a server logs when it is ready. */
-const printedUrl = async (log: string): Promise<string> => {
-  for (;;) {
-    const url = await findUrl(log)
-    if (url !== null) return url
-    await new Promise((resolve) => setTimeout(resolve, 5))
-  }
-}
-
-const findUrl = async (log: string): Promise<string | null> => {
-  const file = await open(log)
-  try {
-    for await (const line of createInterface({ input: file.createReadStream({ autoClose: false }) })) {
-      const url = ready.exec(line)?.[1]
-      if (url !== undefined) return url
-    }
-    return null
-  } finally {
-    await file.close()
-  }
-}
 
 /**
  * Binds this process to the second processor, and so the load generator and PostgreSQL, which it starts. Resolves to the processor for

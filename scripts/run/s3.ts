@@ -1,14 +1,10 @@
 import { CreateBucketCommand, S3Client } from '@aws-sdk/client-s3'
-import { execFileSync, spawn } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
-import { existsSync } from 'node:fs'
 import { mkdir, mkdtemp, rm } from 'node:fs/promises'
 import { join } from 'node:path'
-import { fileURLToPath } from 'node:url'
-import { eventually } from '../../test/fixture/eventually.ts'
 import { freePort } from '../../test/fixture/ports.ts'
-import { isInstalled, runAttached, stopAtEnd } from './commands.ts'
-import { answers } from './processes.ts'
+import { findGoProgram, runAttached, skip } from './commands.ts'
+import { answers, startProgram } from './processes.ts'
 import { runToEnd, type Teardown } from './run-to-end.ts'
 import { temporaryRoot } from './temporary-root.ts'
 
@@ -21,24 +17,8 @@ import { temporaryRoot } from './temporary-root.ts'
 /** Milliseconds, including the build of the server. */
 const deadline = 20 * 60_000
 
-const serverVersion = 'v1.8.0'
 const region = 'us-east-1'
 const bucket = 'taskwright'
-
-const toolFolder = fileURLToPath(new URL(`../../.cache/tools/versitygw-${serverVersion}`, import.meta.url))
-
-/** The path of the server, which is built on first use. Null if Go is not installed. */
-const findServer = async (): Promise<string | null> => {
-  const server = join(toolFolder, 'versitygw')
-  if (existsSync(server)) return server
-  if (!isInstalled('go')) return null
-  console.log('s3: building the server (takes several minutes)')
-  execFileSync('go', ['install', `github.com/versity/versitygw/cmd/versitygw@${serverVersion}`], {
-    env: { ...process.env, GOBIN: toolFolder },
-    stdio: ['ignore', 'ignore', 'inherit'],
-  })
-  return server
-}
 
 /** Starts the server with an empty bucket. Resolves to the environment of its clients. */
 const startServer = async (t: Teardown, server: string): Promise<Readonly<Record<string, string>>> => {
@@ -50,13 +30,12 @@ const startServer = async (t: Teardown, server: string): Promise<Readonly<Record
   const keys = { accessKeyId: 'taskwright', secretAccessKey: randomBytes(16).toString('hex') }
   const options = ['--port', address, '--region', region, '--keep-alive', '--quiet', '--health', '/health']
   // A separate folder for metadata, because not every file system has extended attributes.
-  const child = spawn(server, [...options, 'posix', '--sidecar', metadata, data], {
-    env: { ROOT_ACCESS_KEY_ID: keys.accessKeyId, ROOT_SECRET_ACCESS_KEY: keys.secretAccessKey },
-    stdio: ['ignore', 'ignore', 'inherit'],
-  })
-  void stopAtEnd(t, child, 'SIGTERM')
   const endpoint = `http://${address}`
-  await eventually('the S3 server is healthy', () => answers(`${endpoint}/health`))
+  await startProgram(t, [server, ...options, 'posix', '--sidecar', metadata, data], {
+    env: { ROOT_ACCESS_KEY_ID: keys.accessKeyId, ROOT_SECRET_ACCESS_KEY: keys.secretAccessKey },
+    log: join(folder, 'log'),
+    isReady: () => answers(`${endpoint}/health`),
+  })
   const client = new S3Client({ endpoint, region, forcePathStyle: true, credentials: keys })
   await client.send(new CreateBucketCommand({ Bucket: bucket }))
   client.destroy()
@@ -70,12 +49,7 @@ const startServer = async (t: Teardown, server: string): Promise<Readonly<Record
 await runToEnd('s3', deadline, async (t) => {
   const command = process.argv.slice(process.argv[2] === '--' ? 3 : 2)
   if (command.length === 0) throw new Error('Usage: node scripts/run/s3.ts [--] <command> [parameter...]')
-  const server = await findServer()
-  if (server === null) {
-    // Go is required in CI only.
-    console.log('s3: skipped: Go is not installed')
-    process.exitCode = process.env.CI ? 1 : 0
-    return
-  }
+  const server = findGoProgram('github.com/versity/versitygw/cmd/versitygw', 'v1.8.0')
+  if (server === null) return skip('Go is not installed')
   process.exitCode = await runAttached(t, command, await startServer(t, server))
 })

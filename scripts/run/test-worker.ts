@@ -1,7 +1,6 @@
 import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { registerHooks } from 'node:module'
-import t from 'tap'
 
 /**
  * Runs test files one after another in one process, each as a subtest, so that modules are loaded, the contract is parsed and code is
@@ -29,6 +28,8 @@ let usedBefore = process.cpuUsage()
 
 registerHooks({
   resolve(specifier, context, nextResolve) {
+    if (specifier === 'async-hook-domain')
+      return { url: new URL('error-domain.ts', import.meta.url).href, shortCircuit: true }
     const isTestFile = context.parentURL?.startsWith(folder) === true
     if (specifier !== 'tap' || !isTestFile) return nextResolve(specifier, context)
     // The number makes a new module for each file.
@@ -42,6 +43,8 @@ registerHooks({
 const wasm = new URL('pglite.wasm', import.meta.resolve('@electric-sql/pglite'))
 const heldModule = new WebAssembly.Module(readFileSync(wasm))
 
+// After the hooks, which apply to it.
+const { default: t } = await import('tap')
 t.setTimeout(0)
 await runNext(null)
 process.disconnect()

@@ -55,12 +55,11 @@ export interface Generator {
   readonly plan: (paths: Paths) => Plan
 }
 
+const step = (title: string, command: string, ...args: readonly string[]): Step => ({ title, command, args })
+
 /** Copies files of the program to the output, so that its dependencies are not those of the service. */
-const copy = ({ source, output }: Paths, ...files: readonly string[]): Step => ({
-  title: 'copy the sources',
-  command: 'cp',
-  args: ['-r', ...files.map((file) => join(source, file)), output],
-})
+const copy = ({ source, output }: Paths, ...files: readonly string[]): Step =>
+  step('copy the sources', 'cp', '-r', ...files.map((file) => join(source, file)), output)
 
 const contract = loadContract()
 
@@ -83,40 +82,8 @@ const examplesIn = ({ source }: Paths, language: string, url: string, expression
 /** Options for Java processes that run for seconds. */
 const shortLived = ['-XX:TieredStopAtLevel=1', '-XX:+UseSerialGC'] as const
 
-/** openapi-generator as a Maven plugin, pinned in pom.xml. Maven's local repository caches downloads. */
-const mavenProject = (
-  { contract, source, output }: Paths,
-  mainClass: string,
-  ...options: readonly string[]
-): Plan => ({
-  steps: [
-    {
-      title: 'generate and compile',
-      command: 'mvn',
-      args: [
-        '--batch-mode',
-        '--quiet',
-        '--file',
-        join(source, 'pom.xml'),
-        `-Dcontract=${contract}`,
-        `-Doutput=${output}`,
-        'compile',
-      ],
-      env: { MAVEN_OPTS: [process.env['MAVEN_OPTS'], ...shortLived].join(' ') },
-    },
-  ],
-  program: {
-    title: 'run',
-    command: 'java',
-    args: [
-      ...shortLived,
-      ...options,
-      '-cp',
-      [join(output, 'classes'), join(output, 'lib', '*')].join(delimiter),
-      mainClass,
-    ],
-  },
-})
+const maven = (title: string, ...args: readonly string[]): Step =>
+  step(title, 'mvn', '--batch-mode', '--quiet', ...args)
 
 const openapiGeneratorVersion = '7.25.0'
 
@@ -126,30 +93,25 @@ const openapiGenerator = ({ contract, source, sharedCache }: Paths): readonly St
   const jar = join(home, `openapi-generator-cli-${openapiGeneratorVersion}.jar`)
   return [
     {
-      title: 'install the generator',
-      command: 'mvn',
-      args: [
-        '--batch-mode',
-        '--quiet',
+      ...maven(
+        'install the generator',
         'org.apache.maven.plugins:maven-dependency-plugin:3.9.0:copy',
         `-Dartifact=org.openapitools:openapi-generator-cli:${openapiGeneratorVersion}`,
         `-DoutputDirectory=${home}`,
-      ],
+      ),
       creates: jar,
     },
-    {
-      title: 'generate',
-      command: 'java',
-      args: [
-        ...shortLived,
-        '-jar',
-        jar,
-        'generate',
-        `--input-spec=${contract}`,
-        `--config=${join(source, 'openapi-generator.yaml')}`,
-        '--output=taskwright',
-      ],
-    },
+    step(
+      'generate',
+      'java',
+      ...shortLived,
+      '-jar',
+      jar,
+      'generate',
+      `--input-spec=${contract}`,
+      `--config=${join(source, 'openapi-generator.yaml')}`,
+      '--output=taskwright',
+    ),
   ]
 }
 
@@ -157,7 +119,9 @@ const openapiGenerator = ({ contract, source, sharedCache }: Paths): readonly St
 const typescript: Generator = {
   tools: ['npm'],
   plan: (paths) => {
-    const compiler = join(paths.output, 'node_modules/.bin/tsc')
+    const bin = join(paths.output, 'node_modules/.bin')
+    const compiler = join(bin, 'tsc')
+    const archive = `./archives/taskwright-${contractVersion}.tgz`
     const quiet = ['--no-audit', '--no-fund', '--prefer-offline', '--ignore-scripts']
     return {
       files: {
@@ -170,43 +134,20 @@ const typescript: Generator = {
         ),
       },
       pack: [
-        copy(
-          paths,
-          'package.json',
-          'package-lock.json',
-          'README.md',
-          '../../../LICENSE',
-          'tsconfig.json',
-          'openapi-ts.config.ts',
-          'src',
-          'user',
-        ),
-        { title: 'install', command: 'npm', args: ['ci', ...quiet] },
-        {
-          title: 'generate',
-          command: join(paths.output, 'node_modules/.bin/openapi-ts'),
-          args: ['--input', paths.contract, '--no-log-file'],
-        },
-        { title: 'compile', command: compiler, args: [] },
-        { title: 'set the version', command: 'npm', args: ['pkg', 'set', `version=${contractVersion}`] },
-        { title: 'pack', command: 'npm', args: ['pack', '--silent', '--pack-destination=archives'] },
+        copy(paths, 'package.json', 'package-lock.json', 'README.md', '../../../LICENSE'),
+        copy(paths, 'tsconfig.json', 'openapi-ts.config.ts', 'src', 'user'),
+        step('install', 'npm', 'ci', ...quiet),
+        step('generate', join(bin, 'openapi-ts'), '--input', paths.contract, '--no-log-file'),
+        step('compile', compiler),
+        step('set the version', 'npm', 'pkg', 'set', `version=${contractVersion}`),
+        step('pack', 'npm', 'pack', '--silent', '--pack-destination=archives'),
       ],
       steps: [
-        {
-          title: 'install the package',
-          command: 'npm',
-          args: [
-            'install',
-            '--prefix=user',
-            '--no-save',
-            ...quiet,
-            `./archives/taskwright-${contractVersion}.tgz`,
-          ],
-        },
-        { title: 'compile the programs', command: compiler, args: ['--project', 'user'] },
+        step('install the package', 'npm', 'install', '--prefix=user', '--no-save', ...quiet, archive),
+        step('compile the programs', compiler, '--project', 'user'),
       ],
-      program: { title: 'run', command: process.execPath, args: ['--throw-deprecation', 'user/main.ts'] },
-      examples: { title: 'run the README', command: process.execPath, args: ['user/examples.ts'] },
+      program: step('run', process.execPath, '--throw-deprecation', 'user/main.ts'),
+      examples: step('run the README', process.execPath, 'user/examples.ts'),
     }
   },
 }
@@ -221,14 +162,10 @@ const python: Generator = {
     const bin = join(folder, 'bin')
     const interpreter = join(bin, 'python')
     const install = ['-m', 'pip', 'install', '--quiet', '--no-deps']
+    const wheel = `./archives/taskwright-${contractVersion}-py3-none-any.whl`
+    const config = `--config-file=${join(output, 'pyproject.toml')}`
     const checkTypes = (title: string, cwd: string, ...files: readonly string[]): Step => ({
-      title,
-      command: join(bin, 'mypy'),
-      args: [
-        `--config-file=${join(output, 'pyproject.toml')}`,
-        `--cache-dir=${join(cache, 'mypy', cwd)}`,
-        ...files,
-      ],
+      ...step(title, join(bin, 'mypy'), config, `--cache-dir=${join(cache, 'mypy', cwd)}`, ...files),
       cwd,
     })
     return {
@@ -244,16 +181,12 @@ const python: Generator = {
       },
       pack: [
         copy(paths, 'pyproject.toml', '__init__.py', 'README.md', '../../../LICENSE', 'user'),
-        { title: 'create the environment', command: 'python3', args: ['-m', 'venv', folder] },
+        step('create the environment', 'python3', '-m', 'venv', folder),
+        step('install', interpreter, ...install, '-r', join(source, 'requirements.txt')),
         {
-          title: 'install',
-          command: interpreter,
-          args: [...install, '-r', join(source, 'requirements.txt')],
-        },
-        {
-          title: 'generate',
-          command: join(bin, 'openapi-python-client'),
-          args: [
+          ...step(
+            'generate',
+            join(bin, 'openapi-python-client'),
             'generate',
             `--path=${file}`,
             '--output-path=taskwright',
@@ -261,37 +194,21 @@ const python: Generator = {
             `--custom-template-path=${join(source, 'templates')}`,
             '--meta=none',
             '--fail-on-warning',
-          ],
+          ),
           // The generator formats its output with the ruff in PATH.
           env: { PATH: [bin, process.env.PATH].join(delimiter), RUFF_NO_CACHE: 'true' },
         },
-        {
-          title: 'add the module',
-          command: 'mv',
-          args: ['__init__.py', '_keyed.py', 'py.typed', 'taskwright'],
-        },
+        step('add the module', 'mv', '__init__.py', '_keyed.py', 'py.typed', 'taskwright'),
         checkTypes('check the types', '.', 'taskwright'),
-        {
-          title: 'set the version',
-          command: 'sed',
-          args: ['-i', `s/0\\.0\\.0/${contractVersion}/`, 'pyproject.toml'],
-        },
-        { title: 'pack', command: interpreter, args: ['-m', 'build', '--no-isolation', '--outdir=archives'] },
+        step('set the version', 'sed', '-i', `s/0\\.0\\.0/${contractVersion}/`, 'pyproject.toml'),
+        step('pack', interpreter, '-m', 'build', '--no-isolation', '--outdir=archives'),
       ],
       steps: [
-        {
-          title: 'install the package',
-          command: interpreter,
-          args: [
-            ...install,
-            '--force-reinstall',
-            `./archives/taskwright-${contractVersion}-py3-none-any.whl`,
-          ],
-        },
+        step('install the package', interpreter, ...install, '--force-reinstall', wheel),
         checkTypes('check the programs', 'user', 'main.py', 'examples.py'),
       ],
-      program: { title: 'run', command: interpreter, args: ['-W', 'error', 'user/main.py'] },
-      examples: { title: 'run the README', command: interpreter, args: ['-W', 'error', 'user/examples.py'] },
+      program: step('run', interpreter, '-W', 'error', 'user/main.py'),
+      examples: step('run the README', interpreter, '-W', 'error', 'user/examples.py'),
     }
   },
 }
@@ -306,23 +223,32 @@ const go: Generator = {
   plan: (paths) => ({
     steps: [
       copy(paths, 'go.mod', 'go.sum', 'oapi-codegen.yaml', 'main.go'),
-      {
-        title: 'generate',
-        command: 'go',
-        args: ['tool', 'oapi-codegen', '-config', 'oapi-codegen.yaml', paths.contract],
-      },
-      { title: 'build', command: 'go', args: ['build', '-buildvcs=false', '-o', 'scenario', '.'] },
-      { title: 'vet', command: 'go', args: ['vet', './...'] },
+      step('generate', 'go', 'tool', 'oapi-codegen', '-config', 'oapi-codegen.yaml', paths.contract),
+      step('build', 'go', 'build', '-buildvcs=false', '-o', 'scenario', '.'),
+      step('vet', 'go', 'vet', './...'),
     ],
-    program: { title: 'run', command: join(paths.output, 'scenario'), args: [] },
+    program: step('run', join(paths.output, 'scenario')),
   }),
 }
 
+/** openapi-generator as a Maven plugin, pinned in pom.xml. Maven's local repository caches downloads. */
 const java: Generator = {
   tools: ['mvn', 'javac', 'java'],
   omitted: ['retry', ...teamwork, 'stream'],
-  // Before Java 18, the generated client reads responses in the encoding of the system.
-  plan: (paths) => mavenProject(paths, 'Main', '-Dfile.encoding=UTF-8'),
+  plan: ({ contract: file, source, output }) => {
+    const settings = [`-Dcontract=${file}`, `-Doutput=${output}`]
+    const classes = [join(output, 'classes'), join(output, 'lib', '*')].join(delimiter)
+    return {
+      steps: [
+        {
+          ...maven('generate and compile', '--file', join(source, 'pom.xml'), ...settings, 'compile'),
+          env: { MAVEN_OPTS: [process.env['MAVEN_OPTS'], ...shortLived].join(' ') },
+        },
+      ],
+      // Before Java 18, the generated client reads responses in the encoding of the system.
+      program: step('run', 'java', ...shortLived, '-Dfile.encoding=UTF-8', '-cp', classes, 'Main'),
+    }
+  },
 }
 
 /** openapi-generator with its default library, Guzzle, from the system (Debian: php-guzzlehttp-guzzle). */
@@ -333,9 +259,9 @@ const php: Generator = {
     steps: [
       ...openapiGenerator(paths),
       copy(paths, 'autoload.php', 'load.php', 'main.php'),
-      { title: 'load everything', command: 'php', args: ['load.php'] },
+      step('load everything', 'php', 'load.php'),
     ],
-    program: { title: 'run', command: 'php', args: ['main.php'] },
+    program: step('run', 'php', 'main.php'),
   }),
 }
 
@@ -346,13 +272,9 @@ const ruby: Generator = {
   plan: (paths) => ({
     steps: [
       ...openapiGenerator(paths),
-      {
-        title: 'load everything',
-        command: 'ruby',
-        args: ['-W2', '-Itaskwright/lib', '-e', "require 'taskwright'"],
-      },
+      step('load everything', 'ruby', '-W2', '-Itaskwright/lib', '-e', "require 'taskwright'"),
     ],
-    program: { title: 'run', command: 'ruby', args: ['-Itaskwright/lib', join(paths.source, 'main.rb')] },
+    program: step('run', 'ruby', '-Itaskwright/lib', join(paths.source, 'main.rb')),
   }),
 }
 

@@ -28,6 +28,7 @@ const scenario: Readonly<Record<string, string>> = {
   register: 'registers an account, whose access token signs the requests that follow',
   create: 'creates a task with a value of an enumeration and a time in milliseconds',
   patch: 'changes one field, and the others keep their values',
+  remind: 'sets a reminder relative to a date, reads it in a list, snoozes and deletes it',
   recur: 'sets a nullable object, changes one of its fields, and sets it to null',
   metadata: 'sets keys of a dictionary, and removes one of them',
   clear: 'sets a field to null',

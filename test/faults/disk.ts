@@ -4,7 +4,7 @@ import { mkdir, open, readFile, rm, statfs, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { withRestartablePostgres, withPostgres } from '../../scripts/run/postgres.ts'
+import { createPostgres, startPostgres } from '../../scripts/run/postgres.ts'
 import { copyTemplate } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { blackPng } from '../fixture/images.ts'
@@ -61,63 +61,62 @@ const canMount = ((): boolean => {
 // CI never skips it.
 const skip = !canMount && process.env.CI === undefined && 'only root can mount a disk'
 
-t.test('full disk with attachments and log', { skip }, async (t) =>
-  withPostgres(async (DATABASE_URL) => {
-    const disk = await mountDisk(t, 16)
-    const DATA_DIR = join(disk.folder, 'data')
-    const files = join(DATA_DIR, 'attachments')
-    const service = await startProcess(t, { DATA_DIR, DATABASE_URL })
-    const { expect, call, register } = createClient(service.url)
-    const { token } = await register('ada')
-    const { body: task } = await expect('createTask', 201, { token, body: { title: 'With files' } })
-    const params = { task_id: task.id }
-    const image = fileForm(blackPng({ width: 800, height: 600 }), 'black.png', 'image/png')
-    const { body: picture } = await expect('addTaskAttachment', 201, { token, params, body: image })
-    const creation = { token, params, headers: tusHeaders(2 * mebibyte) }
-    const upload_id = uploadIdIn((await expect('createUpload', 201, creation)).headers)
-    const before = await filesBelow(files)
-    const large = Buffer.alloc(2 * mebibyte, 'x')
-    const chunk = { token, params: { upload_id }, body: large, headers: pieceHeaders(0) }
+t.test('full disk with attachments and log', { skip }, async (t) => {
+  const DATABASE_URL = await startPostgres(t)
+  const disk = await mountDisk(t, 16)
+  const DATA_DIR = join(disk.folder, 'data')
+  const files = join(DATA_DIR, 'attachments')
+  const service = await startProcess(t, { DATA_DIR, DATABASE_URL })
+  const { expect, call, register } = createClient(service.url)
+  const { token } = await register('ada')
+  const { body: task } = await expect('createTask', 201, { token, body: { title: 'With files' } })
+  const params = { task_id: task.id }
+  const image = fileForm(blackPng({ width: 800, height: 600 }), 'black.png', 'image/png')
+  const { body: picture } = await expect('addTaskAttachment', 201, { token, params, body: image })
+  const creation = { token, params, headers: tusHeaders(2 * mebibyte) }
+  const upload_id = uploadIdIn((await expect('createUpload', 201, creation)).headers)
+  const before = await filesBelow(files)
+  const large = Buffer.alloc(2 * mebibyte, 'x')
+  const chunk = { token, params: { upload_id }, body: large, headers: pieceHeaders(0) }
 
-    await disk.fill(mebibyte)
-    const whole = await expect('addTaskAttachment', 507, { token, params, body: fileForm(large) })
-    t.equal(whole.body.code, 'insufficient_storage')
-    t.strictSame(await filesBelow(files), before, 'no partial file remains')
-    await expect('appendUpload', 507, chunk)
-    await disk.fill(0)
-    const thumbnail = { token, params: { attach_id: picture.id }, query: { width: 64 } }
-    await expect('getThumbnail', 507, thumbnail)
-    await expect('getLiveness', 200)
-    await eventually('readiness lists what is degraded', async () => {
-      const { body } = await expect('getReadiness', 200)
-      return body.degraded.join() === 'attachments'
-    })
-    await expect('downloadAttachment', 200, { token, params: { attach_id: picture.id } })
-    await expect('createTask', 201, { token, body: { title: 'Needs no file' } })
+  await disk.fill(mebibyte)
+  const whole = await expect('addTaskAttachment', 507, { token, params, body: fileForm(large) })
+  t.equal(whole.body.code, 'insufficient_storage')
+  t.strictSame(await filesBelow(files), before, 'no partial file remains')
+  await expect('appendUpload', 507, chunk)
+  await disk.fill(0)
+  const thumbnail = { token, params: { attach_id: picture.id }, query: { width: 64 } }
+  await expect('getThumbnail', 507, thumbnail)
+  await expect('getLiveness', 200)
+  await eventually('readiness lists what is degraded', async () => {
+    const { body } = await expect('getReadiness', 200)
+    return body.degraded.join() === 'attachments'
+  })
+  await expect('downloadAttachment', 200, { token, params: { attach_id: picture.id } })
+  await expect('createTask', 201, { token, body: { title: 'Needs no file' } })
 
-    await disk.free()
-    await eventually('readiness lists nothing as degraded', async () => {
-      const { body } = await expect('getReadiness', 200)
-      return body.degraded.join() === ''
-    })
-    await expect('addTaskAttachment', 201, { token, params, body: fileForm(large) })
-    await expect('getThumbnail', 200, thumbnail)
-    const { headers } = await expect('getUploadOffset', 200, {
-      token,
-      params: { upload_id },
-      headers: { 'tus-resumable': '1.0.0' },
-    })
-    const offset = Number(headers.get('upload-offset'))
-    const rest = { ...chunk, body: large.subarray(offset), headers: pieceHeaders(offset) }
-    t.equal((await call('appendUpload', rest)).status, 204, `the upload continues from ${offset}`)
-    t.equal((await expect('getTask', 200, { token, params })).body.attachment_count, 3)
-    t.equal(await service.end('SIGTERM'), 0)
+  await disk.free()
+  await eventually('readiness lists nothing as degraded', async () => {
+    const { body } = await expect('getReadiness', 200)
+    return body.degraded.join() === ''
+  })
+  await expect('addTaskAttachment', 201, { token, params, body: fileForm(large) })
+  await expect('getThumbnail', 200, thumbnail)
+  const { headers } = await expect('getUploadOffset', 200, {
+    token,
+    params: { upload_id },
+    headers: { 'tus-resumable': '1.0.0' },
+  })
+  const offset = Number(headers.get('upload-offset'))
+  const rest = { ...chunk, body: large.subarray(offset), headers: pieceHeaders(offset) }
+  t.equal((await call('appendUpload', rest)).status, 204, `the upload continues from ${offset}`)
+  t.equal((await expect('getTask', 200, { token, params })).body.attachment_count, 3)
+  t.equal(await service.end('SIGTERM'), 0)
 
-    await t.test('a full disk for the log prevents neither serving nor stopping', async (t) =>
-      logOnFullDisk(t, disk, { DATABASE_URL, DATA_DIR }),
-    )
-  }),
-)
+  await t.test('a full disk for the log prevents neither serving nor stopping', async (t) =>
+    logOnFullDisk(t, disk, { DATABASE_URL, DATA_DIR }),
+  )
+})
 
 const server = fileURLToPath(new URL('../../src/main.js', import.meta.url))
 
@@ -310,41 +309,40 @@ t.test('uploads leave a reserve for the embedded database', { skip }, async (t) 
 t.test('full disk of the database server', { skip }, async (t) => {
   // PostgreSQL itself takes about 60 MiB.
   const disk = await mountDisk(t, 160)
-  await withRestartablePostgres(async (server) => {
-    await server.start()
-    const service = await startProcess(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: server.url })
-    const { call, expect, register } = createClient(service.url)
-    const { token } = await register('ada')
-    const acknowledged: string[] = []
+  const server = await createPostgres(t, disk.folder)
+  await server.start()
+  const service = await startProcess(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: server.url })
+  const { call, expect, register } = createClient(service.url)
+  const { token } = await register('ada')
+  const acknowledged: string[] = []
 
-    /** Writes until a status other than 201, and resolves to it. */
-    const write = async (): Promise<number> => {
-      for (;;) {
-        const { status, body } = await call('createTask', {
-          token,
-          body: { title: 'Before the end', description: longText() },
-        })
-        if (status !== 201) return status
-        acknowledged.push((body as { id: string }).id)
-      }
+  /** Writes until a status other than 201, and resolves to it. */
+  const write = async (): Promise<number> => {
+    for (;;) {
+      const { status, body } = await call('createTask', {
+        token,
+        body: { title: 'Before the end', description: longText() },
+      })
+      if (status !== 201) return status
+      acknowledged.push((body as { id: string }).id)
     }
-    const count = async (): Promise<number | null> =>
-      (await expect('listTasks', 200, { token, query: { limit: 1, include_total: true } })).body.total
+  }
+  const count = async (): Promise<number | null> =>
+    (await expect('listTasks', 200, { token, query: { limit: 1, include_total: true } })).body.total
 
-    await disk.fill(0)
-    t.equal(await write(), 503)
-    await expect('getLiveness', 200)
-    const found = await count().catch(() => null)
-    t.ok(found === null || found === acknowledged.length, 'no write is partial')
+  await disk.fill(0)
+  t.equal(await write(), 503)
+  await expect('getLiveness', 200)
+  const found = await count().catch(() => null)
+  t.ok(found === null || found === acknowledged.length, 'no write is partial')
 
-    await disk.free()
-    const ready = async (): Promise<boolean> =>
-      (await call('createTask', { token, body: { title: 'Room' } })).status === 201
-    await eventually('writes succeed again', ready)
-    for (const task_id of acknowledged) await expect('getTask', 200, { token, params: { task_id } })
-    t.equal(await count(), acknowledged.length + 1)
-    // Log lines are buffered, and flushed at the stop.
-    t.equal(await service.end('SIGTERM'), 0)
-    t.match(service.output(), /"reason":.*No space left.*"msg":"The database is unavailable; /)
-  }, disk.folder)
+  await disk.free()
+  const ready = async (): Promise<boolean> =>
+    (await call('createTask', { token, body: { title: 'Room' } })).status === 201
+  await eventually('writes succeed again', ready)
+  for (const task_id of acknowledged) await expect('getTask', 200, { token, params: { task_id } })
+  t.equal(await count(), acknowledged.length + 1)
+  // Log lines are buffered, and flushed at the stop.
+  t.equal(await service.end('SIGTERM'), 0)
+  t.match(service.output(), /"reason":.*No space left.*"msg":"The database is unavailable; /)
 })

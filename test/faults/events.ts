@@ -1,6 +1,6 @@
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import { withPostgres } from '../../scripts/run/postgres.ts'
+import { startPostgres } from '../../scripts/run/postgres.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { copyTemplate, openDatabaseOf, type ServiceEnvironment } from '../fixture/database.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'
@@ -150,5 +150,5 @@ t.test('on the embedded database', async (t) => {
 })
 
 t.test('on a server', async (t) =>
-  withPostgres(async (DATABASE_URL) => changeTasks(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL })),
+  changeTasks(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: await startPostgres(t) }),
 )

@@ -1,5 +1,5 @@
 import t, { type Test } from 'tap'
-import { withPostgres } from '../../scripts/run/postgres.ts'
+import { startPostgres } from '../../scripts/run/postgres.ts'
 import { copyTemplate, type ServiceEnvironment } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { settledImport } from '../fixture/imports.ts'
@@ -76,5 +76,5 @@ t.test('on the embedded database', async (t) => {
 })
 
 t.test('on a server', async (t) =>
-  withPostgres(async (DATABASE_URL) => importTable(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL })),
+  importTable(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: await startPostgres(t) }),
 )

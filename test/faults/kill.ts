@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { withPostgres } from '../../scripts/run/postgres.ts'
+import { startPostgres } from '../../scripts/run/postgres.ts'
 import { copyTemplate } from '../fixture/database.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'
 import { createClient } from '../fixture/service.ts'
@@ -54,7 +54,5 @@ t.test('on the embedded database', async (t) => {
 })
 
 t.test('on a server', async (t) =>
-  withPostgres(async (DATABASE_URL) =>
-    killRepeatedly(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL }),
-  ),
+  killRepeatedly(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: await startPostgres(t) }),
 )

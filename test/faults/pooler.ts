@@ -1,7 +1,7 @@
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
 import { findPooler, type Pooler, setForRole, startPooler } from '../../scripts/faults/pooler.ts'
-import { createOrdinaryUser, withPostgres } from '../../scripts/run/postgres.ts'
+import { createOrdinaryUser, startPostgres } from '../../scripts/run/postgres.ts'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
 import { createEmptyDatabase } from '../fixture/database.ts'
 import { openStream } from '../fixture/event-stream.ts'
@@ -12,13 +12,13 @@ import { createClient } from '../fixture/service.ts'
 /** Two instances behind PgBouncer in transaction mode, which delivers no notifications. */
 
 const doctor = fileURLToPath(new URL('../../scripts/operate/doctor.ts', import.meta.url))
-const pooler = findPooler('transaction')
+const pooler = findPooler()
 const skip = typeof pooler === 'string' && pooler
 
 const tryPooler = async (t: Test, pooler: Pooler, superuserUrl: string): Promise<void> => {
   const serverUrl = await createOrdinaryUser(superuserUrl)
   const { options } = await createEmptyDatabase(t, serverUrl)
-  const pooled = new URL(await startPooler(t, pooler, 'transaction', options.url))
+  const pooled = new URL(await startPooler(t, pooler, options.url))
   const environment = {
     DATABASE_URL: pooled.href,
     JWT_SECRET: 'a secret of both instances that is long enough',
@@ -63,10 +63,6 @@ const tryPooler = async (t: Test, pooler: Pooler, superuserUrl: string): Promise
   })
 }
 
-t.test('behind a transaction pooler', { skip }, (t) =>
-  withPostgres((url) =>
-    t.test('two instances', async (t) => {
-      if (typeof pooler !== 'string') await tryPooler(t, pooler, url)
-    }),
-  ),
-)
+t.test('two instances behind a transaction pooler', { skip }, async (t) => {
+  if (typeof pooler !== 'string') await tryPooler(t, pooler, await startPostgres(t))
+})

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { withPostgres } from '../../scripts/run/postgres.ts'
+import { startPostgres } from '../../scripts/run/postgres.ts'
 import { copyTemplate, type ServiceEnvironment } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'
@@ -92,5 +92,5 @@ t.test('on the embedded database', async (t) => {
 })
 
 t.test('on a server', async (t) =>
-  withPostgres(async (DATABASE_URL) => remind(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL })),
+  remind(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: await startPostgres(t) }),
 )

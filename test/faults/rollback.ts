@@ -1,7 +1,7 @@
 import t, { type Test } from 'tap'
 import { createLoad, type Load } from '../../scripts/faults/load.ts'
 import { createInstance, type Instance } from '../../scripts/faults/cluster/services.ts'
-import { withPostgres } from '../../scripts/run/postgres.ts'
+import { startPostgres } from '../../scripts/run/postgres.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { openDatabaseOf, type ServiceEnvironment } from '../fixture/database.ts'
 import { countTasks, createNextVersion } from '../fixture/next-version.ts'
@@ -54,9 +54,11 @@ const rollBack = async (t: Test, environment: ServiceEnvironment, count: number)
 }
 
 t.test('on a PostgreSQL server, with two instances', async (t) =>
-  withPostgres(async (url) => rollBack(t, { DATABASE_URL: url, DATA_DIR: await temporaryFolder(t) }, 2), {
-    fast: true,
-  }),
+  rollBack(
+    t,
+    { DATABASE_URL: await startPostgres(t, { fast: true }), DATA_DIR: await temporaryFolder(t) },
+    2,
+  ),
 )
 
 t.test('on the embedded database', async (t) => rollBack(t, { DATA_DIR: await temporaryFolder(t) }, 1))

@@ -3,7 +3,7 @@ import type { ServerResponse } from 'node:http'
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import { withPostgres } from '../../scripts/run/postgres.ts'
+import { startPostgres } from '../../scripts/run/postgres.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { copyTemplate, openDatabaseOf, type ServiceEnvironment } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
@@ -256,7 +256,5 @@ t.test('on the embedded database', async (t) => {
 })
 
 t.test('on a server', async (t) =>
-  withPostgres(async (DATABASE_URL) =>
-    sendThroughKills(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL }),
-  ),
+  sendThroughKills(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: await startPostgres(t) }),
 )

@@ -1,41 +1,36 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { occurrencesOf } from '../../../src/domain/task-series.ts'
 import { type CalendarFacts, calendarText } from '../../../src/interchange/calendar.ts'
 import type { TaskRecord } from '../../../src/interchange/records.ts'
 import { recurringRecord } from '../../../test/fixture/interchange.ts'
-import { isInstalled, runCommand } from '../../run/commands.ts'
+import { createRun, hasCommands, installPython, type Run } from '../../run/commands.ts'
 import { runToEnd, type Teardown } from '../../run/run-to-end.ts'
 
 /** Reads calendars of this service with icalendar (Python), libical and ical4j: all must find the dates that the service has. */
 
 const deadline = 10 * 60_000
 
-/** Exit code of a check that cannot run on this machine. */
-const skippedCode = 75
-
 const source = fileURLToPath(new URL('.', import.meta.url))
 const cache = fileURLToPath(new URL('../../../.cache/interchange', import.meta.url))
-const python = join(cache, 'venv/bin/python')
 
-/** Each of them prints "uid start end occurrences" for each component. */
-const parsers = {
-  icalendar: [python, join(source, 'icalendar_dates.py')],
-  libical: [join(cache, 'libical_dates')],
-  ical4j: ['java', '-cp', join(cache, 'jars/*'), join(source, 'Ical4jDates.java')],
-} as const
-
-const run = (t: Teardown, [command = '', ...args]: readonly string[]): Promise<string> =>
-  runCommand(t, { command, args, cwd: cache, env: process.env })
-
-const install = async (t: Teardown): Promise<void> => {
-  await mkdir(cache, { recursive: true })
-  await run(t, ['cc', '-O2', '-o', parsers.libical[0], join(source, 'libical_dates.c'), '-lical'])
-  await run(t, ['python3', '-m', 'venv', join(cache, 'venv')])
-  await run(t, [python, '-m', 'pip', 'install', '-q', '-r', join(source, 'requirements.txt')])
-  const jars = `-DoutputDirectory=${join(cache, 'jars')}`
-  await run(t, ['mvn', '-q', '-f', join(source, 'pom.xml'), 'dependency:copy-dependencies', jars])
+/** Installs the parsers. Resolves to their commands, which print "uid start end occurrences" for each component. */
+const install = async (
+  t: Teardown,
+  run: Run,
+): Promise<Readonly<Record<string, readonly [string, ...string[]]>>> => {
+  const bin = await installPython(t, source, cache)
+  const libical = join(cache, 'libical_dates')
+  await run('cc', '-O2', '-o', libical, join(source, 'libical_dates.c'), '-lical')
+  const jars = join(cache, 'jars')
+  const pom = join(source, 'pom.xml')
+  await run('mvn', '-q', '-f', pom, 'dependency:copy-dependencies', `-DoutputDirectory=${jars}`)
+  return {
+    icalendar: [join(bin, 'python'), join(source, 'icalendar_dates.py')],
+    libical: [libical],
+    ical4j: ['java', '-cp', join(jars, '*'), join(source, 'Ical4jDates.java')],
+  }
 }
 
 const rules = [
@@ -72,13 +67,9 @@ const datesOf = (task: TaskRecord): string =>
     .join(',')
 
 await runToEnd('interchange', deadline, async (t) => {
-  const missing = ['python3', 'cc', 'java', 'mvn'].find((name) => !isInstalled(name))
-  if (missing !== undefined) {
-    console.log(`skipped: ${missing} is not installed`)
-    process.exitCode = skippedCode
-    return
-  }
-  await install(t)
+  if (!hasCommands(['python3', 'cc', 'java', 'mvn'], { isRequired: false })) return
+  const run = createRun(t, cache)
+  const parsers = await install(t, run)
   for (const kind of ['todo', 'event'] as const) {
     const facts: CalendarFacts = {
       generator: 'check',
@@ -93,9 +84,7 @@ await runToEnd('interchange', deadline, async (t) => {
     const file = join(cache, `${kind}.ics`)
     await writeFile(file, (await Array.fromAsync(calendarText(facts, written))).join(''))
     for (const [name, command] of Object.entries(parsers)) {
-      const lines = (await run(t, [...command, file]))
-        .split('\n')
-        .filter((line) => line.startsWith('series-'))
+      const lines = (await run(...command, file)).split('\n').filter((line) => line.startsWith('series-'))
       const found = new Map(lines.map((line) => [line.split(' ')[0], line.split(' ')[3]]))
       const rest = tasks.filter((task) => found.get(task.series_id ?? '') !== datesOf(task))
       // Without a rule, a task is in the calendar all the same.

@@ -1,4 +1,4 @@
-import { cp, mkdir, readFile, writeFile } from 'node:fs/promises'
+import { cp, readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { loadAll } from 'js-yaml'
@@ -6,7 +6,7 @@ import { readConfig } from '../../../src/config/config.ts'
 import { settings } from '../../../src/config/settings.ts'
 import { temporaryFolder } from '../../../test/fixture/process.ts'
 import { fencedBlocks } from '../../../test/fixture/transcript.ts'
-import { CommandFailure, isInstalled, runCommand } from '../../run/commands.ts'
+import { CommandFailure, createRun, hasCommands, installPython, type Run } from '../../run/commands.ts'
 import { runToEnd, type Teardown } from '../../run/run-to-end.ts'
 
 /**
@@ -34,21 +34,10 @@ const python = join(cache, 'venv/bin/python')
 
 type Environment = Readonly<Record<string, string>>
 
-/** Runs a command in `cwd`. Resolves to its output. */
-type Run = (cwd: string, command: string, ...args: readonly string[]) => Promise<string>
-
-const createRun =
-  (t: Teardown): Run =>
-  (cwd, command, ...args) =>
-    runCommand(t, { command, args, cwd, env: process.env })
-
-const installTools = async (run: Run): Promise<void> => {
-  await mkdir(cache, { recursive: true })
+const installTools = async (t: Teardown): Promise<void> => {
+  await installPython(t, source, cache)
   const packages = ['.', 'sigs.k8s.io/kustomize/kustomize/v5']
-  await run(source, 'go', 'build', '-buildvcs=false', '-o', `${cache}/`, ...packages)
-  await run(cache, 'python3', '-m', 'venv', join(cache, 'venv'))
-  const requirements = join(source, 'requirements.txt')
-  await run(cache, python, '-m', 'pip', 'install', '--quiet', '--no-deps', '--requirement', requirements)
+  await createRun(t, source)('go', 'build', '-buildvcs=false', '-o', `${cache}/`, ...packages)
 }
 
 /** Throws unless the service accepts the settings. Secrets are read from the folder `secrets` instead of `mount`. */
@@ -94,21 +83,21 @@ const checkKubernetes = async (run: Run, folder: string): Promise<string> => {
   const guide = await readFile(join(root, 'docs/operations/install.md'), 'utf8')
   const commands = fencedBlocks(guide, 'sh').find((block) => block.includes('kubectl apply'))
   if (commands === undefined) throw new Error('install.md has no commands that apply the manifests')
-  await run(folder, 'sh', '-ec', commands.replace(/^kubectl apply .*$/m, ''))
+  await run('sh', '-ec', commands.replace(/^kubectl apply .*$/m, ''))
 
   const base = join(folder, 'deploy/kubernetes')
-  const rendered = await run(folder, join(cache, 'kustomize'), 'build', base)
+  const rendered = await run(join(cache, 'kustomize'), 'build', base)
   const file = join(folder, 'rendered.yaml')
   await writeFile(file, rendered)
-  await run(folder, python, join(source, 'main.py'), file, ...kubernetesVersions)
+  await run(python, join(source, 'main.py'), file, ...kubernetesVersions)
   checkSettings(settingsOf(rendered), '/secrets', join(base, 'secrets'))
   return `Kubernetes ${kubernetesVersions.at(0)} to ${kubernetesVersions.at(-1)} accept the manifests`
 }
 
 const checkCompose = async (run: Run, folder: string): Promise<string> => {
-  await run(folder, 'deploy/compose/secrets.sh')
+  await run('deploy/compose/secrets.sh')
   for (const file of ['compose.yaml', 'deploy/compose/single.yaml']) {
-    const output = await run(folder, join(cache, 'manifests'), file)
+    const output = await run(join(cache, 'manifests'), file)
     const { taskwright = {} } = JSON.parse(output) as { readonly taskwright?: Environment }
     checkSettings(taskwright, '/run/secrets', join(folder, 'deploy/compose/secrets'))
   }
@@ -120,64 +109,50 @@ const checkSystemd = async (run: Run, folder: string): Promise<string> => {
   const [unit, sysusers] = ['taskwright.service', 'taskwright.sysusers.conf'].map((name) =>
     join(folder, 'deploy/systemd', name),
   ) as [string, string]
-  await run(folder, 'sed', '-i', `s#/opt/taskwright/\\?#${root}#`, unit)
+  await run('sed', '-i', `s#/opt/taskwright/\\?#${root}#`, unit)
   // systemd-analyze reports most mistakes as warnings.
-  const warnings = await run(folder, 'systemd-analyze', 'verify', unit)
+  const warnings = await run('systemd-analyze', 'verify', unit)
   if (warnings !== '') throw new CommandFailure(warnings)
-  await run(folder, 'systemd-analyze', 'security', '--offline=true', `--threshold=${maxExposure}`, unit)
-  await run(folder, 'systemd-sysusers', '--dry-run', sysusers)
+  await run('systemd-analyze', 'security', '--offline=true', `--threshold=${maxExposure}`, unit)
+  await run('systemd-sysusers', '--dry-run', sysusers)
   return `systemd accepts the unit, whose exposure is at most ${maxExposure / 10}`
 }
 
 type Check = (run: Run, folder: string) => Promise<string>
 
-/** A mistake that a check must detect. */
-interface Mistake {
-  readonly file: string
-  readonly from: string
-  readonly to: string
-}
+/** A mistake that a check must detect: `to` instead of `from`. */
+type Mistake = readonly [file: string, from: string, to: string]
 
-const kubernetesFile = (name: string, from: string, to: string): Mistake => ({
-  file: `deploy/kubernetes/${name}`,
-  from,
-  to,
-})
-const composeFile = (from: string, to: string): Mistake => ({ file: 'compose.yaml', from, to })
-const unitFile = (from: string, to: string): Mistake => ({
-  file: 'deploy/systemd/taskwright.service',
-  from,
-  to,
-})
+const unitFile = 'deploy/systemd/taskwright.service'
 
 const checks: readonly { readonly check: Check; readonly mistakes: readonly Mistake[] }[] = [
   {
     check: checkKubernetes,
     mistakes: [
-      kubernetesFile('deployment.yaml', 'enableServiceLinks:', 'enableServiceLink:'),
-      kubernetesFile('deployment.yaml', 'apiVersion: apps/v1', 'apiVersion: apps/v2'),
-      kubernetesFile('service.yaml', 'port: 80', "port: '80'"),
-      kubernetesFile('kustomization.yaml', '- service.yaml', '- services.yaml'),
-      kubernetesFile('kustomization.yaml', 'TRUST_PROXY=', 'TRUST_PROXIES='),
-      kubernetesFile('kustomization.yaml', '10.0.0.0/8', '10.0.0.0/80'),
+      ['deploy/kubernetes/deployment.yaml', 'enableServiceLinks:', 'enableServiceLink:'],
+      ['deploy/kubernetes/deployment.yaml', 'apiVersion: apps/v1', 'apiVersion: apps/v2'],
+      ['deploy/kubernetes/service.yaml', 'port: 80', "port: '80'"],
+      ['deploy/kubernetes/kustomization.yaml', '- service.yaml', '- services.yaml'],
+      ['deploy/kubernetes/kustomization.yaml', 'TRUST_PROXY=', 'TRUST_PROXIES='],
+      ['deploy/kubernetes/kustomization.yaml', '10.0.0.0/8', '10.0.0.0/80'],
     ],
   },
   {
     check: checkCompose,
     mistakes: [
-      composeFile('cap_drop:', 'cap_dorp:'),
-      composeFile('valkey: {', 'valkye: {'),
-      composeFile('secrets/s3.env', 'secrets/s4.env'),
-      composeFile('WORKERS: auto', 'WORKERS: all'),
+      ['compose.yaml', 'cap_drop:', 'cap_dorp:'],
+      ['compose.yaml', 'valkey: {', 'valkye: {'],
+      ['compose.yaml', 'secrets/s3.env', 'secrets/s4.env'],
+      ['compose.yaml', 'WORKERS: auto', 'WORKERS: all'],
     ],
   },
   {
     check: checkSystemd,
     mistakes: [
-      unitFile('KillMode=', 'KilMode='),
-      unitFile('node_modules/.bin/node', 'node_modules/.bin/nodejs'),
-      unitFile('NoNewPrivileges=yes', 'NoNewPrivileges=no'),
-      { file: 'deploy/systemd/taskwright.sysusers.conf', from: 'u ', to: 'user ' },
+      [unitFile, 'KillMode=', 'KilMode='],
+      [unitFile, 'node_modules/.bin/node', 'node_modules/.bin/nodejs'],
+      [unitFile, 'NoNewPrivileges=yes', 'NoNewPrivileges=no'],
+      ['deploy/systemd/taskwright.sysusers.conf', 'u ', 'user '],
     ],
   },
 ]
@@ -192,15 +167,15 @@ const copyFiles = async (t: Teardown, mistake?: Mistake): Promise<string> => {
     filter: (path) => !isSecret(path),
   })
   if (mistake === undefined) return folder
-  const { file, from, to } = mistake
+  const [file, from, to] = mistake
   const text = await readFile(join(folder, file), 'utf8')
   if (!text.includes(from)) throw new Error(`${file} does not contain "${from}"`)
   await writeFile(join(folder, file), text.replace(from, to))
   return folder
 }
 
-const detectsMistake = (check: Check, run: Run, folder: string): Promise<boolean> =>
-  check(run, folder).then(
+const detectsMistake = (t: Teardown, check: Check, folder: string): Promise<boolean> =>
+  check(createRun(t, folder), folder).then(
     () => false,
     (error: unknown) => {
       if (error instanceof CommandFailure) return true
@@ -209,20 +184,14 @@ const detectsMistake = (check: Check, run: Run, folder: string): Promise<boolean
   )
 
 await runToEnd('manifests', deadline, async (t) => {
-  const missing = ['go', 'python3', 'openssl', 'systemd-analyze'].filter((name) => !isInstalled(name))
-  if (missing.length > 0) {
-    // The tools are required in CI only.
-    if (process.env.CI) throw new Error(`In CI, this requires ${missing.join(', ')}`)
-    console.log(`skipped: ${missing.join(', ')} not installed`)
-    return
-  }
-  const run = createRun(t)
-  await installTools(run)
+  if (!hasCommands(['go', 'python3', 'openssl', 'systemd-analyze'])) return
+  await installTools(t)
   for (const { check, mistakes } of checks) {
-    console.log(await check(run, await copyFiles(t)))
+    const folder = await copyFiles(t)
+    console.log(await check(createRun(t, folder), folder))
     for (const mistake of mistakes)
-      if (!(await detectsMistake(check, run, await copyFiles(t, mistake))))
-        throw new Error(`"${mistake.to}" instead of "${mistake.from}" in ${mistake.file} was not detected`)
+      if (!(await detectsMistake(t, check, await copyFiles(t, mistake))))
+        throw new Error(`A mistake was not detected: ${mistake.join(', ')}`)
     console.log(`  and the check detects ${mistakes.length} mistakes`)
   }
 })

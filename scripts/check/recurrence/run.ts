@@ -1,10 +1,9 @@
-import { mkdir, writeFile } from 'node:fs/promises'
+import { writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { firstOccurrence, occurrencesAfter, type Series } from '../../../src/domain/recurrence.ts'
 import { parseRule } from '../../../src/domain/recurrence-rule.ts'
-import { temporaryFolder } from '../../../test/fixture/process.ts'
-import { CommandFailure, isInstalled, runCommand } from '../../run/commands.ts'
+import { CommandFailure, createRun, hasCommands, installPython, type Run, skip } from '../../run/commands.ts'
 import { runToEnd, type Teardown } from '../../run/run-to-end.ts'
 import { type Case, generateCases } from './cases.ts'
 import { answerFor, differences, lineFor, type Oracle, oracles } from './oracles.ts'
@@ -21,38 +20,22 @@ const amount = Number(process.argv[3] ?? 6_000)
 /** Milliseconds, including the installation of the oracles. */
 const deadline = 10 * 60_000
 
-/** Exit code of a check that cannot run on this machine. */
-const skippedCode = 75
-
-const root = fileURLToPath(new URL('../../..', import.meta.url))
 const source = fileURLToPath(new URL('.', import.meta.url))
-const cache = join(root, '.cache/recurrence')
-const python = join(cache, 'venv/bin/python')
+const cache = fileURLToPath(new URL('../../../.cache/recurrence', import.meta.url))
 
-const commands: Readonly<Record<Oracle, readonly string[]>> = {
-  dateutil: [python, join(source, 'dateutil_days.py')],
-  libical: [join(cache, 'libical')],
-}
+type Commands = Readonly<Record<Oracle, readonly [string, ...string[]]>>
 
-const run = (t: Teardown, [command = '', ...args]: readonly string[]): Promise<string> =>
-  runCommand(t, { command, args, cwd: cache, env: process.env })
-
-/** Installs the oracles. Resolves to the name of what this machine lacks, or to null. */
-const install = async (t: Teardown): Promise<string | null> => {
-  const missing = ['python3', 'cc'].find((name) => !isInstalled(name))
-  if (missing !== undefined) return missing
-  await mkdir(cache, { recursive: true })
-  const [program = ''] = commands.libical
+/** Installs the oracles. Null if this machine lacks libical. */
+const install = async (t: Teardown, run: Run): Promise<Commands | null> => {
+  const bin = await installPython(t, source, cache)
+  const libical = join(cache, 'libical')
   try {
-    await run(t, ['cc', '-O2', '-o', program, join(source, 'libical.c'), '-lical'])
+    await run('cc', '-O2', '-o', libical, join(source, 'libical.c'), '-lical')
   } catch (error) {
-    if (error instanceof CommandFailure && error.message.includes('ical.h')) return 'libical-dev'
+    if (error instanceof CommandFailure && error.message.includes('ical.h')) return null
     throw error
   }
-  await run(t, ['python3', '-m', 'venv', join(cache, 'venv')])
-  const requirements = join(source, 'requirements.txt')
-  await run(t, [python, '-m', 'pip', 'install', '--quiet', '--no-deps', '--requirement', requirements])
-  return null
+  return { dateutil: [join(bin, 'python'), join(source, 'dateutil_days.py')], libical: [libical] }
 }
 
 /** A case, parsed, with the answer of this service. */
@@ -72,30 +55,29 @@ type Answered = ReturnType<typeof ownAnswer>
 
 /** The answers of an oracle; null where it was not asked. */
 const ask = async (
-  t: Teardown,
   oracle: Oracle,
   cases: readonly Answered[],
+  answer: (file: string) => Promise<string>,
 ): Promise<readonly (string | null)[]> => {
-  const lines = cases.map(({ question, answer }, index) =>
+  const lines = cases.map(({ question, answer: own }, index) =>
     // When a rule never occurs, libical searches for seconds, and dateutil for one.
-    answer === '' && (oracle === 'libical' || index % 40 > 0) ? null : lineFor(oracle, question),
+    own === '' && (oracle === 'libical' || index % 40 > 0) ? null : lineFor(oracle, question),
   )
-  const file = join(await temporaryFolder(t), oracle)
+  const file = join(cache, `${oracle}.cases`)
   await writeFile(file, lines.filter((line) => line !== null).join('\n'))
-  const answers = (await run(t, [...commands[oracle], file])).split('\n').values()
+  const answers = (await answer(file)).split('\n').values()
   return lines.map((line) => (line === null ? null : (answers.next().value ?? '').trim()))
 }
 
 await runToEnd('recurrence', deadline, async (t) => {
-  const missing = await install(t)
-  if (missing !== null) {
-    console.log(`skipped: ${missing} is not installed`)
-    // Required in CI only.
-    process.exitCode = process.env.CI ? 1 : skippedCode
-    return
-  }
+  if (!hasCommands(['python3', 'cc'])) return
+  const run = createRun(t, cache)
+  const commands = await install(t, run)
+  if (commands === null) return skip('libical-dev is not installed')
   const cases = generateCases(amount, seed).map(ownAnswer)
-  const answers = await Promise.all(oracles.map((oracle) => ask(t, oracle, cases)))
+  const answers = await Promise.all(
+    oracles.map((oracle) => ask(oracle, cases, (file) => run(...commands[oracle], file))),
+  )
   const confirmed = new Set<Answered>()
   for (const [index, oracle] of oracles.entries()) {
     const asked = cases.flatMap((answered, number) => {

@@ -1,3 +1,4 @@
+import type { ChildProcess } from 'node:child_process'
 import { randomBytes } from 'node:crypto'
 import { once } from 'node:events'
 import { readFile, writeFile } from 'node:fs/promises'
@@ -7,9 +8,9 @@ import { setTimeout as pause } from 'node:timers/promises'
 import { createClient } from '../../../src/db/engine/connection.ts'
 import { eventually } from '../../../test/fixture/eventually.ts'
 import { freePort } from '../../../test/fixture/ports.ts'
-import { runCommand, stopAtEnd } from '../../run/commands.ts'
+import { createRun } from '../../run/commands.ts'
 import { findIdentity, giveTo } from '../../run/postgres.ts'
-import { answers, spawnLogged } from '../../run/processes.ts'
+import { answers, startProgram, stopProgram } from '../../run/processes.ts'
 import type { Teardown } from '../../run/run-to-end.ts'
 import { createNode, type Member, type Node } from './node.ts'
 
@@ -33,7 +34,7 @@ export interface ReplicatedDatabase {
 /** A program that can be stopped and restarted at the same address. */
 export interface Restartable {
   readonly start: () => Promise<void>
-  readonly stop: () => Promise<unknown>
+  readonly stop: () => Promise<void>
 }
 
 /** Milliseconds for the recovery from a fault: three times the lease of the primary. */
@@ -47,27 +48,6 @@ const nodeNames = ['node1', 'node2', 'node3']
 const scope = 'taskwright'
 
 const proxyTemplate = new URL('../../../deploy/patroni/haproxy.cfg', import.meta.url)
-
-/** A program that a teardown kills. Its output goes to a file. */
-const program = (
-  t: Teardown,
-  command: readonly string[],
-  { log, isReady }: { readonly log: string; readonly isReady: () => Promise<boolean> },
-): Restartable => {
-  let stop = async (): Promise<unknown> => undefined
-  return {
-    async start() {
-      const child = await spawnLogged(command, log)
-      const exited = stopAtEnd(t, child)
-      stop = () => {
-        child.kill('SIGTERM')
-        return exited
-      }
-      await eventually(`${command[0]} is ready`, isReady)
-    },
-    stop: () => stop(),
-  }
-}
 
 const acceptsConnections = async (port: number): Promise<boolean> => {
   const socket = connect(port, '127.0.0.1')
@@ -97,7 +77,7 @@ const startEtcd = async (t: Teardown, folder: string): Promise<number> => {
   }
   const parameters = Object.entries(options).map(([name, value]) => `--${name}=${value}`)
   const log = join(folder, 'etcd.log')
-  await program(t, ['etcd', ...parameters], { log, isReady: () => answers(`${url}/health`) }).start()
+  await startProgram(t, ['etcd', ...parameters], { log, isReady: () => answers(`${url}/health`) })
   return port
 }
 
@@ -118,11 +98,17 @@ const createProxy = async (
   )
   const file = join(folder, 'haproxy.cfg')
   await writeFile(file, config)
-  const proxy = program(t, ['haproxy', '-db', '-f', file], {
-    log: join(folder, 'haproxy.log'),
-    isReady: () => acceptsConnections(port),
-  })
-  return { port, ...proxy }
+  const options = { log: join(folder, 'haproxy.log'), isReady: () => acceptsConnections(port) }
+  let running: ChildProcess | null = null
+  return {
+    port,
+    async start() {
+      running = await startProgram(t, ['haproxy', '-db', '-f', file], options)
+    },
+    async stop() {
+      if (running !== null) await stopProgram(running)
+    },
+  }
 }
 
 /** Starts the nodes and HAProxy, with an empty database owned by the service. `isDirect`: its URL names the nodes, not HAProxy. */
@@ -198,8 +184,7 @@ export const startReplicatedDatabase = async (
     untilHealthy,
     async control(...parameters) {
       const [{ configFile }] = nodes as [Node]
-      const args = ['--config-file', configFile, ...parameters]
-      await runCommand(t, { command: 'patronictl', args, cwd: folder, env: process.env })
+      await createRun(t, folder)('patronictl', '--config-file', configFile, ...parameters)
     },
   }
 }

@@ -6,6 +6,7 @@ import { dump, load } from 'js-yaml'
 import { eventually } from '../../../test/fixture/eventually.ts'
 import { freePort } from '../../../test/fixture/ports.ts'
 import { startTcpProxy } from '../../../test/fixture/tcp-proxy.ts'
+import { isRunning } from '../../run/commands.ts'
 import { findBinaries, findIdentity, giveTo, signalServer } from '../../run/postgres.ts'
 import { spawnLogged } from '../../run/processes.ts'
 import type { Teardown } from '../../run/run-to-end.ts'
@@ -64,9 +65,8 @@ interface NodeOptions {
 
 const template = new URL('../../../deploy/patroni/patroni.yaml', import.meta.url)
 
-/** The folder with the programs of PostgreSQL that Patroni needs. */
-export const findPatroniBinaries = (): string =>
-  findBinaries(['initdb', 'postgres', 'pg_controldata', 'pg_basebackup', 'pg_rewind', 'pg_isready'])
+/** The programs of PostgreSQL that Patroni needs. */
+const programs = ['initdb', 'postgres', 'pg_controldata', 'pg_basebackup', 'pg_rewind', 'pg_isready']
 
 /** Milliseconds for a response of Patroni's REST API. */
 const responseTimeout = 2_000
@@ -79,9 +79,6 @@ const fetchFromPatroni = async (url: string): Promise<unknown> => {
     return null
   }
 }
-
-const hasExited = ({ exitCode, signalCode }: ChildProcess): boolean =>
-  exitCode !== null || signalCode !== null
 
 /** Creates a node without starting it. A teardown kills it. */
 export const createNode = async (
@@ -111,7 +108,7 @@ export const createNode = async (
       listen: `127.0.0.1:${own.database}`,
       connect_address: `127.0.0.1:${links.database.port}`,
       data_dir: dataFolder,
-      bin_dir: findPatroniBinaries(),
+      bin_dir: findBinaries(programs),
       pgpass: join(folder, 'pgpass'),
       authentication: {
         superuser: { username: 'postgres', password: passwords.superuser },
@@ -160,7 +157,7 @@ export const createNode = async (
     },
     async kill() {
       isReachable = false
-      const exited = patroni === null || hasExited(patroni) ? null : once(patroni, 'exit')
+      const exited = patroni !== null && isRunning(patroni) && once(patroni, 'exit')
       await signalAll('SIGKILL')
       await exited
       await eventually(`the server of ${name} has exited`, async () => (await serverPid()) === null)

@@ -3,13 +3,12 @@ import { join } from 'node:path'
 import { parseArgs } from 'node:util'
 import { createClient } from '../../../src/db/engine/connection.ts'
 import { createRedis } from '../../../test/fixture/redis.ts'
-import { isInstalled } from '../../run/commands.ts'
+import { hasCommands } from '../../run/commands.ts'
 import { runToEnd, type Teardown } from '../../run/run-to-end.ts'
 import { temporaryRoot } from '../../run/temporary-root.ts'
 import { startReplicatedDatabase } from './database.ts'
 import { type Cluster, faults } from './faults.ts'
-import { findPatroniBinaries } from './node.ts'
-import { createLoad, type Observation } from '../load.ts'
+import { createLoad, type Observation, totalOf } from '../load.ts'
 import { createInstances } from './services.ts'
 
 /**
@@ -26,33 +25,18 @@ const deadline = 9 * 60_000
 
 const instanceCount = 3
 
-/** The first required program that is not installed, or null. */
-const findMissing = (): string | null => {
-  const programs = ['etcd', 'patroni', 'patronictl', 'haproxy', 'redis-server']
-  const missing = programs.find((name) => !isInstalled(name))
-  if (missing !== undefined) return missing
-  try {
-    findPatroniBinaries()
-    return null
-  } catch {
-    return 'PostgreSQL'
-  }
-}
-
 const startCluster = async (t: Teardown, storageUrl: string, isDirect: boolean): Promise<Cluster> => {
   const folder = await mkdtemp(join(temporaryRoot(), 'taskwright-cluster-'))
   t.teardown(() => rm(folder, { recursive: true, force: true }))
   const database = await startReplicatedDatabase(t, { folder, isDirect })
   const redis = await createRedis(t)
   await redis.start()
-  const shared = {
-    databaseUrl: database.url,
-    readUrl: database.readUrl,
-    redisUrl: redis.url,
-    storageUrl,
-    folder,
-  }
-  const instances = await createInstances(t, instanceCount, shared)
+  const instances = await createInstances(t, instanceCount, folder, {
+    DATABASE_URL: database.url,
+    DATABASE_READ_URL: database.readUrl,
+    REDIS_URL: redis.url,
+    STORAGE_URL: storageUrl,
+  })
   await Promise.all(instances.map((instance) => instance.start()))
   const load = await createLoad(instances.map(({ url }) => url))
   t.teardown(() => load.end())
@@ -97,7 +81,7 @@ const tryFault = async (
 }
 
 const rowOf = (
-  { acknowledged, longestGap, retries, retryReasons }: Observation,
+  { acknowledged, longestGap, retryReasons }: Observation,
   inconsistencies: number,
   recoveryTime: number,
 ): Row => ({
@@ -105,7 +89,7 @@ const rowOf = (
   'lost, duplicated or different': inconsistencies,
   'longest time without a write (s)': inSeconds(longestGap),
   'recovered after (s)': inSeconds(recoveryTime),
-  retries,
+  retries: totalOf(retryReasons),
   'reasons for retries': [...retryReasons]
     .map(([reason, count]) => `${reason}: ${count}`)
     .toSorted()
@@ -136,11 +120,7 @@ await runToEnd('cluster', deadline, async (t) => {
   const unknown = names.find((name) => faults[name] === undefined)
   if (unknown !== undefined)
     throw new Error(`Unknown fault ${unknown}. Expected one of: ${Object.keys(faults).join(', ')}`)
-  const missing = findMissing()
-  if (missing !== null) {
-    console.log(`cluster: skipped: ${missing} is not installed`)
-    return
-  }
+  if (!hasCommands(['etcd', 'patroni', 'patronictl', 'haproxy', 'redis-server'])) return
   const storageUrl = process.env.TEST_STORAGE_URL
   if (storageUrl === undefined) throw new Error('TEST_STORAGE_URL is not set: run it with scripts/run/s3.ts')
   const startedAt = performance.now()

@@ -16,16 +16,6 @@ export interface Instance {
   output(): string
 }
 
-/** Settings of all instances. */
-interface SharedSettings {
-  readonly databaseUrl: string
-  readonly readUrl: string
-  readonly storageUrl: string
-  readonly redisUrl: string
-  /** The parent of the data folders. */
-  readonly folder: string
-}
-
 /** Creates an instance without starting it. */
 export const createInstance = async (
   t: Teardown,
@@ -46,32 +36,21 @@ export const createInstance = async (
   }
 }
 
-/** Creates the instances of a cluster without starting them. */
+/** Creates the instances of a cluster without starting them. `parent` is that of their data folders. */
 export const createInstances = async (
   t: Teardown,
   count: number,
-  { databaseUrl, readUrl, storageUrl, redisUrl, folder }: SharedSettings,
+  parent: string,
+  shared: Readonly<Record<string, string>>,
 ): Promise<readonly Instance[]> => {
-  const secret = randomBytes(48).toString('base64')
-  const names = Array.from({ length: count }, (_, index) => `instance${index + 1}`)
-  return Promise.all(
-    names.map((name) =>
-      createInstance(t, {
-        DATA_DIR: join(folder, name),
-        DATABASE_URL: databaseUrl,
-        DATABASE_READ_URL: readUrl,
-        STORAGE_URL: storageUrl,
-        REDIS_URL: redisUrl,
-        JWT_SECRET: secret,
-        ...unreachedLimits,
-        ...credentials(),
-      }),
-    ),
-  )
+  const { AWS_ACCESS_KEY_ID = '', AWS_SECRET_ACCESS_KEY = '' } = process.env
+  const environment = {
+    ...shared,
+    ...unreachedLimits,
+    JWT_SECRET: randomBytes(48).toString('base64'),
+    AWS_ACCESS_KEY_ID,
+    AWS_SECRET_ACCESS_KEY,
+  }
+  const folders = Array.from({ length: count }, (_, index) => join(parent, `instance${index + 1}`))
+  return Promise.all(folders.map((DATA_DIR) => createInstance(t, { ...environment, DATA_DIR })))
 }
-
-/** The variables with the S3 credentials, read by the AWS SDK. */
-const credentials = (): Readonly<Record<string, string>> =>
-  Object.fromEntries(
-    ['AWS_ACCESS_KEY_ID', 'AWS_SECRET_ACCESS_KEY'].map((name) => [name, process.env[name] ?? '']),
-  )

@@ -79,9 +79,9 @@ const monitorProcess = async ({ pid, inspectorPort }: MonitoredProcess) => {
     async sample(): Promise<ProcessSample> {
       const resident = await residentMemory(pid)
       const descriptors = (await readdir(`/proc/${pid}/fd`)).length
-      const { lagP99, resources } = await evaluate(inspector, lagAndResources)
+      const { lagP99, resources } = await evaluate(inspector, lagAndResources, 'lagP99', 'resources')
       await inspector.send('HeapProfiler.collectGarbage')
-      const { heap, buffers } = await evaluate(inspector, memory)
+      const { heap, buffers } = await evaluate(inspector, memory, 'heap', 'buffers')
       return { resident, heap, buffers, descriptors, resources, lagP99 }
     },
     close: inspector.close,
@@ -92,44 +92,31 @@ const countConnections = `
   select count(*)::integer from pg_stat_activity
   where application_name = 'taskwright' and datname = current_database()`
 
-/** An expression to evaluate in the process, and the names of the numbers in its value. */
-interface Expression<Names extends string> {
-  readonly text: string
-  readonly names: readonly Names[]
-}
+const startLagMonitor = `
+  globalThis.soakLag = process.getBuiltinModule('node:perf_hooks').monitorEventLoopDelay({ resolution: 10 })
+  soakLag.enable()
+  new Object()`
 
-const startLagMonitor: Expression<never> = {
-  text: `
-    globalThis.soakLag = process.getBuiltinModule('node:perf_hooks').monitorEventLoopDelay({ resolution: 10 })
-    soakLag.enable()
-    new Object()`,
-  names: [],
-}
+const lagAndResources = `
+  ((lagP99) => {
+    soakLag.reset()
+    return { lagP99, resources: process.getActiveResourcesInfo().length }
+  })(soakLag.percentile(99) / 1e6)`
 
-const lagAndResources: Expression<'lagP99' | 'resources'> = {
-  text: `
-    ((lagP99) => {
-      soakLag.reset()
-      return { lagP99, resources: process.getActiveResourcesInfo().length }
-    })(soakLag.percentile(99) / 1e6)`,
-  names: ['lagP99', 'resources'],
-}
+const memory = `(({ heapUsed, arrayBuffers }) => ({ heap: heapUsed, buffers: arrayBuffers }))(process.memoryUsage())`
 
-const memory: Expression<'heap' | 'buffers'> = {
-  text: `(({ heapUsed, arrayBuffers }) => ({ heap: heapUsed, buffers: arrayBuffers }))(process.memoryUsage())`,
-  names: ['heap', 'buffers'],
-}
-
-const evaluate = async <Names extends string>(
+/** Evaluates an expression in the process. Its value has numbers by these names. */
+const evaluate = async <Name extends string>(
   { send }: Inspector,
-  { text, names }: Expression<Names>,
-): Promise<Readonly<Record<Names, number>>> => {
-  const response = await send('Runtime.evaluate', { expression: text, returnByValue: true })
+  expression: string,
+  ...names: readonly Name[]
+): Promise<Readonly<Record<Name, number>>> => {
+  const response = await send('Runtime.evaluate', { expression, returnByValue: true })
   const { result } = response as { readonly result: { readonly value?: unknown } }
   const figures = (result.value ?? {}) as Readonly<Record<string, unknown>>
   if (names.some((name) => typeof figures[name] !== 'number'))
     throw new Error(`The inspector returned ${JSON.stringify(response)}`)
-  return figures as Readonly<Record<Names, number>>
+  return figures as Readonly<Record<Name, number>>
 }
 
 /** Connects to an inspector port with the Chrome DevTools Protocol. */

@@ -14,9 +14,9 @@ import type { Storage } from '../../../src/storage/storage.ts'
 import { eventually } from '../../../test/fixture/eventually.ts'
 import { freePort } from '../../../test/fixture/ports.ts'
 import { childrenOf, startServer, unreachedLimits } from '../../run/processes.ts'
-import { withPostgres } from '../../run/postgres.ts'
+import { startPostgres } from '../../run/postgres.ts'
 import { runToEnd, type Teardown } from '../../run/run-to-end.ts'
-import { createLoad, type Observation } from '../load.ts'
+import { createLoad, type Observation, totalOf } from '../load.ts'
 import { everydayActions } from './actions.ts'
 import { monitor, type Sample } from './monitor.ts'
 
@@ -69,7 +69,7 @@ const main = async (t: Teardown): Promise<void> => {
   if (!(workers >= 1)) throw new Error('--workers takes a number, 1 or more')
   const folder = await mkdtemp(join(tmpdir(), 'taskwright-soak-'))
   t.teardown(() => rm(folder, { recursive: true }))
-  await withPostgres((databaseUrl) => soak(t, folder, databaseUrl))
+  await soak(t, folder, await startPostgres(t))
 }
 
 const soak = async (t: Teardown, folder: string, databaseUrl: string): Promise<void> => {
@@ -166,13 +166,13 @@ const judgeGrowth = (samples: readonly Sample[]): boolean[] => {
 
 const judgeFaults = (
   criterion: string,
-  { responses, retryReasons, faults: unexpected }: Observation,
+  { statuses, retryReasons, faults: unexpected }: Observation,
 ): boolean => {
   const faults = [...unexpected, ...[...retryReasons].map(([reason, count]) => `${count} retries: ${reason}`)]
   const shown = faults.slice(0, 20)
   for (const fault of shown) console.log(`  ${fault}`)
   if (faults.length > shown.length) console.log(`  and ${faults.length - shown.length} more`)
-  return report(`${criterion} (${responses} responses)`, faults.length === 0)
+  return report(`${criterion} (${totalOf(statuses)} responses)`, faults.length === 0)
 }
 
 const printSamples = (samples: readonly Sample[]): void => {

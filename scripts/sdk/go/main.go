@@ -54,15 +54,27 @@ func main() {
 	equal("due_at", must(task.DueAt.Get()).UTC(), tomorrow)
 	ok("create")
 
-	patched := success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil,
-		taskwright.TaskPatch{Status: new(taskwright.TaskStatusInProgress)})).JSON200
+	change := func(patch taskwright.TaskPatch) *taskwright.Task {
+		return success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil, patch)).JSON200
+	}
+	patched := change(taskwright.TaskPatch{Status: new(taskwright.TaskStatusInProgress)})
 	equal("status", patched.Status, taskwright.TaskStatusInProgress)
 	equal("due_at", must(patched.DueAt.Get()).UTC(), tomorrow)
 	ok("patch")
 
-	change := func(patch taskwright.TaskPatch) *taskwright.Task {
-		return success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil, patch)).JSON200
-	}
+	reminder := success(client.CreateReminderWithResponse(ctx, task.ID, nil, taskwright.ReminderCreate{
+		RelativeTo: nullable.NewNullableWithValue("due"), OffsetMinutes: nullable.NewNullableWithValue(-60),
+	})).JSON201
+	equal("remind_at", must(reminder.RemindAt.Get()).UTC(), tomorrow.Add(-time.Hour))
+	ofTask := &taskwright.ListRemindersParams{TaskID: &[]uuid.UUID{task.ID}}
+	equal("reminders", success(client.ListRemindersWithResponse(ctx, ofTask)).JSON200.Items[0].ID, reminder.ID)
+	snoozed := success(client.UpdateReminderWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, reminder.ID, nil,
+		taskwright.ReminderPatch{SnoozedUntil: nullable.NewNullableWithValue(tomorrow)})).JSON200
+	equal("snoozed", must(snoozed.RemindAt.Get()).UTC(), tomorrow)
+	success(client.DeleteReminderWithResponse(ctx, reminder.ID, nil))
+	equal("deleted", len(success(client.ListRemindersWithResponse(ctx, ofTask)).JSON200.Items), 0)
+	ok("remind")
+
 	recurring := change(taskwright.TaskPatch{Recurrence: nullable.NewNullableWithValue(
 		taskwright.RecurrencePatch{Rule: new("FREQ=WEEKLY")})})
 	equal("rule", must(recurring.Recurrence.Get()).Rule, "FREQ=WEEKLY")
@@ -82,8 +94,7 @@ func main() {
 	equal("customer_id", merged.Metadata["customer_id"], "42")
 	ok("metadata")
 
-	cleared := success(client.UpdateTaskWithApplicationMergePatchPlusJSONBodyWithResponse(ctx, task.ID, nil,
-		taskwright.TaskPatch{DueAt: nullable.NewNullNullable[time.Time]()})).JSON200
+	cleared := change(taskwright.TaskPatch{DueAt: nullable.NewNullNullable[time.Time]()})
 	equal("due_at is null", cleared.DueAt.IsNull(), true)
 	equal("title", cleared.Title, task.Title)
 	ok("clear")

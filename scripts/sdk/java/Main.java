@@ -22,6 +22,8 @@ import taskwright.api.AuthApi;
 import taskwright.api.EventsApi;
 import taskwright.api.EventsApi.APIListEventsRequest;
 import taskwright.api.RelationsApi;
+import taskwright.api.RemindersApi;
+import taskwright.api.RemindersApi.APIListRemindersRequest;
 import taskwright.api.TagsApi;
 import taskwright.api.TaskTagsApi;
 import taskwright.api.TasksApi;
@@ -32,6 +34,8 @@ import taskwright.model.Problem;
 import taskwright.model.RefreshRequest;
 import taskwright.model.Registration;
 import taskwright.model.RelationKind;
+import taskwright.model.ReminderCreate;
+import taskwright.model.ReminderPatch;
 import taskwright.model.TagCreate;
 import taskwright.model.TaskCreate;
 import taskwright.model.RecurrenceMissed;
@@ -80,6 +84,18 @@ public final class Main {
     equal("status", patched.getStatus(), TaskStatus.IN_PROGRESS);
     equal("due_at", patched.getDueAt(), tomorrow);
     ok("patch");
+
+    var reminders = new RemindersApi(client);
+    var hourBefore = new ReminderCreate().relativeTo("due").offsetMinutes(-60);
+    var reminder = reminders.createReminder(task.getId(), hourBefore, null);
+    equal("remind_at", reminder.getRemindAt(), tomorrow.minusHours(1));
+    var ofTask = APIListRemindersRequest.newBuilder().taskId(List.of(task.getId())).build();
+    equal("reminders", reminders.listReminders(ofTask).getItems(), List.of(reminder));
+    var snooze = new ReminderPatch().snoozedUntil(tomorrow);
+    equal("snoozed", reminders.updateReminder(reminder.getId(), snooze, null, null).getRemindAt(), tomorrow);
+    reminders.deleteReminder(reminder.getId(), null, null);
+    equal("deleted", reminders.listReminders(ofTask).getItems(), List.of());
+    ok("remind");
 
     var weekly = new RecurrencePatch().rule("FREQ=WEEKLY");
     var recurring = tasks.updateTask(task.getId(), new TaskPatch().recurrence(weekly), null, null);

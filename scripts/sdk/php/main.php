@@ -9,6 +9,7 @@ use Taskwright\Api\AttachmentsApi;
 use Taskwright\Api\AuthApi;
 use Taskwright\Api\EventsApi;
 use Taskwright\Api\RelationsApi;
+use Taskwright\Api\RemindersApi;
 use Taskwright\Api\TagsApi;
 use Taskwright\Api\TasksApi;
 use Taskwright\Api\TaskTagsApi;
@@ -18,6 +19,8 @@ use Taskwright\Model\Problem;
 use Taskwright\Model\RefreshRequest;
 use Taskwright\Model\Registration;
 use Taskwright\Model\RelationKind;
+use Taskwright\Model\ReminderCreate;
+use Taskwright\Model\ReminderPatch;
 use Taskwright\Model\TagCreate;
 use Taskwright\Model\TaskCreate;
 use Taskwright\Model\RecurrenceMissed;
@@ -91,6 +94,18 @@ $patched = $tasks->updateTask($task->getId(), new TaskPatch(['status' => TaskSta
 equal('status', $patched->getStatus(), TaskStatus::IN_PROGRESS);
 equal('due_at', $inMilliseconds($patched->getDueAt()), $inMilliseconds($tomorrow));
 ok('patch');
+
+$reminders = new RemindersApi($http, $config);
+$hourBefore = new ReminderCreate(['relative_to' => 'due', 'offset_minutes' => -60]);
+$reminder = $reminders->createReminder($task->getId(), $hourBefore);
+equal('remind_at', $inMilliseconds($reminder->getRemindAt()?->modify('+1 hour')), $inMilliseconds($tomorrow));
+[$read] = $reminders->listReminders(task_id: [$task->getId()])->getItems();
+equal('reminder', $read->getId(), $reminder->getId());
+$snoozed = $reminders->updateReminder($reminder->getId(), new ReminderPatch(['snoozed_until' => $tomorrow]));
+equal('snoozed', $inMilliseconds($snoozed->getRemindAt()), $inMilliseconds($tomorrow));
+$reminders->deleteReminder($reminder->getId());
+equal('deleted', $reminders->listReminders(task_id: [$task->getId()])->getItems(), []);
+ok('remind');
 
 $weekly = new RecurrencePatch(['rule' => 'FREQ=WEEKLY']);
 $recurring = $tasks->updateTask($task->getId(), new TaskPatch(['recurrence' => $weekly]));

@@ -22,6 +22,7 @@ from taskwright.api.members import set_project_member
 from taskwright.api.notifications import follow_task, list_notifications, list_task_followers, update_notification
 from taskwright.api.projects import create_project, delete_project, list_project_tasks
 from taskwright.api.relations import add_task_relation, list_task_relations
+from taskwright.api.reminders import create_reminder, delete_reminder, list_reminders, update_reminder
 from taskwright.api.tags import create_tag
 from taskwright.api.task_tags import add_task_tag
 from taskwright.api.tasks import create_task, get_task, list_tasks, update_task
@@ -43,6 +44,8 @@ from taskwright.models import (
     RefreshRequest,
     Registration,
     RelationKind,
+    ReminderCreate,
+    ReminderPatch,
     TagCreate,
     Task,
     TaskCreate,
@@ -83,34 +86,41 @@ def main() -> None:
         equal("due_at", task.due_at, tomorrow)
         ok("create")
 
-        to_progress = TaskPatch(status=TaskStatus.IN_PROGRESS)
-        patched = update_task.sync(task.id, client=client, body=to_progress)
+        def change(patch: TaskPatch) -> Task:
+            return update_task.sync(task.id, client=client, body=patch)
+
+        patched = change(TaskPatch(status=TaskStatus.IN_PROGRESS))
         equal("status", patched.status, TaskStatus.IN_PROGRESS)
         equal("due_at", patched.due_at, tomorrow)
         ok("patch")
 
-        weekly = TaskPatch(recurrence=RecurrencePatch(rule="FREQ=WEEKLY"))
-        recurring = update_task.sync(task.id, client=client, body=weekly)
+        hour_before = ReminderCreate(relative_to="due", offset_minutes=-60)
+        reminder = create_reminder.sync(task.id, client=client, body=hour_before)
+        equal("remind_at", reminder.remind_at, tomorrow - timedelta(hours=1))
+        equal("reminders", list_reminders.sync(client=client, task_id=[task.id]).items, [reminder])
+        snooze = ReminderPatch(snoozed_until=tomorrow)
+        snoozed = update_reminder.sync(reminder.id, client=client, body=snooze)
+        equal("snoozed", snoozed.remind_at, tomorrow)
+        delete_reminder.sync(reminder.id, client=client)
+        equal("deleted", list_reminders.sync(client=client, task_id=[task.id]).items, [])
+        ok("remind")
+
+        recurring = change(TaskPatch(recurrence=RecurrencePatch(rule="FREQ=WEEKLY")))
         equal("rule", recurring.recurrence and recurring.recurrence.rule, "FREQ=WEEKLY")
-        each_one = TaskPatch(recurrence=RecurrencePatch(missed=RecurrenceMissed.EACH))
-        changed = update_task.sync(task.id, client=client, body=each_one)
+        changed = change(TaskPatch(recurrence=RecurrencePatch(missed=RecurrenceMissed.EACH)))
         equal("rule", changed.recurrence and changed.recurrence.rule, "FREQ=WEEKLY")
         equal("missed", changed.recurrence and changed.recurrence.missed, RecurrenceMissed.EACH)
-        not_again = TaskPatch(recurrence=None)
-        single = update_task.sync(task.id, client=client, body=not_again)
+        single = change(TaskPatch(recurrence=None))
         equal("recurrence", single.recurrence, None)
         ok("recur")
 
-        both = TaskPatch(metadata=MetadataPatch.from_dict({"customer_id": "42", "ticket": "A-7"}))
-        noted = update_task.sync(task.id, client=client, body=both)
+        noted = change(TaskPatch(metadata=MetadataPatch.from_dict({"customer_id": "42", "ticket": "A-7"})))
         equal("two keys", noted.metadata.to_dict(), {"customer_id": "42", "ticket": "A-7"})
-        without = TaskPatch(metadata=MetadataPatch.from_dict({"ticket": None}))
-        merged = update_task.sync(task.id, client=client, body=without)
+        merged = change(TaskPatch(metadata=MetadataPatch.from_dict({"ticket": None})))
         equal("one key", merged.metadata.to_dict(), {"customer_id": "42"})
         ok("metadata")
 
-        no_date = TaskPatch(due_at=None)
-        cleared = update_task.sync(task.id, client=client, body=no_date)
+        cleared = change(TaskPatch(due_at=None))
         equal("due_at", cleared.due_at, None)
         equal("title", cleared.title, task.title)
         ok("clear")

@@ -60,6 +60,17 @@ equal('status', patched.status, 'in_progress')
 equal('due_at', patched.due_at, tomorrow)
 ok('patch')
 
+const reminder = await taskwright.createReminder({ path, body: { relative_to: 'due', offset_minutes: -60 } })
+equal('remind_at', reminder.remind_at, new Date(Date.parse(tomorrow) - 60 * 60 * 1_000).toISOString())
+const reminders = async () => (await taskwright.listReminders({ query: { task_id: [task.id] } })).items
+equal('reminders', await reminders(), [reminder])
+const ofReminder = { reminder_id: reminder.id }
+const snooze = { path: ofReminder, body: { snoozed_until: tomorrow } }
+equal('snoozed', (await taskwright.updateReminder(snooze)).remind_at, tomorrow)
+await taskwright.deleteReminder({ path: ofReminder })
+equal('deleted', await reminders(), [])
+ok('remind')
+
 const weekly = { rule: 'FREQ=WEEKLY', time_zone: 'Europe/Berlin' }
 const recurring = await taskwright.updateTask({ path, body: { recurrence: weekly } })
 equal('rule', recurring.recurrence?.rule, weekly.rule)
