@@ -171,6 +171,7 @@ t.test('createComment', async (t) => {
     const expected = {
       task_id: task.id,
       author_id: commenter.id,
+      author_name: null,
       body: text,
       mentions: [],
       version: 1,
