@@ -349,6 +349,21 @@ t.test('updateImport', async (t) => {
     )
   })
 
+  t.test('200: a thousand users, with the whole object', async (t) => {
+    const ready = await upload()
+    const users = Array.from({ length: 1_000 }, (_, n) => ({
+      source_id: `${n}`.padStart(500, '0'),
+      user_id: bob.id,
+    }))
+    const request = requestOf(ready)
+    const { body } = await service.expect('updateImport', 200, { ...request, body: { ...ready, users } })
+    t.strictSame(body.users, users)
+    await service.expect('updateImport', 400, {
+      ...request,
+      body: { users: [...users, ...users.slice(0, 1)] },
+    })
+  })
+
   t.test(
     '400: a table without the format, a part of one, columns without the title, a user of the file twice',
     async () => {
