@@ -38,7 +38,7 @@ t.test('operations that take credentials have a stricter limit', async (t) => {
 })
 
 for (const [index, operation] of operations.entries()) {
-  const { id, rateLimit } = operation
+  const { id, rateLimit, countsFailures } = operation
   const address = { 'x-forwarded-for': `192.0.2.${index}` }
 
   t.test(id, async (t) => {
@@ -66,6 +66,8 @@ for (const [index, operation] of operations.entries()) {
       const first = await limited.call(id, request)
       t.ok(first.status < 300)
       t.equal(first.headers.get('ratelimit-policy'), policy)
+      // The credentials of the request are used up.
+      if (countsFailures) t.equal((await limited.call(id, request)).status, 401)
     }
     const second = await limited.call(id, request)
     t.equal(second.status, 429)
