@@ -299,11 +299,7 @@ where "import_rows"."import_id" = $1::uuid;
 /* imports.count */
 select count(*)::int as "imports"
 from "imports"
-where "imports"."user_id" = $1::uuid;
-
-/* imports.delete */
-delete from "imports"
-where "imports"."id" = $1::uuid;
+where ("imports"."user_id" = $1::uuid and "imports"."deleted_at" is null);
 
 /* imports.finish_reading */
 update "imports"
@@ -311,8 +307,8 @@ set "status" = $1, "format" = $2::text, "csv" = $3::text::jsonb, "preview" = $4:
 where "imports"."id" = $9::uuid;
 
 /* imports.insert */
-insert into "imports" ("id", "user_id", "status", "failure", "file_name", "storage_key", "size", "sha256", "format", "csv", "project_id", "existing", "users", "preview", "result", "done", "total", "attempts", "lease_id", "leased_until", "version", "created_at", "updated_at", "finished_at", "file_expires_at")
-values ($1::uuid, $2::uuid, default, default, $3::text, $4::text, $5::bigint, $6::text, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, now() + make_interval(days => $7::int));
+insert into "imports" ("id", "user_id", "status", "failure", "file_name", "storage_key", "size", "sha256", "format", "csv", "project_id", "existing", "users", "preview", "result", "done", "total", "attempts", "lease_id", "leased_until", "version", "created_at", "updated_at", "finished_at", "file_expires_at", "deleted_at")
+values ($1::uuid, $2::uuid, default, default, $3::text, $4::text, $5::bigint, $6::text, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, now() + make_interval(days => $7::int), default);
 
 /* imports.lock */
 select "id"
@@ -323,7 +319,7 @@ for update;
 /* imports.select_facts */
 select "user_id", "status", "failure", "format", "csv", "project_id", "existing", "users", "storage_key", "version"
 from "imports"
-where "imports"."id" = $1::uuid;
+where ("imports"."id" = $1::uuid and "imports"."deleted_at" is null);
 
 /* imports.select_taken */
 select "imports"."user_id", "imports"."status", "imports"."failure", "imports"."format", "imports"."csv", "imports"."project_id", "imports"."existing", "imports"."users", "imports"."storage_key", "imports"."version", "imports"."attempts", "imports"."file_name", "imports"."sha256", "imports"."created_at", "users"."time_zone", "users"."task_quota"

@@ -4,6 +4,7 @@ import type { StoredRelation } from '../domain/relations.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { type TaskFields } from '../domain/task-fields.ts'
 import { setOwnRole } from './memberships.ts'
+import { countingStatement } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { anyOf } from './engine/parameters.ts'
@@ -544,6 +545,23 @@ export const isProjectTouched = async (
   { resource_id: id, version }: MadeRecord,
 ): Promise<boolean> => expectRow(await isTouched(db, { id, import_id: importId, version })).is_touched
 
+const markTrashed = countingStatement(
+  'import_rows.mark_trashed',
+  { import_id: 'uuid' },
+  (p) => sql`
+    update import_rows set outcome = 'undone' where id in (
+      select row.id from import_rows row
+        join import_records record
+          on record.import_id = row.import_id and record.type = row.type and record.resource_id = row.resource_id
+        join projects project on project.id = record.project_id and project.deleted_at is not null
+      where row.import_id = ${p.import_id} and row.outcome = 'created' limit 1000)
+    returning 1`,
+)
+
+/** Writes that up to 1,000 of the created resources are in the trash with their projects. Returns their number. */
+export const markTrashedRows = ({ db }: Pick<TransactionContext, 'db'>, importId: string): Promise<number> =>
+  markTrashed(db, { import_id: importId })
+
 const mark = statement(
   'import_rows.mark_undone',
   { import_id: 'uuid', undone: 'uuid[]', kept: 'uuid[]' },
@@ -563,20 +581,3 @@ export const markUndone = async (
 ): Promise<void> => {
   await mark(db, { import_id: importId, undone, kept })
 }
-
-const selectTasksOf = statement(
-  'imports.select_tasks_of_project',
-  { import_id: 'uuid', project_id: 'uuid' },
-  { id: 'text' },
-  (p) => sql`
-    select resource_id::text as id from import_records
-    where import_id = ${p.import_id} and project_id = ${p.project_id} and is_made and type <> 'series'`,
-)
-
-/** The ids of what an import has made in a new project, itself included. */
-export const selectMadeIn = async (
-  { db }: TransactionContext,
-  importId: string,
-  projectId: string,
-): Promise<readonly string[]> =>
-  (await selectTasksOf(db, { import_id: importId, project_id: projectId })).map(({ id }) => id)

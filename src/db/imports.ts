@@ -11,19 +11,19 @@ import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
 import { onlyBranch } from './access/branches.ts'
 import { allowsImport } from './access/permissions.ts'
-import { countingStatement, deletionInBatches, untilNone } from './engine/batches.ts'
+import { batchOf, countingStatement, deletionInBatches, untilNone } from './engine/batches.ts'
 import { builder, builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import { conditionsOf, filterOneOf } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
 import { retentionTime } from './engine/retention.ts'
-import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statements.ts'
+import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { newest, selectPage, selectPageOf } from './lists/list.ts'
 import { importJson, importRowJson, isImportBusy } from './read-models.ts'
-import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
-import { importRows, imports, users } from './schema/tables.ts'
+import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
+import { importRecords, importRows, imports, users } from './schema/tables.ts'
 import { touched } from './touch.ts'
 
 /**
@@ -148,7 +148,7 @@ const countOwn = builtStatement('imports.count', { id: 'uuid' }, (db, p) =>
   db
     .select({ imports: sql<number>`count(*)::int`.as('imports') })
     .from(imports)
-    .where(eq(imports.user_id, p.id)),
+    .where(and(eq(imports.user_id, p.id), isNull(imports.deleted_at))),
 )
 
 /** The number of imports of the caller, who is locked. */
@@ -187,7 +187,10 @@ const factColumns = {
 }
 
 const selectFacts = builtStatement('imports.select_facts', { id: 'uuid' }, (db, p) =>
-  db.select(factColumns).from(imports).where(eq(imports.id, p.id)),
+  db
+    .select(factColumns)
+    .from(imports)
+    .where(and(eq(imports.id, p.id), isNull(imports.deleted_at))),
 )
 
 /** Locks an import of the caller, and reads it under the lock. The process that works on it waits meanwhile. */
@@ -261,9 +264,20 @@ export const startImport = async (
   await start(db, { id, status })
 }
 
-const remove = rowDeletion('imports.delete', imports)
+const remove = statement(
+  'imports.delete',
+  { id: 'uuid' },
+  {},
+  (p) => sql`
+    with file as (
+      insert into file_deletions (storage_key)
+      select ${row.storage_key} from imports row where ${row.id} = ${p.id} and ${row.storage_key} is not null
+    )
+    update imports row set deleted_at = now(), storage_key = null, status = 'cancelled', lease_id = null, leased_until = null
+    where ${row.id} = ${p.id}`,
+)
 
-/** Deletes an import with its rows, and its file through the queue. */
+/** Deletes an import, and its file through the queue. A job deletes its rows. */
 export const removeImport = async ({ db }: TransactionContext, { id }: ChangeableImport): Promise<void> => {
   await remove(db, { id })
 }
@@ -523,25 +537,39 @@ const expireFile = countingStatement(
     expired as (select storage_key from old)`,
 )
 
+/** Imports that nobody can see any more, or that are too old. */
+const isOver = (p: { readonly days: SQL }): SQL => sql`(
+  ${row.deleted_at} is not null
+  or ${row.created_at} < ${retentionTime} - make_interval(days => ${p.days}) and ${row.lease_id} is null)`
+
 const removeOldRows = deletionInBatches('import_rows.delete_old', {
   parameters: { days: 'int' },
   table: importRows,
-  condition: (p) => sql`${importRows.import_id} in (
-    select ${row.id} from imports row
-    where ${row.created_at} < ${retentionTime} - make_interval(days => ${p.days}) and ${row.lease_id} is null)`,
+  condition: (p) => sql`${importRows.import_id} in (select ${row.id} from imports row where ${isOver(p)})`,
 })
+
+const leaveOldRecords = countingStatement(
+  'import_records.leave_old',
+  { days: 'int' },
+  (p) => sql`
+    update import_records set import_id = null where ${batchOf(
+      importRecords,
+      sql`${importRecords.import_id} in (select ${row.id} from imports row where ${isOver(p)})`,
+      500,
+    )} returning 1`,
+)
 
 const removeOld = deletionInBatches('imports.delete_old', {
   parameters: { days: 'int' },
   table: imports,
-  condition: (p) =>
-    sql`${imports.created_at} < ${retentionTime} - make_interval(days => ${p.days}) and ${imports.lease_id} is null`,
+  condition: (p) => sql`${imports.id} in (select ${row.id} from imports row where ${isOver(p)})`,
   limit: 1,
 })
 
-/** Deletes files after their time, and imports with their rows after so many days. */
+/** Deletes files after their time, and imports with their rows that were deleted, or are so many days old. */
 export const expireImports = async (db: Database, days: number, stop: AbortSignal): Promise<void> => {
   await untilNone(() => expireFile(db, {}), stop)
   await removeOldRows(db, { days }, stop)
+  await untilNone(() => leaveOldRecords(db, { days }), stop)
   await removeOld(db, { days }, stop)
 }

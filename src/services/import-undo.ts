@@ -2,8 +2,8 @@ import { nilId } from '../domain/nil-id.ts'
 import {
   countRows,
   isProjectTouched,
+  markTrashedRows,
   markUndone,
-  selectMadeIn,
   selectMadeRecords,
   type MadeRecord,
   versionsAsImported,
@@ -37,6 +37,8 @@ export const undoImport = async (work: ImportWork): Promise<void> => {
       progress.done += tasks.length
     }),
   )
+  // A project can have very many.
+  while ((await whileHeld(work, (tx) => markTrashedRows(tx, taken.id))) > 0);
   await whileHeld(work, async (tx) => {
     const result = await countRows(tx, taken)
     await endImport(tx, taken, { status: 'undone', result, done: progress.done })
@@ -68,11 +70,9 @@ const undoProject = async (
   if (project === null) return
   const isKept = !grants('project.manage', project.relations) || (await isProjectTouched(tx, importId, made))
   if (isKept) return markUndone(tx, importId, { undone: [], kept: [id] })
-  const undone = await selectMadeIn(tx, importId, id)
   await Promise.all([
     moveToTrash(tx, expectMay('project.manage', project)),
     recordProjectEvent(tx, 'project.deleted', id),
-    markUndone(tx, importId, { undone, kept: [] }),
   ])
 }
 

@@ -180,6 +180,7 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
       await purgeHiddenProjects(tx, found)
       await removeImport(tx, found)
       tx.afterCommit(() => {
+        jobs.wake('expire_imports')
         jobs.wake('remove_deleted_files')
         jobs.wake('purge_deleted_rows')
       })

@@ -494,8 +494,8 @@ export const allowsExport = (
 export const allowsImport = (
   permission: Permission,
   caller: CallerPlaceholders,
-  { user_id }: typeof imports,
-): SQL => allowed(permission, { self: sql`${user_id} = ${caller.caller}` })
+  { user_id, deleted_at }: typeof imports,
+): SQL => allowed(permission, { self: sql`(${user_id} = ${caller.caller} and ${deleted_at} is null)` })
 
 /** Whether the caller has the permission on the tags of the row `task`. */
 export const allowsTaskTag = (permission: Permission, caller: CallerPlaceholders, task: typeof tasks): SQL =>

@@ -104,6 +104,7 @@ CREATE TABLE "imports" (
 	"updated_at" timestamp (3) with time zone DEFAULT now() NOT NULL,
 	"finished_at" timestamp (3) with time zone,
 	"file_expires_at" timestamp (3) with time zone NOT NULL,
+	"deleted_at" timestamp (3) with time zone,
 	CONSTRAINT "imports_status_known" CHECK ("imports"."status" in ('reading', 'ready', 'running', 'finished', 'failed', 'cancelled', 'undoing', 'undone'))
 );
 --> statement-breakpoint
@@ -211,6 +212,7 @@ CREATE INDEX "import_rows_outcome" ON "import_rows" USING btree ("import_id","ou
 CREATE INDEX "imports_user_newest" ON "imports" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "imports_project" ON "imports" USING btree ("project_id") WHERE "imports"."project_id" is not null;--> statement-breakpoint
 CREATE INDEX "imports_unfinished" ON "imports" USING btree ("created_at") WHERE "imports"."status" in ('reading', 'running', 'undoing');--> statement-breakpoint
+CREATE INDEX "imports_deleted" ON "imports" USING btree ("id") WHERE "imports"."deleted_at" is not null;--> statement-breakpoint
 CREATE INDEX "imports_file_expiry" ON "imports" USING btree ("file_expires_at") WHERE "imports"."storage_key" is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX "imports_storage_key_unique" ON "imports" USING btree ("storage_key");--> statement-breakpoint
 CREATE INDEX "logout_tokens_expiry" ON "logout_tokens" USING btree ("expires_at");--> statement-breakpoint

@@ -1245,6 +1245,8 @@ export const imports = pgTable(
     finished_at: instant('finished_at'),
     /** When the file is deleted. */
     file_expires_at: instant('file_expires_at').notNull(),
+    /** When it was deleted; otherwise null. A job removes it after its rows, which can be very many. */
+    deleted_at: instant('deleted_at'),
   },
   (t) => [
     index('imports_user_newest').on(t.user_id, t.created_at.desc(), t.id.desc()),
@@ -1254,6 +1256,9 @@ export const imports = pgTable(
     index('imports_unfinished')
       .on(t.created_at)
       .where(sql`${t.status} in ('reading', 'running', 'undoing')`),
+    index('imports_deleted')
+      .on(t.id)
+      .where(sql`${t.deleted_at} is not null`),
     index('imports_file_expiry')
       .on(t.file_expires_at)
       .where(sql`${t.storage_key} is not null`),

@@ -1,0 +1,8 @@
+/* import_rows.mark_trashed */ with changed as (
+update import_rows set outcome = 'undone' where id in (
+  select row.id from import_rows row
+    join import_records record
+      on record.import_id = row.import_id and record.type = row.type and record.resource_id = row.resource_id
+    join projects project on project.id = record.project_id and project.deleted_at is not null
+  where row.import_id = $1::uuid and row.outcome = 'created' limit 1000)
+returning 1) select count(*) as changed from changed;
