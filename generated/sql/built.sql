@@ -317,20 +317,20 @@ where "imports"."id" = $1::uuid
 for update;
 
 /* imports.select_facts */
-select "user_id", "status", "failure", "format", "csv", "project_id", "existing", "users", "storage_key", "version"
+select "user_id", "status", "failure", "format", "csv", "project_id", "existing", "users", "storage_key", ("preview" is not null) as "has_preview", "version"
 from "imports"
 where ("imports"."id" = $1::uuid and "imports"."deleted_at" is null);
 
 /* imports.select_taken */
-select "imports"."user_id", "imports"."status", "imports"."failure", "imports"."format", "imports"."csv", "imports"."project_id", "imports"."existing", "imports"."users", "imports"."storage_key", "imports"."version", "imports"."attempts", "imports"."file_name", "imports"."sha256", "imports"."created_at", "users"."time_zone", "users"."task_quota"
+select "imports"."user_id", "imports"."status", "imports"."failure", "imports"."format", "imports"."csv", "imports"."project_id", "imports"."existing", "imports"."users", "imports"."storage_key", ("imports"."preview" is not null) as "has_preview", "imports"."version", "imports"."attempts", "imports"."file_name", "imports"."sha256", "imports"."created_at", "users"."time_zone", "users"."task_quota"
 from "imports"
 inner join "users" on "users"."id" = "imports"."user_id"
 where ("imports"."id" = $1::uuid and "imports"."lease_id" = $2::uuid);
 
 /* imports.start */
 update "imports"
-set "status" = $1::text, "failure" = $2, "done" = $3, "total" = $4, "attempts" = $5, "lease_id" = $6, "leased_until" = $7, "version" = "imports"."version" + 1, "updated_at" = greatest(clock_timestamp(), "imports"."created_at"), "finished_at" = $8
-where "imports"."id" = $9::uuid;
+set "status" = $1::text, "failure" = $2, "preview" = case when $3::text <> 'reading' then "imports"."preview" end, "done" = $4, "total" = $5, "attempts" = $6, "lease_id" = $7, "leased_until" = $8, "version" = "imports"."version" + 1, "updated_at" = greatest(clock_timestamp(), "imports"."created_at"), "finished_at" = $9
+where "imports"."id" = $10::uuid;
 
 /* imports.update */
 update "imports"

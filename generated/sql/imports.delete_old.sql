@@ -2,4 +2,4 @@
 select ctid from "imports" where "imports"."id" in (select "row"."id" from imports row where (
 "row"."deleted_at" is not null
 or "row"."created_at" <
-coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()) - make_interval(days => $1::int) and "row"."lease_id" is null)) limit 1 for update skip locked)) returning 1) select count(*) as changed from changed;
+coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()) - make_interval(days => $1::int) and not ("row"."status" in ('reading', 'running', 'undoing')))) limit 1 for update skip locked)) returning 1) select count(*) as changed from changed;

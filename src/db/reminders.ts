@@ -196,7 +196,7 @@ const fieldParameters = {
 const ifAhead = (instant: SQLWrapper, isWanted: SQL): SQL =>
   sql`case when ${instant} > now() or ${isWanted} then ${instant} end`
 
-/** Whether the user has named the instant: `readReminder` has refused those that are long past. */
+/** Whether the user has named the instant: services/reminders.ts refuses those that are long past. */
 const isNamed = (p: Pick<Placeholders<typeof fieldParameters>, 'at' | 'snoozed_until'>): SQL =>
   sql`(coalesce(${p.snoozed_until}, ${p.at}) > now() - interval '1 minute')`
 

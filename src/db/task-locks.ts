@@ -91,7 +91,10 @@ export interface LockedReferences {
   readonly tags: ReadonlyMap<string, LockedTag>
   /** The ids of the tags of each task, if tags are written. */
   readonly links: ReadonlyMap<string, readonly string[]>
-  /** Those of the tasks that have a relation, or a reminder that somebody made or changed, if an occurrence may be taken back. */
+  /**
+   * Those of the tasks that have a relation, or a reminder that somebody made or changed, if an occurrence may be taken back: one that its
+   * repeated task does not have. Firing, and another time zone, change a reminder as well.
+   */
   readonly related: ReadonlySet<string>
   /** The numbers of tasks in the trees of recurring tasks that new parents are in. */
   readonly recurringTrees: ReadonlyMap<string, number>
@@ -232,8 +235,12 @@ const selectRelated = statement(
   (p) => sql`
     select task_id::text as id from task_relations where task_id = ${anyOf(p.ids)}
     union select other_task_id::text from task_relations where other_task_id = ${anyOf(p.ids)}
-    union select reminder.task_id::text from reminders reminder join tasks task on task.id = reminder.task_id
-    where reminder.task_id = ${anyOf(p.ids)} and (reminder.version > 1 or reminder.created_at <> task.created_at)`,
+    union select reminder.task_id::text from reminders reminder
+    where reminder.task_id = ${anyOf(p.ids)} and (reminder.snoozed_until is not null or not exists (
+      select from tasks repeated join reminders original on original.task_id = repeated.id
+      where repeated.next_task_id = reminder.task_id and original.user_id = reminder.user_id
+        and (original.relative_to, original.offset_minutes, original.time_of_day)
+          = (reminder.relative_to, reminder.offset_minutes, reminder.time_of_day)))`,
 )
 
 const countTrees = statement(

@@ -55,8 +55,10 @@ export const createReminder = (
   taskId: string,
   sent: Schemas['ReminderCreate'],
 ): Promise<Created> => {
-  const time = expectTime(sent)
+  const time = readTime(sent)
   return idempotent(ctx, async (tx, id) => {
+    // A repetition of the request can come later than the time.
+    expectAhead(time.at, '/at')
     const task = expectMay('task.see', expectSeen('task.see', await lockForReminder(tx, taskId)))
     if (task.of_task >= maxPerTask) throw quotaExceeded('task_reminders', maxPerTask, task.of_task)
     if (task.reminders >= maxReminders) throw quotaExceeded('reminders', maxReminders, task.reminders)
@@ -119,7 +121,14 @@ const patched = (present: ReminderFacts, sent: Schemas['ReminderPatch']): Comput
 const timeFields = ['at', 'relative_to', 'offset_minutes', 'time_of_day'] as const
 
 /** @throws Problem 400 */
-const expectTime = (
+const expectTime = (sent: Schemas['ReminderPatch'], present: ReminderTime): ReminderTime => {
+  const read = readTime(sent, present)
+  if (read.at !== present.at) expectAhead(read.at, '/at')
+  return read
+}
+
+/** @throws Problem 400 */
+const readTime = (
   { at, relative_to, offset_minutes, time_of_day }: Schemas['ReminderPatch'],
   present?: ReminderTime,
 ): ReminderTime => {
@@ -131,7 +140,6 @@ const expectTime = (
   }
   const read = readReminder(sent, present)
   if ('message' in read) throw problems.invalidField(`/${read.field}`, read.message)
-  if (read.at !== present?.at) expectAhead(read.at, '/at')
   return read
 }
 

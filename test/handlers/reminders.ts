@@ -7,6 +7,7 @@ import { jobTimes } from '../../src/jobs/registry.ts'
 import { createSendReminders } from '../../src/services/reminder-mails.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
@@ -540,4 +541,39 @@ t.test('what moves a reminder', async (t) => {
     )
     await service.expect('getReminder', 404, { token: ada.token, params: { reminder_id: old.id } })
   })
+})
+
+t.test('a repeated request gets its first answer, even after the time', async (t) => {
+  const task = await createTask(ada)
+  const at = Date.now() - 59_500
+  // The past is accepted for a minute.
+  const request = {
+    token: ada.token,
+    params: { task_id: task.id },
+    body: { at: new Date(at).toISOString() },
+  }
+  const headers = { 'idempotency-key': 'soon-too-late' }
+  const { body } = await service.expect('createReminder', 201, { ...request, headers })
+  await eventually('the time is too long ago', async () => Date.now() - at > 60_000)
+  await service.expect('createReminder', 400, request)
+  const again = await service.expect('createReminder', 201, { ...request, headers })
+  t.equal(again.body.id, body.id)
+})
+
+t.test('a reminder that has fired does not keep the next occurrence', async (t) => {
+  const { token } = ada
+  const task = await createTask(ada, { due_at: dueMorning, recurrence: { rule: 'FREQ=DAILY' } })
+  await remind(task.id, { relative_to: 'due' })
+  const params = { task_id: task.id }
+  const close = { token, params, body: { status: 'done' } }
+  const { body: closed } = await service.expect('updateTask', 200, close)
+  const next = closed.next_task_id ?? ''
+  const [copy] = await list({ task_id: [next] })
+  if (copy === undefined) throw new Error('The next occurrence has no reminder')
+  await fire(copy)
+  t.ok((await read(copy)).fired_at)
+  const reopen = { token, params, body: { status: 'todo' } }
+  const { body: reopened } = await service.expect('updateTask', 200, reopen)
+  t.equal(reopened.next_task_id, null)
+  await service.expect('getTask', 404, { token, params: { task_id: next } })
 })
