@@ -4,7 +4,7 @@ import type { StoredRelation } from '../domain/relations.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { type TaskFields } from '../domain/task-fields.ts'
 import { setOwnRole } from './memberships.ts'
-import { countingStatement } from './engine/batches.ts'
+import { batchOf, countingStatement } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { anyOf } from './engine/parameters.ts'
@@ -257,6 +257,20 @@ export const findSectionNamed = async (
   name: string,
 ): Promise<string | null> => (await findSection(db, { project_id: projectId, name }))[0]?.id ?? null
 
+const lockAll = statement(
+  'imports.lock_sections',
+  { ids: 'uuid[]' },
+  { id: 'text' },
+  (p) => sql`select id::text from sections where id = ${anyOf(p.ids)} order by id for key share`,
+)
+
+/** The ids of those of the sections that are still there, locked. */
+export const lockSections = async (
+  { db }: TransactionContext,
+  ids: readonly string[],
+): Promise<ReadonlySet<string>> =>
+  new Set(ids.length === 0 ? [] : (await lockAll(db, { ids })).map(({ id }) => id))
+
 const insertTasks = statement(
   'imports.insert_tasks',
   { tasks: 'json' },
@@ -332,20 +346,28 @@ export const insertImportedComments = async (
 const insertRelation = statement(
   'imports.insert_relation',
   { id: 'uuid', from_id: 'uuid', kind: 'text', to_id: 'uuid', created_at: 'instant?' },
-  {},
+  { id: 'text' },
   (p) => sql`
     insert into task_relations (id, task_id, kind, other_task_id, created_at)
-    values (${p.id}, ${p.from_id}, ${p.kind}, ${p.to_id}, coalesce(least(${p.created_at}, now()), now())) on conflict do nothing`,
+    values (${p.id}, ${p.from_id}, ${p.kind}, ${p.to_id}, coalesce(least(${p.created_at}, now()), now())) on conflict do nothing
+    returning id::text`,
 )
 
-/** Relates two tasks that an import has made. */
+/** Relates two tasks that an import has made, and returns whether they were not related before. */
 export const insertImportedRelation = async (
   { db }: TransactionContext,
   id: string,
   { taskId, kind, otherTaskId }: StoredRelation,
   createdAt: string | null,
-): Promise<void> => {
-  await insertRelation(db, { id, from_id: taskId, kind, to_id: otherTaskId, created_at: createdAt })
+): Promise<boolean> => {
+  const rows = await insertRelation(db, {
+    id,
+    from_id: taskId,
+    kind,
+    to_id: otherTaskId,
+    created_at: createdAt,
+  })
+  return rows.length > 0
 }
 
 const colour = statement(
@@ -554,6 +576,11 @@ const markTrashed = countingStatement(
         join import_records record
           on record.import_id = row.import_id and record.type = row.type and record.resource_id = row.resource_id
         join projects project on project.id = record.project_id and project.deleted_at is not null
+      where row.import_id = ${p.import_id} and row.outcome = 'created'
+      union all
+      select row.id from import_rows row
+        join sections section on row.type = 'section' and section.id = row.resource_id
+        join projects project on project.id = section.project_id and project.deleted_at is not null
       where row.import_id = ${p.import_id} and row.outcome = 'created' limit 1000)
     returning 1`,
 )
@@ -561,6 +588,24 @@ const markTrashed = countingStatement(
 /** Writes that up to 1,000 of the created resources are in the trash with their projects. Returns their number. */
 export const markTrashedRows = ({ db }: Pick<TransactionContext, 'db'>, importId: string): Promise<number> =>
   markTrashed(db, { import_id: importId })
+
+const forgetOther = countingStatement(
+  'import_records.forget_undone',
+  { import_id: 'uuid' },
+  (p) => sql`
+    delete from import_records where ${batchOf(
+      importRecords,
+      sql`${importRecords.import_id} = ${p.import_id} and (${importRecords.type} not in ('project', 'task')
+        or exists (
+          select from projects project where project.id = ${importRecords.project_id} and project.deleted_at is not null)
+        or exists (select from tasks task where task.id = ${importRecords.resource_id} and task.deleted_at is not null))`,
+      1000,
+    )} returning 1`,
+)
+
+/** Forgets up to 1,000 records of what is in the trash again, so that they can be imported once more. Returns their number. */
+export const forgetUndone = ({ db }: Pick<TransactionContext, 'db'>, importId: string): Promise<number> =>
+  forgetOther(db, { import_id: importId })
 
 const mark = statement(
   'import_rows.mark_undone',

@@ -166,6 +166,8 @@ export interface ImportFacts {
   readonly existing: ImportExisting
   readonly users: ImportUsers
   readonly storage_key: string | null
+  /** Whether the file could be read. */
+  readonly has_preview: boolean
   readonly version: number
   /** What the caller is to it. */
   readonly relations: readonly Relation[]
@@ -183,6 +185,7 @@ const factColumns = {
   existing: imports.existing,
   users: imports.users,
   storage_key: imports.storage_key,
+  has_preview: sql<boolean>`(${imports.preview} is not null)`.as('has_preview'),
   version: imports.version,
 }
 
@@ -244,6 +247,7 @@ const start = builtStatement('imports.start', { id: 'uuid', status: 'text' }, (d
     .set({
       status: p.status,
       failure: null,
+      preview: sql`case when ${p.status} <> 'reading' then ${imports.preview} end`,
       attempts: 0,
       done: 0,
       total: null,
@@ -540,7 +544,7 @@ const expireFile = countingStatement(
 /** Imports that nobody can see any more, or that are too old. */
 const isOver = (p: { readonly days: SQL }): SQL => sql`(
   ${row.deleted_at} is not null
-  or ${row.created_at} < ${retentionTime} - make_interval(days => ${p.days}) and ${row.lease_id} is null)`
+  or ${row.created_at} < ${retentionTime} - make_interval(days => ${p.days}) and not ${isImportBusy(row)})`
 
 const removeOldRows = deletionInBatches('import_rows.delete_old', {
   parameters: { days: 'int' },

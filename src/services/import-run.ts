@@ -124,7 +124,7 @@ const fail = async (work: ImportWork, failure: ImportFailure): Promise<void> => 
   const { signal: _, ...always } = work
   try {
     await whileHeld({ ...always, signal: new AbortController().signal }, async (tx) => {
-      await purgeHiddenProjects(tx, taken)
+      if (taken.status === 'running') await purgeHiddenProjects(tx, taken)
       const result = taken.status === 'reading' ? {} : { result: await countRows(tx, taken) }
       await endImport(tx, taken, { status: 'failed', failure, ...result })
     })

@@ -2,6 +2,7 @@ import { nilId } from '../domain/nil-id.ts'
 import {
   countRows,
   isProjectTouched,
+  forgetUndone,
   markTrashedRows,
   markUndone,
   selectMadeRecords,
@@ -31,14 +32,10 @@ export const undoImport = async (work: ImportWork): Promise<void> => {
   await forEachMade(work, 'project', 1, ([project]) =>
     whileHeld(work, (tx) => undoProject(tx, taken.id, project)),
   )
-  await forEachMade(work, 'task', batchSize, (tasks) =>
-    whileHeld(work, async (tx) => {
-      await undoTasks(tx, taken.id, tasks)
-      progress.done += tasks.length
-    }),
-  )
+  await forEachMade(work, 'task', batchSize, (tasks) => undoBatch(work, tasks))
   // A project can have very many.
   while ((await whileHeld(work, (tx) => markTrashedRows(tx, taken.id))) > 0);
+  while ((await whileHeld(work, (tx) => forgetUndone(tx, taken.id))) > 0);
   await whileHeld(work, async (tx) => {
     const result = await countRows(tx, taken)
     await endImport(tx, taken, { status: 'undone', result, done: progress.done })
@@ -76,17 +73,28 @@ const undoProject = async (
   ])
 }
 
+/** Tasks with very many subtasks together are undone one by one. */
+const undoBatch = async (work: ImportWork, tasks: readonly MadeRecord[]): Promise<void> => {
+  const { taken, progress } = work
+  const isUndone = await whileHeld(work, (tx) => undoTasks(tx, taken.id, tasks))
+  if (!isUndone) for (const task of tasks) await whileHeld(work, (tx) => undoTasks(tx, taken.id, [task]))
+  progress.done += tasks.length
+}
+
+/** False if nothing was done, because the tasks have too many subtasks together. Parents come before their subtasks. */
 const undoTasks = async (
   tx: OpTransaction<Principal>,
   importId: string,
   made: readonly MadeRecord[],
-): Promise<void> => {
+): Promise<boolean> => {
   const ids = made.map(({ resource_id }) => resource_id)
   const plan = await openPlan(tx, { tasks: ids, roots: ids })
+  if (plan.hasTooManySubtasks && ids.length > 1) return false
   const versions = await versionsAsImported(tx, importId, [...plan.before.keys()])
   const undone = ids.filter((id) => undoTask(plan, versions, id))
   await writePlan(tx, plan)
   await markUndone(tx, importId, { undone, kept: ids.filter((id) => !undone.includes(id)) })
+  return true
 }
 
 /** Plans that a task goes to the trash with its subtasks, unless one of them was changed. Returns whether it is there. */

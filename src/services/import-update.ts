@@ -5,8 +5,7 @@ import type { TaskFields, TaskPatch } from '../domain/task-fields.ts'
 import type { TaskRecord } from '../interchange/records.ts'
 import { Problem } from '../problems/problems.ts'
 import type { OpTransaction } from './context.ts'
-import { openPlan, writePlan } from './task-plan.ts'
-import { countOwnedTasks } from './task-quota.ts'
+import { openPlan, type PlannedTask, type TaskPlan, writePlan } from './task-plan.ts'
 import { referencesOfBatch } from './task-references.ts'
 import { planUpdate } from './task-rules.ts'
 
@@ -65,40 +64,49 @@ export const updateImported = async (
   tx: OpTransaction<Principal>,
   source: string,
   updates: readonly ImportUpdate[],
-  taskQuota: number | null,
 ): Promise<readonly WrittenRow[]> => {
-  const differing = updates.map((update) => ({ ...update, changed: differences(update) }))
-  const patches = differing
-    .filter(({ changed }) => changed.length > 0)
-    .map(({ record, known, changed }) => ({ task_id: known.resource_id, patch: patchOf(record, changed) }))
+  const patches = updates.map((update) => ({
+    task_id: update.known.resource_id,
+    patch: patchOf(update.record, differences(update)),
+  }))
   const plan = await openPlan(tx, referencesOfBatch({ update: patches }, tx.principal.userId))
-  const rows = differing.map(({ number, record, known, changed }): WrittenRow => {
-    const id = known.resource_id
-    const row = { number, type: 'task', source_id: record.id, resource_id: id }
-    const before = plan.before.get(id)
-    const unchanged =
-      before === undefined || before.isTrashed
-        ? []
-        : changed.filter((part) => isAsImported(part, before, known))
-    if (unchanged.length === 0) return { ...row, outcome: 'skipped', ...importedBefore }
-    try {
-      planUpdate(plan, { id, conditions: { ifMatch: null, ifNoneMatch: null } }, patchOf(record, unchanged))
-      return { ...row, outcome: 'updated' }
-    } catch (error) {
-      if (!(error instanceof Problem)) throw error
-      return { ...row, outcome: 'skipped', code: 'not_allowed', message: error.message }
-    }
-  })
+  const results = updates.map((update) => planPatch(plan, update))
   await writePlan(tx, plan)
-  await countOwnedTasks(tx, plan, taskQuota)
   await writeFields(
     tx,
     source,
-    differing
-      .filter(({ changed }) => changed.length > 0)
-      .map(({ record }) => ({ source_id: record.id, fields: digestsOf(record) })),
+    results.flatMap(({ digests }) => digests ?? []),
   )
-  return rows
+  return results.map(({ row }) => row)
+}
+
+interface Planned {
+  readonly row: WrittenRow
+  /** What the task was imported with now, if it is updated. */
+  readonly digests?: { readonly source_id: string; readonly fields: Readonly<Record<string, string>> }
+}
+
+/** Plans what the file has changed and nobody here. */
+const planPatch = (plan: TaskPlan, update: ImportUpdate): Planned => {
+  const { number, record, known } = update
+  const { resource_id: id } = known
+  const row = { number, type: 'task', source_id: record.id, resource_id: id }
+  const before = plan.before.get(id)
+  const isLive = before?.isTrashed === false
+  const changed = isLive
+    ? differences(update).filter((part) => mayChange(part, before) && isAsImported(part, before, known))
+    : []
+  if (changed.length === 0) return { row: { ...row, outcome: 'skipped', ...importedBefore } }
+  try {
+    planUpdate(plan, { id, conditions: { ifMatch: null, ifNoneMatch: null } }, patchOf(record, changed))
+    const present = digestsOf(record)
+    const written = Object.fromEntries(changed.map((part) => [part, present[part] ?? '']))
+    const digests = { source_id: record.id, fields: { ...known.fields, ...written } }
+    return { row: { ...row, outcome: 'updated' }, digests }
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error
+    return { row: { ...row, outcome: 'skipped', code: 'not_allowed', message: error.message } }
+  }
 }
 
 export const importedBefore = {
@@ -111,6 +119,10 @@ const differences = ({ record, known }: ImportUpdate): readonly Part[] => {
   const { fields } = known
   return fields === null ? [] : partNames.filter((part) => digest(parts[part](record)) !== fields[part])
 }
+
+/** The occurrences of a recurring task in a file are tasks of their own: closing one here would make another. */
+const mayChange = (part: Part, { recurrence }: PlannedTask): boolean =>
+  recurrence === null || (part !== 'status' && part !== 'start' && part !== 'due')
 
 const isAsImported = (part: Part, present: Comparable, { fields }: KnownRecord): boolean =>
   fields !== null && digest(parts[part](present)) === fields[part]

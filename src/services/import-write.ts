@@ -1,11 +1,13 @@
 import { findBlockingPath, lockJoins } from '../db/relations.ts'
 import type { Readable } from 'node:stream'
 import { insertImportedAttachment } from '../db/attachments.ts'
+import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { newId } from '../db/engine/ids.ts'
 import {
   colourTags,
   findRecords,
   findSectionNamed,
+  lockSections,
   growTasks,
   type ImportedComment,
   type ImportedProject,
@@ -28,6 +30,7 @@ import {
 import { lockProject } from '../db/projects.ts'
 import { chargeAttachment, countTasks, lockStorageUse } from '../db/quotas.ts'
 import { countReminders, insertReminder } from '../db/reminders.ts'
+import { selectLiveUsers } from '../db/users.ts'
 import { addNamedTags, type NamedTag } from '../db/task-rows.ts'
 import { sourceOf } from '../domain/imports.ts'
 import { grants, type Principal } from '../domain/permissions.ts'
@@ -38,7 +41,7 @@ import { placeOf } from '../domain/task-fields.ts'
 import { noSeries, startSeries, type TaskSeries } from '../domain/task-series.ts'
 import { isOpen } from '../domain/task-trees.ts'
 import { canonicalName } from '../domain/text.ts'
-import type { ImportFormat } from '../interchange/import-file.ts'
+import { type ImportFormat, UnreadableFile } from '../interchange/import-file.ts'
 import type {
   AttachmentRecord,
   CommentRecord,
@@ -88,6 +91,12 @@ export interface ImportWriter {
 /** Records per transaction: about 100 ms. */
 const chunkSize = 100
 
+/** A section, and the project that it is in. */
+interface SectionPlace {
+  readonly id: string
+  readonly project_id: string
+}
+
 /** What is known of a file while it is written. */
 interface Writing {
   readonly work: ImportWork
@@ -96,6 +105,8 @@ interface Writing {
   readonly source: string
   readonly users: Map<string, UserRecord>
   readonly tags: Map<string, TagRecord>
+  /** The sections here, by the ids of those in the file. They are found again by their names. */
+  readonly sectionsHere: Map<string, SectionPlace>
   /** Who the users of the file are here. */
   readonly mapped: ReadonlyMap<string, string>
 }
@@ -112,6 +123,7 @@ export const createImportWriter = (
     source: sourceOf(format, taken.sha256),
     users: new Map(),
     tags: new Map(),
+    sectionsHere: new Map(),
     mapped: new Map(taken.users.map(({ source_id, user_id }) => [source_id, user_id])),
   }
   let archive: Promise<Archive> | null = null
@@ -125,7 +137,9 @@ export const createImportWriter = (
       const flush = async (): Promise<void> => {
         const written = chunk
         chunk = []
-        if (written.length > 0) await whileHeld(work, (tx) => writeChunk(writing, tx, written))
+        if (written.length === 0) return
+        const sections = await whileHeld(work, (tx) => writeChunk(writing, tx, written))
+        for (const [id, section] of sections) writing.sectionsHere.set(id, section)
       }
       for (const { number, record } of records) {
         if (record.type === 'user') writing.users.set(record.id, record)
@@ -159,6 +173,10 @@ interface Chunk extends Writing {
   readonly updates: ImportUpdate[]
   readonly projects: ImportedProject[]
   readonly sections: ImportedSection[]
+  /** The sections of this transaction, by the ids of those in the file. */
+  readonly found: Map<string, SectionPlace>
+  /** The ids of sections that are still there. */
+  readonly present: ReadonlySet<string>
   readonly tasks: Map<string, ImportedTask>
   readonly namedTags: NamedTag[]
   readonly comments: ImportedComment[]
@@ -180,7 +198,6 @@ const keysOf = (record: InterchangeRecord): readonly RecordKey[] => {
   if (record.type === 'section') name('project', record.project_id)
   if (record.type === 'task') {
     name('project', record.project_id)
-    name('section', record.section_id)
     name('task', record.parent_id)
     name('task', record.next_task_id)
     name('series', record.series_id)
@@ -209,9 +226,12 @@ const openChunk = async (
   }
   if (taken.project_id !== null && !editable.has(taken.project_id)) throw new ImportFailed('access_lost')
   const places = await lockPlaces(tx, ids('task'))
+  const assignees = [...new Set(writing.mapped.values())]
+  const users = assignees.length === 0 ? new Set<string>() : await selectLiveUsers(tx, assignees)
   return {
     ...writing,
     tx,
+    mapped: new Map([...writing.mapped].filter(([, id]) => users.has(id.toLowerCase()))),
     known,
     editable,
     places: new Map(places.flatMap(({ id, place, is_live }) => (is_live ? [[id, place]] : []))),
@@ -220,6 +240,13 @@ const openChunk = async (
     updates: [],
     projects: [],
     sections: [],
+    found: new Map(),
+    present: await lockSections(
+      tx,
+      records.flatMap((record) =>
+        record.type === 'task' ? (writing.sectionsHere.get(record.section_id ?? '')?.id ?? []) : [],
+      ),
+    ),
     tasks: new Map(),
     namedTags: [],
     comments: [],
@@ -233,7 +260,7 @@ const writeChunk = async (
   writing: Writing,
   tx: OpTransaction<Principal>,
   items: readonly NumberedRecord[],
-): Promise<void> => {
+): Promise<ReadonlyMap<string, SectionPlace>> => {
   const chunk = await openChunk(
     writing,
     tx,
@@ -241,9 +268,12 @@ const writeChunk = async (
   )
   for (const item of items) await plan(chunk, item)
   await writePlanned(chunk)
+  return chunk.found
 }
 
 const plan = async (chunk: Chunk, { number, record }: NumberedRecord): Promise<void> => {
+  // With a target, the projects of the file do not matter.
+  if (record.type === 'project' && chunk.work.taken.project_id !== null) return
   if (isPresent(chunk, number, record)) return
   if (record.type === 'project') planProject(chunk, number, record)
   else if (record.type === 'section') await planSection(chunk, number, record)
@@ -320,17 +350,6 @@ const unknown = (field: string) => ({
 })
 
 const planProject = (chunk: Chunk, number: number, project: ProjectRecord): void => {
-  const { project_id: target } = chunk.work.taken
-  if (target !== null) {
-    const record = { type: 'project', source_id: project.id, resource_id: target, is_made: true }
-    chunk.known.set(keyOf('project', project.id), {
-      ...record,
-      import_id: chunk.work.taken.id,
-      project_id: null,
-      fields: null,
-    })
-    return
-  }
   const id = newId()
   make(chunk, number, project, id, {}, id)
   const { type: _, ...fields } = project
@@ -354,16 +373,25 @@ const placeIn = (
 const planSection = async (chunk: Chunk, number: number, section: SectionRecord): Promise<void> => {
   const place = placeIn(chunk, section.project_id)
   if (place === undefined || place.id === null) return refuse(chunk, number, section, unknown('project'))
-  const { id: project_id, isNew } = place
+  const { id: project_id } = place
+  const { name } = section
   const present =
-    chunk.sections.find((one) => one.project_id === project_id && one.name === section.name)?.id ??
-    (isNew ? null : await findSectionNamed(chunk.tx, project_id, section.name))
-  if (present !== null && present !== undefined) {
-    remember(chunk, { type: 'section', id: section.id }, present, null, true)
-    return
-  }
-  const id = make(chunk, number, section, isNew ? project_id : null)
-  chunk.sections.push({ id, project_id, name: section.name, position: positionOfNew(id) })
+    chunk.sections.find((one) => one.project_id === project_id && one.name === name)?.id ??
+    (await findSectionNamed(chunk.tx, project_id, name))
+  const id = present ?? newId()
+  chunk.found.set(section.id, { id, project_id })
+  if (present !== null) return
+  chunk.rows.push({ ...rowOf(number, section), outcome: 'created', resource_id: id })
+  chunk.sections.push({ id, project_id, name, position: positionOfNew(id) })
+}
+
+/** The section of a task, unless it was deleted meanwhile. */
+const sectionOf = (chunk: Chunk, sourceId: string | null, projectId: string | null): string | null => {
+  if (sourceId === null) return null
+  const written = chunk.sectionsHere.get(sourceId)
+  const section =
+    chunk.found.get(sourceId) ?? (written && chunk.present.has(written.id) ? written : undefined)
+  return section?.project_id === projectId ? section.id : null
 }
 
 const planTask = (chunk: Chunk, number: number, task: TaskRecord): void => {
@@ -382,7 +410,6 @@ const planTask = (chunk: Chunk, number: number, task: TaskRecord): void => {
   const parent_id = parent ?? null
   const open = isOpen(task.status) ? 1 : 0
   if (parent_id !== null) growBy(chunk, parent_id, { subtasks: 1, open_subtasks: open })
-  const section = task.section_id === null ? undefined : chunk.known.get(keyOf('section', task.section_id))
   const { title, description, status, priority, start_at, start_on, due_at, due_on } = task
   const { metadata, external_source, external_id, created_at, completed_at } = task
   chunk.tasks.set(id, {
@@ -398,7 +425,7 @@ const planTask = (chunk: Chunk, number: number, task: TaskRecord): void => {
     owner_id: userId,
     assignee_id: (task.assignee_id !== null && chunk.mapped.get(task.assignee_id)) || null,
     project_id,
-    section_id: section?.is_made === true ? section.resource_id : null,
+    section_id: sectionOf(chunk, task.section_id, project_id),
     parent_id,
     position: positionOfNew(id),
     ...seriesIn(chunk, id, task),
@@ -533,8 +560,7 @@ const writePlanned = async (chunk: Chunk): Promise<void> => {
   await writeReminders(chunk)
   await writeRecords(tx, source, chunk.records)
   await growTasks(tx, [...chunk.growth.values()], importId)
-  if (chunk.updates.length > 0)
-    chunk.rows.push(...(await updateImported(tx, source, chunk.updates, chunk.limits.taskQuota)))
+  if (chunk.updates.length > 0) chunk.rows.push(...(await updateImported(tx, source, chunk.updates)))
   await writeRows(tx, importId, chunk.rows)
   if (tasks.size > 0) await expectQuota(chunk)
 }
@@ -564,10 +590,10 @@ const writeRelation = async (chunk: Chunk, { number, record }: Chunk['relations'
         code: 'cycle',
         message: 'would make a task wait for itself',
       })
-    growBy(chunk, stored.otherTaskId, { blockers: 1 })
   }
   const id = make(chunk, number, record, one.project_id)
-  await insertImportedRelation(tx, id, stored, record.created_at)
+  const isNew = await insertImportedRelation(tx, id, stored, record.created_at)
+  if (isNew && stored.kind === 'blocks') growBy(chunk, stored.otherTaskId, { blockers: 1 })
 }
 
 /** Those that are past do not fire. More than a user may have are left out. */
@@ -615,8 +641,14 @@ const writeAttachment = async (
       refuse({ rows }, number, record, { field: 'file', code, message })
       return writeRows(tx, work.taken.id, rows)
     })
-  const stored = await storeFile(limits, await openEntry(record.entry))
-  if (stored === null) return refuseFile('too_long', `is larger than ${limits.attachmentMaxBytes} bytes`)
+  const stored = await storeFile(limits, () => openEntry(record.entry ?? ''))
+  if (stored === 'too_large')
+    return refuseFile('too_long', `is larger than ${limits.attachmentMaxBytes} bytes`)
+  if (stored === 'damaged') return refuseFile('invalid', 'cannot be read from the archive')
+  if (record.sha256 !== null && record.sha256 !== stored.sha256) {
+    await limits.storage.remove(stored.key)
+    return refuseFile('invalid', 'does not have the SHA-256 that the archive says')
+  }
   let isUsed = false
   try {
     isUsed = await whileHeld(work, async (tx) => {
@@ -643,6 +675,8 @@ const writeAttachment = async (
       return true
     })
   } catch (error) {
+    // If the outcome is unknown, a background job decides later.
+    if (error instanceof DatabaseUnavailable) isUsed = true
     if (!(error instanceof Problem)) throw error
     await refuseFile('quota_exceeded', 'does not fit into your attachment quota')
   } finally {
@@ -650,12 +684,19 @@ const writeAttachment = async (
   }
 }
 
-/** Null if the file is too large. */
-const storeFile = async ({ storage, attachmentMaxBytes }: AttachmentLimits, content: Readable) => {
+/** Stores the content of an entry of an archive, unless it is too large, or the archive is damaged there. */
+const storeFile = async (
+  { storage, attachmentMaxBytes }: AttachmentLimits,
+  openEntry: () => Promise<Readable>,
+) => {
+  let isDamaged = false
   try {
+    const content = await openEntry()
+    content.once('error', () => (isDamaged = true))
     return await putWithTypeDetection(storage, content, { maxBytes: attachmentMaxBytes })
   } catch (error) {
-    if (error instanceof FileTooLarge) return null
+    if (error instanceof FileTooLarge) return 'too_large'
+    if (isDamaged || error instanceof UnreadableFile) return 'damaged'
     throw error
   }
 }

@@ -40,7 +40,7 @@ import {
   expectProven,
   expectSeen,
 } from './expectations.ts'
-import { idempotent, withContent } from './idempotency.ts'
+import { idempotent, mayBeRepeat, withContent } from './idempotency.ts'
 
 interface Deps {
   readonly storage: Storage
@@ -84,6 +84,8 @@ export const listImportRows = async (
 
 export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }: Deps): Imports => ({
   async create(ctx, form) {
+    // Before the file is received; decided again afterwards.
+    if (!mayBeRepeat(ctx)) await transaction(ctx, expectMayUpload)
     const { fileName, stored } = await form.receive(
       (content) =>
         storage.put(content, {
@@ -99,11 +101,7 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
     }
     try {
       const created = await idempotent(received, async (tx, id) => {
-        const user = await lockUser(tx, tx.principal.userId, { purpose: 'change' })
-        expectProven(expectSeen('user.see', user))
-        const used = await countImports(tx)
-        if (used >= maxImports)
-          throw problems.quotaExceeded({ resource: 'imports', quota: maxImports, used, size: 1 })
+        await expectMayUpload(tx)
         const [, view] = await Promise.all([
           insertImport(tx, id, { file_name: fileName, storage_key, size, sha256 }, importFileDays),
           viewImport(tx, id),
@@ -169,7 +167,7 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
     transaction(ctx, async (tx) => {
       const found = await openImport(tx, id)
       expectMatch(tx, found)
-      if (isBusy(found.status) || found.status === 'ready') await cancelImport(tx, found)
+      if (cancellable.has(found.status)) await cancelImport(tx, found)
       return last(viewImport(tx, id))
     }),
 
@@ -177,7 +175,7 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
     transaction(ctx, async (tx) => {
       const found = await openImport(tx, id)
       expectMatch(tx, found)
-      await purgeHiddenProjects(tx, found)
+      if (found.status === 'running') await purgeHiddenProjects(tx, found)
       await removeImport(tx, found)
       tx.afterCommit(() => {
         jobs.wake('expire_imports')
@@ -187,34 +185,37 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
     }),
 })
 
+/** Requires a recent proof of identity, and room for another import. @throws Problem 403, 413 */
+const expectMayUpload = async (tx: OpTransaction<Principal>): Promise<void> => {
+  const user = await lockUser(tx, tx.principal.userId, { purpose: 'change' })
+  expectProven(expectSeen('user.see', user))
+  const used = await countImports(tx)
+  if (used >= maxImports)
+    throw problems.quotaExceeded({ resource: 'imports', quota: maxImports, used, size: 1 })
+}
+
 /** An import of the caller, locked. @throws Problem 404 */
 const openImport = async (tx: OpTransaction<Principal>, id: string): Promise<ChangeableImport> =>
   expectMay('import.change', expectSeen('import.see', await lockImport(tx, id)))
 
+const cancellable: ReadonlySet<string> = new Set(['reading', 'ready', 'running'])
+
 /** What was created elsewhere than in new projects stays, and can be undone. */
 const cancelImport = async (tx: OpTransaction<Principal>, found: ChangeableImport): Promise<void> => {
-  await purgeHiddenProjects(tx, found)
+  if (found.status === 'running') await purgeHiddenProjects(tx, found)
   await endImport(tx, found, { status: 'cancelled' })
 }
 
 /** Requires that an import has not run: that it is ready, or that its file could not be read. */
-const expectUnread = ({ status, failure }: ImportFacts): void => {
-  const isUnread = status === 'ready' || (status === 'failed' && failure !== null && unreadable.has(failure))
-  if (!isUnread) throw problems.importState(status, 'Only one that is ready can be changed.')
+const expectUnread = ({ status, has_preview }: ImportFacts): void => {
+  if (status !== 'ready' && (status !== 'failed' || has_preview))
+    throw problems.importState(status, 'Only one that is ready can be changed.')
 }
 
 /** Requires that the file was not deleted. */
 const expectFile = ({ storage_key }: ImportFacts): void => {
   if (storage_key === null) throw problems.importState('without its file', 'Upload the file again.')
 }
-
-const unreadable: ReadonlySet<string> = new Set([
-  'unknown_format',
-  'damaged',
-  'too_large',
-  'unsafe',
-  'exhausted',
-])
 
 /** The options of an import after a patch. A table without a mapping gets a guess. */
 const optionsAfter = async (
@@ -247,7 +248,8 @@ const tableAfter = (present: ImportTable | null, sent: ImportPatch['csv']): Impo
 
 /** Requires a project that the caller may edit. */
 const expectTarget = async (tx: OpTransaction<Principal>, id: string): Promise<void> => {
-  const project = await lockProject(tx, id, 'use')
+  // The job acts as a member, whatever the role of the caller.
+  const project = await lockProject({ ...tx, principal: { ...tx.principal, role: 'member' } }, id, 'use')
   const known = expectKnown('project.see', project, { pointer: '/project_id', kind: 'project' })
   expectActive(expectMay('project.edit', known))
 }

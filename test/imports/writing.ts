@@ -1,11 +1,11 @@
-import { createHash } from 'node:crypto'
+import { createHash, randomBytes } from 'node:crypto'
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { archiveOf, finishedExport, recordsOf } from '../fixture/exports.ts'
 import { type ImportFile, ranImport, rowsOf, settledImport, uploadedImport } from '../fixture/imports.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { type Account, startService } from '../fixture/service.ts'
+import { type Account, fileForm, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
 /** What an import makes of a file, and what of it can be undone. */
@@ -15,7 +15,7 @@ type Task = components['schemas']['Task']
 const service = await startService(t, { jobTimes: { ...jobTimes, events: 20 }, config: { taskQuota: 40 } })
 const { createTask, createTag, addComment, attachFile } = taskActions(service)
 const { createProject, setMember } = projectActions(service)
-await service.register('admin')
+const admin = await service.register('admin')
 let people = 0
 /** Somebody without tasks. */
 const newAccount = (): Promise<Account> => service.register(`person-${(people += 1)}`)
@@ -244,12 +244,65 @@ t.test('a record is not imported twice', async (t) => {
   await service.expect('deleteTask', 204, { token, params: { task_id: tasks.get('Plant')?.id ?? '' } })
 
   const second = await ranImport(service, ada, board('Plant', 'Water', 'Harvest'))
-  t.match(second.result, { created: 1, skipped: 4, refused: 0 })
+  t.match(second.result, { created: 1, skipped: 3, refused: 0 })
   const present = await tasksOf(ada, { project_id: project?.id ?? '' })
   t.strictSame(new Set(present.keys()), new Set(['Water', 'Harvest']), 'what was deleted is not made again')
   const skipped = await rowsOf(service, ada, second.id, 'skipped')
   t.ok(skipped.every(({ code, resource_id }) => code === 'imported_before' && resource_id !== null))
   t.equal((await projectsOf(ada)).length, 1)
+})
+
+t.test('a section that was deleted here, and another place', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  await ranImport(service, ada, board('Plant'))
+  const [garden] = await projectsOf(ada)
+  const params = { project_id: garden?.id ?? '' }
+  const { body: sections } = await service.expect('listSections', 200, { token, params })
+  for (const { id: section_id } of sections.items)
+    await service.expect('deleteSection', 204, { token, params: { ...params, section_id } })
+  t.match((await ranImport(service, ada, board('Plant', 'Water'))).result, { refused: 0 })
+  t.ok((await tasksOf(ada, params)).get('Water')?.section_id)
+
+  const other = await createProject(ada, 'Other')
+  const ran = await ranImport(service, ada, board('Plant', 'Water', 'Harvest'), { project_id: other.id })
+  t.match(ran, { status: 'finished', result: { created: 2, skipped: 2 } }, 'the new task, and a section')
+  t.ok((await tasksOf(ada, { project_id: other.id })).get('Harvest')?.section_id)
+})
+
+t.test('a file of an archive that is damaged is a line of the report', async (t) => {
+  const [ada, bob] = [await newAccount(), await newAccount()]
+  const task = await createTask(ada, { title: 'With a file' })
+  const content = randomBytes(20_000).toString('hex')
+  await service.expect('addTaskAttachment', 201, {
+    token: ada.token,
+    params: { task_id: task.id },
+    body: fileForm(content),
+  })
+  const archive = await archiveOf(service, ada, await finishedExport(service, ada))
+  // The content of the largest entry, in the middle of the archive.
+  const at = Buffer.from(archive).indexOf('files/') + 8_000
+  archive.fill(0xff, at, at + 200)
+  const ran = await ranImport(service, bob, { name: 'export.zip', content: archive })
+  t.match(ran, { status: 'finished', result: { created: 1 } })
+  t.match(await rowsOf(service, bob, ran.id, 'refused'), [
+    { type: 'attachment', field: 'file', code: 'invalid' },
+  ])
+  t.equal((await tasksOf(bob)).get('With a file')?.attachment_count, 0)
+})
+
+t.test('deleting an import deletes nothing that it has created', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  const ran = await ranImport(service, ada, board('Plant'))
+  const [project] = await projectsOf(ada)
+  const params = { project_id: project?.id ?? '' }
+  await service.expect('deleteProject', 204, { token, params })
+  await service.expect('deleteImport', 204, { token, params: { import_id: ran.id } })
+  await service.expect('getImport', 404, { token, params: { import_id: ran.id } })
+  await service.expect('restoreProject', 200, { token, params })
+  t.equal((await tasksOf(ada, params)).size, 1)
+  t.match((await ranImport(service, ada, board('Plant'))).result, { created: 0 }, 'it is still known')
 })
 
 t.test('a field is updated if the file has changed it, and nobody here', async (t) => {
@@ -264,12 +317,12 @@ t.test('a field is updated if the file has changed it, and nobody here', async (
   await changeHere('Water', { description: 'Changed here.', priority: 'high' })
   const file = board({ id: 'Plant', desc: 'New.' }, { id: 'Water', name: 'Water daily', desc: 'New.' })
   const second = await ranImport(service, ada, file, { existing: 'update' })
-  t.match(second.result, { created: 0, updated: 2, skipped: 2 })
+  t.match(second.result, { created: 0, updated: 2, skipped: 1 })
   const tasks = await tasksOf(ada, query)
   t.match(tasks.get('Plant'), { description: 'New.', version: 2 })
   t.match(tasks.get('Water daily'), { description: 'Changed here.', priority: 'high' })
   const third = await ranImport(service, ada, file, { existing: 'update' })
-  t.match(third.result, { updated: 0, skipped: 4 }, 'the file has not changed since')
+  t.match(third.result, { updated: 0, skipped: 3 }, 'the file has not changed since')
 })
 
 /** A card, whose name is its id by default. */
@@ -333,6 +386,32 @@ t.test('undoing', async (t) => {
       { code: 'changed' },
     ])
     await service.expect('undoImport', 200, { token, params })
+  })
+
+  t.test('lets the same file be imported again', async (t) => {
+    const ada = await newAccount()
+    const { token } = ada
+    const file = table('title,project', 'Personal,', 'Plant,Garden')
+    const ran = await ranImport(service, ada, file)
+    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+    t.match(await settledImport(service, ada, ran.id), { result: { undone: 3, kept: 0 } })
+    t.match((await ranImport(service, ada, file)).result, { created: 3, skipped: 0 })
+  })
+
+  t.test('moves more subtasks than one request may, tree by tree', async (t) => {
+    const ada = await newAccount()
+    const { token } = ada
+    await service.expect('updateUser', 200, {
+      token: admin.token,
+      params: { user_id: ada.id },
+      body: { task_quota: 0 },
+    })
+    const parents = Array.from({ length: 12 }, (_, n) => `p${n},Parent ${n},`)
+    const children = Array.from({ length: 540 }, (_, n) => `c${n},Child ${n},p${n % 12}`)
+    const ran = await ranImport(service, ada, table('id,title,parent', ...parents, ...children))
+    t.match(ran.result, { created: 552 })
+    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+    t.match(await settledImport(service, ada, ran.id), { status: 'undone', result: { undone: 552, kept: 0 } })
   })
 
   t.test('moves a project that nobody has changed to the trash as a whole', async (t) => {
