@@ -419,7 +419,7 @@ export interface paths {
         };
         /**
          * List the next occurrences of a task
-         * @description Lists the dates of the occurrences that follow a recurring task, as if each were closed on its day. Only the next one is ever a task.
+         * @description Lists the dates of the occurrences that follow a recurring task, as if each were closed on its day. Only the next one is ever a task. Of an overdue task, these are also dates that closing it now would skip (`missed`); of a closed one, those of the occurrence that it has created, and of those after it.
          */
         get: operations["listOccurrences"];
         put?: never;
@@ -2649,7 +2649,7 @@ export interface paths {
         put?: never;
         /**
          * Undo an import
-         * @description Moves what the import has created to the trash, in the background, unless somebody has changed it since. The rows with `kept` are what stays, and say why.
+         * @description Moves what the import has created to the trash, in the background, unless somebody has changed it since. The rows with `kept` are what stays, and say why. What is in the trash again can be imported once more.
          */
         post: operations["undoImport"];
         delete?: never;
@@ -3848,7 +3848,7 @@ export interface components {
         /** @description Occurrences in their order. */
         OccurrenceList: {
             occurrences: components["schemas"]["Occurrence"][];
-            /** @description Whether there are more than the limit. */
+            /** @description Whether there are more, even if there are fewer here than the limit. */
             has_more: boolean;
             /**
              * @description Why there are no more: the rule has ended by its `count` or `until`, has no further dates (`exhausted`), or the task does not recur (`no_recurrence`). Null if there are more.
