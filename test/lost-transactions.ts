@@ -114,10 +114,11 @@ const isTried = (one: Operation): boolean =>
     ? ofEachResource.has(one.id)
     : !isRead(one) && !changesBehind.has(one.id) && !takesSteps.has(one.id)
 
-/** A job removes deleted files, which would change what is stored meanwhile. */
-const filesToBeRemoved = () =>
-  eventually('deleted files are removed', async () => {
-    return (await db.run('select from file_deletions limit 1', [])).length === 0
+/** Jobs remove deleted files and read those of imports, which would change what is stored meanwhile. */
+const jobsToEnd = () =>
+  eventually('jobs have ended', async () => {
+    const left = `select from file_deletions union all select from imports where status in ('reading', 'running', 'undoing') limit 1`
+    return (await db.run(left, [])).length === 0
   })
 
 for (const operation of operations.filter(isTried))
@@ -129,7 +130,7 @@ for (const operation of operations.filter(isTried))
     const { count } = statements
     for (let last = isEmbedded ? count : 1; last <= count; last += 1) {
       const request = await requestTo(operation, { world: await newWorld() })
-      await filesToBeRemoved()
+      await jobsToEnd()
       const before = await stored()
       statements.last = last
       const reply = await service.call(operation.id, request)

@@ -1,6 +1,7 @@
 import t from 'tap'
 import type { components } from '../generated/openapi.ts'
 import type { OperationId } from '../src/contract/contract.ts'
+import { noImportRuns } from './fixture/imports.ts'
 import { jobDepsOf, runJobs } from './fixture/jobs.ts'
 import { isRead } from './fixture/matrix.ts'
 import { operations, prepareOperations, rows } from './fixture/operations.ts'
@@ -38,6 +39,9 @@ const expected: Partial<Record<OperationId, readonly EventType[]>> = {
   restoreProject: ['project.restored'],
   setProjectMember: ['member.changed'],
   removeProjectMember: ['member.removed'],
+  runImport: ['task.imported', 'import.finished'],
+  cancelImport: ['import.finished'],
+  undoImport: ['task.deleted', 'import.finished'],
 }
 
 const service = await startService(t)
@@ -78,6 +82,7 @@ for (const operation of operations) {
     const events = await recordedBy(async () => {
       const { status } = await service.call(id, call)
       t.ok(status < 300, `status ${status}`)
+      await noImportRuns(service)
     })
     t.strictSame(
       events.map(([type, actor]) => [type, actor]),

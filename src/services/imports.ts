@@ -40,7 +40,7 @@ import {
   expectProven,
   expectSeen,
 } from './expectations.ts'
-import { idempotent, mayBeRepeat, withContent } from './idempotency.ts'
+import { idempotent, withContent } from './idempotency.ts'
 
 interface Deps {
   readonly storage: Storage
@@ -84,8 +84,6 @@ export const listImportRows = async (
 
 export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }: Deps): Imports => ({
   async create(ctx, form) {
-    // Before the file is received; decided again afterwards.
-    if (!mayBeRepeat(ctx)) await transaction(ctx, expectMayUpload)
     const { fileName, stored } = await form.receive(
       (content) =>
         storage.put(content, {
