@@ -5307,8 +5307,8 @@ export interface components {
         ImportTable: {
             /** @enum {string} */
             encoding: "utf-8" | "utf-16le" | "utf-16be" | "windows-1252";
-            /** @enum {string} */
-            delimiter: "," | ";" | "\t" | "|";
+            /** @description A comma, a semicolon, a tab or a vertical bar. */
+            delimiter: string;
             /** @description Whether the first row has the names of the columns. */
             has_header: boolean;
             /**
@@ -5327,8 +5327,8 @@ export interface components {
         ImportTablePatch: {
             /** @enum {string} */
             encoding?: "utf-8" | "utf-16le" | "utf-16be" | "windows-1252";
-            /** @enum {string} */
-            delimiter?: "," | ";" | "\t" | "|";
+            /** @description A comma, a semicolon, a tab or a vertical bar. */
+            delimiter?: string;
             /** @description Whether the first row has the names of the columns. */
             has_header?: boolean;
             /**

@@ -37,10 +37,17 @@ export const csvFields = [
 
 export type CsvField = (typeof csvFields)[number]
 
+/** What separates the cells of a row. */
+export const delimiters = [',', ';', '\t', '|'] as const
+
+type Delimiter = (typeof delimiters)[number]
+
+export const isDelimiter = (text: string): text is Delimiter => delimiters.some((one) => one === text)
+
 /** How a CSV file is read. A guess is part of the inspection. */
 export interface CsvMapping {
   readonly encoding: 'utf-8' | 'utf-16le' | 'utf-16be' | 'windows-1252'
-  readonly delimiter: ',' | ';' | '\t' | '|'
+  readonly delimiter: Delimiter
   readonly has_header: boolean
   /** The order of numbers in dates such as 01/02/2026. */
   readonly date_order: 'ymd' | 'dmy' | 'mdy'

@@ -1,7 +1,7 @@
 import { parse } from 'csv-parse'
 import { parse as parseAtOnce } from 'csv-parse/sync'
 import { pipeline } from 'node:stream/promises'
-import type { CsvMapping } from './import-file.ts'
+import { type CsvMapping, delimiters } from './import-file.ts'
 import { readCell } from './table-cells.ts'
 
 /** The rows of CSV files, as a spreadsheet numbers them. */
@@ -70,8 +70,6 @@ export const headRows = (text: string, delimiter: string, limit: number): readon
     return []
   }
 }
-
-const delimiters = [',', ';', '\t', '|'] as const
 
 /** The delimiter by which most rows have the same number of cells. */
 export const guessDelimiter = (text: string): CsvMapping['delimiter'] => {

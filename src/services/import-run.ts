@@ -29,6 +29,7 @@ import {
 import {
   type CsvMapping,
   type ImportFormat,
+  isDelimiter,
   isImportFormat,
   type ReadOptions,
   UnreadableFile,
@@ -160,7 +161,8 @@ const optionsOf = (
 /** How a table is read, without its first rows. */
 const mappingOf = ({ encoding, delimiter, has_header, date_order, columns }: ImportTable): CsvMapping => ({
   encoding,
-  delimiter,
+  // The contract has no others.
+  delimiter: isDelimiter(delimiter) ? delimiter : ',',
   has_header,
   date_order,
   columns,

@@ -39,6 +39,9 @@ def before_call(context: HookContext, case: Case, kwargs: dict[str, Any]) -> Non
         # The service omits null in optional fields, unless the body is a merge patch.
         if is_negative and case.method != "PATCH":
             body = without_nulls(body)
+        # Where a body may be left out, null is none.
+        if body is None and not any(alternative.is_required for alternative in case.operation.body):
+            body = {}
         if body != case.body:
             case.body = body
     if case.meta is not None and case.meta.generation.mode is GenerationMode.POSITIVE:
