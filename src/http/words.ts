@@ -40,6 +40,7 @@ export const patternWords: Words = {
     'have only lower-case letters, digits, dots, underscores and hyphens, with a letter or digit at both ends',
   '^([01][0-9]|2[0-3]):[0-5][0-9]$': 'be a time of day such as 09:00',
   '^(due|start)$': 'be due or start',
+  '^[,;\\t|]$': 'be a comma, a semicolon, a tab or a vertical bar',
   '^#[0-9A-Fa-f]{6}$': 'be a color such as #d92d20',
   '^[0-9A-Za-z -]+$': 'have only letters, digits, spaces and hyphens',
   '^[0-9]{6}$': 'be six digits',
