@@ -359,6 +359,7 @@ export const buildApp = async ({
   app.addHook('onClose', async () => thumbnailer.close())
   const { auditDays, dataDir, eventDays, exportDays, trashDays } = config
   const exportFolder = join(dataDir, 'exports')
+  const importFolder = join(dataDir, 'imports')
   const checkExportSpace = createSpaceCheck(exportFolder, config.diskReserveBytes)
   const { log } = app
   const addressRules = createAddressRules(config.webhookAllow)
@@ -386,13 +387,13 @@ export const buildApp = async ({
         db: background,
         storage,
         log,
-        folder: join(dataDir, 'imports'),
-        lease: (jobTimes ?? defaultJobTimes).lease,
+        folder: importFolder,
+        lease: jobTimes.lease,
         taskQuota: config.taskQuota,
         attachmentQuotaBytes: config.attachmentQuotaBytes,
         attachmentMaxBytes: config.attachmentMaxBytes,
       }),
-      importFolder: join(dataDir, 'imports'),
+      importFolder,
       generator: `Taskwright ${version}`,
       contract: contract.document,
       databaseClock,

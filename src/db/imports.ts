@@ -308,14 +308,14 @@ const lease = (p: { readonly lease: SQL }): SQL => sql`now() + ${p.lease} * inte
 
 const take = statement('imports.take', { lease_id: 'uuid', lease: 'int' }, { id: 'text' }, (p) => {
   const isFree = (one: typeof imports): SQL => sql`coalesce(${one.leased_until} <= now(), true)`
-  const isTaken = sql`${other.status} in ('reading', 'running', 'undoing') and ${other.lease_id} is not null and not ${isFree(other)}`
+  const isTaken = sql`${isImportBusy(other)} and ${other.lease_id} is not null and not ${isFree(other)}`
   return sql`
       with turn as materialized (
         select pg_try_advisory_xact_lock(hashtextextended('imports', 0)) as is_ours
       ), next as materialized (
         select ${row.id} from turn join imports row on turn.is_ours
           join users person on ${person.id} = ${row.user_id} and ${person.deleted_at} is null and not ${person.is_disabled}
-        where ${row.status} in ('reading', 'running', 'undoing') and ${isFree(row)}
+        where ${isImportBusy(row)} and ${isFree(row)}
           and (select count(*) from imports other where ${isTaken}) < ${maxRunning}
           and not exists (select from imports other where ${isTaken} and ${other.user_id} = ${row.user_id})
         order by ${row.created_at} limit 1 for update of row skip locked

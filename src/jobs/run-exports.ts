@@ -12,7 +12,7 @@ import {
 } from '../db/exports.ts'
 import { createSpool } from '../interchange/spool.ts'
 import { newKey } from '../storage/keys.ts'
-import { StorageFull } from '../storage/storage.ts'
+import { isFull } from '../storage/storage.ts'
 import { type ArchiveDeps, type ArchiveWork, startArchive } from './export-archive.ts'
 
 /** Makes the files of exports: reads the records in batches, then writes them with the attached files into one archive. */
@@ -84,11 +84,6 @@ const scopeOf = (taken: TakenExport): ArchiveWork['scope'] => ({
 
 /** Milliseconds between two looks at whether an export was cancelled and the disk is short, which also show its progress. */
 const renewalInterval = 2_000
-
-/** Whether there is no space, in the storage or for the spool. */
-const isFull = (error: unknown): boolean =>
-  error instanceof StorageFull ||
-  (error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT'))
 
 const makeFile = async (deps: ExportDeps, taken: TakenExport, work: ArchiveWork): Promise<void> => {
   const { db, storage, exportDays: days } = deps

@@ -8,7 +8,6 @@ import {
   selectAttachmentFile,
   selectTaskAttachments,
 } from '../db/attachments.ts'
-import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { readStorageUse } from '../db/quotas.ts'
 import { recordEventOfTask } from '../db/record-event.ts'
 import { countAttachment, readTask } from '../db/task-facts.ts'
@@ -16,13 +15,14 @@ import type { Page, PageRequest } from '../domain/pages.ts'
 import type { BearerPrincipal, Principal } from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import { putWithTypeDetection } from '../storage/content-type.ts'
-import type { ByteRange, Storage, StoredFile } from '../storage/storage.ts'
+import type { ByteRange, Storage } from '../storage/storage.ts'
 import type { AddedToTask } from './added-to-task.ts'
 import { addAttachment, expectAttachable, expectRoom, recordedFields } from './attaching.ts'
 import { type OpContext, transaction } from './context.ts'
 import { expectActive, expectFound, expectMay, expectSeen, expectTag } from './expectations.ts'
 import { mayBeRepeat, withContent } from './idempotency.ts'
 import { openUnlessDeleted } from './open-file.ts'
+import { discardFile, keepIfUsed } from './stored-files.ts'
 
 interface Deps {
   readonly storage: Storage
@@ -70,11 +70,6 @@ export const createAttachments = ({
   attachmentMaxBytes,
   attachmentQuotaBytes,
 }: Deps): Attachments => {
-  /** Removes a file. If that fails, a background job removes it later. */
-  const discard = async ({ key }: StoredFile): Promise<void> => {
-    await Promise.allSettled([storage.remove(key)])
-  }
-
   return {
     async attachFile(ctx, { taskId, form }) {
       const quota = attachmentQuotaBytes
@@ -91,7 +86,7 @@ export const createAttachments = ({
         stored,
       } = await form.receive(
         (content) => putWithTypeDetection(storage, content, { maxBytes, minBytes: form.minSize }),
-        discard,
+        (file) => discardFile(storage, file),
       )
       const { key: storage_key, size, sha256, detectedContentType, guessedContentType } = stored
       const content_type = declaredType ?? guessedContentType
@@ -104,15 +99,9 @@ export const createAttachments = ({
         storage_key,
       }
       const received = withContent(ctx, [taskId, fileName, content_type, sha256])
-      try {
-        const attachment = await addAttachment(received, file, { taskId, quota, upload: null })
-        if (attachment.replayed) await discard(stored)
-        return { ...attachment, sha256 }
-      } catch (error) {
-        // If the outcome is unknown, a background job decides later.
-        if (!(error instanceof DatabaseUnavailable)) await discard(stored)
-        throw error
-      }
+      const attach = () => addAttachment(received, file, { taskId, quota, upload: null })
+      const attachment = await keepIfUsed(storage, stored, attach, ({ replayed }) => !replayed)
+      return { ...attachment, sha256 }
     },
 
     async download(ctx, attachmentId) {

@@ -36,23 +36,20 @@ import {
 } from '../interchange/import-file.ts'
 import { inspectFile, readImport } from '../interchange/read.ts'
 import type { ReportLine } from '../interchange/records.ts'
-import { FileMissing, type Storage, StorageFull } from '../storage/storage.ts'
+import { FileMissing, isFull } from '../storage/storage.ts'
 import { undoImport } from './import-undo.ts'
 import { contextOfImport, ImportFailed, ImportLost, type ImportWork, whileHeld } from './import-work.ts'
-import { type AttachmentLimits, createImportWriter } from './import-write.ts'
+import { createImportWriter, type WriterDeps } from './import-write.ts'
 
 /** Does what imports wait for: reads files for a preview, writes what is in them, and undoes that. */
 
-export interface RunImportsDeps extends AttachmentLimits {
+export interface RunImportsDeps extends WriterDeps {
   readonly db: Database
-  readonly storage: Storage
   readonly log: FastifyBaseLogger
   /** For the files of imports while they are read. */
   readonly folder: string
   /** Lease in milliseconds: how long a crashed process can hold up an import. */
   readonly lease: number
-  /** The quota of the installation; null is unlimited. */
-  readonly taskQuota: number | null
 }
 
 /** How often an import is tried. */
@@ -113,18 +110,14 @@ const failureOf = (error: unknown): ImportFailure | null => {
   if (error instanceof ImportFailed) return error.failure
   if (error instanceof UnreadableFile) return error.why
   if (error instanceof FileMissing) return 'damaged'
-  const isFull =
-    error instanceof StorageFull ||
-    (error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT'))
-  return isFull ? 'storage_full' : null
+  return isFull(error) ? 'storage_full' : null
 }
 
 /** Ends an import, unless it was cancelled or taken by another process. New projects that are not complete are gone. */
 const fail = async (work: ImportWork, failure: ImportFailure): Promise<void> => {
   const { taken } = work
-  const { signal: _, ...always } = work
   try {
-    await whileHeld({ ...always, signal: new AbortController().signal }, async (tx) => {
+    await whileHeld({ ...work, signal: new AbortController().signal }, async (tx) => {
       if (taken.status === 'running') await purgeHiddenProjects(tx, taken)
       const result = taken.status === 'reading' ? {} : { result: await countRows(tx, taken) }
       await endImport(tx, taken, { status: 'failed', failure, ...result })

@@ -1,7 +1,5 @@
-import { findBlockingPath, lockJoins } from '../db/relations.ts'
 import type { Readable } from 'node:stream'
 import { insertImportedAttachment } from '../db/attachments.ts'
-import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { newId } from '../db/engine/ids.ts'
 import {
   colourTags,
@@ -29,6 +27,7 @@ import {
 } from '../db/import-records.ts'
 import { lockProject } from '../db/projects.ts'
 import { chargeAttachment, countTasks, lockStorageUse } from '../db/quotas.ts'
+import { findBlockingPath, lockJoins } from '../db/relations.ts'
 import { countReminders, insertReminder } from '../db/reminders.ts'
 import { selectLiveUsers } from '../db/users.ts'
 import { addNamedTags, type NamedTag } from '../db/task-rows.ts'
@@ -59,6 +58,7 @@ import { Problem } from '../problems/problems.ts'
 import { putWithTypeDetection } from '../storage/content-type.ts'
 import { FileTooLarge, type Storage } from '../storage/storage.ts'
 import { expectRoom } from './attaching.ts'
+import { keepIfUsed } from './stored-files.ts'
 import type { OpTransaction } from './context.ts'
 import { digestsOf, importedBefore, type ImportUpdate, updateImported } from './import-update.ts'
 import { ImportFailed, type ImportWork, whileHeld } from './import-work.ts'
@@ -68,7 +68,7 @@ import { ImportFailed, type ImportWork, whileHeld } from './import-work.ts'
  * an attempt was interrupted is found again, and not written twice.
  */
 
-export interface AttachmentLimits {
+export interface WriterDeps {
   readonly storage: Storage
   /** The quota of the installation; null is unlimited. */
   readonly taskQuota: number | null
@@ -100,7 +100,7 @@ interface SectionPlace {
 /** What is known of a file while it is written. */
 interface Writing {
   readonly work: ImportWork
-  readonly limits: AttachmentLimits
+  readonly limits: WriterDeps
   /** Where ids are unique. */
   readonly source: string
   readonly users: Map<string, UserRecord>
@@ -112,7 +112,7 @@ interface Writing {
 }
 
 export const createImportWriter = (
-  limits: AttachmentLimits,
+  limits: WriterDeps,
   work: ImportWork,
   { format, path }: { readonly format: ImportFormat; readonly path: string },
 ): ImportWriter => {
@@ -160,6 +160,14 @@ export const createImportWriter = (
   }
 }
 
+/** A relation of two tasks that the import has made. */
+interface PlannedRelation {
+  readonly number: number
+  readonly record: RelationRecord
+  readonly one: KnownRecord
+  readonly other: KnownRecord
+}
+
 /** What a transaction is going to write. */
 interface Chunk extends Writing {
   readonly tx: OpTransaction<Principal>
@@ -168,7 +176,8 @@ interface Chunk extends Writing {
   readonly editable: ReadonlySet<string>
   /** The places of tasks that an earlier import has created; those that were deleted are left out. */
   readonly places: ReadonlyMap<string, string>
-  readonly records: KnownRecord[]
+  /** What the import knows from now on, by its key. */
+  readonly records: Map<string, KnownRecord>
   readonly rows: WrittenRow[]
   readonly updates: ImportUpdate[]
   readonly projects: ImportedProject[]
@@ -180,7 +189,7 @@ interface Chunk extends Writing {
   readonly tasks: Map<string, ImportedTask>
   readonly namedTags: NamedTag[]
   readonly comments: ImportedComment[]
-  readonly relations: { readonly number: number; readonly record: RelationRecord }[]
+  readonly relations: PlannedRelation[]
   readonly reminders: { readonly taskId: string; readonly reminder: Reminder }[]
   readonly growth: Map<string, TaskGrowth>
 }
@@ -235,7 +244,7 @@ const openChunk = async (
     known,
     editable,
     places: new Map(places.flatMap(({ id, place, is_live }) => (is_live ? [[id, place]] : []))),
-    records: [],
+    records: new Map(),
     rows: [],
     updates: [],
     projects: [],
@@ -331,9 +340,7 @@ const remember = (
   const { id: import_id } = chunk.work.taken
   const known = { type, source_id: id, resource_id, is_made, import_id, project_id, fields }
   chunk.known.set(keyOf(type, id), known)
-  const at = chunk.records.findIndex((one) => one.type === type && one.source_id === id)
-  if (at >= 0) chunk.records.splice(at, 1)
-  chunk.records.push(known)
+  chunk.records.set(keyOf(type, id), known)
 }
 
 const refuse = (
@@ -534,7 +541,7 @@ const planRelation = (chunk: Chunk, number: number, record: RelationRecord): voi
   const [one, other] = [madeTask(chunk, record.task_id), madeTask(chunk, record.other_task_id)]
   if (one === null || other === null)
     return leaveOut(chunk, number, record, [record.task_id, record.other_task_id])
-  chunk.relations.push({ number, record })
+  chunk.relations.push({ number, record, one, other })
 }
 
 const writePlanned = async (chunk: Chunk): Promise<void> => {
@@ -558,7 +565,7 @@ const writePlanned = async (chunk: Chunk): Promise<void> => {
   if (chunk.comments.length > 0) await insertImportedComments(tx, chunk.comments)
   for (const relation of chunk.relations) await writeRelation(chunk, relation)
   await writeReminders(chunk)
-  await writeRecords(tx, source, chunk.records)
+  await writeRecords(tx, source, [...chunk.records.values()])
   await growTasks(tx, [...chunk.growth.values()], importId)
   if (chunk.updates.length > 0) chunk.rows.push(...(await updateImported(tx, source, chunk.updates)))
   await writeRows(tx, importId, chunk.rows)
@@ -577,10 +584,11 @@ const countInside = ({ tasks, growth }: Chunk): void => {
 }
 
 /** A relation that would make a task wait for itself is refused. */
-const writeRelation = async (chunk: Chunk, { number, record }: Chunk['relations'][number]): Promise<void> => {
+const writeRelation = async (
+  chunk: Chunk,
+  { number, record, one, other }: PlannedRelation,
+): Promise<void> => {
   const { tx } = chunk
-  const [one, other] = [madeTask(chunk, record.task_id), madeTask(chunk, record.other_task_id)]
-  if (one === null || other === null) return
   const stored = storedRelation(one.resource_id, record.kind, other.resource_id)
   if (stored.kind === 'blocks') {
     await lockJoins(tx)
@@ -649,9 +657,8 @@ const writeAttachment = async (
     await limits.storage.remove(stored.key)
     return refuseFile('invalid', 'does not have the SHA-256 that the archive says')
   }
-  let isUsed = false
-  try {
-    isUsed = await whileHeld(work, async (tx) => {
+  const attach = (): Promise<boolean> =>
+    whileHeld(work, async (tx) => {
       const use = await lockStorageUse(tx)
       const chunk = await openChunk(writing, tx, [record])
       const task = madeTask(chunk, record.task_id)
@@ -674,21 +681,16 @@ const writeAttachment = async (
       await writePlanned(chunk)
       return true
     })
+  try {
+    await keepIfUsed(limits.storage, stored, attach, (isAttached) => isAttached)
   } catch (error) {
-    // If the outcome is unknown, a background job decides later.
-    if (error instanceof DatabaseUnavailable) isUsed = true
     if (!(error instanceof Problem)) throw error
     await refuseFile('quota_exceeded', 'does not fit into your attachment quota')
-  } finally {
-    if (!isUsed) await Promise.allSettled([limits.storage.remove(stored.key)])
   }
 }
 
 /** Stores the content of an entry of an archive, unless it is too large, or the archive is damaged there. */
-const storeFile = async (
-  { storage, attachmentMaxBytes }: AttachmentLimits,
-  openEntry: () => Promise<Readable>,
-) => {
+const storeFile = async ({ storage, attachmentMaxBytes }: WriterDeps, openEntry: () => Promise<Readable>) => {
   let isDamaged = false
   try {
     const content = await openEntry()

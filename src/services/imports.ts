@@ -2,7 +2,6 @@ import { isDeepStrictEqual } from 'node:util'
 import type { components } from '../../generated/openapi.ts'
 import type { FileForm } from '../contract/files.ts'
 import { last } from '../db/engine/transaction.ts'
-import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { purgeHiddenProjects, removeRows } from '../db/import-records.ts'
 import {
   changeOptions,
@@ -41,6 +40,7 @@ import {
   expectSeen,
 } from './expectations.ts'
 import { idempotent, withContent } from './idempotency.ts'
+import { discardFile, keepIfUsed } from './stored-files.ts'
 
 interface Deps {
   readonly storage: Storage
@@ -90,15 +90,12 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
           maxBytes: Math.min(importMaxBytes, form.maxSize),
           minBytes: form.minSize,
         }),
-      ({ key }) => storage.remove(key),
+      (file) => discardFile(storage, file),
     )
     const { key: storage_key, size, sha256 } = stored
     const received = withContent(ctx, [fileName, sha256])
-    const discard = async (): Promise<void> => {
-      await Promise.allSettled([storage.remove(storage_key)])
-    }
-    try {
-      const created = await idempotent(received, async (tx, id) => {
+    const create = () =>
+      idempotent(received, async (tx, id) => {
         await expectMayUpload(tx)
         const [, view] = await Promise.all([
           insertImport(tx, id, { file_name: fileName, storage_key, size, sha256 }, importFileDays),
@@ -107,13 +104,7 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
         tx.afterCommit(() => jobs.wake('run_imports'))
         return view
       })
-      if (created.replayed) await discard()
-      return created
-    } catch (error) {
-      // If the outcome is unknown, a background job decides later.
-      if (!(error instanceof DatabaseUnavailable)) await discard()
-      throw error
-    }
+    return keepIfUsed(storage, stored, create, ({ replayed }) => !replayed)
   },
 
   update: (ctx, id, patch) =>

@@ -183,6 +183,11 @@ export class StorageFull extends Error {
   }
 }
 
+/** Whether an error of the storage, or of a file of our own, says that there is no space left. */
+export const isFull = (error: unknown): boolean =>
+  error instanceof StorageFull ||
+  (error instanceof Error && 'code' in error && (error.code === 'ENOSPC' || error.code === 'EDQUOT'))
+
 /** The backend cannot be read or written; `cause` is the error. */
 export class StorageUnavailable extends Error {
   override readonly name = 'StorageUnavailable'

@@ -1,7 +1,7 @@
 import { lstat, mkdir, open, readdir, readFile, rename, rm } from 'node:fs/promises'
 import type { FileHandle } from 'node:fs/promises'
 import { dirname, join } from 'node:path'
-import { FileMissing, StorageFull, StorageUnavailable } from '../storage.ts'
+import { FileMissing, isFull, StorageFull, StorageUnavailable } from '../storage.ts'
 
 export const folderMode = 0o700
 export const fileMode = 0o600
@@ -16,9 +16,7 @@ export async function onDisk<T>(work: () => Promise<T>): Promise<T> {
 }
 
 function storageError(cause: unknown): StorageFull | StorageUnavailable {
-  const code = codeOf(cause)
-  const isFull = code === 'ENOSPC' || code === 'EDQUOT'
-  return isFull ? new StorageFull({ cause }) : new StorageUnavailable({ cause })
+  return isFull(cause) ? new StorageFull({ cause }) : new StorageUnavailable({ cause })
 }
 
 function codeOf(error: unknown): unknown {
