@@ -1,10 +1,9 @@
 import { readdir, readFile, stat, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
-import { buffer } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
 import t from 'tap'
-import { openPromise } from 'yauzl'
 import { environmentFor } from './fixture/database.ts'
+import { entriesOf, recordsOf } from './fixture/exports.ts'
 import { browserAt, clientId, publicUrl, returnTo, startIssuer } from './fixture/issuer.ts'
 import { freePort } from './fixture/ports.ts'
 import { runProcess, type ServiceProcess, startProcess, temporaryFolder } from './fixture/process.ts'
@@ -43,22 +42,6 @@ t.test('ADMIN_EMAIL creates the first administrator, once', async (t) => {
     await expect('login', 401, { body: { ...body, password: 'another password' } })
   })
 })
-
-/** The entries of an archive, by name. */
-const entriesIn = async (path: string): Promise<ReadonlyMap<string, Buffer>> => {
-  const zip = await openPromise(path)
-  const entries = new Map<string, Buffer>()
-  for await (const entry of zip.eachEntry())
-    entries.set(entry.fileName, await buffer(await zip.openReadStreamPromise(entry)))
-  return entries
-}
-
-/** The records in an entry. */
-const linesOf = (entry: Buffer | undefined): readonly Readonly<Record<string, unknown>>[] =>
-  String(entry)
-    .split('\n')
-    .slice(0, -1)
-    .map((line) => JSON.parse(line) as never)
 
 /** Runs `npm run admin -- user …`. `input`, a password, is its standard input. */
 const admin = (parameters: string, input?: string) =>
@@ -214,8 +197,8 @@ t.test('export writes what a user sees, or a project that they manage, to a new 
   t.equal(done.code, 0)
   t.equal((await stat(to)).mode & 0o777, 0o600)
   t.strictSame(await readdir(folder), ['eve.zip'], 'nothing else is left')
-  const entries = await entriesIn(to)
-  const tasks = linesOf(entries.get('tasks.jsonl'))
+  const entries = await entriesOf(await readFile(to))
+  const tasks = recordsOf(entries).tasks ?? []
   t.strictSame(new Set(tasks.map(({ id }) => id)), new Set([ids.own, ids.shared]))
   t.ok(
     tasks.every(({ reminders }) => Array.isArray(reminders) && reminders.length === 0),
@@ -232,7 +215,7 @@ t.test('export writes what a user sees, or a project that they manage, to a new 
 
   const website = join(folder, 'website.zip')
   t.equal((await exportTo(website, 'eve', '--project', ids.project)).code, 0)
-  const ofProject = linesOf((await entriesIn(website)).get('tasks.jsonl'))
+  const ofProject = recordsOf(await entriesOf(await readFile(website))).tasks ?? []
   t.strictSame(
     ofProject.map(({ id }) => id),
     [ids.shared],

@@ -1,23 +1,29 @@
 import { createHash } from 'node:crypto'
-import { buffer } from 'node:stream/consumers'
 import t from 'tap'
-import { fromBufferPromise } from 'yauzl'
 import type { components } from '../../generated/openapi.ts'
 import { expireExports } from '../../src/db/exports.ts'
 import { claimDigest } from '../../src/db/notification-settings.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
-import { FileMissing, type Storage, StorageFull } from '../../src/storage/storage.ts'
+import { type Storage, StorageFull } from '../../src/storage/storage.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
-import { endedExport, finishedExport, newExport, noExportRuns } from '../fixture/exports.ts'
+import {
+  archiveOf,
+  endedExport,
+  entriesOf,
+  finishedExport,
+  newExport,
+  noExportRuns,
+  type Records,
+  recordsOf,
+} from '../fixture/exports.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
-import { openStorageFor } from '../fixture/storage.ts'
+import { isGone, openStorageFor } from '../fixture/storage.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
 type Export = components['schemas']['Export']
-type Records = Readonly<Record<string, readonly Readonly<Record<string, unknown>>[]>>
 
 const { db } = await openTestDatabase(t)
 const storage = await openStorageFor(`/tmp/taskwright-exports-${process.pid}`)
@@ -44,36 +50,8 @@ const bob = await service.register('bob')
 const read = async ({ id: export_id }: Export, { token }: Account = ada): Promise<Export> =>
   (await service.expect('getExport', 200, { token, params: { export_id } })).body
 
-/** The entries of the archive, by name. */
-const entriesOf = async ({ id }: Export, { token }: Account = ada): Promise<ReadonlyMap<string, Buffer>> => {
-  const response = await fetch(`${service.url}/exports/${id}/archive`, {
-    headers: { authorization: `Bearer ${token}` },
-  })
-  const archive = Buffer.from(await response.arrayBuffer())
-  const entries = new Map<string, Buffer>()
-  const zip = await fromBufferPromise(archive)
-  for await (const entry of zip.eachEntry())
-    entries.set(entry.fileName, await buffer(await zip.openReadStreamPromise(entry)))
-  return entries
-}
-
-const recordsOf = (entries: ReadonlyMap<string, Buffer>): Records =>
-  Object.fromEntries(
-    [...entries].flatMap(([name, bytes]) =>
-      name.endsWith('.jsonl')
-        ? [
-            [
-              name.slice(0, -6),
-              bytes
-                .toString()
-                .split('\n')
-                .slice(0, -1)
-                .map((line) => JSON.parse(line) as never),
-            ],
-          ]
-        : [],
-    ),
-  )
+const recordsIn = async (present: Export, account: Account = ada): Promise<Records> =>
+  recordsOf(await entriesOf(await archiveOf(service, account, present)))
 
 const idsOf = (records: readonly { readonly id?: unknown }[] | undefined) =>
   (records ?? []).map(({ id }) => id)
@@ -86,17 +64,6 @@ const loseFile = async ({ id }: Export): Promise<void> => {
 
 /** The content of a download, which the client of the tests reads as bytes. */
 const bytesOf = (body: unknown): Buffer => Buffer.from(body as Uint8Array)
-
-/** Whether the storage has no file with the key. */
-const isGone = async (key: string): Promise<boolean> => {
-  try {
-    const content = await storage.open(key)
-    content.destroy()
-    return false
-  } catch (error) {
-    return error instanceof FileMissing
-  }
-}
 
 t.test('createExport', async (t) => {
   t.test('201: everything that the user sees, and nothing else', async (t) => {
@@ -148,7 +115,7 @@ t.test('createExport', async (t) => {
     const inThreeDays = Date.parse(finished.expires_at ?? '') - Date.parse(finished.finished_at ?? '')
     t.ok(Math.abs(inThreeDays - 3 * 86_400_000) < 10_000)
 
-    const entries = await entriesOf(finished)
+    const entries = await entriesOf(await archiveOf(service, ada, finished))
     const records = recordsOf(entries)
     t.strictSame(new Set(idsOf(records.tasks)), new Set([parent.id, child.id, shared.id, assigned.id]))
     const order = idsOf(records.tasks)
@@ -215,7 +182,7 @@ t.test('createExport', async (t) => {
       token: ada.token,
       params: { task_id: inside.id, kind: 'blocks', other_task_id: outside.id },
     })
-    const records = recordsOf(await entriesOf(await finishedExport(service, ada, { project_id: project.id })))
+    const records = await recordsIn(await finishedExport(service, ada, { project_id: project.id }))
     t.strictSame(idsOf(records.tasks), [inside.id])
     t.strictSame(idsOf(records.projects), [project.id])
     t.strictSame(records.relations, [])
@@ -235,7 +202,7 @@ t.test('createExport', async (t) => {
       [task.id, kim.id],
     )
     const finished = await finishedExport(service, kim)
-    const records = recordsOf(await entriesOf(finished, kim))
+    const records = await recordsIn(finished, kim)
     t.equal(new Set(idsOf(records.tasks)).size, 451)
     t.equal(new Set(idsOf(records.comments)).size, 450)
   })
@@ -247,7 +214,7 @@ t.test('createExport', async (t) => {
     const finished = await finishedExport(service, admin, { user_id: bob.id })
     t.match(finished, { requested_by: admin.id, user_id: bob.id })
     t.same(service.dataExported.at(-1), { to: bob.email })
-    const records = recordsOf(await entriesOf(finished, admin))
+    const records = await recordsIn(finished, admin)
     t.ok(idsOf(records.tasks).includes(task.id))
     t.ok(records.tasks?.every(({ reminders }) => Array.isArray(reminders) && reminders.length === 0))
     await service.expect('getExport', 404, { token: bob.token, params: { export_id: finished.id } })
@@ -378,7 +345,7 @@ t.test('cancelExport', async (t) => {
     t.match(body, { status: 'cancelled', poll_after_seconds: null, finished_at: /Z$/ })
     put = presentPut
     end()
-    await eventually('its file is gone', () => isGone(key))
+    await eventually('its file is gone', () => isGone(storage, key))
     t.equal((await service.expect('cancelExport', 200, request)).body.version, body.version)
     await service.expect('downloadExport', 409, request)
   })
@@ -392,7 +359,7 @@ t.test('deleteExport', async (t) => {
     await service.expect('deleteExport', 412, { ...request, headers: { 'if-match': '"1"' } })
     await service.expect('deleteExport', 204, request)
     await service.expect('getExport', 404, request)
-    await eventually('the file is gone', () => isGone(String(row?.storage_key)))
+    await eventually('the file is gone', () => isGone(storage, String(row?.storage_key)))
     t.pass('the file is gone')
   })
 
@@ -408,7 +375,7 @@ t.test('deleteExport', async (t) => {
     for (const { storage_key: key } of keys) {
       const queued = await db.run('select from file_deletions where storage_key = $1', [key])
       // The job may have removed it since.
-      t.ok(queued.length === 1 || (await isGone(String(key))))
+      t.ok(queued.length === 1 || (await isGone(storage, String(key))))
     }
     await service.expect('downloadExport', 409, { token: ada.token, params: { export_id: old.id } })
   })
@@ -644,7 +611,7 @@ t.test('texts with any separator of lines', async (t) => {
   const title = 'One\u2028two\u2029three\u0085four'
   const task = await createTask(una, { title, description: `${title}\r\nfive` })
   await addComment(una, task.id, title)
-  const records = recordsOf(await entriesOf(await finishedExport(service, una), una))
+  const records = await recordsIn(await finishedExport(service, una), una)
   t.match(records.tasks, [{ title: task.title, description: task.description }])
   t.match(records.comments, [{ body: title }])
 })

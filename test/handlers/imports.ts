@@ -3,7 +3,7 @@ import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { expireImports } from '../../src/db/imports.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
-import { FileMissing, type Storage, StorageFull } from '../../src/storage/storage.ts'
+import { type Storage, StorageFull } from '../../src/storage/storage.ts'
 import { accountActions } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { openStream } from '../fixture/event-stream.ts'
@@ -20,7 +20,7 @@ import {
 import { notificationOf } from '../fixture/notifications.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, fileForm, startService } from '../fixture/service.ts'
-import { openStorageFor } from '../fixture/storage.ts'
+import { isGone, openStorageFor } from '../fixture/storage.ts'
 import { taskActions, unknownId } from '../fixture/tasks.ts'
 
 type Import = components['schemas']['Import']
@@ -102,17 +102,6 @@ const holdFiles = async (): Promise<{
 const keyOf = async ({ id }: Pick<Import, 'id'>): Promise<string> => {
   const [row] = await db.run('select storage_key from imports where id = $1', [id])
   return String(row?.storage_key)
-}
-
-/** Whether the storage has no file with the key. */
-const isGone = async (key: string): Promise<boolean> => {
-  try {
-    const content = await storage.open(key)
-    content.destroy()
-    return false
-  } catch (error) {
-    return error instanceof FileMissing
-  }
 }
 
 const setAuthenticated = (account: Account, time: string) =>
@@ -594,7 +583,7 @@ t.test('deleteImport', async (t) => {
     await service.expect('deleteImport', 204, requestOf(ran))
     await service.expect('getImport', 404, requestOf(ran))
     await service.expect('listImportRows', 404, requestOf(ran))
-    await eventually('the file is gone', () => isGone(key))
+    await eventually('the file is gone', () => isGone(storage, key))
     const again = await ranImport(service, ada, file)
     t.match(again.result, { created: 0, skipped: 1 })
     t.match(await rowsOf(service, ada, again.id, 'skipped'), [
@@ -618,7 +607,7 @@ t.test('deleteImport', async (t) => {
     const ofZoe = await uploadedImport(service, zoe)
     const key = await keyOf(ofZoe)
     await service.expect('deleteUser', 204, { token: zoe.token, params: { user_id: 'me' } })
-    await eventually('the file is gone', () => isGone(key))
+    await eventually('the file is gone', () => isGone(storage, key))
     t.equal((await db.run('select from imports where id = $1', [ofZoe.id])).length, 0)
 
     const old = await upload()

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
-import { archiveOf, finishedExport, recordsOf } from '../fixture/exports.ts'
+import { archiveOf, entriesOf, finishedExport, type Records, recordsOf } from '../fixture/exports.ts'
 import { type ImportFile, ranImport, rowsOf, settledImport, uploadedImport } from '../fixture/imports.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, fileForm, startService } from '../fixture/service.ts'
@@ -129,8 +129,8 @@ t.test('an archive of an export becomes what was exported', async (t) => {
     result: { refused: 0, skipped: 0 },
   })
   t.match(ran.preview, { projects: 1, sections: 1, tasks: 3, comments: 2, relations: 1, attachments: 1 })
-  const exported = await recordsOf(archive)
-  const again = await recordsOf(await archiveOf(service, bob, await finishedExport(service, bob)))
+  const exported = recordsOf(await entriesOf(archive))
+  const again = recordsOf(await entriesOf(await archiveOf(service, bob, await finishedExport(service, bob))))
   const names = Object.keys(exported)
   t.ok(names.length >= 8)
   for (const name of names) t.strictSame(comparable(again, name), comparable(exported, name), name)
@@ -150,7 +150,7 @@ t.test('an archive of an export becomes what was exported', async (t) => {
 })
 
 /** Records of a kind, without ids, times of this import, and the names of users: ids are replaced by what they stand for. */
-const comparable = (records: Awaited<ReturnType<typeof recordsOf>>, kind: string): unknown => {
+const comparable = (records: Records, kind: string): unknown => {
   const labels = new Map<unknown, string>()
   for (const [name, ofKind] of Object.entries(records))
     for (const record of ofKind)
