@@ -2,6 +2,7 @@ import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { changesToBeKnown, readChanges } from '../fixture/changes.ts'
+import { eventually } from '../fixture/eventually.ts'
 import { notificationOf } from '../fixture/notifications.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
@@ -591,6 +592,40 @@ t.test('deleting the open task ends the series until it is restored', async (t) 
   const restored = (await service.expect('restoreTask', 200, { token: ada.token, params })).body
   t.match(seriesOf(restored), seriesOf(task))
   t.match(await close(ada, task), { due_on: '2090-01-13' })
+})
+
+t.test('a series outlives its owner and its assignee', async (t) => {
+  const [owner, assignee] = [await service.register('leaver'), await service.register('leaving-assignee')]
+  const project = await createProject(ada)
+  await setMember(ada, project, owner, 'editor')
+  await setMember(ada, project, assignee, 'editor')
+  const task = await createTask(owner, {
+    project_id: project.id,
+    assignee_id: assignee.id,
+    due_on: '2090-01-06',
+    recurrence: weekly,
+  })
+  for (const { id } of [owner, assignee])
+    await service.expect('deleteUser', 204, { token: admin.token, params: { user_id: id } })
+  await eventually('the task has passed to a manager', async () => {
+    const { owner_id, assignee_id } = await read(ada, task.id)
+    return owner_id === ada.id && assignee_id === null
+  })
+  t.match(await close(ada, task), {
+    series_id: task.series_id,
+    owner_id: ada.id,
+    assignee_id: null,
+    due_on: '2090-01-13',
+  })
+})
+
+t.test('the change feed has the closed task and the next one', async (t) => {
+  const task = await createTask(ada, { due_on: '2090-01-06', recurrence: weekly })
+  const since = await endOfChanges()
+  const next = await close(ada, task)
+  const { changed, deleted } = await readChanges(service, ada, { since })
+  t.strictSame(new Set(changed.map(({ id }) => id)), new Set([task.id, next.id]))
+  t.strictSame(deleted, [])
 })
 
 t.test('filters', async (t) => {
