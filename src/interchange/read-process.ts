@@ -2,7 +2,7 @@ import { flushCompileCache } from 'node:module'
 import { checkDrafts } from './check.ts'
 import { inspect, readFormat, strictFormats } from './formats/formats.ts'
 import { type ReadBatch, type ReadOptions, UnreadableFile } from './import-file.ts'
-import type { ReadAnswer, ReadRequest, ReadWork } from './read-protocol.ts'
+import type { ReadAnswer, ReadRequest } from './read-protocol.ts'
 import type { InterchangeRecord, ReportLine } from './records.ts'
 
 /** The process that reads a file for read.ts: one answer for each request, so that it is never far ahead of the service. */
@@ -11,12 +11,6 @@ import type { InterchangeRecord, ReportLine } from './records.ts'
 const batchSize = 250
 
 const answer = (answer: ReadAnswer): void => void process.send?.(answer)
-
-async function* answersOf({ path, options }: ReadWork): AsyncGenerator<ReadAnswer, void> {
-  if (options === null) yield { kind: 'inspection', inspection: await inspect(path) }
-  else for await (const batch of batchesOf(path, options)) yield { kind: 'batch', batch }
-  yield { kind: 'end' }
-}
 
 async function* batchesOf(path: string, options: ReadOptions): AsyncGenerator<ReadBatch, void> {
   const items = checkDrafts(readFormat(path, options), {
@@ -36,13 +30,18 @@ async function* batchesOf(path: string, options: ReadOptions): AsyncGenerator<Re
   yield { records, report }
 }
 
-let answers: AsyncGenerator<ReadAnswer, void> | null = null
+let batches: AsyncGenerator<ReadBatch, void> | null = null
 
-const onRequest = async ({ work }: ReadRequest): Promise<void> => {
-  answers ??= answersOf(work)
+const answerTo = async ({ path, options }: ReadRequest): Promise<ReadAnswer> => {
+  if (options === null) return { kind: 'inspection', inspection: await inspect(path) }
+  batches ??= batchesOf(path, options)
+  const { value: batch } = await batches.next()
+  return batch === undefined ? { kind: 'end' } : { kind: 'batch', batch }
+}
+
+const onRequest = async (request: ReadRequest): Promise<void> => {
   try {
-    const { value } = await answers.next()
-    answer(value ?? { kind: 'end' })
+    answer(await answerTo(request))
   } catch (error) {
     const message = error instanceof Error ? error.message : String(error)
     if (error instanceof UnreadableFile) answer({ kind: 'unreadable', why: error.why, message })

@@ -2,15 +2,11 @@ import type { Inspection, ReadBatch, ReadOptions, Unreadable } from './import-fi
 
 /** The messages between the service and the process that reads a file. */
 
-export interface ReadWork {
-  readonly path: string
-  /** Null to find out what the file is. */
-  readonly options: ReadOptions | null
-}
-
-/** The process answers each request once. All have the same work. */
+/** The process answers each request once. */
 export interface ReadRequest {
-  readonly work: ReadWork
+  readonly path: string
+  /** The same for all batches, or null to find out what the file is. */
+  readonly options: ReadOptions | null
 }
 
 export type ReadAnswer =

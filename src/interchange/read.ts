@@ -3,7 +3,7 @@ import { getCompileCacheDir } from 'node:module'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
 import { type Inspection, type ReadBatch, type ReadOptions, UnreadableFile } from './import-file.ts'
-import type { ReadAnswer, ReadRequest, ReadWork } from './read-protocol.ts'
+import type { ReadAnswer, ReadRequest } from './read-protocol.ts'
 
 /**
  * Reads files of other products in a process of its own, whose memory and time are limited. Whatever a file does to it is an
@@ -21,38 +21,27 @@ const script = fileURLToPath(new URL('read-process.ts', import.meta.url))
 
 const defaultLimits: ReadLimits = { deadline: 60_000, memory: 768 }
 
-/** What a file is, and how it would be read. @throws UnreadableFile */
-export const inspectFile = async (
-  path: string,
-  signal: AbortSignal,
-  limits: ReadLimits = defaultLimits,
-): Promise<Inspection> => {
-  for await (const answer of answersOf({ path, options: null }, signal, limits))
-    if (answer.kind === 'inspection') return answer.inspection
-  return { format: null, csv: null }
+/** A file in a process that reads it. */
+export interface FileReader {
+  /** What the file is, and how it would be read. @throws UnreadableFile */
+  readonly inspect: () => Promise<Inspection>
+  /**
+   * The records of the file, each after those that it names, and the lines of the report, read once. The file is read as the batches
+   * are taken: the process makes one more meanwhile.
+   *
+   * @throws UnreadableFile
+   */
+  readonly read: (options: ReadOptions) => AsyncGenerator<ReadBatch, void>
+  /** Ends the process. */
+  readonly close: () => void
 }
 
-/**
- * The records of a file, each after those that it names, and the lines of the report. The file is read as the batches are taken: the
- * process makes one more meanwhile.
- *
- * @throws UnreadableFile
- */
-export async function* readImport(
+/** Starts a process that reads a file. Whoever opens it closes it. */
+export const openFileReader = (
   path: string,
-  options: ReadOptions,
   signal: AbortSignal,
-  limits: ReadLimits = defaultLimits,
-): AsyncGenerator<ReadBatch, void> {
-  for await (const answer of answersOf({ path, options }, signal, limits))
-    if (answer.kind === 'batch') yield answer.batch
-}
-
-async function* answersOf(
-  work: ReadWork,
-  signal: AbortSignal,
-  { deadline, memory }: ReadLimits,
-): AsyncGenerator<ReadAnswer, void> {
+  { deadline, memory }: ReadLimits = defaultLimits,
+): FileReader => {
   signal.throwIfAborted()
   const child = fork(script, {
     env: compileCache(),
@@ -60,20 +49,28 @@ async function* answersOf(
     serialization: 'advanced',
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   })
-  const next = (): Promise<ReadAnswer> => ask(child, { work }, signal, deadline)
-  try {
-    let asked = next()
-    for (;;) {
-      const answer = await asked
-      if (answer.kind === 'end') return
-      if (answer.kind === 'unreadable') throw new UnreadableFile(answer.why, answer.message)
-      asked = next()
-      // It may fail before it is awaited.
-      asked.catch(() => undefined)
-      yield answer
-    }
-  } finally {
-    child.kill('SIGKILL')
+  const request = async (options: ReadOptions | null): Promise<ReadAnswer> => {
+    const answer = await ask(child, { path, options }, signal, deadline)
+    if (answer.kind === 'unreadable') throw new UnreadableFile(answer.why, answer.message)
+    return answer
+  }
+  return {
+    async inspect() {
+      const answer = await request(null)
+      if (answer.kind !== 'inspection') throw new Error(`An inspection was answered with: ${answer.kind}`)
+      return answer.inspection
+    },
+    async *read(options) {
+      for (let asked = request(options); ;) {
+        const answer = await asked
+        if (answer.kind !== 'batch') return
+        asked = request(options)
+        // It may fail before it is awaited.
+        asked.catch(() => undefined)
+        yield answer.batch
+      }
+    },
+    close: () => void child.kill('SIGKILL'),
   }
 }
 

@@ -34,7 +34,7 @@ import {
   type ReadOptions,
   UnreadableFile,
 } from '../interchange/import-file.ts'
-import { inspectFile, readImport } from '../interchange/read.ts'
+import { type FileReader, openFileReader } from '../interchange/read.ts'
 import type { ReportLine } from '../interchange/records.ts'
 import { FileMissing, isFull } from '../storage/storage.ts'
 import { undoImport } from './import-undo.ts'
@@ -90,7 +90,7 @@ const runImport = async (deps: RunImportsDeps, taken: TakenImport, stop: AbortSi
   try {
     if (taken.attempts > maxAttempts) throw new ImportFailed('interrupted')
     if (taken.status === 'undoing') await undoImport(work)
-    else await (taken.status === 'reading' ? read : write)(deps, work, folder)
+    else await withFile(deps, work, folder, taken.status === 'reading' ? read : write)
   } catch (error) {
     const failure = failureOf(error)
     if (stop.aborted) await releaseImport(db, taken, { wait: 0, refunds: true })
@@ -127,7 +127,29 @@ const fail = async (work: ImportWork, failure: ImportFailure): Promise<void> => 
   }
 }
 
-/** Copies the file of an import to the disk. Returns its path. */
+/** The file of an import on the disk of this machine. */
+interface FetchedFile {
+  readonly path: string
+  readonly reader: FileReader
+}
+
+/** Copies the file of an import to the disk, and closes its reader when the work is done. */
+const withFile = async (
+  deps: RunImportsDeps,
+  work: ImportWork,
+  folder: string,
+  use: (deps: RunImportsDeps, work: ImportWork, file: FetchedFile) => Promise<void>,
+): Promise<void> => {
+  const path = await fetchFile(deps, work, folder)
+  const reader = openFileReader(path, work.signal)
+  try {
+    await use(deps, work, { path, reader })
+  } finally {
+    reader.close()
+  }
+}
+
+/** Returns the path of the file. */
 const fetchFile = async (
   { storage }: RunImportsDeps,
   { taken, signal }: ImportWork,
@@ -162,10 +184,9 @@ const mappingOf = ({ encoding, delimiter, has_header, date_order, columns }: Imp
 })
 
 /** Reads a file for its preview. */
-const read = async (deps: RunImportsDeps, work: ImportWork, folder: string): Promise<void> => {
-  const { taken, signal, progress } = work
-  const path = await fetchFile(deps, work, folder)
-  const { format, csv } = await formatOf(work, path)
+const read = async (_deps: RunImportsDeps, work: ImportWork, { reader }: FetchedFile): Promise<void> => {
+  const { taken, progress } = work
+  const { format, csv } = await formatOf(taken, reader)
   const preview: Writable<ImportPreview> = {
     projects: 0,
     sections: 0,
@@ -181,7 +202,7 @@ const read = async (deps: RunImportsDeps, work: ImportWork, folder: string): Pro
   }
   let kept = 0
   const number = numbering()
-  for await (const { records, report } of readImport(path, optionsOf(taken, format, csv), signal)) {
+  for await (const { records, report } of reader.read(optionsOf(taken, format, csv))) {
     for (const record of records) {
       number()
       if (record.type === 'user') {
@@ -231,12 +252,12 @@ const rowOf = (
 
 /** The format that was set, or is recognized, and how a table is read. */
 const formatOf = async (
-  { taken, signal }: ImportWork,
-  path: string,
+  taken: TakenImport,
+  reader: FileReader,
 ): Promise<{ readonly format: ImportFormat; readonly csv: ImportTable | null }> => {
   const { format, csv } = taken
   if (format !== null && isImportFormat(format) && (format !== 'csv' || csv !== null)) return { format, csv }
-  const inspection = await inspectFile(path, signal)
+  const inspection = await reader.inspect()
   const found = format ?? inspection.format
   if (found === null || !isImportFormat(found)) throw new ImportFailed('unknown_format')
   if (found !== 'csv') return { format: found, csv: null }
@@ -254,14 +275,17 @@ const formatOf = async (
 }
 
 /** Writes what is in a file, and shows its new projects. */
-const write = async (deps: RunImportsDeps, work: ImportWork, folder: string): Promise<void> => {
-  const { taken, signal, progress } = work
-  const path = await fetchFile(deps, work, folder)
-  const { format, csv } = await formatOf(work, path)
+const write = async (
+  deps: RunImportsDeps,
+  work: ImportWork,
+  { path, reader }: FetchedFile,
+): Promise<void> => {
+  const { taken, progress } = work
+  const { format, csv } = await formatOf(taken, reader)
   const writer = createImportWriter(deps, work, { format, path })
   const number = numbering()
   try {
-    for await (const { records, report } of readImport(path, optionsOf(taken, format, csv), signal)) {
+    for await (const { records, report } of reader.read(optionsOf(taken, format, csv))) {
       await writer.write(records.map((record) => ({ number: number(), record })))
       const rows = report.map((line) => rowOf(line, number()))
       if (rows.length > 0) await whileHeld(work, (tx) => writeRows(tx, taken.id, rows))

@@ -3,7 +3,7 @@ import { join } from 'node:path'
 import t from 'tap'
 import type { Teardown } from '../../scripts/run/run-to-end.ts'
 import type { ReadOptions } from '../../src/interchange/import-file.ts'
-import { inspectFile, readImport, type ReadLimits } from '../../src/interchange/read.ts'
+import { openFileReader, type ReadLimits } from '../../src/interchange/read.ts'
 import { temporaryFolder } from '../fixture/process.ts'
 
 const never = new AbortController().signal
@@ -22,31 +22,35 @@ const fileOf = async (t: Teardown, content: string): Promise<string> => {
   return path
 }
 
-const read = (path: string, format: ReadOptions['format'], limits?: ReadLimits) =>
-  Array.fromAsync(readImport(path, optionsOf(format), never, limits))
+const open = (t: Teardown, path: string, limits?: ReadLimits) => {
+  const reader = openFileReader(path, never, limits)
+  t.teardown(async () => reader.close())
+  return reader
+}
+
+const read = (t: Teardown, path: string, format: ReadOptions['format'], limits?: ReadLimits) =>
+  Array.fromAsync(open(t, path, limits).read(optionsOf(format)))
 
 t.test('a file is read as its batches are taken', async (t) => {
   const rows = Array.from({ length: 1000 }, (_, index) => (index % 100 === 7 ? '' : `Task ${index}`))
   const path = await fileOf(t, ['title,notes', ...rows.map((title) => `${title},x`)].join('\n'))
-  t.match(await inspectFile(path, never), {
-    format: 'csv',
-    csv: { mapping: { columns: ['title', 'description'] } },
-  })
-  const batches = await read(path, 'csv')
+  const reader = open(t, path)
+  t.match(await reader.inspect(), { format: 'csv', csv: { mapping: { columns: ['title', 'description'] } } })
+  const batches = await Array.fromAsync(reader.read(optionsOf('csv')))
   t.ok(batches.length > 3)
   t.equal(batches.flatMap(({ records }) => records).length, 990)
   t.equal(batches.flatMap(({ report }) => report).length, 10)
   // Whoever takes no more leaves no process behind, or the test would not end.
-  for await (const _ of readImport(path, optionsOf('csv'), never)) break
+  for await (const _ of open(t, path).read(optionsOf('csv'))) break
 })
 
 t.test('a file that takes too much memory or time ends its reading only', async (t) => {
   const large = await fileOf(t, `{"items":[${'{},'.repeat(2_000_000)}{}],"projects":[]}`)
   const limits = { memory: 48, deadline: 60_000 }
-  await t.rejects(read(large, 'todoist', limits), { name: 'UnreadableFile', why: 'exhausted' })
+  await t.rejects(read(t, large, 'todoist', limits), { name: 'UnreadableFile', why: 'exhausted' })
   const hurried = { memory: 768, deadline: 1 }
-  await t.rejects(read(large, 'todoist', hurried), { name: 'UnreadableFile', why: 'exhausted' })
-  await t.rejects(read(await fileOf(t, '{'), 'trello'), { name: 'UnreadableFile', why: 'damaged' })
+  await t.rejects(read(t, large, 'todoist', hurried), { name: 'UnreadableFile', why: 'exhausted' })
+  await t.rejects(read(t, await fileOf(t, '{'), 'trello'), { name: 'UnreadableFile', why: 'damaged' })
   const stopped = AbortSignal.abort(new Error('Cancelled'))
-  await t.rejects(inspectFile(large, stopped), { message: 'Cancelled' })
+  t.throws(() => openFileReader(large, stopped), { message: 'Cancelled' })
 })
