@@ -62,12 +62,17 @@ const slowFiles: readonly string[] = [
   'test/dates.ts',
   'test/db/event-plans.ts',
   'test/db/event-readers.ts',
+  'test/db/engine/maintenance.ts',
   'test/db/engine/outcome.ts',
   'test/db/engine/shares.ts',
   'test/doctor.ts',
   'test/folding.ts',
+  'test/http/caller-shares.ts',
+  'test/http/slow-clients.ts',
   'test/imports/writing.ts',
   'test/interchange/read.ts',
+  'test/leaks.ts',
+  'test/lost-transactions.ts',
   'test/outbox.ts',
   'test/oidc/faults.ts',
   'test/oidc/oidc-provider.ts',
@@ -111,7 +116,7 @@ process.exitCode = failedFiles.length === 0 && isCovered ? 0 : 1
 
 /**
  * All test files without the fault suite, and without the slow ones if they are skipped. The longest start first, so that no core is
- * idle at the end: files that start services and mostly wait for them, then the largest.
+ * idle at the end: files that mostly wait, then the largest.
  */
 function allFiles(): string[] {
   const exclude = ['test/fixture', 'test/faults', ...(skipsSlow ? slowFiles : [])]
@@ -119,7 +124,7 @@ function allFiles(): string[] {
     .map((file) => ({
       file,
       size: statSync(new URL(`../../${file}`, import.meta.url)).size,
-      waits: Number(file.startsWith('test/process/')),
+      waits: Number(file.startsWith('test/process/') || file === 'test/unavailable.ts'),
     }))
     .toSorted((a, b) => b.waits - a.waits || b.size - a.size)
     .map(({ file }) => file)
