@@ -90,7 +90,10 @@ const runImport = async (deps: RunImportsDeps, taken: TakenImport, stop: AbortSi
   try {
     if (taken.attempts > maxAttempts) throw new ImportFailed('interrupted')
     if (taken.status === 'undoing') await undoImport(work)
-    else await withFile(deps, work, folder, taken.status === 'reading' ? read : write)
+    else
+      await withFile(deps, work, folder, (file) =>
+        taken.status === 'reading' ? read(work, file) : write(deps, work, file),
+      )
   } catch (error) {
     const failure = failureOf(error)
     if (stop.aborted) await releaseImport(db, taken, { wait: 0, refunds: true })
@@ -133,23 +136,23 @@ interface FetchedFile {
   readonly reader: FileReader
 }
 
-/** Copies the file of an import to the disk, and closes its reader when the work is done. */
+/** Opens the file of an import, and closes its reader when it was used. */
 const withFile = async (
   deps: RunImportsDeps,
   work: ImportWork,
   folder: string,
-  use: (deps: RunImportsDeps, work: ImportWork, file: FetchedFile) => Promise<void>,
+  use: (file: FetchedFile) => Promise<void>,
 ): Promise<void> => {
   const path = await fetchFile(deps, work, folder)
   const reader = openFileReader(path, work.signal)
   try {
-    await use(deps, work, { path, reader })
+    await use({ path, reader })
   } finally {
     reader.close()
   }
 }
 
-/** Returns the path of the file. */
+/** Copies the file of an import to the disk. Returns its path. */
 const fetchFile = async (
   { storage }: RunImportsDeps,
   { taken, signal }: ImportWork,
@@ -184,7 +187,7 @@ const mappingOf = ({ encoding, delimiter, has_header, date_order, columns }: Imp
 })
 
 /** Reads a file for its preview. */
-const read = async (_deps: RunImportsDeps, work: ImportWork, { reader }: FetchedFile): Promise<void> => {
+const read = async (work: ImportWork, { reader }: FetchedFile): Promise<void> => {
   const { taken, progress } = work
   const { format, csv } = await formatOf(taken, reader)
   const preview: Writable<ImportPreview> = {

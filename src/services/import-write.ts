@@ -58,10 +58,10 @@ import { Problem } from '../problems/problems.ts'
 import { putWithTypeDetection } from '../storage/content-type.ts'
 import { FileTooLarge, type Storage } from '../storage/storage.ts'
 import { expectRoom } from './attaching.ts'
-import { keepIfUsed } from './stored-files.ts'
 import type { OpTransaction } from './context.ts'
 import { digestsOf, importedBefore, type ImportUpdate, updateImported } from './import-update.ts'
 import { ImportFailed, type ImportWork, whileHeld } from './import-work.ts'
+import { keepIfUsed } from './stored-files.ts'
 
 /**
  * Writes the records of a file, in transactions of a bounded number of records, each with its rows of the report: what was written before

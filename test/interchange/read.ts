@@ -40,7 +40,7 @@ t.test('a file is read as its batches are taken', async (t) => {
   t.ok(batches.length > 3)
   t.equal(batches.flatMap(({ records }) => records).length, 990)
   t.equal(batches.flatMap(({ report }) => report).length, 10)
-  // Whoever takes no more leaves no process behind, or the test would not end.
+  // A reader that is closed early leaves no process behind, or the test would not end.
   for await (const _ of open(t, path).read(optionsOf('csv'))) break
 })
 
