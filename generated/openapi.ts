@@ -2359,9 +2359,9 @@ export interface paths {
          *
          *     The archive is a zip with one JSON Lines file for each kind of resource, the attached files, and the tasks once more
          *     as iCalendar and CSV. It has what your own lists show while it is read: of other users only the id, the username and
-         *     the display name; no secret and no token. Everybody has one export running at a time; others wait. You can keep 20.
-         *     While your account has to sign in with an identity provider (401 `sign_in_required` for API tokens), exports end with the
-         *     failure `sign_in_required`, and finished ones cannot be downloaded.
+         *     the display name; no secret and no token. Everybody has one export or import running at a time; others wait. You can
+         *     keep 20. While your account has to sign in with an identity provider (401 `sign_in_required` for API tokens), exports
+         *     end with the failure `sign_in_required`, and finished ones cannot be downloaded.
          *
          *     Administrators can export what another user sees (`user_id`), without the reminders of that user. That is audited,
          *     and the user is told by email. In a session, this operation requires a recent authentication.
@@ -2623,7 +2623,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel an import
-         * @description Stops an import that is read, ready or running. New projects of it are gone; what was created elsewhere stays, and can be undone. One that has ended stays as it is.
+         * @description Stops an import that is read, ready or running. One that runs removes its new projects in the background; what was created elsewhere stays, and can be undone. One that has ended stays as it is.
          */
         post: operations["cancelImport"];
         delete?: never;
@@ -5388,9 +5388,9 @@ export interface components {
             /** @description Records that an earlier import has created. */
             skipped: number;
             refused: number;
-            /** @description Created records that are in the trash again. */
+            /** @description Created records that are gone again. */
             undone: number;
-            /** @description Created records that somebody has changed before it was undone. */
+            /** @description Created records that stayed when the import was undone. */
             kept: number;
         } | null;
         /** @description A file that becomes tasks, in the background. */
@@ -5401,10 +5401,10 @@ export interface components {
              */
             id: string;
             /**
-             * @description `reading` the file, `ready` to run, `running`, `finished`, `failed`, `cancelled`, `undoing`, or `undone`.
+             * @description `reading` the file, `ready` to run, `running`, `finished`, `failed`, `cancelled`, `undoing`, or `undone`. One that fails or is cancelled while it runs is `discarding` its new projects before.
              * @enum {string}
              */
-            status: "reading" | "ready" | "running" | "finished" | "failed" | "cancelled" | "undoing" | "undone";
+            status: "reading" | "ready" | "running" | "finished" | "failed" | "cancelled" | "undoing" | "undone" | "discarding";
             /**
              * @description Why it failed: no format is recognized, which you can set (`unknown_format`); the file is `damaged`, `too_large`, `unsafe` or takes too much memory or time (`exhausted`); the project is gone or may not be edited any more (`access_lost`); you would own more tasks than you may (`quota_exceeded`); there is no space (`storage_full`); or three attempts were interrupted (`interrupted`).
              * @enum {string|null}
@@ -5522,7 +5522,7 @@ export interface components {
             version: number;
         };
         /**
-         * @description What became of a row: `created`, `updated`, `skipped` because an earlier import has created it, `refused`, `altered` if it lacks something or has another value, `note` about the file as a whole, `undone`, or `kept` when it was undone.
+         * @description What became of a row: `created`, `updated`, `skipped` because an earlier import has created it, `refused`, `altered` if it lacks something or has another value, `note` about the file as a whole, `undone` if it was created and is gone again, or `kept` when the import was undone.
          * @enum {string}
          */
         ImportOutcome: "created" | "updated" | "skipped" | "refused" | "altered" | "note" | "undone" | "kept";

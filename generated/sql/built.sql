@@ -329,7 +329,7 @@ where ("imports"."id" = $1::uuid and "imports"."lease_id" = $2::uuid);
 
 /* imports.start */
 update "imports"
-set "status" = $1::text, "failure" = $2, "preview" = case when $3::text <> 'reading' then "imports"."preview" end, "done" = $4, "total" = $5, "attempts" = $6, "lease_id" = $7, "leased_until" = $8, "version" = "imports"."version" + 1, "updated_at" = greatest(clock_timestamp(), "imports"."created_at"), "finished_at" = $9
+set "status" = $1::text, "failure" = $2::text, "preview" = case when $3::text <> 'reading' then "imports"."preview" end, "done" = $4, "total" = $5, "attempts" = $6, "lease_id" = $7, "leased_until" = $8, "version" = "imports"."version" + 1, "updated_at" = greatest(clock_timestamp(), "imports"."created_at"), "finished_at" = $9
 where "imports"."id" = $10::uuid;
 
 /* imports.update */
@@ -827,6 +827,12 @@ returning "user_id";
 /* sections.delete */
 delete from "sections"
 where "sections"."id" = $1::uuid;
+
+/* sections.find_live_task */
+select "id"
+from "tasks"
+where (("tasks"."project_id" = $1::uuid and "tasks"."section_id" = $2::uuid) and "tasks"."deleted_at" is null)
+limit $3;
 
 /* sections.insert */
 insert into "sections" ("id", "project_id", "name", "position", "version", "created_at", "updated_at")

@@ -3,5 +3,6 @@ with file as (
   insert into file_deletions (storage_key)
   select "row"."storage_key" from imports row where "row"."id" = $1::uuid and "row"."storage_key" is not null
 )
-update imports row set deleted_at = now(), storage_key = null, status = 'cancelled', lease_id = null, leased_until = null
+update imports row set deleted_at = now(), storage_key = null, lease_id = null, leased_until = null,
+  status = case when "row"."status" in ('running', 'discarding') then 'discarding' else 'cancelled' end
 where "row"."id" = $1::uuid;

@@ -15,6 +15,7 @@ import { exportJson, isUnended } from './read-models.ts'
 import { isSignInDue } from './recent.ts'
 import { aliasedTable, eq, type SQL, sql } from './schema/drizzle.ts'
 import { exports, memberships, users } from './schema/tables.ts'
+import { mayRun, turn } from './running-jobs.ts'
 import { touched } from './touch.ts'
 
 /**
@@ -24,7 +25,6 @@ import { touched } from './touch.ts'
 
 const item = aliasedTable(exports, 'item')
 const row = aliasedTable(exports, 'row')
-const other = aliasedTable(exports, 'other')
 const person = aliasedTable(users, 'person')
 const membership = aliasedTable(memberships, 'membership')
 
@@ -239,9 +239,6 @@ export interface TakenExport {
 /** How often an export is tried. */
 const maxAttempts = sql.raw('3')
 
-/** Exports at a time, of all users. */
-const maxRunning = sql.raw('2')
-
 const lease = (p: { readonly lease: SQL }): SQL => sql`now() + ${p.lease} * interval '1 millisecond'`
 
 const take = statement(
@@ -256,18 +253,12 @@ const take = statement(
     attempts: 'int',
   },
   (p) => {
-    const isFree = (one: typeof exports): SQL => sql`coalesce(${one.leased_until} <= now(), true)`
-    const isRunning = sql`${other.status} = 'running' and not ${isFree(other)}`
     const isRun = sql`(not next.rests and ${row.attempts} < ${maxAttempts})`
     return sql`
-      with turn as materialized (
-        select pg_try_advisory_xact_lock(hashtextextended('exports', 0)) as is_ours
-      ), next as materialized (
+      with ${turn}, next as materialized (
         select ${row.id}, ${isSignInDue(person)} as rests
         from turn join exports row on turn.is_ours join users person on ${person.id} = ${row.requested_by}
-        where ${row.status} in ('waiting', 'running') and ${isFree(row)}
-          and (select count(*) from exports other where ${isRunning}) < ${maxRunning}
-          and not exists (select from exports other where ${isRunning} and ${other.requested_by} = ${row.requested_by})
+        where ${row.status} in ('waiting', 'running') and coalesce(${row.leased_until} <= now(), true) and ${mayRun(row.requested_by)}
         order by ${row.created_at} limit 1 for update of row skip locked
       ), taken as ${builder
         .update(row)

@@ -8,7 +8,7 @@ import { batchOf, countingStatement } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { anyOf } from './engine/parameters.ts'
-import { expectRow } from './engine/row-statements.ts'
+import { expectRow, firstRow } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
 import { beginVisibility } from './redelivery.ts'
 import { eq, sql } from './schema/drizzle.ts'
@@ -484,7 +484,7 @@ const purge = statement(
     where record.import_id = ${p.import_id} and record.project_id = purged.id`,
 )
 
-/** Deletes the new projects of an import that are not complete. Their records can be imported again. */
+/** Deletes the new projects of an import that are not complete, which can be imported again. */
 export const purgeHiddenProjects = async (
   { db }: TransactionContext,
   { id }: { readonly id: string },
@@ -492,6 +492,22 @@ export const purgeHiddenProjects = async (
   const ids = (await selectHidden(db, { import_id: id })).map((project) => project.id)
   if (ids.length > 0) await purge(db, { ids, import_id: id })
 }
+
+const forgetInHidden = countingStatement(
+  'import_records.forget_hidden',
+  { import_id: 'uuid' },
+  (p) => sql`
+    delete from import_records where ${batchOf(
+      importRecords,
+      sql`${importRecords.import_id} = ${p.import_id} and ${importRecords.type} <> 'project' and exists (
+        select from projects project where project.id = ${importRecords.project_id} and project.deleted_at is not null)`,
+      1000,
+    )} returning 1`,
+)
+
+/** Forgets up to 1,000 records in new projects that are not complete. Returns their number. */
+export const forgetHidden = ({ db }: Pick<TransactionContext, 'db'>, importId: string): Promise<number> =>
+  forgetInHidden(db, { import_id: importId })
 
 const selectMade = statement(
   'import_records.select_made',
@@ -607,22 +623,85 @@ const forgetOther = countingStatement(
 export const forgetUndone = ({ db }: Pick<TransactionContext, 'db'>, importId: string): Promise<number> =>
   forgetOther(db, { import_id: importId })
 
+/** Why something that an import has created stays when it is undone. */
+export interface KeptReason {
+  readonly code: 'changed' | 'not_allowed'
+  readonly message: string
+}
+
 const mark = statement(
-  'import_rows.mark_undone',
-  { import_id: 'uuid', undone: 'uuid[]', kept: 'uuid[]' },
+  'import_rows.mark',
+  { import_id: 'uuid', marks: 'json' },
   {},
   (p) => sql`
-    update import_rows set outcome = case when resource_id = any(${p.undone}) then 'undone' else 'kept' end,
-      code = case when resource_id = any(${p.kept}) then 'changed' end,
-      message = case when resource_id = any(${p.kept}) then 'Somebody has changed it since, or what belongs to it.' end
-    where import_id = ${p.import_id} and outcome in ('created', 'undone', 'kept') and resource_id = any(${p.undone} || ${p.kept})`,
+    update import_rows row set outcome = case when mark.code is null then 'undone' else 'kept' end, code = mark.code, message = mark.message
+    from jsonb_to_recordset(${p.marks} -> 'rows') as mark (resource_id uuid, code text, message text)
+    where row.import_id = ${p.import_id} and row.outcome in ('created', 'undone', 'kept') and row.resource_id = mark.resource_id`,
 )
 
-/** Writes which of the created resources are in the trash again, and which stay. */
+/** Writes which of the created resources are gone again, and which stay and why. A reason of null: it is gone. */
 export const markUndone = async (
   { db }: TransactionContext,
   importId: string,
-  { undone, kept }: { readonly undone: readonly string[]; readonly kept: readonly string[] },
+  marks: ReadonlyMap<string, KeptReason | null>,
 ): Promise<void> => {
-  await mark(db, { import_id: importId, undone, kept })
+  const rows = [...marks].map(([resource_id, reason]) => {
+    return { resource_id, code: reason?.code ?? null, message: reason?.message ?? null }
+  })
+  await mark(db, { import_id: importId, marks: { rows } })
 }
+
+const markOthers = countingStatement(
+  'import_rows.mark_others',
+  { import_id: 'uuid' },
+  () => sql`
+    update import_rows row set outcome = case when other.is_there then 'kept' else 'undone' end,
+      code = case when other.is_there then 'changed' end,
+      message = case when other.is_there then 'What it belongs to stays.' end
+    from other where row.id = other.id returning 1`,
+  (p) => sql`
+    live as not materialized (
+      select task.id from tasks task left join projects project on project.id = task.project_id
+      where task.deleted_at is null and project.deleted_at is null
+    ), other as materialized (
+      select id, case type
+        when 'project' then exists (select from projects where id = resource_id and deleted_at is null)
+        when 'section' then exists (
+          select from sections section join projects project on project.id = section.project_id and project.deleted_at is null
+          where section.id = resource_id)
+        when 'task' then exists (select from live where live.id = resource_id)
+        when 'comment' then exists (select from comments comment join live on live.id = comment.task_id where comment.id = resource_id)
+        when 'attachment' then exists (
+          select from attachments attachment join live on live.id = attachment.task_id where attachment.id = resource_id)
+        else resource_id in (
+          select relation.id from import_records record join task_relations relation on relation.task_id = record.resource_id
+            join live on live.id = relation.task_id join tasks task on task.id = relation.other_task_id and task.deleted_at is null
+          where record.import_id = ${p.import_id} and record.type = 'task')
+        end as is_there
+      from import_rows where import_id = ${p.import_id} and outcome = 'created' limit 1000
+    )`,
+)
+
+/**
+ * Writes of up to 1,000 other created resources whether they are gone with what they belong to, or stay with it. Returns their number.
+ */
+export const markOthersUndone = ({ db }: Pick<TransactionContext, 'db'>, importId: string): Promise<number> =>
+  markOthers(db, { import_id: importId })
+
+const selectMadeSection = statement(
+  'import_rows.select_section',
+  { import_id: 'uuid' },
+  { id: 'text', project_id: 'text' },
+  (p) => sql`
+    select section.id::text, section.project_id::text from import_rows row
+      join sections section on section.id = row.resource_id
+      join projects project on project.id = section.project_id and project.deleted_at is null
+    where row.import_id = ${p.import_id} and row.outcome = 'created' and row.type = 'section' limit 1`,
+)
+
+/** A section that an import has created in a project that is not in the trash, and that is not marked yet. */
+export const findMadeSection = async (
+  { db }: Pick<TransactionContext, 'db'>,
+  importId: string,
+): Promise<{ readonly id: string; readonly project_id: string } | null> =>
+  firstRow(await selectMadeSection(db, { import_id: importId }))

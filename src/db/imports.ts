@@ -24,6 +24,7 @@ import { newest, selectPage, selectPageOf } from './lists/list.ts'
 import { importJson, importRowJson, isImportBusy } from './read-models.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
 import { importRecords, importRows, imports, users } from './schema/tables.ts'
+import { mayRun, turn } from './running-jobs.ts'
 import { touched } from './touch.ts'
 
 /**
@@ -159,7 +160,7 @@ export const countImports = async ({ db, principal }: TransactionContext<Princip
 export interface ImportFacts {
   readonly id: string
   readonly status: string
-  readonly failure: string | null
+  readonly failure: ImportFailure | null
   readonly format: string | null
   readonly csv: ImportTable | null
   readonly project_id: string | null
@@ -241,12 +242,12 @@ export const changeOptions = async (
   await update(db, { ...options, id, csv: jsonOrNull(csv), users: JSON.stringify(mapped) })
 }
 
-const start = builtStatement('imports.start', { id: 'uuid', status: 'text' }, (db, p) =>
+const start = builtStatement('imports.start', { id: 'uuid', status: 'text', failure: 'text?' }, (db, p) =>
   db
     .update(imports)
     .set({
       status: p.status,
-      failure: null,
+      failure: p.failure,
       preview: sql`case when ${p.status} <> 'reading' then ${imports.preview} end`,
       attempts: 0,
       done: 0,
@@ -263,9 +264,18 @@ const start = builtStatement('imports.start', { id: 'uuid', status: 'text' }, (d
 export const startImport = async (
   { db }: TransactionContext,
   { id }: ChangeableImport,
-  status: 'reading' | 'running' | 'undoing',
+  status: 'reading' | 'running' | 'undoing' | 'discarding',
 ): Promise<void> => {
-  await start(db, { id, status })
+  await start(db, { id, status, failure: null })
+}
+
+/** Lets the job remove the new projects of a held import that has failed. */
+export const discardImport = async (
+  { db }: TransactionContext,
+  { id }: TakenImport,
+  failure: ImportFailure,
+): Promise<void> => {
+  await start(db, { id, status: 'discarding', failure })
 }
 
 const remove = statement(
@@ -277,11 +287,12 @@ const remove = statement(
       insert into file_deletions (storage_key)
       select ${row.storage_key} from imports row where ${row.id} = ${p.id} and ${row.storage_key} is not null
     )
-    update imports row set deleted_at = now(), storage_key = null, status = 'cancelled', lease_id = null, leased_until = null
+    update imports row set deleted_at = now(), storage_key = null, lease_id = null, leased_until = null,
+      status = case when ${row.status} in ('running', 'discarding') then 'discarding' else 'cancelled' end
     where ${row.id} = ${p.id}`,
 )
 
-/** Deletes an import, and its file through the queue. A job deletes its rows. */
+/** Deletes an import, and its file through the queue. Jobs remove its new projects that are not complete, and its rows. */
 export const removeImport = async ({ db }: TransactionContext, { id }: ChangeableImport): Promise<void> => {
   await remove(db, { id })
 }
@@ -294,6 +305,8 @@ export interface TakenImport extends ImportOptions {
   readonly time_zone: string
   readonly task_quota: number | null
   readonly status: string
+  /** Why it has failed, if its new projects are to be removed for that. */
+  readonly failure: ImportFailure | null
   readonly attempts: number
   readonly file_name: string
   readonly storage_key: string | null
@@ -301,24 +314,19 @@ export interface TakenImport extends ImportOptions {
   readonly created_at: string
 }
 
-/** Imports at a time, of all users. */
-const maxRunning = sql.raw('2')
-
 const lease = (p: { readonly lease: SQL }): SQL => sql`now() + ${p.lease} * interval '1 millisecond'`
 
 const take = statement('imports.take', { lease_id: 'uuid', lease: 'int' }, { id: 'text' }, (p) => {
-  const isFree = (one: typeof imports): SQL => sql`coalesce(${one.leased_until} <= now(), true)`
-  const isTaken = sql`${isImportBusy(other)} and ${other.lease_id} is not null and not ${isFree(other)}`
+  // Nothing changes a busy import but its lease and its progress, so this is when it was asked for.
+  const isEarlier = sql`(${other.updated_at}, ${other.id}) < (${row.updated_at}, ${row.id})`
   return sql`
-      with turn as materialized (
-        select pg_try_advisory_xact_lock(hashtextextended('imports', 0)) as is_ours
-      ), next as materialized (
+      with ${turn}, next as materialized (
         select ${row.id} from turn join imports row on turn.is_ours
           join users person on ${person.id} = ${row.user_id} and ${person.deleted_at} is null and not ${person.is_disabled}
-        where ${isImportBusy(row)} and ${isFree(row)}
-          and (select count(*) from imports other where ${isTaken}) < ${maxRunning}
-          and not exists (select from imports other where ${isTaken} and ${other.user_id} = ${row.user_id})
-        order by ${row.created_at} limit 1 for update of row skip locked
+        where ${isImportBusy(row)} and coalesce(${row.leased_until} <= now(), true) and ${mayRun(row.user_id)}
+          and not exists (
+            select from imports other where ${isImportBusy(other)} and ${other.user_id} = ${row.user_id} and ${isEarlier})
+        order by ${row.updated_at}, ${row.id} limit 1 for update of row skip locked
       ), taken as ${builder
         .update(row)
         .set({
@@ -351,8 +359,8 @@ const selectTaken = builtStatement('imports.select_taken', { id: 'uuid', lease_i
 )
 
 /**
- * Takes the import that has waited for longest, unless as many are running as may be, its owner has one that runs, or another process is
- * taking one.
+ * Takes the import that has waited for longest, unless as many jobs are running as may be, its owner has one that runs, or another process
+ * is taking one. Those of a user take turns: one that waits to be tried again is not overtaken by another.
  */
 export const takeImport = async (
   db: Database,
@@ -455,9 +463,13 @@ const end = statement(
         ...touched(row),
       })
       .where(sql`${row.id} = ${p.id}`)
-      .returning({ id: row.id, user_id: row.user_id })}, recorded as materialized (
+      .returning({
+        id: row.id,
+        user_id: row.user_id,
+        deleted_at: row.deleted_at,
+      })}, recorded as materialized (
       select ended.*, record_event_for(ended.user_id, 'import.finished', null, null, null, null, ended.id, '{}',
-        jsonb_build_object('status', ${p.status}::text)) as event_id from ended
+        jsonb_build_object('status', ${p.status}::text)) as event_id from ended where ended.deleted_at is null
     ), notified as (
       insert into notifications (id, user_id, reason, event_id, import_id, created_at)
       select event_id(clock_timestamp(), 0), user_id, 'import', event_id, recorded.id, clock_timestamp()
@@ -469,13 +481,13 @@ const end = statement(
 /** How an import ended. */
 export interface ImportEnd {
   readonly status: 'finished' | 'failed' | 'cancelled' | 'undone'
-  readonly failure?: ImportFailure
+  readonly failure?: ImportFailure | null
   readonly result?: ImportResult
   /** Rows that were read or written, all of them. */
   readonly done?: number
 }
 
-/** Ends a held or locked import, and tells its owner. */
+/** Ends a held or locked import, and tells its owner, unless it was deleted. */
 export const endImport = async (
   { db }: TransactionContext,
   { id }: { readonly id: string },
@@ -531,7 +543,7 @@ const expireFile = countingStatement(
   () => sql`
     old as materialized (
       select ${row.id}, ${row.storage_key} from imports row
-      where ${row.storage_key} is not null and ${row.file_expires_at} < ${retentionTime} and ${row.status} not in ('reading', 'running')
+      where ${row.storage_key} is not null and ${row.file_expires_at} < ${retentionTime} and not ${isImportBusy(row)}
       limit ${sql.raw(String(batch))} for update skip locked
     ), marked as ${builder
       .update(row)
@@ -542,9 +554,8 @@ const expireFile = countingStatement(
 )
 
 /** Imports that nobody can see any more, or that are too old. */
-const isOver = (p: { readonly days: SQL }): SQL => sql`(
-  ${row.deleted_at} is not null
-  or ${row.created_at} < ${retentionTime} - make_interval(days => ${p.days}) and not ${isImportBusy(row)})`
+const isOver = (p: { readonly days: SQL }): SQL => sql`(not ${isImportBusy(row)} and (
+  ${row.deleted_at} is not null or ${row.created_at} < ${retentionTime} - make_interval(days => ${p.days})))`
 
 const removeOldRows = deletionInBatches('import_rows.delete_old', {
   parameters: { days: 'int' },

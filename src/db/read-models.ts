@@ -616,7 +616,7 @@ export const exportJson = (row: typeof exports): SQL => {
 
 /** Whether something happens with the row of `imports` in the background. */
 export const isImportBusy = ({ status }: typeof imports): SQL<boolean> =>
-  sql<boolean>`(${status} in ('reading', 'running', 'undoing'))`
+  sql<boolean>`(${status} in ('reading', 'running', 'undoing', 'discarding'))`
 
 /** An import, which asks its client to poll as long as something happens in the background. */
 export const importJson = (row: typeof imports): SQL => {

@@ -12,7 +12,7 @@ import { type Destination, NoRoom, positionsOf } from './positions.ts'
 import { isProjectVisible, lockProject, type ProjectFacts } from './projects.ts'
 import { sectionJson } from './read-models.ts'
 import { recordTaskEvents } from './record-task-events.ts'
-import { aliasedTable, and, eq, type SQL, sql } from './schema/drizzle.ts'
+import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
 import { projects, sections, tasks } from './schema/tables.ts'
 import { lockTaskRows } from './task-facts.ts'
 import { touched } from './touch.ts'
@@ -268,6 +268,20 @@ export const takeTasksOut = async (
   })
   if (events.length > 0) await recordTaskEvents(tx, events)
 }
+
+const findLiveTask = builtStatement('sections.find_live_task', pathParameters, (db, p) =>
+  db
+    .select({ id: tasks.id })
+    .from(tasks)
+    .where(and(isInSection(p), isNull(tasks.deleted_at)))
+    .limit(1),
+)
+
+/** Whether a locked section has tasks that are not in the trash. */
+export const hasLiveTasks = async (
+  { db }: TransactionContext,
+  { id, project }: EditableSection,
+): Promise<boolean> => (await findLiveTask(db, { project_id: project.id, id })).length > 0
 
 const remove = rowDeletion('sections.delete', sections)
 

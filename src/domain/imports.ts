@@ -39,7 +39,7 @@ export const maxPreviewedRows = 10_000
 
 /** Whether a process works on it, or will. */
 export const isBusy = (status: string): boolean =>
-  status === 'reading' || status === 'running' || status === 'undoing'
+  status === 'reading' || status === 'running' || status === 'undoing' || status === 'discarding'
 
 /** Formats whose records have ids that are unique in all files. Those of others are only unique in one file. */
 const formatsWithIds: ReadonlySet<string> = new Set(['taskwright', 'todoist', 'trello', 'icalendar'])

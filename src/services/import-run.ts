@@ -5,14 +5,9 @@ import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { Database } from '../db/engine/client.ts'
 import { newId } from '../db/engine/ids.ts'
+import { countRows, showProjects, writeRows, type WrittenRow } from '../db/import-records.ts'
 import {
-  countRows,
-  purgeHiddenProjects,
-  showProjects,
-  writeRows,
-  type WrittenRow,
-} from '../db/import-records.ts'
-import {
+  discardImport,
   endImport,
   previewImport,
   releaseImport,
@@ -37,6 +32,7 @@ import {
 import { type FileReader, openFileReader } from '../interchange/read.ts'
 import type { ReportLine } from '../interchange/records.ts'
 import { FileMissing, isFull } from '../storage/storage.ts'
+import { discardProjects } from './import-discard.ts'
 import { undoImport } from './import-undo.ts'
 import { contextOfImport, ImportFailed, ImportLost, type ImportWork, whileHeld } from './import-work.ts'
 import { createImportWriter, type WriterDeps } from './import-write.ts'
@@ -88,8 +84,9 @@ const runImport = async (deps: RunImportsDeps, taken: TakenImport, stop: AbortSi
   }
   const folder = join(deps.folder, taken.id)
   try {
-    if (taken.attempts > maxAttempts) throw new ImportFailed('interrupted')
-    if (taken.status === 'undoing') await undoImport(work)
+    if (taken.status === 'discarding') await discardProjects(work)
+    else if (taken.attempts > maxAttempts) throw new ImportFailed('interrupted')
+    else if (taken.status === 'undoing') await undoImport(work)
     else
       await withFile(deps, work, folder, (file) =>
         taken.status === 'reading' ? read(work, file) : write(deps, work, file),
@@ -116,14 +113,14 @@ const failureOf = (error: unknown): ImportFailure | null => {
   return isFull(error) ? 'storage_full' : null
 }
 
-/** Ends an import, unless it was cancelled or taken by another process. New projects that are not complete are gone. */
+/** Ends an import, unless it was cancelled or taken by another process. New projects that are not complete are removed before. */
 const fail = async (work: ImportWork, failure: ImportFailure): Promise<void> => {
   const { taken } = work
   try {
     await whileHeld({ ...work, signal: new AbortController().signal }, async (tx) => {
-      if (taken.status === 'running') await purgeHiddenProjects(tx, taken)
+      if (taken.status === 'running') return discardImport(tx, taken, failure)
       const result = taken.status === 'reading' ? {} : { result: await countRows(tx, taken) }
-      await endImport(tx, taken, { status: 'failed', failure, ...result })
+      return endImport(tx, taken, { status: 'failed', failure, ...result })
     })
   } catch (error) {
     if (!(error instanceof ImportLost)) throw error

@@ -1,24 +1,27 @@
-import { nilId } from '../domain/nil-id.ts'
 import {
   countRows,
-  isProjectTouched,
+  findMadeSection,
   forgetUndone,
-  markTrashedRows,
+  isProjectTouched,
+  type KeptReason,
+  type MadeRecord,
+  markOthersUndone,
   markUndone,
   selectMadeRecords,
-  type MadeRecord,
   versionsAsImported,
 } from '../db/import-records.ts'
 import { endImport } from '../db/imports.ts'
-import { lockProject, moveToTrash } from '../db/projects.ts'
+import { lockProject, moveToTrash, type ProjectFacts } from '../db/projects.ts'
 import { recordProjectEvent } from '../db/record-event.ts'
-import type { Principal } from '../domain/permissions.ts'
-import { grants } from '../domain/permissions.ts'
+import { type EditableSection, hasLiveTasks, lockSection } from '../db/sections.ts'
+import { nilId } from '../domain/nil-id.ts'
+import type { Authorized, Principal } from '../domain/permissions.ts'
 import { subtasksOf } from '../domain/task-trees.ts'
 import { Problem } from '../problems/problems.ts'
 import type { OpTransaction } from './context.ts'
 import { expectMay } from './expectations.ts'
 import { type ImportWork, whileHeld } from './import-work.ts'
+import { deleteIfEmptied, expectEditable } from './sections.ts'
 import { openPlan, type TaskPlan, writePlan } from './task-plan.ts'
 import { planDeletion } from './task-rules.ts'
 
@@ -33,8 +36,8 @@ export const undoImport = async (work: ImportWork): Promise<void> => {
     whileHeld(work, (tx) => undoProject(tx, taken.id, project)),
   )
   await forEachMade(work, 'task', batchSize, (tasks) => undoBatch(work, tasks))
-  // A project can have very many.
-  while ((await whileHeld(work, (tx) => markTrashedRows(tx, taken.id))) > 0);
+  await undoSections(work)
+  while ((await whileHeld(work, (tx) => markOthersUndone(tx, taken.id))) > 0);
   while ((await whileHeld(work, (tx) => forgetUndone(tx, taken.id))) > 0);
   await whileHeld(work, async (tx) => {
     const result = await countRows(tx, taken)
@@ -65,12 +68,15 @@ const undoProject = async (
   const id = made.resource_id
   const project = await lockProject(tx, id, 'close')
   if (project === null) return
-  const isKept = !grants('project.manage', project.relations) || (await isProjectTouched(tx, importId, made))
-  if (isKept) return markUndone(tx, importId, { undone: [], kept: [id] })
-  await Promise.all([
-    moveToTrash(tx, expectMay('project.manage', project)),
-    recordProjectEvent(tx, 'project.deleted', id),
-  ])
+  const keep = (reason: KeptReason): Promise<void> => markUndone(tx, importId, new Map([[id, reason]]))
+  if (await isProjectTouched(tx, importId, made)) return keep(changed)
+  let managed: Authorized<'project.manage', ProjectFacts>
+  try {
+    managed = expectMay('project.manage', project)
+  } catch (error) {
+    return keep(notAllowed(error))
+  }
+  await Promise.all([moveToTrash(tx, managed), recordProjectEvent(tx, 'project.deleted', id)])
 }
 
 /** Tasks with very many subtasks together are undone one by one. */
@@ -91,25 +97,63 @@ const undoTasks = async (
   const plan = await openPlan(tx, { tasks: ids, roots: ids })
   if (plan.hasTooManySubtasks && ids.length > 1) return false
   const versions = await versionsAsImported(tx, importId, [...plan.before.keys()])
-  const undone = ids.filter((id) => undoTask(plan, versions, id))
+  const reasons = new Map(ids.map((id) => [id, undoTask(plan, versions, id)]))
   await writePlan(tx, plan)
-  await markUndone(tx, importId, { undone, kept: ids.filter((id) => !undone.includes(id)) })
+  await markUndone(tx, importId, reasons)
   return true
 }
 
-/** Plans that a task goes to the trash with its subtasks, unless one of them was changed. Returns whether it is there. */
-const undoTask = (plan: TaskPlan, versions: ReadonlyMap<string, number>, id: string): boolean => {
+/** Plans that a task goes to the trash with its subtasks, unless one of them was changed. Returns why it stays; null if it does not. */
+const undoTask = (plan: TaskPlan, versions: ReadonlyMap<string, number>, id: string): KeptReason | null => {
   const task = plan.tasks.get(id)
-  if (task === undefined || task.isTrashed) return true
+  if (task === undefined || task.isTrashed) return null
   const tree = [task, ...subtasksOf(plan.tasks.values(), id)]
   const isTouched = tree.some((one) => plan.before.get(one.id)?.version !== versions.get(one.id))
-  if (isTouched) return false
+  if (isTouched) return changed
   try {
     planDeletion(plan, { id, conditions: { ifMatch: null, ifNoneMatch: null } })
-    return true
+    return null
   } catch (error) {
-    // The caller may not delete it any more, or it has too many subtasks to delete at once.
-    if (error instanceof Problem) return false
-    throw error
+    return notAllowed(error)
   }
+}
+
+/** Sections have no trash: those that are empty again are deleted. */
+const undoSections = async (work: ImportWork): Promise<void> => {
+  const { ctx, taken } = work
+  for (;;) {
+    const section = await findMadeSection(ctx, taken.id)
+    if (section === null) return
+    await whileHeld(work, (tx) => undoSection(tx, taken.id, section))
+  }
+}
+
+const undoSection = async (
+  tx: OpTransaction<Principal>,
+  importId: string,
+  { id, project_id: projectId }: { readonly id: string; readonly project_id: string },
+): Promise<void> => {
+  const section = await lockSection(tx, { projectId, sectionId: id }, 'delete')
+  if (section === null) return
+  const mark = (reason: KeptReason | null): Promise<void> => markUndone(tx, importId, new Map([[id, reason]]))
+  let editable: EditableSection
+  try {
+    editable = expectEditable(tx, section)
+  } catch (error) {
+    return mark(notAllowed(error))
+  }
+  if (section.version > 1 || (await hasLiveTasks(tx, editable))) return mark(changed)
+  // With very many tasks in the trash, it is found again until all have left it.
+  if (await deleteIfEmptied(tx, editable)) await mark(null)
+}
+
+const changed: KeptReason = {
+  code: 'changed',
+  message: 'Somebody has changed it since, or what belongs to it.',
+}
+
+/** A refusal as a reason: the caller may not delete it any more, or it has too many subtasks to delete at once. */
+const notAllowed = (error: unknown): KeptReason => {
+  if (!(error instanceof Problem)) throw error
+  return { code: 'not_allowed', message: error.message }
 }

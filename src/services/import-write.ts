@@ -61,7 +61,7 @@ import { expectRoom } from './attaching.ts'
 import type { OpTransaction } from './context.ts'
 import { digestsOf, importedBefore, type ImportUpdate, updateImported } from './import-update.ts'
 import { ImportFailed, type ImportWork, whileHeld } from './import-work.ts'
-import { keepIfUsed } from './stored-files.ts'
+import { discardFile, keepIfUsed } from './stored-files.ts'
 
 /**
  * Writes the records of a file, in transactions of a bounded number of records, each with its rows of the report: what was written before
@@ -592,7 +592,14 @@ const writeRelation = async (
   const stored = storedRelation(one.resource_id, record.kind, other.resource_id)
   if (stored.kind === 'blocks') {
     await lockJoins(tx)
-    if ((await findBlockingPath(tx, stored)) !== null)
+    const path = await findBlockingPath(tx, stored)
+    if (path === 'too_many')
+      return refuse(chunk, number, record, {
+        field: 'kind',
+        code: 'too_many',
+        message: 'its task blocks too many others',
+      })
+    if (path !== null)
       return refuse(chunk, number, record, {
         field: 'kind',
         code: 'cycle',
@@ -604,11 +611,20 @@ const writeRelation = async (
   if (isNew && stored.kind === 'blocks') growBy(chunk, stored.otherTaskId, { blockers: 1 })
 }
 
-/** Those that are past do not fire. More than a user may have are left out. */
-const writeReminders = async ({ tx, tasks, reminders }: Chunk): Promise<void> => {
+/** Those that are past do not fire. More than a user may have are left out, and the rows of their tasks say so. */
+const writeReminders = async ({ tx, tasks, reminders, rows }: Chunk): Promise<void> => {
   if (reminders.length === 0) return
-  const free = maxReminders - (await countReminders(tx))
-  for (const { taskId, reminder } of reminders.slice(0, Math.max(0, free))) {
+  const free = Math.max(0, maxReminders - (await countReminders(tx)))
+  const leftOut = new Set(reminders.slice(free).map(({ taskId }) => taskId))
+  for (const [index, row] of rows.entries())
+    if (row.resource_id !== undefined && leftOut.has(row.resource_id))
+      rows[index] = {
+        ...row,
+        field: 'reminders',
+        code: 'quota_exceeded',
+        message: `Reminders are left out: you can have ${maxReminders}.`,
+      }
+  for (const { taskId, reminder } of reminders.slice(0, free)) {
     const task = tasks.get(taskId)
     if (task === undefined) continue
     const time = { at: null, relative_to: null, offset_minutes: null, time_of_day: null, ...reminder }
@@ -654,7 +670,7 @@ const writeAttachment = async (
     return refuseFile('too_long', `is larger than ${limits.attachmentMaxBytes} bytes`)
   if (stored === 'damaged') return refuseFile('invalid', 'cannot be read from the archive')
   if (record.sha256 !== null && record.sha256 !== stored.sha256) {
-    await limits.storage.remove(stored.key)
+    await discardFile(limits.storage, stored)
     return refuseFile('invalid', 'does not have the SHA-256 that the archive says')
   }
   const attach = (): Promise<boolean> =>

@@ -2,7 +2,7 @@ import { isDeepStrictEqual } from 'node:util'
 import type { components } from '../../generated/openapi.ts'
 import type { FileForm } from '../contract/files.ts'
 import { last } from '../db/engine/transaction.ts'
-import { purgeHiddenProjects, removeRows } from '../db/import-records.ts'
+import { removeRows } from '../db/import-records.ts'
 import {
   changeOptions,
   type ChangeableImport,
@@ -156,7 +156,12 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
     transaction(ctx, async (tx) => {
       const found = await openImport(tx, id)
       expectMatch(tx, found)
-      if (cancellable.has(found.status)) await cancelImport(tx, found)
+      if (found.status === 'reading' || found.status === 'ready')
+        await endImport(tx, found, { status: 'cancelled' })
+      else if (found.status === 'running') {
+        await startImport(tx, found, 'discarding')
+        tx.afterCommit(() => jobs.wake('run_imports'))
+      }
       return last(viewImport(tx, id))
     }),
 
@@ -164,12 +169,11 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
     transaction(ctx, async (tx) => {
       const found = await openImport(tx, id)
       expectMatch(tx, found)
-      if (found.status === 'running') await purgeHiddenProjects(tx, found)
       await removeImport(tx, found)
       tx.afterCommit(() => {
+        jobs.wake('run_imports')
         jobs.wake('expire_imports')
         jobs.wake('remove_deleted_files')
-        jobs.wake('purge_deleted_rows')
       })
     }),
 })
@@ -186,14 +190,6 @@ const expectMayUpload = async (tx: OpTransaction<Principal>): Promise<void> => {
 /** An import of the caller, locked. @throws Problem 404 */
 const openImport = async (tx: OpTransaction<Principal>, id: string): Promise<ChangeableImport> =>
   expectMay('import.change', expectSeen('import.see', await lockImport(tx, id)))
-
-const cancellable: ReadonlySet<string> = new Set(['reading', 'ready', 'running'])
-
-/** What was created elsewhere than in new projects stays, and can be undone. */
-const cancelImport = async (tx: OpTransaction<Principal>, found: ChangeableImport): Promise<void> => {
-  if (found.status === 'running') await purgeHiddenProjects(tx, found)
-  await endImport(tx, found, { status: 'cancelled' })
-}
 
 /** Requires that an import has not run: that it is ready, or that its file could not be read. */
 const expectUnread = ({ status, has_preview }: ImportFacts): void => {

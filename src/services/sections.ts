@@ -95,7 +95,10 @@ export const createSection = (
  *
  * @throws Problem 404, 403, 412, 409
  */
-const expectEditable = (tx: OpTransaction<Principal>, section: SectionFacts | null): EditableSection => {
+export const expectEditable = (
+  tx: OpTransaction<Principal>,
+  section: SectionFacts | null,
+): EditableSection => {
   if (section === null) throw problems.notFound()
   const project = expectSeen('project.see', section.project)
   const editable = expectMay('project.edit', project)
@@ -124,7 +127,7 @@ export const updateSection = (
 }
 
 /** Takes tasks out of a section, and deletes it if these are the last ones. Whether it is deleted. */
-const deleteIfEmptied = async (tx: TransactionContext, section: EditableSection): Promise<boolean> => {
+export const deleteIfEmptied = async (tx: TransactionContext, section: EditableSection): Promise<boolean> => {
   const tasks = await tasksInSection(tx, section)
   if (tasks.length === leavingTasks) {
     await takeTasksOut(tx, section, tasks)

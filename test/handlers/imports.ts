@@ -548,10 +548,13 @@ t.test('cancelImport', async (t) => {
     const held = await holdFiles()
     await service.expect('runImport', 200, { ...requestOf(next), body: { version: next.version } })
     await held.isHeld
-    t.match((await service.expect('cancelImport', 200, requestOf(next))).body, cancelled)
+    t.match((await service.expect('cancelImport', 200, requestOf(next))).body, {
+      status: 'discarding',
+      finished_at: null,
+    })
     held.end()
     await noImportRuns(service)
-    t.match(await read(next), { status: 'cancelled', result: null })
+    t.match(await read(next), { ...cancelled, result: { created: 0 } })
     t.strictSame(await rowsOf(service, ada, next.id, 'created'), [])
     t.match(await read(reading), { status: 'cancelled', preview: null })
   })

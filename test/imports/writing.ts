@@ -202,20 +202,44 @@ t.test('attached files have the same bytes', async (t) => {
 
 t.test('a project of the file is new, and is gone if the import fails', async (t) => {
   const ada = await newAccount()
-  const rows = Array.from({ length: 41 }, (_, n) => `Task ${n},Garden`)
+  const params = { user_id: ada.id }
+  await service.expect('updateUser', 200, { token: admin.token, params, body: { task_quota: 110 } })
+  const rows = Array.from({ length: 150 }, (_, n) => `Task ${n},Garden`)
   const failed = await ranImport(service, ada, table('title,project', ...rows))
+  const { created = 0, undone } = failed.result ?? {}
   t.match(failed, { status: 'failed', failure: 'quota_exceeded' })
+  t.ok(created > 50)
+  t.equal(undone, created, 'the report says that all is gone again')
+  t.strictSame(await rowsOf(service, ada, failed.id, 'created'), [])
   t.equal((await projectsOf(ada)).length, 0)
   const { body: trash } = await service.expect('listTrashedProjects', 200, { token: ada.token })
   t.equal(trash.items.length, 0)
 
-  const ran = await ranImport(service, ada, table('title,project', ...rows.slice(0, 30)))
+  const ran = await ranImport(service, ada, table('title,project', ...rows.slice(0, 5)))
   t.match(
     ran,
-    { status: 'finished', result: { created: 31, skipped: 0, refused: 0 } },
+    { status: 'finished', result: { created: 6, skipped: 0, refused: 0 } },
     'nothing is left of it',
   )
-  t.match(await projectsOf(ada), [{ name: 'Garden', role: 'manager', open_task_count: 30 }])
+  t.match(await projectsOf(ada), [{ name: 'Garden', role: 'manager', open_task_count: 5 }])
+})
+
+t.test('the imports of a user take turns, also if one waits to be tried again', async (t) => {
+  const [ada, bob] = [await newAccount(), await newAccount()]
+  const first = await uploadedImport(service, ada)
+  await service.deps.db.run(
+    `update imports set status = 'reading', preview = null, leased_until = now() + interval '1 hour' where id = $1`,
+    [first.id],
+  )
+  const body = fileForm('title\nSecond\n', 'tasks.csv')
+  const { body: second } = await service.expect('createImport', 201, { token: ada.token, body })
+  await uploadedImport(service, bob)
+  const params = { import_id: second.id }
+  const { body: waiting } = await service.expect('getImport', 200, { token: ada.token, params })
+  t.match(waiting, { status: 'reading', progress: { done: 0 } })
+  await service.deps.db.run('update imports set leased_until = null where id = $1', [first.id])
+  t.match(await settledImport(service, ada, second.id), { status: 'ready' })
+  t.match(await settledImport(service, ada, first.id), { status: 'ready' })
 })
 
 t.test('all tasks go into a project that was chosen', async (t) => {
@@ -326,7 +350,8 @@ t.test('a field is updated if the file has changed it, and nobody here', async (
 })
 
 /** A card, whose name is its id by default. */
-type Card = string | { readonly id: string; readonly name?: string; readonly desc?: string }
+type Card =
+  string | { readonly id: string; readonly name?: string; readonly desc?: string; readonly comment?: string }
 
 /** A board of Trello with a list. */
 const board = (...cards: readonly Card[]): ImportFile => ({
@@ -335,15 +360,26 @@ const board = (...cards: readonly Card[]): ImportFile => ({
     id: 'b1',
     name: 'Garden',
     lists: [{ id: 'l1', name: 'To do', closed: false, pos: 1 }],
-    cards: cards
-      .map((card): Exclude<Card, string> => (typeof card === 'string' ? { id: card } : card))
-      .map(({ id, name = id, desc = '' }) => ({ id, name, desc, idList: 'l1', closed: false, pos: 1 })),
+    cards: cards.map(cardOf).map(({ id, name = id, desc = '' }) => {
+      return { id, name, desc, idList: 'l1', closed: false, pos: 1 }
+    }),
     checklists: [],
     labels: [],
     members: [],
-    actions: [],
+    actions: cards.map(cardOf).flatMap(({ id, comment: text }) =>
+      text === undefined
+        ? []
+        : {
+            id: `comment on ${id}`,
+            type: 'commentCard',
+            date: '2020-01-01T00:00:00.000Z',
+            data: { text, card: { id } },
+          },
+    ),
   }),
 })
+
+const cardOf = (card: Card): Exclude<Card, string> => (typeof card === 'string' ? { id: card } : card)
 
 t.test('undoing', async (t) => {
   t.test('moves what nobody has changed to the trash, and says what stays', async (t) => {
@@ -431,7 +467,47 @@ t.test('undoing', async (t) => {
     const [project] = await projectsOf(ada)
     await createTask(ada, { title: 'Mine', project_id: project?.id ?? '' })
     await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
-    t.match(await settledImport(service, ada, ran.id), { status: 'undone', result: { undone: 2, kept: 1 } })
+    t.match(await settledImport(service, ada, ran.id), { status: 'undone', result: { undone: 3, kept: 1 } })
     t.strictSame([...(await tasksOf(ada, { project_id: project?.id ?? '' })).keys()], ['Mine'])
+    const params = { project_id: project?.id ?? '' }
+    const { body: sections } = await service.expect('listSections', 200, { token, params })
+    t.strictSame(sections.items, [], 'a section that is empty again is gone')
+  })
+
+  t.test('says of everything whether it is gone, and why it stays', async (t) => {
+    const ada = await newAccount()
+    const { token } = ada
+    const project = await createProject(ada, 'House')
+    const file = board({ id: 'Paint', comment: 'Blue?' }, { id: 'Tile', comment: 'White?' })
+    const ran = await ranImport(service, ada, file, { project_id: project.id })
+    t.match(ran.result, { created: 5 })
+    const tasks = await tasksOf(ada, { project_id: project.id })
+    const params = { task_id: tasks.get('Tile')?.id ?? '' }
+    await service.expect('updateTask', 200, { token, params, body: { priority: 'high' } })
+    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+    t.match(await settledImport(service, ada, ran.id), { result: { created: 5, undone: 2, kept: 3 } })
+    const rows = await rowsOf(service, ada, ran.id)
+    t.strictSame(
+      new Set(rows.map(({ type, outcome, code }) => `${type ?? ''} ${outcome} ${code ?? ''}`)),
+      new Set([
+        'section kept changed',
+        'task undone ',
+        'task kept changed',
+        'comment undone ',
+        'comment kept changed',
+      ]),
+    )
+  })
+
+  t.test('keeps what may not be deleted any more', async (t) => {
+    const [ada, bob] = [await newAccount(), await newAccount()]
+    const { token } = ada
+    const project = await createProject(bob, 'House')
+    await setMember(bob, project, ada, 'editor')
+    const ran = await ranImport(service, ada, board('Paint'), { project_id: project.id })
+    await setMember(bob, project, ada, 'viewer')
+    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+    t.match(await settledImport(service, ada, ran.id), { result: { undone: 0, kept: 2 } })
+    t.match(await rowsOf(service, ada, ran.id, 'kept'), [{ code: 'not_allowed' }, { code: 'not_allowed' }])
   })
 })

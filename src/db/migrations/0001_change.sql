@@ -105,7 +105,7 @@ CREATE TABLE "imports" (
 	"finished_at" timestamp (3) with time zone,
 	"file_expires_at" timestamp (3) with time zone NOT NULL,
 	"deleted_at" timestamp (3) with time zone,
-	CONSTRAINT "imports_status_known" CHECK ("imports"."status" in ('reading', 'ready', 'running', 'finished', 'failed', 'cancelled', 'undoing', 'undone'))
+	CONSTRAINT "imports_status_known" CHECK ("imports"."status" in ('reading', 'ready', 'running', 'finished', 'failed', 'cancelled', 'undoing', 'undone', 'discarding'))
 );
 --> statement-breakpoint
 CREATE TABLE "logout_tokens" (
@@ -211,7 +211,7 @@ CREATE UNIQUE INDEX "import_rows_number" ON "import_rows" USING btree ("import_i
 CREATE INDEX "import_rows_outcome" ON "import_rows" USING btree ("import_id","outcome","number");--> statement-breakpoint
 CREATE INDEX "imports_user_newest" ON "imports" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
 CREATE INDEX "imports_project" ON "imports" USING btree ("project_id") WHERE "imports"."project_id" is not null;--> statement-breakpoint
-CREATE INDEX "imports_unfinished" ON "imports" USING btree ("created_at") WHERE "imports"."status" in ('reading', 'running', 'undoing');--> statement-breakpoint
+CREATE INDEX "imports_unfinished" ON "imports" USING btree ("updated_at") WHERE "imports"."status" in ('reading', 'running', 'undoing', 'discarding');--> statement-breakpoint
 CREATE INDEX "imports_deleted" ON "imports" USING btree ("id") WHERE "imports"."deleted_at" is not null;--> statement-breakpoint
 CREATE INDEX "imports_file_expiry" ON "imports" USING btree ("file_expires_at") WHERE "imports"."storage_key" is not null;--> statement-breakpoint
 CREATE UNIQUE INDEX "imports_storage_key_unique" ON "imports" USING btree ("storage_key");--> statement-breakpoint

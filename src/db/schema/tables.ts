@@ -1,6 +1,7 @@
 import type { CalendarFeed } from '../../domain/feeds.ts'
 import type {
   ImportExisting,
+  ImportFailure,
   ImportPreview,
   ImportResult,
   ImportTable,
@@ -1210,7 +1211,7 @@ export const imports = pgTable(
       .references(() => users.id, { onDelete: 'cascade' }),
     status: text('status').notNull().default('reading'),
     /** Why it failed. */
-    failure: text('failure'),
+    failure: text('failure').$type<ImportFailure>(),
     file_name: text('file_name').notNull(),
     /** Null once the file was deleted. */
     storage_key: text('storage_key'),
@@ -1254,8 +1255,8 @@ export const imports = pgTable(
       .on(t.project_id)
       .where(sql`${t.project_id} is not null`),
     index('imports_unfinished')
-      .on(t.created_at)
-      .where(sql`${t.status} in ('reading', 'running', 'undoing')`),
+      .on(t.updated_at)
+      .where(sql`${t.status} in ('reading', 'running', 'undoing', 'discarding')`),
     index('imports_deleted')
       .on(t.id)
       .where(sql`${t.deleted_at} is not null`),
@@ -1265,7 +1266,7 @@ export const imports = pgTable(
     uniqueIndex('imports_storage_key_unique').on(t.storage_key),
     check(
       'imports_status_known',
-      sql`${t.status} in ('reading', 'ready', 'running', 'finished', 'failed', 'cancelled', 'undoing', 'undone')`,
+      sql`${t.status} in ('reading', 'ready', 'running', 'finished', 'failed', 'cancelled', 'undoing', 'undone', 'discarding')`,
     ),
   ],
 )

@@ -1,0 +1,20 @@
+import { countRows, forgetHidden, markTrashedRows, purgeHiddenProjects } from '../db/import-records.ts'
+import { endImport } from '../db/imports.ts'
+import { type ImportWork, whileHeld } from './import-work.ts'
+
+/**
+ * Removes the new projects of an import that has failed or was cancelled, which nobody has seen, and ends it. What was created elsewhere
+ * stays, and can be undone. A project can have very many tasks, so what is known of them is forgotten in batches; the projects go last,
+ * because it is by them that an interrupted attempt finds the rest.
+ */
+export const discardProjects = async (work: ImportWork): Promise<void> => {
+  const { taken } = work
+  while ((await whileHeld(work, (tx) => markTrashedRows(tx, taken.id))) > 0);
+  while ((await whileHeld(work, (tx) => forgetHidden(tx, taken.id))) > 0);
+  await whileHeld(work, async (tx) => {
+    await purgeHiddenProjects(tx, taken)
+    const result = await countRows(tx, taken)
+    const { failure } = taken
+    await endImport(tx, taken, { status: failure === null ? 'cancelled' : 'failed', failure, result })
+  })
+}
