@@ -2,65 +2,102 @@ import t, { type Test } from 'tap'
 import { startPostgres } from '../../scripts/run/postgres.ts'
 import { copyTemplate, type ServiceEnvironment } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
-import { settledImport } from '../fixture/imports.ts'
+import { rowsOf, settledImport } from '../fixture/imports.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'
 import { createClient, fileForm } from '../fixture/service.ts'
 
-/** Kills the service while a file is read and while it is imported: each record is created once, and a new project appears whole. */
+/**
+ * Kills the service while a file is read, imported, undone, and while what a cancelled import has created is removed: each record is created
+ * once, a new project appears whole or not at all, and the report says what became of everything.
+ */
 
 const personal = 3_000
 const inProject = 600
+const total = personal + inProject + 1
 /** How many tasks exist at a kill, at least. */
 const kills = [300, 1_200]
 
 const content = [
   'title,project',
-  ...Array.from({ length: personal }, (_, n) => `Task ${n},`),
   ...Array.from({ length: inProject }, (_, n) => `Plant ${n},Garden`),
+  ...Array.from({ length: personal }, (_, n) => `Task ${n},`),
 ].join('\n')
 
-const importTable = async (t: Test, environment: ServiceEnvironment): Promise<void> => {
+const importTable = async (
+  t: Test,
+  environment: ServiceEnvironment,
+  { isShared }: { readonly isShared: boolean },
+): Promise<void> => {
   const start = () => startProcess(t, { ...environment })
   let service = await start()
   let client = createClient(service.url)
   const ada = await client.register('ada')
   const { token } = ada
-  const { body: uploaded } = await client.expect('createImport', 201, {
-    token,
-    body: fileForm(content, 'tasks.csv'),
-  })
-  const params = { import_id: uploaded.id }
-  const again = async (): Promise<void> => {
-    t.equal(await service.end('SIGKILL'), null)
-    service = await start()
-    client = createClient(service.url)
-  }
-  await again()
-  // The lease of the process that was killed has to end.
-  await eventually('the file is read', async () => (await read()).status === 'ready', 90_000)
-  const { version, preview } = await read()
-  t.match(preview, { tasks: personal + inProject, projects: 1, refused: 0 })
-  await client.expect('runImport', 200, { token, params, body: { version } })
 
-  for (const [index, wanted] of kills.entries()) {
+  const uploaded = await upload()
+  await kill('while it is read')
+  const params = { import_id: uploaded.id }
+  await run(params)
+  for (const wanted of kills) {
     await eventually(`${wanted} tasks exist`, async () => (await count()) >= wanted, 90_000)
-    t.comment(`kill ${index + 1} with ${await count()} tasks`)
-    t.equal((await client.expect('listProjects', 200, { token })).body.items.length, 0, 'no project is seen')
-    await again()
+    t.equal((await projects()).length, 0, 'no project is seen')
+    await kill(`with ${await count()} tasks`)
   }
-  await eventually('it has ended', async () => (await read()).poll_after_seconds === null, 120_000)
-  const ended = await settledImport(client, ada, uploaded.id)
-  t.match(ended, {
-    status: 'finished',
-    result: { created: personal + inProject + 1, skipped: 0, refused: 0 },
-  })
+  const ran = await ended(params)
+  t.match(ran, { status: 'finished', result: { created: total, skipped: 0, refused: 0 } })
   t.equal(await count(), personal, 'each once')
-  const { body: projects } = await client.expect('listProjects', 200, { token })
-  t.match(projects.items, [{ name: 'Garden', open_task_count: inProject }])
+  t.match(await projects(), [{ name: 'Garden', open_task_count: inProject }])
+
+  await client.expect('undoImport', 200, { token, params })
+  await eventually('some are undone', async () => (await count()) < personal - 300, 90_000)
+  await kill(`with ${await count()} tasks to undo`)
+  t.match(await ended(params), { status: 'undone', result: { created: total, undone: total, kept: 0 } })
+  t.equal(await count(), 0)
+  t.equal((await projects()).length, 0)
+
+  const next = { import_id: (await upload()).id }
+  await run(next)
+  await eventually('some tasks exist', async () => (await count()) >= 300, 90_000)
+  await client.expect('cancelImport', 200, { token, params: next })
+  await kill('while the project is removed')
+  const cancelled = await ended(next)
+  const { created = 0, undone } = cancelled.result ?? {}
+  t.match(cancelled, { status: 'cancelled', failure: null })
+  t.equal(undone, inProject + 1, 'the project and its tasks')
+  t.equal(await count(), created - inProject - 1, 'what is not in the project stays')
+  t.strictSame((await rowsOf(client, ada, next.import_id, 'created')).at(-1)?.type, 'task')
+  t.equal((await projects()).length, 0)
   t.equal(await service.end('SIGTERM'), 0)
 
-  async function read() {
-    return (await client.expect('getImport', 200, { token, params })).body
+  async function upload() {
+    const { body } = await client.expect('createImport', 201, { token, body: fileForm(content, 'tasks.csv') })
+    return body
+  }
+
+  /** Kills the process that works. With a shared database, another one is running already. */
+  async function kill(when: string): Promise<void> {
+    t.comment(`killed ${when}`)
+    const other = isShared ? await start() : null
+    t.equal(await service.end('SIGKILL'), null)
+    service = other ?? (await start())
+    client = createClient(service.url)
+  }
+
+  /** Runs an import once it has been read. After a kill, the lease of the process has to end. */
+  async function run(params: { readonly import_id: string }): Promise<void> {
+    const { version, preview } = await ended(params)
+    t.match(preview, { tasks: personal + inProject, projects: 1, refused: 0 })
+    await client.expect('runImport', 200, { token, params, body: { version } })
+  }
+
+  async function ended(params: { readonly import_id: string }) {
+    const read = async () => (await client.expect('getImport', 200, { token, params })).body
+    await eventually('it has ended', async () => (await read()).poll_after_seconds === null, 120_000)
+    return settledImport(client, ada, params.import_id)
+  }
+
+  async function projects() {
+    return (await client.expect('listProjects', 200, { token })).body.items
   }
 
   async function count(): Promise<number> {
@@ -72,9 +109,13 @@ const importTable = async (t: Test, environment: ServiceEnvironment): Promise<vo
 t.test('on the embedded database', async (t) => {
   const DATA_DIR = await temporaryFolder(t)
   await copyTemplate(DATA_DIR)
-  await importTable(t, { DATA_DIR })
+  await importTable(t, { DATA_DIR }, { isShared: false })
 })
 
-t.test('on a server', async (t) =>
-  importTable(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: await startPostgres(t) }),
+t.test('by two processes with a server', async (t) =>
+  importTable(
+    t,
+    { DATA_DIR: await temporaryFolder(t), DATABASE_URL: await startPostgres(t) },
+    { isShared: true },
+  ),
 )
