@@ -151,8 +151,8 @@ const countOwn = builtStatement('imports.count', { id: 'uuid' }, (db, p) =>
     .where(and(eq(imports.user_id, p.id), isNull(imports.deleted_at))),
 )
 
-/** The number of imports of the caller, who is locked. */
-export const countImports = async ({ db, principal }: TransactionContext<Principal>): Promise<number> =>
+/** The number of imports of the caller. */
+export const countImports = async ({ db, principal }: StatementContext<Principal>): Promise<number> =>
   expectRow(await countOwn(db, { id: principal.userId })).imports
 
 /** What a change of an import depends on. */

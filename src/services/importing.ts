@@ -1,0 +1,67 @@
+import { countImports, insertImport, type NewImport, viewImport } from '../db/imports.ts'
+import { lockCounters } from '../db/quotas.ts'
+import { readCaller } from '../db/users.ts'
+import type { Created } from '../domain/idempotency.ts'
+import { maxImports } from '../domain/imports.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { Jobs } from '../jobs/registry.ts'
+import { problems } from '../problems/problems.ts'
+import type { OpContext } from './context.ts'
+import { expectProven } from './expectations.ts'
+import { hasReplay, idempotent } from './idempotency.ts'
+
+/** How a file becomes an import. */
+
+/** What decides whether the caller may import another file. */
+interface Importer {
+  readonly is_proven: boolean
+  /** Imports that count against the limit. */
+  readonly used: number
+}
+
+/**
+ * Requires a recent proof of identity, and room for another import.
+ *
+ * @throws Problem 403, 413
+ */
+const expectImportable = ({ is_proven, used }: Importer): void => {
+  expectProven({ is_proven })
+  if (used >= maxImports)
+    throw problems.quotaExceeded({ resource: 'imports', quota: maxImports, used, size: 1 })
+}
+
+/**
+ * Checks before the file of a request is received that it can be imported. `addImport` decides under a lock.
+ *
+ * @throws Problem 403, 413
+ */
+export const checkImportable = async (ctx: OpContext<Principal>): Promise<void> => {
+  const [{ is_proven }, used] = await Promise.all([readCaller(ctx), countImports(ctx)])
+  // A repeat needs no room. Looked up last, because its import may be among those that were counted.
+  if (!(await hasReplay(ctx))) expectImportable({ is_proven, used })
+}
+
+/** What is done with a stored file. */
+interface Arrival {
+  readonly jobs: Pick<Jobs, 'wake'>
+  /** Days for which the file is kept. */
+  readonly days: number
+}
+
+/** Makes a stored file an import, if the caller still may. If the result is `replayed`, the file was not used. */
+export const addImport = (
+  ctx: OpContext<Principal>,
+  file: NewImport,
+  { jobs, days }: Arrival,
+): Promise<Created> =>
+  idempotent(ctx, async (tx, id) => {
+    const [, { is_proven }, used] = await Promise.all([
+      lockCounters(tx.db, { id: tx.principal.userId }),
+      readCaller(tx),
+      countImports(tx),
+    ])
+    expectImportable({ is_proven, used })
+    const [, view] = await Promise.all([insertImport(tx, id, file, days), viewImport(tx, id)])
+    tx.afterCommit(() => jobs.wake('run_imports'))
+    return view
+  })
