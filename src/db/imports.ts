@@ -23,7 +23,7 @@ import { query, statement } from './engine/statement.ts'
 import { newest, selectPage, selectPageOf } from './lists/list.ts'
 import { importJson, importRowJson, isImportBusy } from './read-models.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
-import { importRecords, importRows, imports, users } from './schema/tables.ts'
+import { importRecords, importRows, imports, uploads, users } from './schema/tables.ts'
 import { touched } from './touch.ts'
 
 /**
@@ -276,12 +276,14 @@ const remove = statement(
     with file as (
       insert into file_deletions (storage_key)
       select ${row.storage_key} from imports row where ${row.id} = ${p.id} and ${row.storage_key} is not null
+    ), upload as (
+      delete from uploads where ${uploads.import_id} = ${p.id}
     )
     update imports row set deleted_at = now(), storage_key = null, status = 'cancelled', lease_id = null, leased_until = null
     where ${row.id} = ${p.id}`,
 )
 
-/** Deletes an import, and its file through the queue. A job deletes its rows. */
+/** Deletes an import with the upload that it was, and its file through the queue. A job deletes its rows. */
 export const removeImport = async ({ db }: TransactionContext, { id }: ChangeableImport): Promise<void> => {
   await remove(db, { id })
 }

@@ -1,16 +1,18 @@
 import { countImports, insertImport, type NewImport, viewImport } from '../db/imports.ts'
 import { lockCounters } from '../db/quotas.ts'
+import { countUnfinishedImports, finishUpload, lockLeased } from '../db/uploads.ts'
 import { readCaller } from '../db/users.ts'
 import type { Created } from '../domain/idempotency.ts'
 import { maxImports } from '../domain/imports.ts'
 import type { Principal } from '../domain/permissions.ts'
+import type { UploadLease } from '../domain/uploads.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import { problems } from '../problems/problems.ts'
-import type { OpContext } from './context.ts'
+import type { OpContext, OpTransaction } from './context.ts'
 import { expectProven } from './expectations.ts'
 import { hasReplay, idempotent } from './idempotency.ts'
 
-/** How a file becomes an import. */
+/** What importing a file in one request and by a resumable upload have in common. */
 
 /** What decides whether the caller may import another file. */
 interface Importer {
@@ -41,27 +43,53 @@ export const checkImportable = async (ctx: OpContext<Principal>): Promise<void> 
   if (!(await hasReplay(ctx))) expectImportable({ is_proven, used })
 }
 
-/** What is done with a stored file. */
+const lockCaller = (tx: OpTransaction<Principal>) => lockCounters(tx.db, { id: tx.principal.userId })
+
+/**
+ * Requires that the caller may start to upload a file to import. Their unfinished uploads count as imports, so that they cannot fill the
+ * storage. The caller stays locked.
+ *
+ * @throws Problem 403, 413
+ */
+export const expectMayStartImport = async (tx: OpTransaction<Principal>): Promise<void> => {
+  const [, { is_proven }, imports, unfinished] = await Promise.all([
+    lockCaller(tx),
+    readCaller(tx),
+    countImports(tx),
+    countUnfinishedImports(tx),
+  ])
+  expectImportable({ is_proven, used: imports + unfinished })
+}
+
+/** How a stored file came, and what is done with it. */
 interface Arrival {
   readonly jobs: Pick<Jobs, 'wake'>
   /** Days for which the file is kept. */
   readonly days: number
+  /** The resumable upload that becomes the import; null if the file came in one request. */
+  readonly upload: UploadLease | null
 }
 
 /** Makes a stored file an import, if the caller still may. If the result is `replayed`, the file was not used. */
 export const addImport = (
   ctx: OpContext<Principal>,
   file: NewImport,
-  { jobs, days }: Arrival,
+  { jobs, days, upload }: Arrival,
 ): Promise<Created> =>
   idempotent(ctx, async (tx, id) => {
-    const [, { is_proven }, used] = await Promise.all([
-      lockCounters(tx.db, { id: tx.principal.userId }),
+    const [, { is_proven }, used, isHeld] = await Promise.all([
+      lockCaller(tx),
       readCaller(tx),
       countImports(tx),
+      upload === null || lockLeased(tx, upload),
     ])
     expectImportable({ is_proven, used })
-    const [, view] = await Promise.all([insertImport(tx, id, file, days), viewImport(tx, id)])
+    if (!isHeld) throw problems.notFound()
+    const [, , view] = await Promise.all([
+      insertImport(tx, id, file, days),
+      upload !== null && finishUpload(tx, upload, { import_id: id }),
+      viewImport(tx, id),
+    ])
     tx.afterCommit(() => jobs.wake('run_imports'))
     return view
   })

@@ -95,7 +95,7 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
     const { key: storage_key, size, sha256 } = stored
     const received = withContent(ctx, [fileName, sha256])
     const file = { file_name: fileName, storage_key, size, sha256 }
-    const create = () => addImport(received, file, { jobs, days: importFileDays })
+    const create = () => addImport(received, file, { jobs, days: importFileDays, upload: null })
     return keepIfUsed(storage, stored, create, ({ replayed }) => !replayed)
   },
 
