@@ -876,6 +876,30 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/imports/uploads": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Start a resumable upload of a file to import
+         * @description Creates an upload, to which chunks of a file are appended as in an upload to a task. When the last chunk has been stored, the file becomes an import, as if it had been sent to `POST /imports`. The operator sets the size limit (default: 2 GiB). In a session, starting an upload and sending its last chunk require a recent authentication. To start one, unfinished uploads count among the 20 imports that you can keep.
+         */
+        post: operations["createImportUpload"];
+        delete?: never;
+        /**
+         * Get the capabilities of uploads to import
+         * @description Returns the supported tus version, extensions and limits for files to import. Does not require authentication.
+         */
+        options: operations["getImportUploadOptions"];
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/uploads/{upload_id}": {
         parameters: {
             query?: never;
@@ -894,18 +918,18 @@ export interface paths {
         post?: never;
         /**
          * Cancel an upload
-         * @description Cancels an upload and deletes the stored bytes, even while a chunk is being received. If the upload is complete, only the upload is deleted; the attachment stays. Available to the user who started the upload.
+         * @description Cancels an upload and deletes the stored bytes, even while a chunk is being received. If the upload is complete, only the upload is deleted; the attachment or the import stays. Available to the user who started the upload; API tokens need `attachments:write` for a file of a task, and `imports:write` for a file to import.
          */
         delete: operations["abortUpload"];
         options?: never;
         /**
          * Get the offset of an upload
-         * @description Returns the current offset of an upload. `Upload-Offset` is the number of bytes stored durably: send the next chunk from there. It equals `Upload-Length` only once the file has become an attachment, whose URL is then in `Content-Location`. Until then, at least one byte remains to be sent, so that the response to the last chunk can report the result. These requests have a rate limit of their own, as high as that of other requests, so a client that has sent too many chunks can still get the offset. Available to the user who started the upload.
+         * @description Returns the current offset of an upload. `Upload-Offset` is the number of bytes stored durably: send the next chunk from there. It equals `Upload-Length` only once the file has become an attachment or an import, whose URL is then in `Content-Location`. Until then, at least one byte remains to be sent, so that the response to the last chunk can report the result. These requests have a rate limit of their own, as high as that of other requests, so a client that has sent too many chunks can still get the offset. Available to the user who started the upload; API tokens need `attachments:write` for a file of a task, and `imports:write` for a file to import.
          */
         head: operations["getUploadOffset"];
         /**
          * Upload a chunk
-         * @description Appends a chunk to an upload. `Upload-Offset` must equal the current offset. If the connection is lost, the bytes received so far are kept; a chunk with `Upload-Checksum` is stored completely or not at all. The last chunk turns the file into an attachment, whose URL is in `Content-Location`. If that would exceed a quota, the upload can still be completed later. Available to the user who started the upload, while they can attach files to the task.
+         * @description Appends a chunk to an upload. `Upload-Offset` must equal the current offset. If the connection is lost, the bytes received so far are kept; a chunk with `Upload-Checksum` is stored completely or not at all. The last chunk turns the file into an attachment or an import, whose URL is in `Content-Location`. If that would exceed a quota, or an import requires a recent authentication, the upload can still be completed later. Available to the user who started the upload, while they can attach files to the task; API tokens need `attachments:write` for a file of a task, and `imports:write` for a file to import.
          */
         patch: operations["appendUpload"];
         trace?: never;
@@ -2525,7 +2549,7 @@ export interface paths {
          * @description Uploads a file as `multipart/form-data`, in a part named `file`: an archive of an export, JSON or CSV of Todoist, a
          *     zip of Vikunja, JSON of Trello, iCalendar, or any CSV. Nothing is imported yet. The file is read in the background;
          *     when the `status` is `ready`, its `preview` tells what it has, and which rows would be refused or altered, and why.
-         *     Then change what should be different, and run it.
+         *     Then change what should be different, and run it. A large file can be sent in chunks instead: `POST /imports/uploads`.
          *
          *     The operator sets the size limit (default: 2 GiB). You can keep 20 imports. Files are deleted after a week, and
          *     imports after 30 days; what they have created stays. In a session, this operation requires a recent authentication.
@@ -7494,7 +7518,7 @@ export interface components {
          */
         ReprDigest: string;
         /**
-         * @description The ETag of the task after the file became an attachment, for `If-Match` of the next request. Absent until the upload is complete.
+         * @description The ETag of the task after the file became an attachment, for `If-Match` of the next request. Absent until the upload is complete, and for a file to import.
          * @example "8"
          */
         TaskETagOfUpload: string;
@@ -7539,7 +7563,7 @@ export interface components {
          */
         UploadMetadata: string;
         /**
-         * @description The time at which the upload expires if no further chunk arrives. The attachment of a completed upload is kept.
+         * @description The time at which the upload expires if no further chunk arrives. The attachment or the import of a completed upload is kept.
          * @example Tue, 03 Nov 2026 10:00:00 GMT
          */
         UploadExpires: string;
@@ -7548,6 +7572,16 @@ export interface components {
          * @example /attachments/0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
          */
         AttachmentLocation: string;
+        /**
+         * @description The URL of the import; absent until the upload is complete.
+         * @example /imports/0199c0f7-4c5d-7e6f-9071-8293a4b5c6d8
+         */
+        ImportLocation: string;
+        /**
+         * @description The URL of the attachment or the import; absent until the upload is complete.
+         * @example /attachments/0199c0e2-9b1d-7c3a-9f41-5a6b7c8d9e0f
+         */
+        UploadOutcomeLocation: string;
         /**
          * @description Disables buffering in nginx and compatible proxies.
          * @example no
@@ -9367,6 +9401,91 @@ export interface operations {
             429: components["responses"]["TooManyRequests"];
         };
     };
+    createImportUpload: {
+        parameters: {
+            query?: never;
+            header: {
+                /**
+                 * @description The tus version of the client. Any other version returns 412.
+                 * @example 1.0.0
+                 */
+                "Tus-Resumable": components["parameters"]["TusClientVersion"];
+                /**
+                 * @description The size of the file in bytes.
+                 * @example 14
+                 */
+                "Upload-Length": components["parameters"]["FileLength"];
+                /**
+                 * @description Comma-separated pairs of a key and a Base64 value. `filename` is required. `filetype` is the media type of the file, which is detected if it is absent, and `sha256` its expected digest in hexadecimal. Other keys are stored unchanged.
+                 * @example filename cmVsZWFzZS1ub3Rlcy50eHQ=,filetype dGV4dC9wbGFpbg==
+                 */
+                "Upload-Metadata": components["parameters"]["FileMetadata"];
+                /** @description The digest of the chunk: `sha1` or `sha256`, a space and the Base64 value. A chunk that does not match is rejected with 460, and none of it is stored. */
+                "Upload-Checksum"?: components["parameters"]["UploadChecksum"];
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/offset+octet-stream": components["schemas"]["FileContent"];
+            };
+        };
+        responses: {
+            /** @description The upload was created. If it is already complete, `Content-Location` is the URL of the import. */
+            201: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Tus-Resumable": components["headers"]["TusResumable"];
+                    "Cache-Control": components["headers"]["NoStore"];
+                    Location: components["headers"]["Location"];
+                    "Upload-Offset": components["headers"]["UploadOffset"];
+                    "Upload-Expires": components["headers"]["UploadExpires"];
+                    "Content-Location": components["headers"]["ImportLocation"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthorized"];
+            403: components["responses"]["ForbiddenOrUnproven"];
+            412: components["responses"]["TusVersionUnsupported"];
+            413: components["responses"]["UploadTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            422: components["responses"]["DigestMismatch"];
+            429: components["responses"]["TooManyRequests"];
+            460: components["responses"]["ChecksumMismatch"];
+            503: components["responses"]["ServiceUnavailable"];
+            504: components["responses"]["OutcomeUnknown"];
+            507: components["responses"]["InsufficientStorage"];
+        };
+    };
+    getImportUploadOptions: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The supported version, extensions and limits. */
+            204: {
+                headers: {
+                    "X-Request-Id": components["headers"]["RequestId"];
+                    "Tus-Resumable": components["headers"]["TusResumable"];
+                    "Tus-Version": components["headers"]["TusVersion"];
+                    "Tus-Extension": components["headers"]["TusExtension"];
+                    "Tus-Checksum-Algorithm": components["headers"]["TusChecksumAlgorithm"];
+                    "Tus-Max-Size": components["headers"]["TusMaxSize"];
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            400: components["responses"]["BadRequest"];
+            429: components["responses"]["TooManyRequests"];
+        };
+    };
     abortUpload: {
         parameters: {
             query?: never;
@@ -9438,7 +9557,7 @@ export interface operations {
                     "Upload-Length": components["headers"]["UploadLength"];
                     "Upload-Metadata": components["headers"]["UploadMetadata"];
                     "Upload-Expires": components["headers"]["UploadExpires"];
-                    "Content-Location": components["headers"]["AttachmentLocation"];
+                    "Content-Location": components["headers"]["UploadOutcomeLocation"];
                     "Task-ETag": components["headers"]["TaskETagOfUpload"];
                     [name: string]: unknown;
                 };
@@ -9496,7 +9615,7 @@ export interface operations {
                     "Cache-Control": components["headers"]["NoStore"];
                     "Upload-Offset": components["headers"]["UploadOffset"];
                     "Upload-Expires": components["headers"]["UploadExpires"];
-                    "Content-Location": components["headers"]["AttachmentLocation"];
+                    "Content-Location": components["headers"]["UploadOutcomeLocation"];
                     "Task-ETag": components["headers"]["TaskETagOfUpload"];
                     [name: string]: unknown;
                 };
@@ -9504,7 +9623,7 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["Forbidden"];
+            403: components["responses"]["ForbiddenOrUnproven"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["UploadConflict"];
             410: components["responses"]["UploadGone"];

@@ -516,8 +516,14 @@ export const buildApp = async ({
     }),
     ...thumbnailHandlers({ thumbnails: createThumbnails({ storage, thumbnailer }) }),
     ...uploadHandlers({
-      uploads: createUploads({ storage, jobs, attachmentQuotaBytes }),
+      uploads: createUploads({
+        storage,
+        jobs,
+        attachmentQuotaBytes,
+        importFileDays: config.importFileDays,
+      }),
       attachmentMaxBytes,
+      importMaxBytes: config.importMaxBytes,
     }),
     ...tagHandlers({ paging, tags: createTags({ jobs }) }),
     ...taskTagHandlers({ paging }),

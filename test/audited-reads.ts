@@ -27,7 +27,9 @@ const others = new Set<string>([
 const concerned = operations.filter(
   ({ scope, path }) =>
     path.includes('{task_id}') ||
-    (scope !== 'none' && scope !== 'session' && !others.has(scope.split(':')[0] ?? '')),
+    (scope !== 'none' &&
+      scope !== 'session' &&
+      [scope].flat().some((one) => !others.has(one.split(':')[0] ?? ''))),
 )
 
 const eventsOf = async (requestId: string | null) =>

@@ -116,7 +116,10 @@ t.test('the tools of assistants are listed with their scopes', async (t) => {
     matchesOf(row, /`(\w+)`/g).map((name) => `${scope} ${name}`),
   )
   const tools = [...deriveTools(loadContract()).values()]
-  t.strictSame(listed.toSorted(), tools.map(({ name, operation }) => `${operation.scope} ${name}`).toSorted())
+  t.strictSame(
+    listed.toSorted(),
+    tools.map(({ name, operation }) => `${[operation.scope].flat().join()} ${name}`).toSorted(),
+  )
 })
 
 t.test('the documented settings are those that the service reads', async (t) => {

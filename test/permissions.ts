@@ -14,6 +14,7 @@ import {
 } from './fixture/matrix.ts'
 import { type Operation, operations, pathParameters, prepareOperations, rows } from './fixture/operations.ts'
 import { type Account, type Call, fileForm, startService } from './fixture/service.ts'
+import { pieceHeaders } from './fixture/uploads.ts'
 import type { World } from './fixture/world.ts'
 
 /**
@@ -352,6 +353,18 @@ const scenarios: Partial<Record<OperationId, readonly Scenario[]>> = {
       request: async (world) => ({ ...(await ofTask(world)), body: { owner_id: world.assignee.id } }),
     },
   ],
+  getUploadOffset: [{ what: 'of a file to import', request: ({ newImportUpload }) => newImportUpload() }],
+  appendUpload: [
+    {
+      what: 'of a file to import',
+      async request({ newImportUpload }) {
+        const { params } = await newImportUpload()
+        return { params, headers: pieceHeaders(0), body: Buffer.from('title') }
+      },
+    },
+  ],
+  abortUpload: [{ what: 'of a file to import', request: ({ newImportUpload }) => newImportUpload() }],
+
   getTrashedTask: [{ what: 'not in the trash', rule: hidden, request: ofTask }],
 
   deleteAttachment: [
@@ -435,7 +448,10 @@ const callerOf = ({ id }: Operation): Account => (rows[id].caller === 'admin' ? 
 /** Sends the request of a permitted caller with an API token that has every scope but the operation's. */
 const tryWithoutScope = async (t: Test, operation: Operation, permitted: Call) => {
   const { id, scope } = operation
-  const scopes = allScopes.filter((one) => one !== scope && one.replace(':write', ':read') !== scope)
+  const required: readonly string[] = [scope].flat()
+  const scopes = allScopes.filter(
+    (one) => !required.includes(one) && !required.includes(one.replace(':write', ':read')),
+  )
   const token = await apiTokenWith(callerOf(operation), scopes)
   const request = { ...permitted, token }
 
@@ -443,7 +459,7 @@ const tryWithoutScope = async (t: Test, operation: Operation, permitted: Call) =
   const reply = await service.call(id, request)
   t.equal(reply.status, 403)
   if (operation.method !== 'HEAD') t.match(reply.body, { code: 'insufficient_scope' })
-  const named = scope === 'session' ? '' : `, scope="${scope}"`
+  const named = scope === 'session' ? '' : `, scope="${required.join(' ')}"`
   t.equal(
     reply.headers.get('www-authenticate'),
     `Bearer realm="taskwright", error="insufficient_scope"${named}`,

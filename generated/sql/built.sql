@@ -1288,6 +1288,11 @@ limit 100 + 1
   ) few)
 where "projects"."id" = $2::uuid;
 
+/* uploads.count_unfinished_imports */
+select count(*)::int as "uploads"
+from "uploads"
+where ("uploads"."user_id" = $1::uuid and "uploads"."task_id" is null and "uploads"."import_id" is null);
+
 /* uploads.delete */
 delete from "uploads"
 where "uploads"."id" = $1::uuid;
@@ -1305,12 +1310,12 @@ where ("uploads"."id" = $3::uuid and "uploads"."lease_id" = $4::uuid);
 update "uploads"
 set "upload_offset" = "uploads"."upload_length", "lease_id" = $1, "leased_until" = $2, "attachment_id" = $3::uuid, "task_version" = (select "tasks"."version"
 from "tasks"
-where "tasks"."id" = "uploads"."task_id")
-where "uploads"."id" = $4::uuid;
+where "tasks"."id" = "uploads"."task_id"), "import_id" = $4::uuid
+where "uploads"."id" = $5::uuid;
 
 /* uploads.insert */
-insert into "uploads" ("id", "task_id", "user_id", "file_name", "content_type", "sha256", "upload_metadata", "upload_length", "upload_offset", "storage_key", "lease_id", "leased_until", "attachment_id", "task_version", "expires_at")
-values ($1::uuid, $2::uuid, $3::uuid, $4::text, $5::text, $6::text, $7::text, $8::bigint, default, $9::text, default, default, default, default, now() + interval '24 hours')
+insert into "uploads" ("id", "task_id", "user_id", "file_name", "content_type", "sha256", "upload_metadata", "upload_length", "upload_offset", "storage_key", "lease_id", "leased_until", "attachment_id", "task_version", "import_id", "expires_at")
+values ($1::uuid, $2::uuid, $3::uuid, $4::text, $5::text, $6::text, $7::text, $8::bigint, default, $9::text, default, default, default, default, default, now() + interval '24 hours')
 returning "expires_at";
 
 /* uploads.lease */
@@ -1343,7 +1348,7 @@ where ("uploads"."id" = $1::uuid and "uploads"."lease_id" = $2::uuid)
 returning "id";
 
 /* uploads.select */
-select "id", "task_id", "user_id", "file_name", "content_type", "sha256", "upload_metadata", "upload_length", "upload_offset", "storage_key", "attachment_id", "task_version", "expires_at", "expires_at" <= now(), coalesce(
+select "id", "task_id", "user_id", "file_name", "content_type", "sha256", "upload_metadata", "upload_length", "upload_offset", "storage_key", "attachment_id", "task_version", "import_id", "expires_at", "expires_at" <= now(), coalesce(
         "leased_until" > now() and "leased_until" <= now() + interval '5 seconds' + interval '1 minute', false)
 from "uploads"
 where "uploads"."id" = $1::uuid;
@@ -1351,7 +1356,7 @@ where "uploads"."id" = $1::uuid;
 /* uploads.sum_unfinished */
 select coalesce(sum("upload_length"), 0)::float8
 from "uploads"
-where ("uploads"."user_id" = $1::uuid and "uploads"."attachment_id" is null);
+where ("uploads"."user_id" = $1::uuid and "uploads"."task_id" is not null and "uploads"."attachment_id" is null);
 
 /* users.charge_attachment */
 update "users"

@@ -2,6 +2,8 @@
 with file as (
   insert into file_deletions (storage_key)
   select "row"."storage_key" from imports row where "row"."id" = $1::uuid and "row"."storage_key" is not null
+), upload as (
+  delete from uploads where "uploads"."import_id" = $1::uuid
 )
 update imports row set deleted_at = now(), storage_key = null, lease_id = null, leased_until = null,
   status = case when "row"."status" in ('running', 'discarding') then 'discarding' else 'cancelled' end

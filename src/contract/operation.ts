@@ -35,6 +35,7 @@ export const openOperations = [
   'exchangeOidcCode',
   'lookUpInvitation',
   'getUploadOptions',
+  'getImportUploadOptions',
   'getLiveness',
   'getReadiness',
   'getContract',

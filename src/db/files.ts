@@ -103,10 +103,11 @@ const referenced = query(
   { is_referenced: 'bool' },
   (p) => sql`
     select exists (select from attachments where ${attachments.storage_key} = ${p.key})
+      or exists (select from imports where ${imports.storage_key} = ${p.key})
       or exists (select from uploads where ${uploads.storage_key} = ${p.key}) as is_referenced`,
 )
 
-/** Whether an attachment or an upload references the key. */
+/** Whether an attachment, an import or an upload references the key. */
 export const isReferenced = async (ctx: StatementContext, key: string): Promise<boolean> => {
   const [row] = await referenced(ctx, { key })
   return row?.is_referenced === true

@@ -23,7 +23,7 @@ import { query, statement } from './engine/statement.ts'
 import { newest, selectPage, selectPageOf } from './lists/list.ts'
 import { importJson, importRowJson, isImportBusy } from './read-models.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
-import { importRecords, importRows, imports, users } from './schema/tables.ts'
+import { importRecords, importRows, imports, uploads, users } from './schema/tables.ts'
 import { mayRun, turn } from './running-jobs.ts'
 import { touched } from './touch.ts'
 
@@ -152,8 +152,8 @@ const countOwn = builtStatement('imports.count', { id: 'uuid' }, (db, p) =>
     .where(and(eq(imports.user_id, p.id), isNull(imports.deleted_at))),
 )
 
-/** The number of imports of the caller, who is locked. */
-export const countImports = async ({ db, principal }: TransactionContext<Principal>): Promise<number> =>
+/** The number of imports of the caller. */
+export const countImports = async ({ db, principal }: StatementContext<Principal>): Promise<number> =>
   expectRow(await countOwn(db, { id: principal.userId })).imports
 
 /** What a change of an import depends on. */
@@ -286,13 +286,18 @@ const remove = statement(
     with file as (
       insert into file_deletions (storage_key)
       select ${row.storage_key} from imports row where ${row.id} = ${p.id} and ${row.storage_key} is not null
+    ), upload as (
+      delete from uploads where ${uploads.import_id} = ${p.id}
     )
     update imports row set deleted_at = now(), storage_key = null, lease_id = null, leased_until = null,
       status = case when ${row.status} in ('running', 'discarding') then 'discarding' else 'cancelled' end
     where ${row.id} = ${p.id}`,
 )
 
-/** Deletes an import, and its file through the queue. Jobs remove its new projects that are not complete, and its rows. */
+/**
+ * Deletes an import with the upload that it was, and its file through the queue. Jobs remove its new projects that are not complete, and its
+ * rows.
+ */
 export const removeImport = async ({ db }: TransactionContext, { id }: ChangeableImport): Promise<void> => {
   await remove(db, { id })
 }

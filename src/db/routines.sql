@@ -491,9 +491,9 @@ CREATE OR REPLACE TRIGGER exports_removed AFTER DELETE ON exports FOR EACH ROW
 CREATE OR REPLACE TRIGGER imports_removed AFTER DELETE ON imports FOR EACH ROW
   WHEN (OLD.storage_key IS NOT NULL) EXECUTE FUNCTION queue_file_deletion();
 
--- The bytes of a finished upload belong to the attachment.
+-- The bytes of a finished upload belong to the attachment or the import.
 CREATE OR REPLACE TRIGGER uploads_removed AFTER DELETE ON uploads FOR EACH ROW
-  WHEN (OLD.attachment_id IS NULL) EXECUTE FUNCTION queue_file_deletion();
+  WHEN (OLD.attachment_id IS NULL AND OLD.import_id IS NULL) EXECUTE FUNCTION queue_file_deletion();
 
 -- Locks the uploaders in the order of their ids to prevent deadlocks between two deletions. An attachment loses its uploader only when
 -- that user is deleted, and the total with it.

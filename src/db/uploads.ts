@@ -1,5 +1,5 @@
 import type { Authorized, Principal, Relation } from '../domain/permissions.ts'
-import { leaseSeconds, uploadHours, type UploadLease } from '../domain/uploads.ts'
+import { leaseSeconds, uploadHours, type UploadLease, type UploadOutcome } from '../domain/uploads.ts'
 import type { AttachableTask } from './attachments.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
@@ -7,7 +7,7 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { minStepBack, retentionTime } from './engine/retention.ts'
 import type { ParametersOf, Placeholders } from './engine/parameters.ts'
 import { expectRow, rowDeletion, rowLock } from './engine/row-statements.ts'
-import { and, eq, isNull, sql } from './schema/drizzle.ts'
+import { and, eq, isNotNull, isNull, sql } from './schema/drizzle.ts'
 import { tasks, uploads } from './schema/tables.ts'
 
 /** A new resumable upload. */
@@ -25,17 +25,14 @@ export interface NewUpload {
 }
 
 /** An upload as it was stored. */
-export interface Upload extends NewUpload {
+export interface Upload extends NewUpload, UploadOutcome {
   readonly id: string
-  readonly task_id: string
+  /** The task that the file is attached to; null for a file to import. */
+  readonly task_id: string | null
   /** Bytes that are durable. */
   readonly stored: number
   /** RFC 3339. */
   readonly expires_at: string
-  /** The id of the attachment; null until the upload is complete. */
-  readonly attachment_id: string | null
-  /** The version of the task with the attachment; null before. */
-  readonly task_version: number | null
   readonly is_expired: boolean
   /** Whether a request holds the lease. */
   readonly is_leased: boolean
@@ -53,7 +50,7 @@ const insert = builtStatement(
   'uploads.insert',
   {
     id: 'uuid',
-    task_id: 'uuid',
+    task_id: 'uuid?',
     user_id: 'uuid',
     file_name: 'text',
     content_type: 'text?',
@@ -69,14 +66,15 @@ const insert = builtStatement(
       .returning({ expires_at: uploads.expires_at }),
 )
 
-/** Inserts an upload of the caller. Returns when it expires. */
+/** Inserts an upload of the caller: to a task, or to be imported. Returns when it expires. */
 export const insertUpload = async (
   { db, principal }: TransactionContext<Principal>,
   id: string,
-  task: AttachableTask,
+  task: AttachableTask | null,
   upload: NewUpload,
 ): Promise<string> => {
-  const row = expectRow(await insert(db, { id, task_id: task.id, user_id: principal.userId, ...upload }))
+  const task_id = task === null ? null : task.id
+  const row = expectRow(await insert(db, { id, task_id, user_id: principal.userId, ...upload }))
   return row.expires_at
 }
 
@@ -84,12 +82,26 @@ const sumUnfinished = builtStatement('uploads.sum_unfinished', { user_id: 'uuid'
   db
     .select({ bytes: sql<number>`coalesce(sum(${uploads.upload_length}), 0)::float8` })
     .from(uploads)
-    .where(and(eq(uploads.user_id, p.user_id), isNull(uploads.attachment_id))),
+    .where(and(eq(uploads.user_id, p.user_id), isNotNull(uploads.task_id), isNull(uploads.attachment_id))),
 )
 
-/** The full sizes of the caller's unfinished uploads. */
+/** The full sizes of the caller's unfinished uploads to tasks. */
 export const unfinishedBytes = async ({ db, principal }: TransactionContext<Principal>): Promise<number> =>
   (await sumUnfinished(db, { user_id: principal.userId }))[0]?.bytes ?? 0
+
+const countUnfinished = builtStatement('uploads.count_unfinished_imports', { user_id: 'uuid' }, (db, p) =>
+  db
+    .select({ uploads: sql<number>`count(*)::int`.as('uploads') })
+    .from(uploads)
+    .where(and(eq(uploads.user_id, p.user_id), isNull(uploads.task_id), isNull(uploads.import_id))),
+)
+
+/** The number of unfinished uploads of files that the caller, who is locked, wants to import. */
+export const countUnfinishedImports = async ({
+  db,
+  principal,
+}: TransactionContext<Principal>): Promise<number> =>
+  expectRow(await countUnfinished(db, { user_id: principal.userId })).uploads
 
 const select = builtStatement('uploads.select', { id: 'uuid' }, (db, p) =>
   db
@@ -106,6 +118,7 @@ const select = builtStatement('uploads.select', { id: 'uuid' }, (db, p) =>
       storage_key: uploads.storage_key,
       attachment_id: uploads.attachment_id,
       task_version: uploads.task_version,
+      import_id: uploads.import_id,
       expires_at: uploads.expires_at,
       is_expired: sql<boolean>`${uploads.expires_at} <= now()`,
       // A lease that ends later was taken before the clock was set back.
@@ -215,31 +228,35 @@ export const lockLeased = async (
   { id, leaseId }: UploadLease,
 ): Promise<boolean> => (await lockHeld(db, { id, lease_id: leaseId })).length > 0
 
-const finish = builtStatement('uploads.finish', { id: 'uuid', attachment_id: 'uuid' }, (db, p) =>
-  db
-    .update(uploads)
-    .set({
-      attachment_id: p.attachment_id,
-      task_version: sql`(select ${tasks.version} from ${tasks} where ${tasks.id} = ${uploads.task_id})`,
-      upload_offset: sql`${uploads.upload_length}`,
-      lease_id: null,
-      leased_until: null,
-    })
-    .where(eq(uploads.id, p.id)),
+const finish = builtStatement(
+  'uploads.finish',
+  { id: 'uuid', attachment_id: 'uuid?', import_id: 'uuid?' },
+  (db, p) =>
+    db
+      .update(uploads)
+      .set({
+        attachment_id: p.attachment_id,
+        task_version: sql`(select ${tasks.version} from ${tasks} where ${tasks.id} = ${uploads.task_id})`,
+        import_id: p.import_id,
+        upload_offset: sql`${uploads.upload_length}`,
+        lease_id: null,
+        leased_until: null,
+      })
+      .where(eq(uploads.id, p.id)),
 )
 
-/** Records that a locked upload has become an attachment, which its task counts, and ends the lease. */
+/** Records that a locked upload has become an attachment, which its task counts, or an import, and ends the lease. */
 export const finishUpload = async (
   { db }: TransactionContext,
   { id }: UploadLease,
-  attachmentId: string,
+  outcome: { readonly attachment_id: string } | { readonly import_id: string },
 ): Promise<void> => {
-  await finish(db, { id, attachment_id: attachmentId })
+  await finish(db, { id, attachment_id: null, import_id: null, ...outcome })
 }
 
 const remove = rowDeletion('uploads.delete', uploads)
 
-/** Deletes an upload. A trigger queues its bytes for removal, unless they belong to an attachment. */
+/** Deletes an upload. A trigger queues its bytes for removal, unless they belong to an attachment or an import. */
 export const removeUpload = async ({ db }: TransactionContext, { id }: OwnUpload): Promise<void> => {
   await remove(db, { id })
 }

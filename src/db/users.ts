@@ -250,11 +250,15 @@ const selectCaller = builtStatement('users.select_caller', { id: 'uuid', session
     .where(and(eq(users.id, p.id), isNull(users.deleted_at), eq(users.is_disabled, false))),
 )
 
-/** The caller as they are after the transaction has waited for its locks, and whether their session has authenticated recently. */
+/**
+ * The caller as they are now, in a transaction after it has waited for its locks, and whether their session has authenticated recently.
+ *
+ * @throws CallerGone when the caller was disabled or deleted since they were authenticated
+ */
 export const readCaller = async ({
   db,
   principal,
-}: TransactionContext<Principal>): Promise<{
+}: StatementContext<Principal>): Promise<{
   readonly principal: Principal
   readonly is_proven: boolean
 }> => {

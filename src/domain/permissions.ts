@@ -304,9 +304,7 @@ export const scopeRefuses = (scope: RequiredScope, credential: Credential): bool
   if (credential.kind === 'link' || credential.kind === 'feed') return scope !== 'link'
   if (credential.kind === 'session' || credential.kind === 'shell' || credential.kind === 'job') return false
   if (scope === 'none' || scope === 'any') return false
-  return (
-    scope === 'session' ||
-    scope === 'link' ||
-    !credential.scopes.some((granted) => includesScope(granted, scope))
-  )
+  if (scope === 'session' || scope === 'link') return true
+  const accepted = typeof scope === 'string' ? [scope] : scope
+  return !accepted.some((required) => credential.scopes.some((granted) => includesScope(granted, required)))
 }

@@ -3,13 +3,16 @@ import type { components } from '../../generated/openapi.ts'
 /** The scope of an API token. It never exceeds the permissions of the token's user. */
 export type Scope = components['schemas']['Scope']
 
+type ScopeName = Scope | 'any' | 'session' | 'link' | 'none'
+
 /**
  * The `x-scope` of an operation: the scope that an API token needs, `any` if every token is accepted, `session` if API
- * tokens are not, `link` if the URL authenticates the request, or `none` if it is not authenticated.
+ * tokens are not, `link` if the URL authenticates the request, or `none` if it is not authenticated. Of several scopes, the kind of the
+ * resource decides which is needed: a token without all of them is refused before, and the service checks the one.
  */
-export type RequiredScope = Scope | 'any' | 'session' | 'link' | 'none'
+export type RequiredScope = ScopeName | readonly Scope[]
 
-const requiredScopes: Readonly<Record<RequiredScope, true>> = {
+const scopeNames: Readonly<Record<ScopeName, true>> = {
   'tasks:read': true,
   'tasks:write': true,
   'tags:read': true,
@@ -57,15 +60,18 @@ export const scopesOfNewTask = ({
   readonly tag_names?: readonly string[]
 }): readonly Scope[] => (tag_names.length === 0 ? [] : ['tags:write'])
 
-const isScope = (name: RequiredScope): name is Scope =>
-  name !== 'any' && name !== 'session' && name !== 'link' && name !== 'none'
+const isScopeName = (name: unknown): name is ScopeName =>
+  typeof name === 'string' && Object.hasOwn(scopeNames, name)
 
-export const isRequiredScope = (name: unknown): name is RequiredScope =>
-  typeof name === 'string' && Object.hasOwn(requiredScopes, name)
+const isScope = (name: unknown): name is Scope =>
+  isScopeName(name) && name !== 'any' && name !== 'session' && name !== 'link' && name !== 'none'
+
+export const isRequiredScope = (value: unknown): value is RequiredScope =>
+  Array.isArray(value) ? value.every(isScope) : isScopeName(value)
 
 /** Parses the stored form: scopes separated by spaces. */
 export const parseScopes = (text: string): readonly Scope[] =>
   text.split(' ').map((name) => {
-    if (isRequiredScope(name) && isScope(name)) return name
+    if (isScope(name)) return name
     throw new TypeError(`Unknown scope ${name}`)
   })

@@ -10,19 +10,31 @@ export interface UploadLease {
   readonly leaseId: string
 }
 
-/**
- * The offset for the client of an upload of which the first `stored` bytes are durable. When all are but there is no attachment yet, it
- * is one byte short, so that the client sends the last byte again and gets the outcome of the upload in the response.
- */
-export const resumeOffset = ({
-  attachment_id,
-  stored,
-  upload_length,
-}: {
+/** What an upload has become: an attachment or an import. */
+export interface UploadOutcome {
   readonly attachment_id: string | null
-  readonly stored: number
-  readonly upload_length: number
-}): number => (attachment_id === null ? Math.min(stored, Math.max(upload_length - 1, 0)) : stored)
+  /** The version of the task with the attachment. */
+  readonly task_version: number | null
+  readonly import_id: string | null
+}
+
+/** The outcome of an upload that is not complete. */
+export const noOutcome: UploadOutcome = { attachment_id: null, task_version: null, import_id: null }
+
+/** Whether an upload is complete. */
+export const hasOutcome = ({ attachment_id, import_id }: UploadOutcome): boolean =>
+  attachment_id !== null || import_id !== null
+
+/**
+ * The offset for the client of an upload of which the first `stored` bytes are durable. When all are but it has no outcome yet, it is
+ * one byte short, so that the client sends the last byte again and gets the outcome of the upload in the response.
+ */
+export const resumeOffset = (
+  upload: UploadOutcome & { readonly stored: number; readonly upload_length: number },
+): number => {
+  const { stored, upload_length } = upload
+  return hasOutcome(upload) ? stored : Math.min(stored, Math.max(upload_length - 1, 0))
+}
 
 /** The expected digest of a chunk. */
 export interface ChunkChecksum {

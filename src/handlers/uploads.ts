@@ -1,39 +1,62 @@
 import type { Input } from '../contract/operation.ts'
 import { baseName, describeFile, validateFileName } from '../domain/file-description.ts'
+import type { Principal } from '../domain/permissions.ts'
 import type { ChunkChecksum } from '../domain/uploads.ts'
 import { parseSha256 } from '../http/digests.ts'
 import { parseUploadChecksum, parseUploadMetadata } from '../http/tus-headers.ts'
 import { problems } from '../problems/problems.ts'
+import type { OpContext } from '../services/context.ts'
 import type { UploadProgress, Uploads } from '../services/uploads.ts'
 import type { Handlers } from './handlers.ts'
 
 interface Deps {
   readonly uploads: Uploads
   readonly attachmentMaxBytes: number
+  readonly importMaxBytes: number
 }
 
 /** The operations of the contract's tag `uploads`: the tus protocol, version 1.0.0. */
-export const uploadHandlers = ({ uploads, attachmentMaxBytes }: Deps) =>
-  ({
+export const uploadHandlers = ({ uploads, attachmentMaxBytes, importMaxBytes }: Deps) => {
+  /** Starts an upload to a task, or of a file to import. */
+  const create = (
+    ctx: OpContext<Principal>,
+    { taskId, maxBytes }: { readonly taskId: string | null; readonly maxBytes: number },
+    { body, headers }: Pick<Input<'createUpload'>, 'body' | 'headers'>,
+  ) =>
+    body.receive(async (content) => {
+      // The concatenation extension of tus is not supported: each part would become a file of its own.
+      if (headers['upload-concat'] !== undefined)
+        throw problems.invalidField('/Upload-Concat', 'is not supported; send the file in one upload')
+      const size = Number(headers['upload-length'])
+      if (size > maxBytes) throw problems.contentTooLarge(maxBytes)
+      const checksum = readChecksum(headers)
+      const { id, ...progress } = await uploads.createUpload(ctx, {
+        file: { taskId, size, ...readMetadata(headers) },
+        chunk: body.hasContent || size === 0 ? { content, checksum } : null,
+      })
+      const response = describeProgress(progress)
+      return {
+        ...response,
+        status: 201 as const,
+        headers: { location: `/uploads/${id}`, ...response.headers },
+      }
+    })
+
+  return {
     async getUploadOptions() {
       return { status: 204, headers: { 'tus-max-size': attachmentMaxBytes } }
     },
 
-    async createUpload(ctx, { params, body, headers }) {
-      return body.receive(async (content) => {
-        // The concatenation extension of tus is not supported: each part would become a separate attachment.
-        if (headers['upload-concat'] !== undefined)
-          throw problems.invalidField('/Upload-Concat', 'is not supported; send the file in one upload')
-        const size = Number(headers['upload-length'])
-        if (size > attachmentMaxBytes) throw problems.contentTooLarge(attachmentMaxBytes)
-        const checksum = readChecksum(headers)
-        const { id, ...progress } = await uploads.createUpload(ctx, {
-          file: { taskId: params.task_id, size, ...readMetadata(headers) },
-          chunk: body.hasContent || size === 0 ? { content, checksum } : null,
-        })
-        const response = describeProgress(progress)
-        return { ...response, status: 201, headers: { location: `/uploads/${id}`, ...response.headers } }
-      })
+    async createUpload(ctx, { params, ...request }) {
+      return create(ctx, { taskId: params.task_id, maxBytes: attachmentMaxBytes }, request)
+    },
+
+    async getImportUploadOptions() {
+      return { status: 204, headers: { 'tus-max-size': importMaxBytes } }
+    },
+
+    async createImportUpload(ctx, request) {
+      return create(ctx, { taskId: null, maxBytes: importMaxBytes }, request)
     },
 
     async getUploadOffset(ctx, { params }) {
@@ -59,7 +82,8 @@ export const uploadHandlers = ({ uploads, attachmentMaxBytes }: Deps) =>
       await uploads.abortUpload(ctx, params.upload_id)
       return { status: 204 }
     },
-  }) satisfies Partial<Handlers>
+  } satisfies Partial<Handlers>
+}
 
 type RequestHeaders = Input<'createUpload'>['headers']
 
@@ -85,11 +109,18 @@ const readMetadata = ({ 'upload-metadata': header }: RequestHeaders) => {
   return { ...describeFile(name, metadata.get('filetype') || null), sha256, metadata: String(header) }
 }
 
-const describeProgress = ({ upload_offset, expires_at, attachment_id, task_version }: UploadProgress) => ({
+const describeProgress = ({
+  upload_offset,
+  expires_at,
+  attachment_id,
+  task_version,
+  import_id,
+}: UploadProgress) => ({
   headers: {
     'upload-offset': upload_offset,
     'upload-expires': new Date(expires_at).toUTCString(),
   },
   ...(attachment_id !== null && { contentLocation: `/attachments/${attachment_id}` }),
   ...(task_version !== null && { taskVersion: task_version }),
+  ...(import_id !== null && { contentLocation: `/imports/${import_id}` }),
 })

@@ -27,4 +27,4 @@ const requirements = ({ scope, permission }: ContractOperation): string => {
 }
 
 const describeScope = (scope: RequiredScope): string =>
-  scope === 'session' ? 'a session; API tokens are not accepted' : `\`${scope}\``
+  scope === 'session' ? 'a session; API tokens are not accepted' : `\`${[scope].flat().join('` or `')}\``

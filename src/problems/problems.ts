@@ -212,7 +212,8 @@ export const problems = {
       'origin_not_allowed',
       'Pages of this origin may not use this endpoint. The operator can allow the origin with CORS_ORIGINS.',
     ),
-  insufficientScope: (scope: string) =>
+  /** Of several scopes, one is enough. */
+  insufficientScope: (scope: string | readonly string[]) =>
     scope === 'session'
       ? new Problem(
           'insufficient_scope',
@@ -221,8 +222,8 @@ export const problems = {
         )
       : new Problem(
           'insufficient_scope',
-          `This operation requires the scope ${scope}. Use a token with this scope.`,
-          challenge('insufficient_scope', scope),
+          `This operation requires the scope ${[scope].flat().join(' or ')}. Use a token with this scope.`,
+          challenge('insufficient_scope', [scope].flat().join(' ')),
         ),
   secondFactorEnabled: () =>
     new Problem('second_factor_enabled', 'Disable the second factor before you enrol another one.'),

@@ -87,7 +87,7 @@ export const addAttachment = async (
         insertAttachment(tx, id, task, file),
         recordEventOfTask(tx, 'attachment.created', { taskId, resourceId: id }, changes),
         countAttachment(tx, taskId, 1),
-        upload !== null && finishUpload(tx, upload, id),
+        upload !== null && finishUpload(tx, upload, { attachment_id: id }),
         chargeAttachment(tx, file.size),
         viewAttachment(tx, id),
       ])

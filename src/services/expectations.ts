@@ -41,7 +41,10 @@ export const expectFound = <R>(resource: R | null): R => {
  *
  * @throws Problem 403
  */
-export const expectScopes = ({ principal }: OpContext<Principal>, scopes: readonly Scope[]): void => {
+export const expectScopes = (
+  { principal }: Pick<OpContext<Principal>, 'principal'>,
+  scopes: readonly Scope[],
+): void => {
   const missing = scopes.find((scope) => scopeRefuses(scope, principal.credential))
   if (missing !== undefined) throw problems.insufficientScope(missing)
 }

@@ -51,6 +51,12 @@ export const findReplay = async (ctx: OpContext): Promise<Created | null> => {
   return key && stored && replayOf(key, stored)
 }
 
+/** Whether the response to an earlier request with the same key is stored, also if it was a different request. */
+export const hasReplay = async (ctx: OpContext): Promise<boolean> => {
+  const { idempotency: key } = ctx
+  return key !== null && (await selectResponse(ctx, key)) !== null
+}
+
 const replayOf = (
   { isFingerprint }: Idempotency,
   { fingerprint, resource_id: id, body: json }: StoredResponse,

@@ -6,12 +6,10 @@ import { removeRows } from '../db/import-records.ts'
 import {
   changeOptions,
   type ChangeableImport,
-  countImports,
   endImport,
   type ImportFacts,
   type ImportOptions,
   type ImportRow,
-  insertImport,
   lockImport,
   removeImport,
   selectImport,
@@ -23,7 +21,7 @@ import {
 import { lockProject } from '../db/projects.ts'
 import { lockUser, selectLiveUsers } from '../db/users.ts'
 import type { Created } from '../domain/idempotency.ts'
-import { type ImportOutcome, type ImportTable, isBusy, maxImports } from '../domain/imports.ts'
+import { type ImportOutcome, type ImportTable, isBusy } from '../domain/imports.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
@@ -39,7 +37,8 @@ import {
   expectProven,
   expectSeen,
 } from './expectations.ts'
-import { idempotent, withContent } from './idempotency.ts'
+import { withContent } from './idempotency.ts'
+import { addImport, checkImportable } from './importing.ts'
 import { discardFile, keepIfUsed } from './stored-files.ts'
 
 interface Deps {
@@ -84,6 +83,7 @@ export const listImportRows = async (
 
 export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }: Deps): Imports => ({
   async create(ctx, form) {
+    await checkImportable(ctx)
     const { fileName, stored } = await form.receive(
       (content) =>
         storage.put(content, {
@@ -94,16 +94,8 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
     )
     const { key: storage_key, size, sha256 } = stored
     const received = withContent(ctx, [fileName, sha256])
-    const create = () =>
-      idempotent(received, async (tx, id) => {
-        await expectMayUpload(tx)
-        const [, view] = await Promise.all([
-          insertImport(tx, id, { file_name: fileName, storage_key, size, sha256 }, importFileDays),
-          viewImport(tx, id),
-        ])
-        tx.afterCommit(() => jobs.wake('run_imports'))
-        return view
-      })
+    const file = { file_name: fileName, storage_key, size, sha256 }
+    const create = () => addImport(received, file, { jobs, days: importFileDays, upload: null })
     return keepIfUsed(storage, stored, create, ({ replayed }) => !replayed)
   },
 
@@ -177,15 +169,6 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
       })
     }),
 })
-
-/** Requires a recent proof of identity, and room for another import. @throws Problem 403, 413 */
-const expectMayUpload = async (tx: OpTransaction<Principal>): Promise<void> => {
-  const user = await lockUser(tx, tx.principal.userId, { purpose: 'change' })
-  expectProven(expectSeen('user.see', user))
-  const used = await countImports(tx)
-  if (used >= maxImports)
-    throw problems.quotaExceeded({ resource: 'imports', quota: maxImports, used, size: 1 })
-}
 
 /** An import of the caller, locked. @throws Problem 404 */
 const openImport = async (tx: OpTransaction<Principal>, id: string): Promise<ChangeableImport> =>

@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto'
+import type { AttachableTask } from '../db/attachments.ts'
 import { newId } from '../db/engine/ids.ts'
 import { isReferenced } from '../db/files.ts'
 import { lockStorageUse } from '../db/quotas.ts'
@@ -19,22 +20,31 @@ import {
 } from '../db/uploads.ts'
 import type { FileDescription } from '../domain/file-description.ts'
 import type { Principal } from '../domain/permissions.ts'
-import { type ChunkChecksum, leaseSeconds, resumeOffset, type UploadLease } from '../domain/uploads.ts'
+import {
+  type ChunkChecksum,
+  hasOutcome,
+  leaseSeconds,
+  noOutcome,
+  resumeOffset,
+  type UploadLease,
+  type UploadOutcome,
+} from '../domain/uploads.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import { Problem, problems } from '../problems/problems.ts'
 import { examine } from '../storage/content-type.ts'
 import { newKey } from '../storage/keys.ts'
 import { FileMissing, FileTooLarge, type Storage } from '../storage/storage.ts'
-import type { AddedToTask } from './added-to-task.ts'
 import { addAttachment, expectAttachable, expectRoom } from './attaching.ts'
-import { type OpContext, transaction } from './context.ts'
-import { expectAbsent, expectActive, expectMay, expectSeen } from './expectations.ts'
+import { type OpContext, type OpTransaction, transaction } from './context.ts'
+import { expectAbsent, expectActive, expectMay, expectScopes, expectSeen } from './expectations.ts'
+import { addImport, expectMayStartImport } from './importing.ts'
 
 interface Deps {
   readonly storage: Storage
   readonly jobs: Jobs
   /** Maximum total size of a user's attachments in bytes; null for no limit. */
   readonly attachmentQuotaBytes: number | null
+  readonly importFileDays: number
 }
 
 /** Part of a file, and its offset in the file. */
@@ -46,7 +56,8 @@ interface Chunk {
 
 /** A file to upload. `size` is the size of the whole file in bytes. */
 interface UploadedFile extends FileDescription {
-  readonly taskId: string
+  /** The task that the file is attached to; null for a file to import. */
+  readonly taskId: string | null
   readonly size: number
   /** Expected digest of the whole file, in hexadecimal. */
   readonly sha256: string | null
@@ -61,7 +72,7 @@ interface Creation {
 }
 
 /** The progress of an upload. */
-export interface UploadProgress extends Pick<Upload, 'expires_at' | 'attachment_id' | 'task_version'> {
+export interface UploadProgress extends UploadOutcome, Pick<Upload, 'expires_at'> {
   /** The offset at which the client continues: see `resumeOffset`. */
   readonly upload_offset: number
 }
@@ -69,7 +80,7 @@ export interface UploadProgress extends Pick<Upload, 'expires_at' | 'attachment_
 /** The progress of an upload, and what the client said about it. */
 export interface DescribedUpload extends UploadProgress, Pick<Upload, 'upload_length' | 'upload_metadata'> {}
 
-/** Resumable uploads. Each belongs to one user, and becomes an attachment with its last byte. */
+/** Resumable uploads. Each belongs to one user, and becomes an attachment or an import with its last byte. */
 export interface Uploads {
   createUpload(
     ctx: OpContext<Principal>,
@@ -82,8 +93,13 @@ export interface Uploads {
   abortUpload(ctx: OpContext<Principal>, id: string): Promise<void>
 }
 
-export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: Deps): Uploads => {
-  /** Creates an upload. The caller's unfinished uploads count against the quota, so that they cannot fill the storage. */
+export const createUploads = ({
+  storage,
+  jobs,
+  attachmentQuotaBytes: quota,
+  importFileDays,
+}: Deps): Uploads => {
+  /** Creates an upload. */
   const create = (ctx: OpContext<Principal>, id: string, file: UploadedFile): Promise<string> => {
     const { taskId, size, ...description } = file
     const upload = {
@@ -95,14 +111,9 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
       storage_key: newKey(),
     }
     return transaction(ctx, async (tx) => {
-      const [use, task, unfinished] = await Promise.all([
-        lockStorageUse(tx),
-        lockTask(tx, taskId),
-        unfinishedBytes(tx),
-      ])
-      const attachable = expectAttachable(task)
-      expectRoom(use && { ...use, used: use.used + unfinished }, { size, quota })
-      return insertUpload(tx, id, attachable, upload)
+      if (taskId === null) await expectMayStartImport(tx)
+      const task = taskId === null ? null : await expectMayStartAttachment(tx, { taskId, size, quota })
+      return insertUpload(tx, id, task, upload)
     })
   }
 
@@ -111,20 +122,21 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
     transaction(ctx, async (tx) => {
       // The task is not locked, since the lease does not change it. The attachment is added under its lock.
       const [found, task] = await Promise.all([lockUpload(tx, id), readTaskOfUpload(tx, id)])
-      const upload = expectOwn(found)
-      const attachable = expectMay('attachment.add', expectSeen('attachment.see', task))
+      const upload = expectOwn(tx, found)
+      const attachable =
+        upload.task_id === null ? null : expectMay('attachment.add', expectSeen('attachment.see', task))
       expectAbsent(tx, true)
-      expectActive(attachable)
+      if (attachable !== null) expectActive(attachable)
       if (upload.is_expired) throw problems.uploadGone()
       if (upload.is_leased) throw problems.uploadLocked()
       if (resumeOffset(upload) !== offset) throw problems.uploadConflict()
-      if (upload.attachment_id === null) await takeLease(tx, upload, leaseId)
+      if (!hasOutcome(upload)) await takeLease(tx, upload, leaseId)
       return upload
     })
 
   const abortUpload: Uploads['abortUpload'] = (ctx, id) =>
     transaction(ctx, async (tx) => {
-      const upload = expectOwn(await lockUpload(tx, id))
+      const upload = expectOwn(tx, await lockUpload(tx, id))
       await removeUpload(tx, upload)
       tx.afterCommit(() => jobs.wake('remove_deleted_files'))
     })
@@ -135,9 +147,8 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
     const upload = await lease(ctx, held, chunk.offset)
     try {
       const progress = await storeChunk(storage, { upload, chunk, writer })
-      if (upload.attachment_id !== null || progress.upload_offset < upload.upload_length) return progress
-      const { id: attachment_id, taskVersion: task_version } = await finish(ctx, { upload, held, writer })
-      return { ...progress, attachment_id, task_version }
+      if (hasOutcome(upload) || progress.upload_offset < upload.upload_length) return progress
+      return { ...progress, ...(await finish(ctx, { upload, held, writer })) }
     } catch (error) {
       const isGone = await removeIfGone(ctx, upload.storage_key)
       if (isGone && isLeaseLost(error)) throw problems.notFound()
@@ -149,11 +160,11 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
     }
   }
 
-  /** Makes a complete upload an attachment. After a crash, each step before the last can be repeated. */
+  /** Makes a complete upload an attachment or an import. After a crash, each step before the last can be repeated. */
   const finish = async (
     ctx: OpContext<Principal>,
     { upload, held, writer }: { upload: Upload; held: UploadLease; writer: LeasedWriter },
-  ): Promise<AddedToTask> => {
+  ): Promise<UploadOutcome> => {
     const { task_id: taskId, file_name, storage_key, upload_length: size } = upload
     await storage.complete({ key: storage_key, size })
     const { sha256, ...type } = await examine(storage, storage_key, writer.hold)
@@ -161,6 +172,11 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
       await deleteLeasedUpload(ctx, held)
       jobs.wake('remove_deleted_files')
       throw problems.digestMismatch('/Upload-Metadata')
+    }
+    if (taskId === null) {
+      const file = { file_name, storage_key, size, sha256 }
+      const { id } = await addImport(ctx, file, { jobs, days: importFileDays, upload: held })
+      return { ...noOutcome, import_id: id }
     }
     const file = {
       file_name,
@@ -170,7 +186,8 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
       sha256,
       storage_key,
     }
-    return addAttachment(ctx, file, { taskId, quota, upload: held })
+    const { id, taskVersion } = await addAttachment(ctx, file, { taskId, quota, upload: held })
+    return { ...noOutcome, attachment_id: id, task_version: taskVersion }
   }
 
   /**
@@ -191,7 +208,7 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
     async createUpload(ctx, { file, chunk }) {
       const id = newId()
       const expires_at = await create(ctx, id, file)
-      if (chunk === null) return { id, upload_offset: 0, expires_at, attachment_id: null, task_version: null }
+      if (chunk === null) return { id, upload_offset: 0, expires_at, ...noOutcome }
       try {
         return { id, ...(await appendChunk(ctx, { ...chunk, id, offset: 0 })) }
       } catch (error) {
@@ -201,7 +218,7 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
       }
     },
     async getProgress(ctx, id) {
-      const upload = expectOwn(await readUpload(ctx, id))
+      const upload = expectOwn(ctx, await readUpload(ctx, id))
       if (upload.is_expired) throw problems.uploadGone()
       return { ...upload, upload_offset: resumeOffset(upload) }
     },
@@ -211,12 +228,35 @@ export const createUploads = ({ storage, jobs, attachmentQuotaBytes: quota }: De
 }
 
 /**
- * The caller's own upload.
+ * Requires that the caller may upload a file to the task. Their unfinished uploads count against the quota, so that they cannot fill the
+ * storage. The caller and the task stay locked.
  *
- * @throws Problem 404
+ * @throws Problem 404, 403, 409, 413
  */
-const expectOwn = (upload: Upload | null): OwnUpload =>
-  expectMay('upload.continue', expectSeen('upload.continue', upload))
+const expectMayStartAttachment = async (
+  tx: OpTransaction<Principal>,
+  { taskId, size, quota }: { readonly taskId: string; readonly size: number; readonly quota: number | null },
+): Promise<AttachableTask> => {
+  const [use, task, unfinished] = await Promise.all([
+    lockStorageUse(tx),
+    lockTask(tx, taskId),
+    unfinishedBytes(tx),
+  ])
+  const attachable = expectAttachable(task)
+  expectRoom(use && { ...use, used: use.used + unfinished }, { size, quota })
+  return attachable
+}
+
+/**
+ * The caller's own upload. Its kind decides which scope an API token needs.
+ *
+ * @throws Problem 404, 403
+ */
+const expectOwn = (ctx: Pick<OpContext<Principal>, 'principal'>, upload: Upload | null): OwnUpload => {
+  const own = expectMay('upload.continue', expectSeen('upload.continue', upload))
+  expectScopes(ctx, [own.task_id === null ? 'imports:write' : 'attachments:write'])
+  return own
+}
 
 /** Writes to an upload under a lease. */
 interface LeasedWriter {
@@ -257,20 +297,21 @@ const storeChunk = async (
   { upload, chunk, writer }: { upload: Upload; chunk: Chunk; writer: LeasedWriter },
 ): Promise<UploadProgress> => {
   const { offset, content, checksum } = chunk
-  const { storage_key: key, upload_length: size, expires_at, attachment_id, task_version } = upload
+  const { storage_key: key, upload_length: size, expires_at, attachment_id, task_version, import_id } = upload
+  const outcome = { attachment_id, task_version, import_id }
   const checked = checksum === null ? content : verify(content, checksum)
-  if (attachment_id !== null || (upload.stored === size && size > 0)) {
+  if (hasOutcome(upload) || (upload.stored === size && size > 0)) {
     await discardContent(checked, { maxBytes: size - offset, size })
-    return { upload_offset: size, expires_at, attachment_id, task_version }
+    return { upload_offset: size, expires_at, ...outcome }
   }
   const offsets = storage.append({ key, size }, offset, checked, {
     whole: checksum !== null,
     hold: writer.hold,
   })
-  let progress = { upload_offset: offset, expires_at, attachment_id, task_version }
+  let progress = { upload_offset: offset, expires_at, ...outcome }
   for await (const stored of offsets) {
     const expiry = await writer.record(stored)
-    progress = { upload_offset: stored, expires_at: expiry, attachment_id, task_version }
+    progress = { upload_offset: stored, expires_at: expiry, ...outcome }
   }
   return progress
 }

@@ -10,6 +10,7 @@ import { openStream } from '../fixture/event-stream.ts'
 import { eventually } from '../fixture/eventually.ts'
 import {
   type ImportFile,
+  keepImports,
   noImportRuns,
   ranImport,
   rowsOf,
@@ -107,6 +108,14 @@ const keyOf = async ({ id }: Pick<Import, 'id'>): Promise<string> => {
 const setAuthenticated = (account: Account, time: string) =>
   db.run(`update sessions set authenticated_at = ${time} where user_id = $1`, [account.id])
 
+/** Sends a request that is refused before its file is received. */
+const whileNothingIsStored = async <T>(request: () => Promise<T>): Promise<T> => {
+  put = () => Promise.reject(new StorageFull())
+  const reply = await request()
+  put = presentPut
+  return reply
+}
+
 t.test('createImport', async (t) => {
   t.test('201: the file is stored, then read', async (t) => {
     const { end } = await holdFiles()
@@ -161,7 +170,7 @@ t.test('createImport', async (t) => {
   t.test('403: long after signing in; not with an API token', async () => {
     await setAuthenticated(bob, `now() - interval '1 hour'`)
     const body = () => fileForm('title\n')
-    await service.expect('createImport', 403, { token: bob.token, body: body() })
+    await whileNothingIsStored(() => service.expect('createImport', 403, { token: bob.token, body: body() }))
     const { token } = await createApiToken(bob, { scopes: ['imports:write'] })
     await service.expect('createImport', 201, { token, body: body() })
     await setAuthenticated(bob, 'now()')
@@ -177,16 +186,43 @@ t.test('createImport', async (t) => {
 
   t.test('413: a user keeps 20', async (t) => {
     const lee = await service.register('lee')
-    await db.run(
-      `insert into imports (id, user_id, file_name, size, sha256, status, file_expires_at)
-       select gen_random_uuid(), $1, 'tasks.csv', 1, '', 'cancelled', now() from generate_series(1, 20)`,
-      [lee.id],
+    await keepImports(service, lee, 20)
+    const { body } = await whileNothingIsStored(() =>
+      service.expect('createImport', 413, { token: lee.token, body: fileForm('title\n') }),
     )
-    const { body } = await service.expect('createImport', 413, {
-      token: lee.token,
-      body: fileForm('title\n'),
-    })
     t.match(body, { code: 'quota_exceeded', resource: 'imports', quota: 20, used: 20 })
+  })
+
+  t.test('413 and 403 for what has changed while the file was received', async () => {
+    const changed = await service.register('changed')
+    const { token } = changed
+    const changing = (change: () => Promise<unknown>): void => {
+      put = async (...args) => {
+        await change()
+        return storage.put(...args)
+      }
+    }
+    changing(() => setAuthenticated(changed, `now() - interval '1 hour'`))
+    await service.expect('createImport', 403, { token, body: fileForm('title\n') })
+    await setAuthenticated(changed, 'now()')
+    changing(() => keepImports(service, changed, 20))
+    await service.expect('createImport', 413, { token, body: fileForm('title\n') })
+    put = presentPut
+  })
+
+  t.test('201: a repeat, although it is long after signing in and there are 20', async (t) => {
+    const repeating = await service.register('repeating')
+    await keepImports(service, repeating, 19)
+    const request = { token: repeating.token, headers: { 'idempotency-key': 'import-20' } }
+    const form = () => fileForm('title\nOnce\n', 'tasks.csv')
+    const first = await service.expect('createImport', 201, { ...request, body: form() })
+    await setAuthenticated(repeating, `now() - interval '1 hour'`)
+    const again = await service.expect('createImport', 201, { ...request, body: form() })
+    t.equal(again.body.id, first.body.id)
+    const another = { token: repeating.token, headers: { 'idempotency-key': 'import-21' } }
+    await whileNothingIsStored(() => service.expect('createImport', 403, { ...another, body: form() }))
+    await setAuthenticated(repeating, 'now()')
+    await whileNothingIsStored(() => service.expect('createImport', 413, { ...another, body: form() }))
   })
 
   t.test('507: there is no space', async () => {

@@ -2,12 +2,11 @@ import { createHash, randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
 import { StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
 import { eventually } from '../fixture/eventually.ts'
-import { head, openRaw } from '../fixture/raw.ts'
 import { type Account, fileForm, startService } from '../fixture/service.ts'
 import { openTestStorage } from '../fixture/storage.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { countStatuses, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
-import { pieceHeaders, tusHeaders, uploadIdIn } from '../fixture/uploads.ts'
+import { pieceHeaders, tus, tusHeaders, uploadActions, uploadIdIn } from '../fixture/uploads.ts'
 
 const maxBytes = 1_000_000
 const quota = 2_000_000
@@ -32,6 +31,7 @@ const service = await startService(t, {
 const { db } = service.deps
 const jobDeps = jobDepsOf(service)
 const { createTask } = taskActions(service)
+const { sendChunk, startChunk, offsetOf } = uploadActions(service)
 
 let count = 0
 const newOwner = async (): Promise<{ readonly owner: Account; readonly task: Task }> => {
@@ -39,8 +39,6 @@ const newOwner = async (): Promise<{ readonly owner: Account; readonly task: Tas
   const owner = await service.register(`owner${count}`)
   return { owner, task: await createTask(owner) }
 }
-
-const tus = { 'tus-resumable': '1.0.0' }
 
 const digest = (algorithm: string, bytes: Uint8Array): Buffer => createHash(algorithm).update(bytes).digest()
 const sha256 = (bytes: Uint8Array): string => digest('sha256', bytes).toString('hex')
@@ -55,29 +53,6 @@ const createUpload = async (
   return uploadIdIn((await service.expect('createUpload', 201, request)).headers)
 }
 
-const sendChunk = (
-  { token }: Account,
-  upload_id: string,
-  offset: number,
-  body: Uint8Array,
-  headers: Readonly<Record<string, string>> = {},
-) =>
-  service.call('appendUpload', {
-    token,
-    params: { upload_id },
-    body,
-    headers: { ...pieceHeaders(offset), ...headers },
-  })
-
-const offsetOf = async ({ token }: Account, upload_id: string): Promise<number> => {
-  const { headers } = await service.expect('getUploadOffset', 200, {
-    token,
-    params: { upload_id },
-    headers: tus,
-  })
-  return Number(headers.get('upload-offset'))
-}
-
 const attachmentsOf = async ({ token }: Account, { id: task_id }: Task) =>
   (await service.expect('listTaskAttachments', 200, { token, params: { task_id } })).body.items
 
@@ -86,35 +61,6 @@ const readAttachment = async ({ token }: Account, headers: Headers) => {
   const attach_id = headers.get('content-location')?.split('/').at(-1) ?? ''
   const { body } = await service.expect('downloadAttachment', 200, { token, params: { attach_id } })
   return { id: attach_id, content: Buffer.from((body ?? []) as unknown as Uint8Array) }
-}
-
-/** Starts to send a chunk. The caller finishes or interrupts it. */
-const startChunk = async (
-  t: Test,
-  { token }: Account,
-  upload_id: string,
-  offset: number,
-  length: number,
-  bytes: Uint8Array,
-) => {
-  const connection = await openRaw(t, service.url)
-  const lines = Object.entries({ ...pieceHeaders(offset), 'content-length': length })
-  connection.socket.write(
-    head(
-      `PATCH /uploads/${upload_id} HTTP/1.1`,
-      'Host: x',
-      `Authorization: Bearer ${token}`,
-      ...lines.map(([name, value]) => `${name}: ${value}`),
-    ),
-  )
-  connection.socket.write(bytes)
-  await eventually('the upload is leased', async () => {
-    const [row] = await db.run('select leased_until > now() as leased from uploads where id = $1', [
-      upload_id,
-    ])
-    return row?.leased === true
-  })
-  return connection
 }
 
 /** Expects that an attempt left no file, no row and no attachment. */

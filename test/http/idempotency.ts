@@ -75,6 +75,7 @@ const withoutKey: readonly OperationId[] = [
   'linkIdentity',
   'createAttachmentLink',
   'createUpload',
+  'createImportUpload',
   'createExportLink',
   'enrolSecondFactor',
 ]

@@ -158,6 +158,7 @@ const prepared: Partial<Record<Operation['id'], Call>> = {
   createImport: { body: fileForm('x') },
   previewRecurrence: { body: { rule: 'FREQ=DAILY' } },
   createUpload: { headers: tusHeaders(5) },
+  createImportUpload: { headers: tusHeaders(5) },
   appendUpload: { headers: pieceHeaders(0), body: 'x' },
   getUploadOffset: { headers: { 'tus-resumable': '1.0.0' } },
   abortUpload: { headers: { 'tus-resumable': '1.0.0' } },

@@ -25,6 +25,7 @@ const unreadable = new Set<Operation['id']>([
   'createApiToken',
   'createInvitation',
   'createUpload',
+  'createImportUpload',
   'linkIdentity',
   'createAttachmentLink',
   'createExportLink',

@@ -153,6 +153,7 @@ CREATE TABLE "reminders" (
 --> statement-breakpoint
 ALTER TABLE "notifications" DROP CONSTRAINT "notifications_reason_known";--> statement-breakpoint
 ALTER TABLE "notifications" ALTER COLUMN "task_id" DROP NOT NULL;--> statement-breakpoint
+ALTER TABLE "uploads" ALTER COLUMN "task_id" DROP NOT NULL;--> statement-breakpoint
 ALTER TABLE "users" ALTER COLUMN "password_hash" DROP NOT NULL;--> statement-breakpoint
 ALTER TABLE "comments" ADD COLUMN "author_name" text;--> statement-breakpoint
 ALTER TABLE "events" ADD COLUMN "recipient_id" uuid;--> statement-breakpoint
@@ -178,6 +179,7 @@ ALTER TABLE "tasks" ADD COLUMN "metadata" jsonb DEFAULT '{}' NOT NULL;--> statem
 ALTER TABLE "tasks" ADD COLUMN "external_source" text;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "external_id" text;--> statement-breakpoint
 ALTER TABLE "team_members" ADD COLUMN "source" text;--> statement-breakpoint
+ALTER TABLE "uploads" ADD COLUMN "import_id" uuid;--> statement-breakpoint
 ALTER TABLE "users" ADD COLUMN "may_use_password" boolean DEFAULT false NOT NULL;--> statement-breakpoint
 ALTER TABLE "users" ADD COLUMN "sign_in_due_at" timestamp (3) with time zone;--> statement-breakpoint
 ALTER TABLE "exports" ADD CONSTRAINT "exports_requested_by_users_id_fk" FOREIGN KEY ("requested_by") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
@@ -226,11 +228,14 @@ CREATE INDEX "reminders_mail_due" ON "reminders" USING btree ("user_id","fired_a
 ALTER TABLE "notifications" ADD CONSTRAINT "notifications_export_id_exports_id_fk" FOREIGN KEY ("export_id") REFERENCES "public"."exports"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "notifications" ADD CONSTRAINT "notifications_import_id_imports_id_fk" FOREIGN KEY ("import_id") REFERENCES "public"."imports"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "one_time_tokens" ADD CONSTRAINT "one_time_tokens_identity_id_identities_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."identities"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
+ALTER TABLE "uploads" ADD CONSTRAINT "uploads_import_id_imports_id_fk" FOREIGN KEY ("import_id") REFERENCES "public"."imports"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 CREATE INDEX "notifications_export" ON "notifications" USING btree ("export_id") WHERE "notifications"."export_id" is not null;--> statement-breakpoint
 CREATE INDEX "notifications_import" ON "notifications" USING btree ("import_id") WHERE "notifications"."import_id" is not null;--> statement-breakpoint
 CREATE INDEX "one_time_tokens_identity" ON "one_time_tokens" USING btree ("identity_id") WHERE "one_time_tokens"."identity_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_series" ON "tasks" USING btree ("series_id") WHERE "tasks"."series_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_metadata" ON "tasks" USING gin ("metadata" jsonb_path_ops) WHERE "tasks"."metadata" <> '{}';--> statement-breakpoint
 CREATE INDEX "tasks_external" ON "tasks" USING btree ("external_id") WHERE "tasks"."external_id" is not null;--> statement-breakpoint
+CREATE INDEX "uploads_import" ON "uploads" USING btree ("import_id");--> statement-breakpoint
 ALTER TABLE "notifications" ADD CONSTRAINT "notifications_of_one" CHECK (num_nonnulls("notifications"."task_id", "notifications"."export_id", "notifications"."import_id") = 1);--> statement-breakpoint
-ALTER TABLE "notifications" ADD CONSTRAINT "notifications_reason_known" CHECK ("notifications"."reason" in ('mention', 'assignment', 'comment', 'completion', 'reminder', 'export', 'import'));
+ALTER TABLE "notifications" ADD CONSTRAINT "notifications_reason_known" CHECK ("notifications"."reason" in ('mention', 'assignment', 'comment', 'completion', 'reminder', 'export', 'import'));--> statement-breakpoint
+ALTER TABLE "uploads" ADD CONSTRAINT "uploads_outcome_of_kind" CHECK (case when "uploads"."task_id" is null then "uploads"."attachment_id" else "uploads"."import_id" end is null);

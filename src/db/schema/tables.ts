@@ -1503,9 +1503,8 @@ export const uploads = pgTable(
   'uploads',
   {
     id: uuid('id').primaryKey(),
-    task_id: uuid('task_id')
-      .notNull()
-      .references(() => tasks.id, { onDelete: 'cascade' }),
+    /** The task that the file is attached to; null for a file to import. */
+    task_id: uuid('task_id').references(() => tasks.id, { onDelete: 'cascade' }),
     user_id: uuid('user_id')
       .notNull()
       .references(() => users.id, { onDelete: 'cascade' }),
@@ -1527,6 +1526,8 @@ export const uploads = pgTable(
     attachment_id: uuid('attachment_id').references(() => attachments.id, { onDelete: 'cascade' }),
     /** The version of the task with the attachment; null before. */
     task_version: integer('task_version'),
+    /** The import that the complete upload has become. */
+    import_id: uuid('import_id').references(() => imports.id, { onDelete: 'cascade' }),
     expires_at: instant('expires_at').notNull(),
   },
   (t) => [
@@ -1534,8 +1535,13 @@ export const uploads = pgTable(
     index('uploads_task').on(t.task_id),
     index('uploads_user').on(t.user_id),
     index('uploads_attachment').on(t.attachment_id),
+    index('uploads_import').on(t.import_id),
     index('uploads_expiry').on(t.expires_at),
     check('uploads_offset_within_length', sql`${t.upload_offset} between 0 and ${t.upload_length}`),
+    check(
+      'uploads_outcome_of_kind',
+      sql`case when ${t.task_id} is null then ${t.attachment_id} else ${t.import_id} end is null`,
+    ),
   ],
 )
 

@@ -1,0 +1,96 @@
+import { countImports, insertImport, type NewImport, viewImport } from '../db/imports.ts'
+import { lockCounters } from '../db/quotas.ts'
+import { countUnfinishedImports, finishUpload, lockLeased } from '../db/uploads.ts'
+import { readCaller } from '../db/users.ts'
+import type { Created } from '../domain/idempotency.ts'
+import { maxImports } from '../domain/imports.ts'
+import type { Principal } from '../domain/permissions.ts'
+import type { UploadLease } from '../domain/uploads.ts'
+import type { Jobs } from '../jobs/registry.ts'
+import { problems } from '../problems/problems.ts'
+import type { OpContext, OpTransaction } from './context.ts'
+import { expectProven } from './expectations.ts'
+import { hasReplay, idempotent } from './idempotency.ts'
+
+/** What importing a file in one request and by a resumable upload have in common. */
+
+/** What decides whether the caller may import another file. */
+interface Importer {
+  readonly is_proven: boolean
+  /** Imports that count against the limit. */
+  readonly used: number
+}
+
+/**
+ * Requires a recent proof of identity, and room for another import.
+ *
+ * @throws Problem 403, 413
+ */
+const expectImportable = ({ is_proven, used }: Importer): void => {
+  expectProven({ is_proven })
+  if (used >= maxImports)
+    throw problems.quotaExceeded({ resource: 'imports', quota: maxImports, used, size: 1 })
+}
+
+/**
+ * Checks before the file of a request is received that it can be imported. `addImport` decides under a lock.
+ *
+ * @throws Problem 403, 413
+ */
+export const checkImportable = async (ctx: OpContext<Principal>): Promise<void> => {
+  const [{ is_proven }, used] = await Promise.all([readCaller(ctx), countImports(ctx)])
+  // A repeat needs no room. Looked up last, because its import may be among those that were counted.
+  if (!(await hasReplay(ctx))) expectImportable({ is_proven, used })
+}
+
+const lockCaller = (tx: OpTransaction<Principal>) => lockCounters(tx.db, { id: tx.principal.userId })
+
+/**
+ * Requires that the caller may start to upload a file to import. Their unfinished uploads count as imports, so that they cannot fill the
+ * storage. The caller stays locked.
+ *
+ * @throws Problem 403, 413
+ */
+export const expectMayStartImport = async (tx: OpTransaction<Principal>): Promise<void> => {
+  const [, { is_proven }, imports, unfinished] = await Promise.all([
+    lockCaller(tx),
+    readCaller(tx),
+    countImports(tx),
+    countUnfinishedImports(tx),
+  ])
+  expectImportable({ is_proven, used: imports + unfinished })
+}
+
+/** How a stored file came, and what is done with it. */
+interface Arrival {
+  readonly jobs: Pick<Jobs, 'wake'>
+  /** Days for which the file is kept. */
+  readonly days: number
+  /** The resumable upload that becomes the import; null if the file came in one request. */
+  readonly upload: UploadLease | null
+}
+
+/** Makes a stored file an import, if the caller still may. If the result is `replayed`, the file was not used. */
+export const addImport = (
+  ctx: OpContext<Principal>,
+  file: NewImport,
+  { jobs, days, upload }: Arrival,
+): Promise<Created> =>
+  idempotent(ctx, async (tx, id) => {
+    const [, { is_proven }, used, isHeld] = await Promise.all([
+      lockCaller(tx),
+      readCaller(tx),
+      countImports(tx),
+      upload === null || lockLeased(tx, upload),
+    ])
+    // Identity was proven when the upload was started, which may be hours ago.
+    expectImportable({ is_proven: is_proven || upload !== null, used })
+    if (!isHeld) throw problems.notFound()
+    const [, , view] = await Promise.all([
+      insertImport(tx, id, file, days),
+      upload !== null && finishUpload(tx, upload, { import_id: id }),
+      viewImport(tx, id),
+    ])
+    tx.afterCommit(() => jobs.wake('run_imports'))
+    return view
+  })
