@@ -2,13 +2,14 @@ import t, { type Test } from 'tap'
 import { startPostgres } from '../../scripts/run/postgres.ts'
 import { copyTemplate, type ServiceEnvironment } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
+import { archiveOf, entriesOf, recordsOf } from '../fixture/exports.ts'
 import { rowsOf, settledImport } from '../fixture/imports.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'
 import { createClient, fileForm } from '../fixture/service.ts'
 
 /**
- * Kills the service while a file is read, imported, undone, and while what a cancelled import has created is removed: each record is created
- * once, a new project appears whole or not at all, and the report says what became of everything.
+ * Kills the service while a file is read, imported, exported again, undone, and while what a cancelled import has created is removed: each
+ * record is created once, a new project appears whole or not at all, and the report says what became of everything.
  */
 
 const personal = 3_000
@@ -47,6 +48,14 @@ const importTable = async (
   t.match(ran, { status: 'finished', result: { created: total, skipped: 0, refused: 0 } })
   t.equal(await count(), personal, 'each once')
   t.match(await projects(), [{ name: 'Garden', open_task_count: inProject }])
+
+  const { body: requested } = await client.expect('createExport', 201, { token, body: {} })
+  await kill('while it is exported')
+  const exported = { token, params: { export_id: requested.id } }
+  const statusOf = async () => (await client.expect('getExport', 200, exported)).body.status
+  await eventually('it is exported', async () => (await statusOf()) === 'finished', 120_000)
+  const { tasks = [] } = recordsOf(await entriesOf(await archiveOf(service, ada, requested)))
+  t.equal(new Set(tasks.map(({ title }) => title)).size, personal + inProject)
 
   await client.expect('undoImport', 200, { token, params })
   await eventually('some are undone', async () => (await count()) < personal - 300, 90_000)
