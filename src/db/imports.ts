@@ -268,6 +268,22 @@ export const startImport = async (
   await start(db, { id, status })
 }
 
+const attribute = builtStatement('imports.set_authors', { id: 'uuid', authors: 'text' }, (db, p) =>
+  db
+    .update(imports)
+    .set({ authors: sql`${p.authors}::jsonb` })
+    .where(eq(imports.id, p.id)),
+)
+
+/** Sets whose the comments of users of the file are here. */
+export const setAuthors = async (
+  { db }: TransactionContext,
+  { id }: ChangeableImport,
+  authors: ImportUsers,
+): Promise<void> => {
+  await attribute(db, { id, authors: JSON.stringify(authors) })
+}
+
 const remove = statement(
   'imports.delete',
   { id: 'uuid' },
@@ -289,6 +305,8 @@ export const removeImport = async ({ db }: TransactionContext, { id }: Changeabl
 /** An import that a process works on. */
 export interface TakenImport extends ImportOptions {
   readonly id: string
+  /** Whose the comments of users of the file are here. */
+  readonly authors: ImportUsers
   readonly lease_id: string
   readonly user_id: string
   readonly time_zone: string
@@ -306,16 +324,20 @@ const maxRunning = sql.raw('2')
 
 const lease = (p: { readonly lease: SQL }): SQL => sql`now() + ${p.lease} * interval '1 millisecond'`
 
-const take = statement('imports.take', { lease_id: 'uuid', lease: 'int' }, { id: 'text' }, (p) => {
-  const isFree = (one: typeof imports): SQL => sql`coalesce(${one.leased_until} <= now(), true)`
-  const isTaken = sql`${isImportBusy(other)} and ${other.lease_id} is not null and not ${isFree(other)}`
-  return sql`
+const take = statement(
+  'imports.take',
+  { lease_id: 'uuid', lease: 'int', only: 'uuid?' },
+  { id: 'text' },
+  (p) => {
+    const isFree = (one: typeof imports): SQL => sql`coalesce(${one.leased_until} <= now(), true)`
+    const isTaken = sql`${isImportBusy(other)} and ${other.lease_id} is not null and not ${isFree(other)}`
+    return sql`
       with turn as materialized (
         select pg_try_advisory_xact_lock(hashtextextended('imports', 0)) as is_ours
       ), next as materialized (
         select ${row.id} from turn join imports row on turn.is_ours
           join users person on ${person.id} = ${row.user_id} and ${person.deleted_at} is null and not ${person.is_disabled}
-        where ${isImportBusy(row)} and ${isFree(row)}
+        where ${isImportBusy(row)} and ${isFree(row)} and ${row.id} = coalesce(${p.only}, ${row.id})
           and (select count(*) from imports other where ${isTaken}) < ${maxRunning}
           and not exists (select from imports other where ${isTaken} and ${other.user_id} = ${row.user_id})
         order by ${row.created_at} limit 1 for update of row skip locked
@@ -332,12 +354,14 @@ const take = statement('imports.take', { lease_id: 'uuid', lease: 'int' }, { id:
         .where(sql`${row.id} = next.id`)
         .returning({ id: row.id })}
       select taken.id::text from taken`
-})
+  },
+)
 
 const selectTaken = builtStatement('imports.select_taken', { id: 'uuid', lease_id: 'uuid' }, (db, p) =>
   db
     .select({
       ...factColumns,
+      authors: imports.authors,
       attempts: imports.attempts,
       file_name: imports.file_name,
       sha256: imports.sha256,
@@ -351,14 +375,18 @@ const selectTaken = builtStatement('imports.select_taken', { id: 'uuid', lease_i
 )
 
 /**
- * Takes the import that has waited for longest, unless as many are running as may be, its owner has one that runs, or another process is
- * taking one.
+ * Takes the import that has waited for longest, or `only` that one, unless as many are running as may be, its owner has one that runs, or
+ * another process is taking one.
  */
 export const takeImport = async (
   db: Database,
-  { leaseId, duration }: { readonly leaseId: string; readonly duration: number },
+  {
+    leaseId,
+    duration,
+    only,
+  }: { readonly leaseId: string; readonly duration: number; readonly only?: string | undefined },
 ): Promise<TakenImport | null> => {
-  const taken = firstRow(await take(db, { lease_id: leaseId, lease: duration }))
+  const taken = firstRow(await take(db, { lease_id: leaseId, lease: duration, only: only ?? null }))
   if (taken === null) return null
   const found = firstRow(await selectTaken(db, { id: taken.id, lease_id: leaseId }))
   return found && { ...found, id: taken.id, lease_id: leaseId }
