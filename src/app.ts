@@ -387,6 +387,7 @@ export const buildApp = async ({
         db: background,
         storage,
         log,
+        ofUser: null,
         folder: importFolder,
         lease: jobTimes.lease,
         taskQuota: config.taskQuota,

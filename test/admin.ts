@@ -244,6 +244,96 @@ t.test('export writes what a user sees, or a project that they manage, to a new 
   t.ok(audited.every(({ user_id }) => user_id !== ada.user.id))
 })
 
+t.test('import reads a file for a user, and gives comments to their authors', async (t) => {
+  const folder = await temporaryFolder(t)
+  const file = join(folder, 'board.json')
+  const comment = (author: string) => ({
+    id: `by-${author}`,
+    type: 'commentCard',
+    date: '2026-02-01T10:00:00.000Z',
+    idMemberCreator: author,
+    data: { text: `By ${author}`, card: { id: 'card' } },
+  })
+  const board = {
+    id: '65a0000000000000000000b0',
+    name: 'Board',
+    members: ['m1', 'm2', 'm3'].map((id) => ({ id, fullName: `Member ${id}`, username: id })),
+    lists: [{ id: 'list', name: 'First', pos: 1 }],
+    cards: [{ id: 'card', name: 'Card', idList: 'list', pos: 1, idMembers: ['m1'] }],
+    actions: ['m1', 'm2', 'm3'].map(comment),
+  }
+  await writeFile(file, JSON.stringify(board))
+  await writeFile(join(folder, 'notes.bin'), Uint8Array.of(0, 1, 2, 3))
+  const run = (...parameters: readonly string[]) =>
+    runProcess(environment, program, ['import', ...parameters])
+  const refused = async (reason: RegExp, ...parameters: readonly string[]) => {
+    const { code, output } = await run(...parameters)
+    t.match(output, reason)
+    t.equal(code, 1)
+  }
+
+  await refused(/^admin: There is no user nobody$/m, 'create', 'nobody', file)
+  await refused(
+    /^admin: .*missing\.json cannot be read: ENOENT/m,
+    'create',
+    'eve',
+    join(folder, 'missing.json'),
+  )
+  await refused(
+    /^admin: The import [-0-9a-f]{36} has failed: unknown_format$/m,
+    'create',
+    'eve',
+    join(folder, 'notes.bin'),
+  )
+  const created = await run('create', 'eve', file, '--format', 'trello')
+  t.equal(created.code, 0)
+  t.match(created.output, /board\.json has the format trello$/m)
+  t.match(created.output, /^projects\t1$[^]*^tasks\t1$[^]*^comments\t3$[^]*^refused\t0$/m)
+  t.match(created.output, /^user\tm2\tm2\tMember m2$/m)
+  const [, id = ''] = /import run eve ([-0-9a-f]{36})$/m.exec(created.output) ?? []
+
+  await refused(/^admin: The file has no user m9$/m, 'run', 'eve', id, '--author', 'm9=ada')
+  await refused(
+    /^admin: m1 is not a mapping\. Expected <source id>=<user>$/m,
+    'run',
+    'eve',
+    id,
+    '--user',
+    'm1',
+  )
+  const done = await run('run', 'eve', id, '--user', 'm1=ada', '--author', 'm2=EVE@example.com')
+  t.match(done.output, /^Imported board\.json for eve$[^]*^created\t6$/m)
+  t.equal(done.code, 0)
+
+  const ada = await signIn('ada@example.com', 'another horse battery')
+  const { access_token: token, user: eve } = await signIn('eve@example.com', password)
+  await withService(async ({ expect }) => {
+    const { items: tasks } = (await expect('listTasks', 200, { token, query: { q: 'Card' } })).body
+    const [{ id: task_id, owner_id, assignee_id } = { id: '', owner_id: '', assignee_id: null }] = tasks
+    t.strictSame([owner_id, assignee_id], [eve.id, ada.user.id])
+    const { items } = (await expect('listTaskComments', 200, { token, params: { task_id } })).body
+    t.strictSame(
+      new Set(items.map(({ body, author_id, author_name }) => [body, author_id, author_name].join())),
+      new Set([`By m1,${ada.user.id},`, `By m2,${eve.id},`, 'By m3,,Member m3']),
+    )
+    const found = (await expect('getImport', 200, { token, params: { import_id: id } })).body
+    t.match(found, { status: 'finished', file_name: 'board.json', users: [{ source_id: 'm1' }] })
+    const audited = await expect('listAuditEvents', 200, {
+      token: ada.access_token,
+      query: { action: ['import.created', 'import.run'], limit: 200 },
+    })
+    t.strictSame(
+      audited.body.items.map(({ action, actor_id, user_id, request_id }) => [
+        action,
+        actor_id,
+        user_id,
+        request_id,
+      ]),
+      ['run', 'created', 'created'].map((what) => [`import.${what}`, null, eve.id, 'shell']),
+    )
+  })
+})
+
 t.test('oidc unlink', async (t) => {
   const [issuer, other] = [await startIssuer(), await startIssuer()]
   const folder = await temporaryFolder(t)

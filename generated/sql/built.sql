@@ -307,8 +307,8 @@ set "status" = $1, "format" = $2::text, "csv" = $3::text::jsonb, "preview" = $4:
 where "imports"."id" = $9::uuid;
 
 /* imports.insert */
-insert into "imports" ("id", "user_id", "status", "failure", "file_name", "storage_key", "size", "sha256", "format", "csv", "project_id", "existing", "users", "preview", "result", "done", "total", "attempts", "lease_id", "leased_until", "version", "created_at", "updated_at", "finished_at", "file_expires_at", "deleted_at")
-values ($1::uuid, $2::uuid, default, default, $3::text, $4::text, $5::bigint, $6::text, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, now() + make_interval(days => $7::int), default);
+insert into "imports" ("id", "user_id", "status", "failure", "file_name", "storage_key", "size", "sha256", "format", "csv", "project_id", "existing", "users", "authors", "preview", "result", "done", "total", "attempts", "lease_id", "leased_until", "version", "created_at", "updated_at", "finished_at", "file_expires_at", "deleted_at")
+values ($1::uuid, $2::uuid, default, default, $3::text, $4::text, $5::bigint, $6::text, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, default, now() + make_interval(days => $7::int), default);
 
 /* imports.lock */
 select "id"
@@ -322,10 +322,15 @@ from "imports"
 where ("imports"."id" = $1::uuid and "imports"."deleted_at" is null);
 
 /* imports.select_taken */
-select "imports"."user_id", "imports"."status", "imports"."failure", "imports"."format", "imports"."csv", "imports"."project_id", "imports"."existing", "imports"."users", "imports"."storage_key", ("imports"."preview" is not null) as "has_preview", "imports"."version", "imports"."attempts", "imports"."file_name", "imports"."sha256", "imports"."created_at", "users"."time_zone", "users"."task_quota"
+select "imports"."user_id", "imports"."status", "imports"."failure", "imports"."format", "imports"."csv", "imports"."project_id", "imports"."existing", "imports"."users", "imports"."storage_key", ("imports"."preview" is not null) as "has_preview", "imports"."version", "imports"."authors", "imports"."attempts", "imports"."file_name", "imports"."sha256", "imports"."created_at", "users"."time_zone", "users"."task_quota"
 from "imports"
 inner join "users" on "users"."id" = "imports"."user_id"
 where ("imports"."id" = $1::uuid and "imports"."lease_id" = $2::uuid);
+
+/* imports.set_authors */
+update "imports"
+set "authors" = $1::text::jsonb
+where "imports"."id" = $2::uuid;
 
 /* imports.start */
 update "imports"

@@ -24,4 +24,6 @@ select min("delivery"."due_at") from (
       select from webhook_deliveries delivery where "delivery"."status" = 'pending'
       limit 10000
     ) pending) as pending,
+    (select count(*) from exports exported where "exported"."status" in ('waiting', 'running')) as exports,
+    (select count(*) from imports imported where ("imported"."status" in ('reading', 'running', 'undoing', 'discarding'))) as imports,
 case when pg_snapshot_xmin(pg_current_snapshot()) < pg_snapshot_xmax(pg_current_snapshot()) then pg_snapshot_xmin(pg_current_snapshot())::text end as "heldAt";

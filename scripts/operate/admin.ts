@@ -1,4 +1,5 @@
 import { type FileHandle, mkdtemp, open, rm } from 'node:fs/promises'
+import { basename, join } from 'node:path'
 import { createInterface } from 'node:readline/promises'
 import { Writable } from 'node:stream'
 import { text } from 'node:stream/consumers'
@@ -8,7 +9,7 @@ import type { components } from '../../generated/openapi.ts'
 import { cacheCredentials } from '../../src/auth/credentials.ts'
 import { newUndoToken } from '../../src/auth/opaque-tokens.ts'
 import { passwordHasher } from '../../src/auth/passwords.ts'
-import { readConfig } from '../../src/config/config.ts'
+import { type Config, readConfig } from '../../src/config/config.ts'
 import { loadContract } from '../../src/contract/contract.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { type OpContext, shellContext } from '../../src/services/context.ts'
@@ -17,13 +18,16 @@ import type { PageRequest } from '../../src/domain/pages.ts'
 import { selectUserIdByName, selectUsers, type UserChange } from '../../src/db/users.ts'
 import { type Principal, shellPrincipal } from '../../src/domain/permissions.ts'
 import { canonicalEmail } from '../../src/domain/email-address.ts'
+import { validateFileName } from '../../src/domain/file-description.ts'
+import { type ImportUsers, maxPreviewedUsers } from '../../src/domain/imports.ts'
 import { version } from '../../src/domain/version.ts'
+import { jobTimes } from '../../src/jobs/registry.ts'
 import { compileValidation, type ObjectSchema } from '../../src/http/validation.ts'
 import { databaseProblem } from '../../src/db/problems.ts'
 import { problemOf } from '../../src/http/problem-responses.ts'
 import type { ClaimSet } from '../../src/oidc/claims.ts'
 import { createProviders } from '../../src/oidc/providers.ts'
-import type { Problem } from '../../src/problems/problems.ts'
+import type { MapError, Problem } from '../../src/problems/problems.ts'
 import { createUsablePassword } from '../../src/services/check-password.ts'
 import { unlinkIdentities } from '../../src/services/oidc.ts'
 import { previewSignIn } from '../../src/services/oidc-preview.ts'
@@ -31,8 +35,16 @@ import { allowPassword, setPassword } from '../../src/services/passwords.ts'
 import { leaveRuledTeams } from '../../src/services/ruled-teams.ts'
 import { resetSecondFactor } from '../../src/services/second-factor.ts'
 import { exportFromShell } from '../../src/services/shell-exports.ts'
+import {
+  createFromShell,
+  getFromShell,
+  runFromShell,
+  settleFromShell,
+  type ShellImport,
+} from '../../src/services/shell-imports.ts'
 import { createUser, updateUser } from '../../src/services/users.ts'
 import { openStorage } from '../../src/storage/open.ts'
+import { storageProblem } from '../../src/storage/problems.ts'
 import type { Storage } from '../../src/storage/storage.ts'
 import { openConfigured } from './configured-database.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
@@ -62,6 +74,8 @@ const usage = `Usage: npm run --silent admin -- <command>
   user set-quota <user> [--attachment-bytes <number>|unlimited|default] [--tasks <number>|unlimited|default]
   oidc preview <provider>
   export <user> [--project <id>] --to <file>
+  import create <user> <file> [--format <format>]
+  import run <user> <import> [--user <source id>=<user>]... [--author <source id>=<user>]...
   oidc unlink <user> [<provider>]
   storage check
   storage adopt
@@ -70,9 +84,14 @@ const usage = `Usage: npm run --silent admin -- <command>
 <user> is a username or an email address. Passwords are read from the terminal, or from standard input.
 "oidc preview" reads the claims of an ID token, as JSON, from standard input, and shows what a sign-in would do.
 "export" writes the archive of what a user sees, as over the API, to a new file.
+"import create" shows what is in a file, which "import run" then imports. --user maps a user of the file, for assigned tasks and for
+comments; --author for comments only.
 "oidc unlink" unlinks the identity of a provider, or all of them, and ends the sessions that they have started.`
 
 const defaultDeadline = 120_000
+
+/** For commands that read or write files of any size. */
+const longDeadline = 24 * 3_600_000
 
 type Schemas = components['schemas']
 
@@ -80,6 +99,7 @@ interface Shell {
   readonly ctx: OpContext<Principal>
   /** Invalidates the cached credentials of a user in the running service. */
   forgetUser(userId: string): Promise<void>
+  readonly config: Config
   /** Opens the configured storage, which must exist, until the end. */
   openStorage(): Promise<Storage>
   /** Registers what is done at the end, also if the command fails or is interrupted. */
@@ -94,6 +114,9 @@ interface Options {
   readonly tasks?: string
   readonly project?: string
   readonly to?: string
+  readonly format?: string
+  readonly user?: string[]
+  readonly author?: string[]
 }
 
 interface Command {
@@ -113,8 +136,10 @@ class CommandError extends Error {}
 
 const hasher = passwordHasher()
 
+const uuid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i
+
 /** Validates and normalizes a body by a schema of the contract. */
-const validBody = <Name extends 'UserCreate' | 'UserPassword' | 'UserPatch' | 'ExportCreate'>(
+const validBody = <Name extends 'UserCreate' | 'UserPassword' | 'UserPatch' | 'ExportCreate' | 'ImportPatch'>(
   name: Name,
   body: unknown,
 ): Schemas[Name] => {
@@ -289,7 +314,7 @@ const commands: Readonly<Record<string, Command>> = {
   export: {
     parameters: ['user'],
     options: ['project', 'to'],
-    deadline: 24 * 3_600_000,
+    deadline: longDeadline,
     async run(shell, [name = ''], { project = null, to }) {
       if (to === undefined) throw new CommandError('--to <file> is missing')
       const userId = await expectUser(shell, name)
@@ -310,6 +335,136 @@ const commands: Readonly<Record<string, Command>> = {
       return `Exported ${count} records of ${name} to ${to}`
     },
   },
+
+  'import create': {
+    parameters: ['user', 'file'],
+    options: ['format'],
+    deadline: longDeadline,
+    async run(shell, [name = '', path = ''], options) {
+      const userId = await expectUser(shell, name)
+      const { format = null } = validBody('ImportPatch', { format: options.format ?? null })
+      const fileName = basename(path)
+      const error = validateFileName(fileName)
+      if (error !== null) throw new CommandError(`${path} ${error}`)
+      const { file, size } = await openExisting(path)
+      const storage = await shell.openStorage()
+      const deps = { storage, importFileDays: shell.config.importFileDays }
+      const content = file.createReadStream()
+      const id = await createFromShell(shell.ctx, deps, { userId, name: fileName, size, format, content })
+      const found = await settleImport(shell, storage, { userId, id })
+      if (found.preview === null) throw new CommandError(endOf(found))
+      return [
+        `${path} has the format ${found.format}`,
+        ...linesOf(found.preview, previewCounts),
+        ...found.preview.users.map(({ source_id, username, display_name }) =>
+          ['user', source_id, username ?? '', display_name ?? ''].join('\t'),
+        ),
+        `To import it: npm run --silent admin -- import run ${name} ${id}`,
+      ].join('\n')
+    },
+  },
+
+  'import run': {
+    parameters: ['user', 'import'],
+    options: ['user', 'author'],
+    deadline: longDeadline,
+    async run(shell, [name = '', id = ''], { user = [], author = [] }) {
+      if (!uuid.test(id)) throw new CommandError(`${id} is not the id of an import`)
+      const of = { userId: await expectUser(shell, name), id }
+      const { preview } = await getFromShell(shell.ctx, of)
+      const users = await mappingOf(shell, user, preview)
+      const authors = [...users, ...(await mappingOf(shell, author, preview))]
+      const storage = await shell.openStorage()
+      await runFromShell(shell.ctx, of, { users, authors })
+      const found = await settleImport(shell, storage, of)
+      if (found.status !== 'finished' || found.result === null) throw new CommandError(endOf(found))
+      return [`Imported ${found.file_name} for ${name}`, ...linesOf(found.result, resultCounts)].join('\n')
+    },
+  },
+}
+
+/** Works on an import until it is ready or has ended. */
+const settleImport = (shell: Shell, storage: Storage, of: ShellImport): Promise<Schemas['Import']> => {
+  const { ctx, config } = shell
+  const { dataDir, taskQuota, attachmentQuotaBytes, attachmentMaxBytes } = config
+  const deps: Parameters<typeof settleFromShell>[1] = {
+    db: ctx.db,
+    storage,
+    log: console,
+    folder: join(dataDir, 'imports'),
+    lease: jobTimes.lease,
+    taskQuota,
+    attachmentQuotaBytes,
+    attachmentMaxBytes,
+  }
+  const stop = new AbortController()
+  const settled = settleFromShell(ctx, deps, of, stop.signal)
+  shell.atEnd(async () => {
+    stop.abort()
+    await Promise.allSettled([settled])
+  })
+  return settled
+}
+
+/** Opens a file to read it. @throws CommandError */
+const openExisting = async (path: string): Promise<{ readonly file: FileHandle; readonly size: number }> => {
+  try {
+    const file = await open(path)
+    const found = await file.stat()
+    if (!found.isFile()) throw new CommandError(`${path} is not a file`)
+    return { file, size: found.size }
+  } catch (error) {
+    if (error instanceof CommandError) throw error
+    throw new CommandError(
+      `${path} cannot be read: ${error instanceof Error ? error.message : String(error)}`,
+    )
+  }
+}
+
+/** How an import has ended that should not have. */
+const endOf = ({ id, status, failure }: Schemas['Import']): string =>
+  failure === null ? `The import ${id} is ${status}` : `The import ${id} has failed: ${failure}`
+
+/** In the order of the output. */
+const previewCounts = [
+  'projects',
+  'sections',
+  'tasks',
+  'tags',
+  'comments',
+  'relations',
+  'attachments',
+  'attachment_bytes',
+  'refused',
+  'altered',
+] as const
+const resultCounts = ['created', 'updated', 'skipped', 'refused'] as const
+
+const linesOf = <Name extends string>(
+  counts: Readonly<Record<Name, number>>,
+  names: readonly Name[],
+): readonly string[] => names.map((name) => `${name}\t${counts[name]}`)
+
+/** The users of the file that options map, such as `7=ada`. @throws CommandError */
+const mappingOf = async (
+  shell: Shell,
+  options: readonly string[],
+  preview: Schemas['ImportPreview'],
+): Promise<ImportUsers> => {
+  // A preview that has as many as it can may lack others. Without one, the import cannot be run.
+  const isComplete = preview !== null && preview.users.length < maxPreviewedUsers
+  const known = new Set(preview?.users.map(({ source_id }) => source_id))
+  const mapped: ImportUsers = []
+  for (const option of options) {
+    const separator = option.lastIndexOf('=')
+    if (separator < 1) throw new CommandError(`${option} is not a mapping. Expected <source id>=<user>`)
+    const source_id = option.slice(0, separator)
+    if (isComplete && !known.has(source_id)) throw new CommandError(`The file has no user ${source_id}`)
+    if (mapped.some((user) => user.source_id === source_id))
+      throw new CommandError(`The user ${source_id} of the file is mapped twice`)
+    mapped.push({ source_id, user_id: await expectUser(shell, option.slice(separator + 1)) })
+  }
+  return mapped
 }
 
 /** Creates a file that only its owner can read. */
@@ -370,6 +525,7 @@ const openShell = async (t: Teardown): Promise<Shell> => {
   const credentials = cacheCredentials(db, { background: db, log: console })
   return {
     ctx: shellContext(db, 'shell'),
+    config,
     forgetUser: (userId) => credentials.forgetUser(userId),
     async openStorage() {
       const storage = await openStorage(config, { mayCreate: false })
@@ -430,6 +586,9 @@ const parseOptions = (args: readonly string[]) => {
         tasks: { type: 'string' },
         project: { type: 'string' },
         to: { type: 'string' },
+        format: { type: 'string' },
+        user: { type: 'string', multiple: true },
+        author: { type: 'string', multiple: true },
       },
     })
   } catch (error) {
@@ -460,6 +619,7 @@ await runToEnd('admin', command.deadline, async (t) => {
     console.log(await command.run(shell))
   } catch (error) {
     if (error instanceof CommandError) throw error
-    throw new Error(describe(problemOf(error, databaseProblem)), { cause: error })
+    const mapError: MapError = (cause) => databaseProblem(cause) ?? storageProblem(cause)
+    throw new Error(describe(problemOf(error, mapError)), { cause: error })
   }
 })

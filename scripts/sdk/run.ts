@@ -48,6 +48,7 @@ const scenario: Readonly<Record<string, string>> = {
   delete: 'deletes a project, whose tasks are then hidden from the colleague',
   conflict: 'gets the problem of a change with an outdated ETag',
   validation: 'gets the problem of an invalid body, which points to the field',
+  import: 'imports a table, whose row becomes a task',
   refresh: 'exchanges the refresh token for new tokens',
   logout: 'ends the session, whose access token is then rejected',
 }

@@ -278,6 +278,22 @@ export const discardImport = async (
   await start(db, { id, status: 'discarding', failure })
 }
 
+const attribute = builtStatement('imports.set_authors', { id: 'uuid', authors: 'text' }, (db, p) =>
+  db
+    .update(imports)
+    .set({ authors: sql`${p.authors}::jsonb` })
+    .where(eq(imports.id, p.id)),
+)
+
+/** Sets whose the comments of users of the file are here. */
+export const setAuthors = async (
+  { db }: TransactionContext,
+  { id }: ChangeableImport,
+  authors: ImportUsers,
+): Promise<void> => {
+  await attribute(db, { id, authors: JSON.stringify(authors) })
+}
+
 const remove = statement(
   'imports.delete',
   { id: 'uuid' },
@@ -305,6 +321,8 @@ export const removeImport = async ({ db }: TransactionContext, { id }: Changeabl
 /** An import that a process works on. */
 export interface TakenImport extends ImportOptions {
   readonly id: string
+  /** Whose the comments of users of the file are here. */
+  readonly authors: ImportUsers
   readonly lease_id: string
   readonly user_id: string
   readonly time_zone: string
@@ -321,14 +339,19 @@ export interface TakenImport extends ImportOptions {
 
 const lease = (p: { readonly lease: SQL }): SQL => sql`now() + ${p.lease} * interval '1 millisecond'`
 
-const take = statement('imports.take', { lease_id: 'uuid', lease: 'int' }, { id: 'text' }, (p) => {
-  // Nothing changes a busy import but its lease and its progress, so this is when it was asked for.
-  const isEarlier = sql`(${other.updated_at}, ${other.id}) < (${row.updated_at}, ${row.id})`
-  return sql`
+const take = statement(
+  'imports.take',
+  { lease_id: 'uuid', lease: 'int', user_id: 'uuid?' },
+  { id: 'text' },
+  (p) => {
+    // Nothing changes a busy import but its lease and its progress, so this is when it was asked for.
+    const isEarlier = sql`(${other.updated_at}, ${other.id}) < (${row.updated_at}, ${row.id})`
+    return sql`
       with ${turn}, next as materialized (
         select ${row.id} from turn join imports row on turn.is_ours
           join users person on ${person.id} = ${row.user_id} and ${person.deleted_at} is null and not ${person.is_disabled}
         where ${isImportBusy(row)} and coalesce(${row.leased_until} <= now(), true) and ${mayRun(row.user_id)}
+          and ${row.user_id} = coalesce(${p.user_id}, ${row.user_id})
           and not exists (
             select from imports other where ${isImportBusy(other)} and ${other.user_id} = ${row.user_id} and ${isEarlier})
         order by ${row.updated_at}, ${row.id} limit 1 for update of row skip locked
@@ -345,12 +368,14 @@ const take = statement('imports.take', { lease_id: 'uuid', lease: 'int' }, { id:
         .where(sql`${row.id} = next.id`)
         .returning({ id: row.id })}
       select taken.id::text from taken`
-})
+  },
+)
 
 const selectTaken = builtStatement('imports.select_taken', { id: 'uuid', lease_id: 'uuid' }, (db, p) =>
   db
     .select({
       ...factColumns,
+      authors: imports.authors,
       attempts: imports.attempts,
       file_name: imports.file_name,
       sha256: imports.sha256,
@@ -364,14 +389,18 @@ const selectTaken = builtStatement('imports.select_taken', { id: 'uuid', lease_i
 )
 
 /**
- * Takes the import that has waited for longest, unless as many jobs are running as may be, its owner has one that runs, or another process
- * is taking one. Those of a user take turns: one that waits to be tried again is not overtaken by another.
+ * Takes the import that has waited for longest, of a user or of all, unless as many jobs are running as may be, its owner has one that
+ * runs, or another process is taking one. Those of a user take turns: one that waits to be tried again is not overtaken by another.
  */
 export const takeImport = async (
   db: Database,
-  { leaseId, duration }: { readonly leaseId: string; readonly duration: number },
+  {
+    leaseId,
+    duration,
+    ofUser,
+  }: { readonly leaseId: string; readonly duration: number; readonly ofUser: string | null },
 ): Promise<TakenImport | null> => {
-  const taken = firstRow(await take(db, { lease_id: leaseId, lease: duration }))
+  const taken = firstRow(await take(db, { lease_id: leaseId, lease: duration, user_id: ofUser }))
   if (taken === null) return null
   const found = firstRow(await selectTaken(db, { id: taken.id, lease_id: leaseId }))
   return found && { ...found, id: taken.id, lease_id: leaseId }

@@ -8,11 +8,14 @@ import {
   attachments,
   eventReaders,
   events,
+  exports,
+  imports,
   tasks,
   users,
   webhookDeliveries,
   webhooks,
 } from './schema/tables.ts'
+import { isImportBusy } from './read-models.ts'
 import { isActive } from './webhook-deliveries.ts'
 
 /** Statistics of the whole installation, for operators. */
@@ -21,6 +24,8 @@ const event = aliasedTable(events, 'event')
 const reader = aliasedTable(eventReaders, 'reader')
 const webhook = aliasedTable(webhooks, 'webhook')
 const delivery = aliasedTable(webhookDeliveries, 'delivery')
+const exported = aliasedTable(exports, 'exported')
+const imported = aliasedTable(imports, 'imported')
 
 /** Maximum number of pending deliveries to count, so that a long backlog does not slow the statement down. */
 export const maxCountedDeliveries = 10_000
@@ -62,7 +67,15 @@ const heldAt = sql`
 const readBacklog = statement(
   'statistics.select_backlog',
   {},
-  { notifications: 'int8', webhooks: 'int8', deliveries: 'int8', pending: 'int8', heldAt: 'text?' },
+  {
+    notifications: 'int8',
+    webhooks: 'int8',
+    deliveries: 'int8',
+    pending: 'int8',
+    exports: 'int8',
+    imports: 'int8',
+    heldAt: 'text?',
+  },
   () => sql`
     select ${ageOf(unreadSince('notifications'))} as notifications, ${ageOf(unreadSince('webhooks'))} as webhooks,
       ${ageOf(dueSince)} as deliveries,
@@ -70,6 +83,8 @@ const readBacklog = statement(
         select from webhook_deliveries delivery where ${delivery.status} = 'pending'
         limit ${sql.raw(String(maxCountedDeliveries))}
       ) pending) as pending,
+      (select count(*) from exports exported where ${exported.status} in ('waiting', 'running')) as exports,
+      (select count(*) from imports imported where ${isImportBusy(imported)}) as imports,
       ${heldAt} as "heldAt"`,
 )
 
@@ -83,6 +98,10 @@ export interface Backlog {
   readonly deliveries: number
   /** Number of deliveries that are due or will be retried, up to `maxCountedDeliveries`. */
   readonly pending: number
+  /** Exports that wait or run. */
+  readonly exports: number
+  /** Imports that wait or run. */
+  readonly imports: number
   /** The id of the oldest running transaction, for which readers of later events and changes wait; null if none waits. */
   readonly heldAt: string | null
 }

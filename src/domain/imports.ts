@@ -37,6 +37,9 @@ export const maxImports = 20
 /** Rows that a preview keeps. The contract says so. */
 export const maxPreviewedRows = 10_000
 
+/** Users that a preview names. The contract says so. */
+export const maxPreviewedUsers = 1_000
+
 /** Whether a process works on it, or will. */
 export const isBusy = (status: string): boolean =>
   status === 'reading' || status === 'running' || status === 'undoing' || status === 'discarding'

@@ -98,6 +98,8 @@ const backlogGauges = (registry: Registry) => {
     'taskwright_webhook_deliveries_pending',
     `Deliveries of webhooks that are due or to be repeated; at most ${maxCountedDeliveries} are counted`,
   )
+  const exportsPending = createGauge(registry, 'taskwright_exports_pending', 'Exports that wait or run')
+  const importsPending = createGauge(registry, 'taskwright_imports_pending', 'Imports that wait or run')
   const horizonLag = createGauge(
     registry,
     'taskwright_horizon_lag_seconds',
@@ -105,18 +107,22 @@ const backlogGauges = (registry: Registry) => {
   )
   let held: { readonly at: string | null; readonly since: number } = { at: null, since: 0 }
   return {
-    set: ({ notifications, webhooks, deliveries, pending, heldAt }: Backlog): void => {
+    set: ({ notifications, webhooks, deliveries, pending, exports, imports, heldAt }: Backlog): void => {
       if (heldAt !== held.at) held = { at: heldAt, since: performance.now() }
       horizonLag.set(heldAt === null ? 0 : (performance.now() - held.since) / 1_000)
       outboxLag.set({ reader: 'notifications' }, notifications / 1_000)
       outboxLag.set({ reader: 'webhooks' }, webhooks / 1_000)
       webhookLag.set(deliveries / 1_000)
       deliveriesPending.set(pending)
+      exportsPending.set(exports)
+      importsPending.set(imports)
     },
     clear: (): void => {
       outboxLag.reset()
       webhookLag.remove()
       deliveriesPending.remove()
+      exportsPending.remove()
+      importsPending.remove()
       horizonLag.remove()
     },
   }

@@ -20,6 +20,7 @@ import {
   type ImportPreview,
   type ImportTable,
   maxPreviewedRows,
+  maxPreviewedUsers,
 } from '../domain/imports.ts'
 import {
   type CsvMapping,
@@ -41,11 +42,13 @@ import { createImportWriter, type WriterDeps } from './import-write.ts'
 
 export interface RunImportsDeps extends WriterDeps {
   readonly db: Database
-  readonly log: FastifyBaseLogger
+  readonly log: Pick<FastifyBaseLogger, 'warn'>
   /** For the files of imports while they are read. */
   readonly folder: string
   /** Lease in milliseconds: how long a crashed process can hold up an import. */
   readonly lease: number
+  /** The id of the user whose imports are to be run; null for all. */
+  readonly ofUser: string | null
 }
 
 /** How often an import is tried. */
@@ -62,7 +65,7 @@ export const createRunImports =
   (deps: RunImportsDeps) =>
   async (stop: AbortSignal): Promise<void> => {
     while (!stop.aborted) {
-      const taken = await takeImport(deps.db, { leaseId: newId(), duration: deps.lease })
+      const taken = await takeImport(deps.db, { leaseId: newId(), duration: deps.lease, ofUser: deps.ofUser })
       if (taken === null) return
       await runImport(deps, taken, stop)
     }
@@ -226,8 +229,6 @@ const read = async (work: ImportWork, { reader }: FetchedFile): Promise<void> =>
 }
 
 type Writable<T> = { -readonly [Name in keyof T]: T[Name] }
-
-const maxPreviewedUsers = 1_000
 
 /** The numbers of rows: a file is read in the same order each time. */
 const numbering = (): (() => number) => {

@@ -31,7 +31,7 @@ import { findBlockingPath, lockJoins } from '../db/relations.ts'
 import { countReminders, insertReminder } from '../db/reminders.ts'
 import { selectLiveUsers } from '../db/users.ts'
 import { addNamedTags, type NamedTag } from '../db/task-rows.ts'
-import { sourceOf } from '../domain/imports.ts'
+import { type ImportUsers, sourceOf } from '../domain/imports.ts'
 import { grants, type Principal } from '../domain/permissions.ts'
 import { positionOfNew } from '../domain/positions.ts'
 import { storedRelation } from '../domain/relations.ts'
@@ -109,6 +109,8 @@ interface Writing {
   readonly sectionsHere: Map<string, SectionPlace>
   /** Who the users of the file are here. */
   readonly mapped: ReadonlyMap<string, string>
+  /** Whose their comments are. Others keep the name of their author only. */
+  readonly authors: ReadonlyMap<string, string>
 }
 
 export const createImportWriter = (
@@ -117,6 +119,7 @@ export const createImportWriter = (
   { format, path }: { readonly format: ImportFormat; readonly path: string },
 ): ImportWriter => {
   const { taken } = work
+  const own = taken.users.filter(({ user_id }) => user_id === taken.user_id)
   const writing: Writing = {
     work,
     limits,
@@ -124,7 +127,8 @@ export const createImportWriter = (
     users: new Map(),
     tags: new Map(),
     sectionsHere: new Map(),
-    mapped: new Map(taken.users.map(({ source_id, user_id }) => [source_id, user_id])),
+    mapped: mapOf(taken.users),
+    authors: mapOf([...own, ...taken.authors]),
   }
   let archive: Promise<Archive> | null = null
   const openEntry = async (name: string): Promise<Readable> => {
@@ -159,6 +163,9 @@ export const createImportWriter = (
     },
   }
 }
+
+const mapOf = (users: ImportUsers): ReadonlyMap<string, string> =>
+  new Map(users.map(({ source_id, user_id }) => [source_id, user_id]))
 
 /** A relation of two tasks that the import has made. */
 interface PlannedRelation {
@@ -235,12 +242,15 @@ const openChunk = async (
   }
   if (taken.project_id !== null && !editable.has(taken.project_id)) throw new ImportFailed('access_lost')
   const places = await lockPlaces(tx, ids('task'))
-  const assignees = [...new Set(writing.mapped.values())]
-  const users = assignees.length === 0 ? new Set<string>() : await selectLiveUsers(tx, assignees)
+  const named = [...new Set([...writing.mapped.values(), ...writing.authors.values()])]
+  const users = named.length === 0 ? new Set<string>() : await selectLiveUsers(tx, named)
+  const live = (ids: ReadonlyMap<string, string>): ReadonlyMap<string, string> =>
+    new Map([...ids].filter(([, id]) => users.has(id.toLowerCase())))
   return {
     ...writing,
     tx,
-    mapped: new Map([...writing.mapped].filter(([, id]) => users.has(id.toLowerCase()))),
+    mapped: live(writing.mapped),
+    authors: live(writing.authors),
     known,
     editable,
     places: new Map(places.flatMap(({ id, place, is_live }) => (is_live ? [[id, place]] : []))),
@@ -528,12 +538,12 @@ const planComment = (chunk: Chunk, number: number, comment: CommentRecord): void
   const task = madeTask(chunk, comment.task_id)
   if (task === null) return leaveOut(chunk, number, comment, [comment.task_id])
   const { body, created_at, edited_at } = comment
-  const { userId } = chunk.tx.principal
-  const isOwn = comment.author_id !== null && chunk.mapped.get(comment.author_id) === userId
-  const name = comment.author_name ?? chunk.users.get(comment.author_id ?? '')?.display_name ?? null
+  const sourceId = comment.author_id ?? ''
+  const author_id = chunk.authors.get(sourceId) ?? null
+  const name = comment.author_name ?? chunk.users.get(sourceId)?.display_name ?? null
+  const author_name = author_id === null ? name : null
   const id = make(chunk, number, comment, task.project_id)
-  const author = isOwn ? { author_id: userId, author_name: null } : { author_id: null, author_name: name }
-  chunk.comments.push({ id, task_id: task.resource_id, ...author, body, created_at, edited_at })
+  chunk.comments.push({ id, task_id: task.resource_id, author_id, author_name, body, created_at, edited_at })
   growBy(chunk, task.resource_id, { comments: 1 })
 }
 

@@ -121,9 +121,7 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
       expectProven(expectSeen('user.see', user))
       expectMatch(tx, found)
       if (found.version !== version) throw problems.preconditionFailed()
-      if (found.status !== 'ready')
-        throw problems.importState(found.status, 'Only one that is ready can be run.')
-      expectFile(found)
+      expectRunnable(found)
       if (found.project_id !== null) await expectTarget(tx, found.project_id)
       await Promise.all([removeRows(tx, found), startImport(tx, found, 'running')])
       tx.afterCommit(() => jobs.wake('run_imports'))
@@ -171,13 +169,19 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
 })
 
 /** An import of the caller, locked. @throws Problem 404 */
-const openImport = async (tx: OpTransaction<Principal>, id: string): Promise<ChangeableImport> =>
+export const openImport = async (tx: OpTransaction<Principal>, id: string): Promise<ChangeableImport> =>
   expectMay('import.change', expectSeen('import.see', await lockImport(tx, id)))
 
 /** Requires that an import has not run: that it is ready, or that its file could not be read. */
 const expectUnread = ({ status, has_preview }: ImportFacts): void => {
   if (status !== 'ready' && (status !== 'failed' || has_preview))
     throw problems.importState(status, 'Only one that is ready can be changed.')
+}
+
+/** Requires that an import can be run as it was previewed. @throws Problem 409 */
+export const expectRunnable = (found: ImportFacts): void => {
+  if (found.status !== 'ready') throw problems.importState(found.status, 'Only one that is ready can be run.')
+  expectFile(found)
 }
 
 /** Requires that the file was not deleted. */

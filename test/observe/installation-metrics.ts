@@ -125,6 +125,8 @@ t.test('users, tasks, bytes and failed sign-ins are counted', async (t) => {
     taskwright_attachment_bytes: 5,
     taskwright_webhook_lag_seconds: 0,
     taskwright_webhook_deliveries_pending: 0,
+    taskwright_exports_pending: 0,
+    taskwright_imports_pending: 0,
   }
   for (const [series, value] of Object.entries(expected)) t.equal(valueOf(text, series), value, series)
   for (const holds of usesServer ? ['attachments'] : ['attachments', 'database']) {
@@ -189,8 +191,15 @@ t.test('lags are the age of the oldest waiting item', async (t) => {
     [newId(), owner],
   )
   await createTask(db, owner)
+  for (const status of ['reading', 'running', 'ready'])
+    await db.run(
+      `insert into imports (id, user_id, status, file_name, size, sha256, file_expires_at)
+       values (gen_random_uuid(), $1, $2, 'tasks.csv', 1, '', now())`,
+      [owner, status],
+    )
   await pause(20)
   const before = await scrape()
+  t.equal(valueOf(before, 'taskwright_imports_pending'), 2)
   for (const reader of ['notifications', 'webhooks'])
     t.ok((valueOf(before, `taskwright_outbox_lag_seconds{reader="${reader}"}`) ?? 0) >= 0.02, reader)
   t.equal(valueOf(before, 'taskwright_webhook_lag_seconds'), 0)

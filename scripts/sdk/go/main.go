@@ -113,7 +113,7 @@ func main() {
 	sent := make([]byte, 1000)
 	must(rand.Read(sent))
 	sum := sha256.Sum256(sent)
-	contentType, form := fileForm("random.bin", sent, hex.EncodeToString(sum[:]))
+	contentType, form := fileForm("random.bin", sent, map[string]string{"sha256": hex.EncodeToString(sum[:])})
 	attachment := success(client.AddTaskAttachmentWithBodyWithResponse(ctx, task.ID, nil, contentType, form)).JSON201
 	received := success(client.DownloadAttachmentWithResponse(ctx, attachment.ID, nil)).Body
 	equal("file name", attachment.FileName, "random.bin")
@@ -180,6 +180,16 @@ func main() {
 	equal("pointer", (*invalid.ApplicationProblemJSON400.Errors)[0].Pointer, "/title")
 	ok("validation")
 
+	contentType, form = fileForm("tasks.csv", []byte("title\nOrder the cake\n"), nil)
+	upload := success(client.CreateImportWithBodyWithResponse(ctx, nil, contentType, form)).JSON201
+	preview := settled(ctx, client, upload.ID)
+	equal("previewed tasks", must(preview.Preview.Get()).Tasks, 1)
+	success(client.RunImportWithResponse(ctx, upload.ID, nil, taskwright.ImportRun{Version: preview.Version}))
+	equal("created", must(settled(ctx, client, upload.ID).Result.Get()).Created, 1)
+	named := &taskwright.ListTasksParams{Q: new(`"Order the cake"`)}
+	equal("imported", success(client.ListTasksWithResponse(ctx, named)).JSON200.Items[0].Title, "Order the cake")
+	ok("import")
+
 	before := tokens.AccessToken
 	tokens = success(anyone.RefreshTokenWithResponse(ctx, taskwright.RefreshRequest{RefreshToken: tokens.RefreshToken})).JSON200
 	equal("a new token", tokens.AccessToken != before, true)
@@ -201,16 +211,31 @@ func grown(value string) string {
 	return value
 }
 
-// A form with a file and its SHA-256, because the generated client expects an encoded multipart body.
-func fileForm(name string, content []byte, sha256 string) (string, *bytes.Buffer) {
+// A form with a file and fields, because the generated client expects an encoded multipart body.
+func fileForm(name string, content []byte, fields map[string]string) (string, *bytes.Buffer) {
 	form := &bytes.Buffer{}
 	writer := multipart.NewWriter(form)
-	must(must(writer.CreateFormField("sha256")).Write([]byte(sha256)))
+	for field, value := range fields {
+		must(must(writer.CreateFormField(field)).Write([]byte(value)))
+	}
 	must(must(writer.CreateFormFile("file", name)).Write(content))
 	if err := writer.Close(); err != nil {
 		fail(err)
 	}
 	return writer.FormDataContentType(), form
+}
+
+// An import once nothing happens in the background.
+func settled(ctx context.Context, client *taskwright.ClientWithResponses, id uuid.UUID) *taskwright.Import {
+	for range 600 {
+		present := success(client.GetImportWithResponse(ctx, id, nil)).JSON200
+		if present.PollAfterSeconds.IsNull() {
+			return present
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	fail(fmt.Errorf("the import timed out after 30 seconds"))
+	panic("not reached")
 }
 
 // The id and the data of the next event of a type. StreamEventsWithResponse waits for the end of the stream.

@@ -21,6 +21,7 @@ import taskwright.api.AttachmentsApi;
 import taskwright.api.AuthApi;
 import taskwright.api.EventsApi;
 import taskwright.api.EventsApi.APIListEventsRequest;
+import taskwright.api.ImportsApi;
 import taskwright.api.RelationsApi;
 import taskwright.api.RemindersApi;
 import taskwright.api.RemindersApi.APIListRemindersRequest;
@@ -30,6 +31,8 @@ import taskwright.api.TasksApi;
 import taskwright.api.TasksApi.APIListTasksRequest;
 import taskwright.model.AuthTokens;
 import taskwright.model.Event;
+import taskwright.model.ImportRun;
+import taskwright.model.ModelImport;
 import taskwright.model.Problem;
 import taskwright.model.RefreshRequest;
 import taskwright.model.Registration;
@@ -55,7 +58,7 @@ public final class Main {
   }
 
   private void run(String url)
-      throws ApiException, IOException, NoSuchAlgorithmException {
+      throws ApiException, InterruptedException, IOException, NoSuchAlgorithmException {
     var username = "java-" + randomText();
     var email = username + "@example.com";
     var password = randomText();
@@ -187,6 +190,19 @@ public final class Main {
     equal("pointer", invalid.getErrors().get(0).getPointer(), "/title");
     ok("validation");
 
+    var imports = new ImportsApi(client);
+    var table = File.createTempFile("tasks-", ".csv");
+    table.deleteOnExit();
+    Files.writeString(table.toPath(), "title\nOrder the cake\n");
+    var upload = imports.createImport(table, null, null, null);
+    var previewed = settled(imports, upload.getId());
+    equal("previewed tasks", previewed.getPreview().getTasks(), 1);
+    imports.runImport(upload.getId(), new ImportRun().version(previewed.getVersion()), null, null);
+    equal("created", settled(imports, upload.getId()).getResult().getCreated(), 1);
+    var named = APIListTasksRequest.newBuilder().q("\"Order the cake\"").build();
+    equal("imported", tasks.listTasks(named).getItems().get(0).getTitle(), "Order the cake");
+    ok("import");
+
     var auth = new AuthApi(client);
     var before = tokens.getAccessToken();
     tokens = auth.refreshToken(new RefreshRequest().refreshToken(tokens.getRefreshToken()));
@@ -203,6 +219,18 @@ public final class Main {
   /** A value of an enumeration that may grow, or the unknown one that a later service sends instead. */
   private static String grown(String value) {
     return Optional.ofNullable(System.getenv("TASKWRIGHT_UNKNOWN_VALUE")).orElse(value);
+  }
+
+  /** An import once nothing happens in the background. */
+  private static ModelImport settled(ImportsApi imports, UUID id) throws ApiException, InterruptedException {
+    for (var attempt = 0; attempt < 600; attempt++) {
+      var present = imports.getImport(id, null, null);
+      if (present.getPollAfterSeconds() == null) {
+        return present;
+      }
+      Thread.sleep(50);
+    }
+    throw new AssertionError("the import timed out after 30 seconds");
   }
 
   private interface Call {

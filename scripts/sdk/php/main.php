@@ -8,6 +8,7 @@ use GuzzleHttp\Client;
 use Taskwright\Api\AttachmentsApi;
 use Taskwright\Api\AuthApi;
 use Taskwright\Api\EventsApi;
+use Taskwright\Api\ImportsApi;
 use Taskwright\Api\RelationsApi;
 use Taskwright\Api\RemindersApi;
 use Taskwright\Api\TagsApi;
@@ -15,6 +16,8 @@ use Taskwright\Api\TasksApi;
 use Taskwright\Api\TaskTagsApi;
 use Taskwright\ApiException;
 use Taskwright\Configuration;
+use Taskwright\Model\Import;
+use Taskwright\Model\ImportRun;
 use Taskwright\Model\Problem;
 use Taskwright\Model\RefreshRequest;
 use Taskwright\Model\Registration;
@@ -46,6 +49,19 @@ function ok(string $step): void
 function grown(string $value): string
 {
     return getenv('TASKWRIGHT_UNKNOWN_VALUE') ?: $value;
+}
+
+// An import once nothing happens in the background.
+function settled(ImportsApi $imports, string $id): Import
+{
+    for ($attempt = 0; $attempt < 600; $attempt++) {
+        $present = $imports->getImport($id);
+        if ($present->getPollAfterSeconds() === null) {
+            return $present;
+        }
+        usleep(50_000);
+    }
+    throw new Exception('the import timed out after 30 seconds');
 }
 
 // The problem of a call that must fail with a status.
@@ -205,6 +221,18 @@ $unreadable->setTitle('x' . str_repeat("\u{301}", 31));
 $invalid = problem(400, static fn() => $tasks->createTask($unreadable));
 equal('pointer', $invalid->getErrors()[0]->getPointer(), '/title');
 ok('validation');
+
+$imports = new ImportsApi($http, $config);
+$path = tempnam(sys_get_temp_dir(), 'tasks-');
+file_put_contents($path, "title\nOrder the cake\n");
+$upload = $imports->createImport(new SplFileObject($path));
+unlink($path);
+$previewed = settled($imports, $upload->getId());
+equal('previewed tasks', $previewed->getPreview()->getTasks(), 1);
+$imports->runImport($upload->getId(), new ImportRun(['version' => $previewed->getVersion()]));
+equal('created', settled($imports, $upload->getId())->getResult()->getCreated(), 1);
+equal('imported', $tasks->listTasks(q: '"Order the cake"')->getItems()[0]->getTitle(), 'Order the cake');
+ok('import');
 
 $before = $tokens->getAccessToken();
 $tokens = $auth->refreshToken(new RefreshRequest(['refresh_token' => $tokens->getRefreshToken()]));

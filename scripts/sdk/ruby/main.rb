@@ -19,6 +19,17 @@ def grown(value)
   ENV.fetch('TASKWRIGHT_UNKNOWN_VALUE', value)
 end
 
+# An import once nothing happens in the background.
+def settled(imports, id)
+  600.times do
+    present = imports.get_import(id)
+    return present if present.poll_after_seconds.nil?
+
+    sleep 0.05
+  end
+  abort 'failed: the import timed out after 30 seconds'
+end
+
 # The problem of a call that must fail with a status.
 def problem(status)
   yield
@@ -158,6 +169,18 @@ ok('conflict')
 invalid = problem(400) { tasks.create_task(Taskwright::TaskCreate.new(title: "x#{"\u0301" * 31}")) }
 equal('pointer', invalid.errors[0].pointer, '/title')
 ok('validation')
+
+imports = Taskwright::ImportsApi.new(client)
+table = Tempfile.new(['tasks-', '.csv'])
+table.write("title\nOrder the cake\n")
+table.close
+upload = File.open(table.path, 'rb') { |content| imports.create_import(content) }
+previewed = settled(imports, upload.id)
+equal('previewed tasks', previewed.preview.tasks, 1)
+imports.run_import(upload.id, Taskwright::ImportRun.new(version: previewed.version))
+equal('created', settled(imports, upload.id).result.created, 1)
+equal('imported', tasks.list_tasks(q: '"Order the cake"').items.map(&:title), ['Order the cake'])
+ok('import')
 
 before = tokens.access_token
 tokens = auth.refresh_token(Taskwright::RefreshRequest.new(refresh_token: tokens.refresh_token))

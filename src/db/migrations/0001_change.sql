@@ -92,6 +92,7 @@ CREATE TABLE "imports" (
 	"project_id" uuid,
 	"existing" text DEFAULT 'skip' NOT NULL,
 	"users" jsonb DEFAULT '[]' NOT NULL,
+	"authors" jsonb DEFAULT '[]' NOT NULL,
 	"preview" jsonb,
 	"result" jsonb,
 	"done" integer DEFAULT 0 NOT NULL,

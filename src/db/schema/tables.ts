@@ -1228,6 +1228,10 @@ export const imports = pgTable(
     users: importUsers('users')
       .notNull()
       .default(sql`'[]'`),
+    /** Whose the comments of users of the file are here. Only an operator sets it. */
+    authors: importUsers('authors')
+      .notNull()
+      .default(sql`'[]'`),
     /** What the file has; null before it was read. */
     preview: importPreview('preview'),
     /** What became of the rows; null before it has run. */

@@ -18,6 +18,7 @@ from taskwright.api.attachments import add_task_attachment, download_attachment
 from taskwright.api.auth import get_current_user, logout, refresh_token, register
 from taskwright.api.comments import create_comment, get_comment, list_task_comments, update_comment
 from taskwright.api.events import list_events, list_task_events
+from taskwright.api.imports import create_import, get_import, run_import
 from taskwright.api.members import set_project_member
 from taskwright.api.notifications import follow_task, list_notifications, list_task_followers, update_notification
 from taskwright.api.projects import create_project, delete_project, list_project_tasks
@@ -32,6 +33,9 @@ from taskwright.models import (
     CommentCreate,
     CommentPatch,
     Event,
+    Import,
+    ImportRun,
+    ImportUpload,
     Notification,
     NotificationPatch,
     Problem,
@@ -276,6 +280,24 @@ def main() -> None:
         invalid = problem(400, create_task.sync, client=client, body=TaskCreate(title="x" * 501))
         equal("pointer", [error.pointer for error in invalid.errors or ()], ["/title"])
         ok("validation")
+
+        table = File(payload=BytesIO(b"title\nOrder the cake\n"), file_name="tasks.csv")
+        upload = create_import.sync(client=client, body=ImportUpload(file=table))
+
+        def settled() -> Import | None:
+            present = get_import.sync(upload.id, client=client)
+            return present if present.poll_after_seconds is None else None
+
+        previewed = eventually("the import", settled)
+        assert previewed.preview is not None
+        equal("previewed tasks", previewed.preview.tasks, 1)
+        run_import.sync(upload.id, client=client, body=ImportRun(version=previewed.version))
+        result = eventually("the import", settled).result
+        assert result is not None
+        equal("created", result.created, 1)
+        imported = list_tasks.sync(client=client, q='"Order the cake"').items
+        equal("imported", [item.title for item in imported], ["Order the cake"])
+        ok("import")
 
     before = tokens.access_token
     refresh = RefreshRequest(refresh_token=tokens.refresh_token)

@@ -264,6 +264,25 @@ const invalid = await problem(400, taskwright.createTask({ body: { title: 'x'.re
 equal('pointer', invalid.errors?.[0]?.pointer, '/title')
 ok('validation')
 
+const table = new File(['title\nOrder the cake\n'], 'tasks.csv')
+const { id: import_id } = await taskwright.createImport({ body: { file: table } })
+const settled = () =>
+  eventually('the import', async () => {
+    const present = await taskwright.getImport({ path: { import_id } })
+    return present.poll_after_seconds === null ? present : undefined
+  })
+const previewed = await settled()
+equal('previewed tasks', previewed.preview?.tasks, 1)
+await taskwright.runImport({ path: { import_id }, body: { version: previewed.version } })
+equal('created', (await settled()).result?.created, 1)
+const imported = await taskwright.listTasks({ query: { q: '"Order the cake"' } })
+equal(
+  'imported',
+  imported.items.map(({ title }) => title),
+  ['Order the cake'],
+)
+ok('import')
+
 const before = tokens.access_token
 tokens = await taskwright.refreshToken({ body: { refresh_token: tokens.refresh_token } })
 equal('a new token', tokens.access_token !== before, true)
