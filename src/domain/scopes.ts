@@ -8,7 +8,7 @@ type ScopeName = Scope | 'any' | 'session' | 'link' | 'none'
 /**
  * The `x-scope` of an operation: the scope that an API token needs, `any` if every token is accepted, `session` if API
  * tokens are not, `link` if the URL authenticates the request, or `none` if it is not authenticated. Of several scopes, the kind of the
- * resource decides which is needed: a token without all of them is refused before, and the service checks the one.
+ * resource decides which is needed: a token with none of them is refused at once, and the service checks for the right one.
  */
 export type RequiredScope = ScopeName | readonly Scope[]
 

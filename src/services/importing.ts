@@ -43,7 +43,7 @@ export const checkImportable = async (ctx: OpContext<Principal>): Promise<void> 
   if (!(await hasReplay(ctx))) expectImportable({ is_proven, used })
 }
 
-const lockCaller = (tx: OpTransaction<Principal>) => lockCounters(tx.db, { id: tx.principal.userId })
+const lockImporter = (tx: OpTransaction<Principal>) => lockCounters(tx.db, { id: tx.principal.userId })
 
 /**
  * Requires that the caller may start to upload a file to import. Their unfinished uploads count as imports, so that they cannot fill the
@@ -53,7 +53,7 @@ const lockCaller = (tx: OpTransaction<Principal>) => lockCounters(tx.db, { id: t
  */
 export const expectMayStartImport = async (tx: OpTransaction<Principal>): Promise<void> => {
   const [, { is_proven }, imports, unfinished] = await Promise.all([
-    lockCaller(tx),
+    lockImporter(tx),
     readCaller(tx),
     countImports(tx),
     countUnfinishedImports(tx),
@@ -78,7 +78,7 @@ export const addImport = (
 ): Promise<Created> =>
   idempotent(ctx, async (tx, id) => {
     const [, { is_proven }, used, isHeld] = await Promise.all([
-      lockCaller(tx),
+      lockImporter(tx),
       readCaller(tx),
       countImports(tx),
       upload === null || lockLeased(tx, upload),
