@@ -332,13 +332,14 @@ const formats: readonly Sample[] = [
         parent_id: 'a4fbe2e12855803609474d04f7f37944',
       },
       { type: 'task', title: '=2+3', due_on: '2026-03-03', status: 'done' },
+      { type: 'task', title: 'Falsch', priority: 'none' },
       { type: 'task', title: 'Bügeln', status: 'todo' },
     ],
     report: [
       'refused 6 due invalid_value',
-      'refused 7 priority invalid_value',
       'refused 8 title invalid',
-      'altered 9 status not_supported',
+      'note   not_supported',
+      'note   not_supported',
     ],
   },
 ]
