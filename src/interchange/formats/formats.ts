@@ -25,7 +25,7 @@ export const inspect = async (path: string): Promise<Inspection> => {
     return { format: await formatOfArchive(path), csv: null }
   const text = textOf(head)
   if (text === null) return { format: null, csv: null }
-  if (/^\s*BEGIN:VCALENDAR/i.test(text)) return { format: 'icalendar', csv: null }
+  if (/^\s*BEGIN:V(CALENDAR|TODO)/i.test(text)) return { format: 'icalendar', csv: null }
   if (/^\s*[[{]/.test(text)) return { format: await formatOfJson(path), csv: null }
   const [header = []] = headRows(text, guessDelimiter(text), 1)
   if (isTodoistHeader(header)) return { format: 'todoist_csv', csv: null }
@@ -57,7 +57,7 @@ const formatOfArchive = async (path: string): Promise<ImportFormat | null> => {
 const formatOfJson = async (path: string): Promise<ImportFormat | null> => {
   const { value } = await readDocument(path)
   if (typeof value !== 'object' || value === null) return null
-  if ('cards' in value && 'lists' in value) return 'trello'
+  if ('cards' in value && 'lists' in value && 'id' in value) return 'trello'
   return 'items' in value && 'projects' in value ? 'todoist' : null
 }
 
