@@ -408,6 +408,42 @@ t.test('any value in any place', async (t) => {
   t.pass()
 })
 
+t.test('a board of Trello whose lists are archived, and whose labels are of its cards', async (t) => {
+  const board = {
+    id: 'board',
+    name: 'Board',
+    lists: [{ id: 'old', name: 'Old', closed: true }],
+    cards: [
+      { id: 'a', name: 'A', idList: 'old', labels: [{ color: 'green', name: 'Bug' }, { color: null }] },
+      { id: 'b', name: 'B', idLabels: ['x'], labels: [{ id: 'x', name: 'X' }] },
+    ],
+    checklists: [
+      { id: 'all', idCard: 'b', name: 'All', checkItems: [{ id: '1', name: 'One', state: 'complete' }] },
+      { id: 'none', idCard: 'b', name: 'None', checkItems: [] },
+    ],
+  }
+  const path = await fileOf(t, JSON.stringify(board))
+  t.match(await inspect(path), { format: 'trello' })
+  const { records, report } = await read(path, { format: 'trello' })
+  t.match(
+    records.filter(({ type }) => type === 'task' || type === 'tag'),
+    [
+      { name: 'Bug', color: '#4bce97' },
+      { name: 'label', color: null },
+      { id: 'x', name: 'X' },
+      { id: 'a', status: 'done', tag_ids: ['green Bug', ' '] },
+      { id: 'b', status: 'todo', tag_ids: ['x'] },
+      { id: 'all', status: 'done' },
+      { id: 'none', status: 'todo' },
+      { id: '1', status: 'done' },
+    ],
+  )
+  t.strictSame(
+    report.map(({ message }) => message),
+    ['1 archived cards become tasks that are done.'],
+  )
+})
+
 t.test('the guess of a table', async (t) => {
   const cases = [
     {
@@ -466,7 +502,14 @@ t.test('rows that cannot be read leave the others', async (t) => {
 })
 
 t.test('what is no file of any format', async (t) => {
-  for (const content of ['', '{"a":1}', '[1]', Buffer.from([0, 1, 2, 3]), '  '])
+  for (const content of [
+    '',
+    '{"a":1}',
+    '[1]',
+    '{"_id":"wekan","cards":[],"lists":[]}',
+    Buffer.from([0, 1, 2, 3]),
+    '  ',
+  ])
     t.equal((await inspect(await fileOf(t, content))).format, null, String(content))
   t.equal((await inspect(await zipOf(t, { 'inner.zip': Buffer.from('PK') }))).format, null)
   for (const [format, content] of [
