@@ -408,6 +408,74 @@ t.test('any value in any place', async (t) => {
   t.pass()
 })
 
+t.test('Todoist of earlier versions, and its list of completed tasks', async (t) => {
+  const old = {
+    projects: [{ id: 1, name: 'Inbox', color: 48 }],
+    labels: [{ id: 215, name: 'home', color: 47, item_order: 1 }],
+    items: [
+      { id: 11, project_id: 1, content: 'A', labels: [215, 216], due: { date: '2026-12-06' } },
+      { id: 12, project_id: 1, content: 'B', checked: 1, date_completed: '2026-01-07T13:00:00Z' },
+    ],
+    reminders: [{ id: 9, item_id: 11, type: 'relative', mm_offset: 30 }],
+  }
+  const first = await read(await fileOf(t, JSON.stringify(old)), { format: 'todoist' })
+  t.match(first.records, [
+    { type: 'project', color: '#999999' },
+    { type: 'tag', id: 'home', color: '#808080' },
+    { type: 'tag', id: '216', color: null },
+    { id: '11', tag_ids: ['home', '216'], reminders: [{ offset_minutes: -30 }] },
+    { id: '12', status: 'done' },
+  ])
+  t.strictSame(first.report, [])
+  const completed = {
+    items: [{ id: 'c', content: 'C', project_id: 'p', completed_at: '2026-01-05T10:00:00.000000Z' }],
+    projects: { p: { id: 'p', name: 'Home' } },
+    sections: {},
+  }
+  const second = await read(await fileOf(t, JSON.stringify(completed)), { format: 'todoist' })
+  t.match(second.records, [{ type: 'project' }, { status: 'done', project_id: 'p' }])
+  t.strictSame(second.report, [])
+})
+
+t.test('the order of the board counts in Vikunja', async (t) => {
+  const positions = [
+    { task_id: 1, project_view_id: 31, position: 2 },
+    { task_id: 2, project_view_id: 31, position: 1 },
+    { task_id: 1, project_view_id: 30, position: 1 },
+    { task_id: 2, project_view_id: 30, position: 2 },
+  ]
+  const tasks = [1, 2].map((id) => ({ id, title: `Task ${id}`, related_tasks: null, labels: null }))
+  const views = [{ id: 31, view_kind: 'kanban' }]
+  const data = [{ id: 3, title: 'Work', views, positions, tasks, buckets: null }]
+  const path = await zipOf(t, {
+    'data.json': Buffer.from(JSON.stringify(data)),
+    VERSION: Buffer.from('v1.0.0'),
+  })
+  const { records, report } = await read(path, { format: 'vikunja' })
+  t.match(records, [{ type: 'project' }, { id: '2' }, { id: '1' }])
+  t.strictSame(report, [])
+})
+
+t.test('tables of Todoist that were saved or packed again', async (t) => {
+  const rows = 'TYPE;CONTENT;PRIORITY;INDENT\ntask;A, b;1;1\ntask;C;4;2\n'
+  const path = await zipOf(t, {
+    'Home.csv': Buffer.from(`\ufeff${rows}`),
+    '__MACOSX/._Home.csv': Buffer.from([0, 5, 22, 7]),
+    'Other.csv': Buffer.from('Name,Status\nA,B\n'),
+  })
+  t.match(await inspect(path), { format: 'todoist_csv' })
+  const { records, report } = await read(path, { format: 'todoist_csv' })
+  t.match(
+    records.filter(({ type }) => type === 'task'),
+    [
+      { title: 'A, b', priority: 'urgent' },
+      { title: 'C', parent_id: 'Home.csv#2' },
+    ],
+  )
+  t.equal(records.length, 3)
+  t.strictSame(report.map(lineOf), ['refused 1  invalid'])
+})
+
 t.test('a board of Trello whose lists are archived, and whose labels are of its cards', async (t) => {
   const board = {
     id: 'board',

@@ -8,7 +8,7 @@ import { inspectCsv, readCsv } from './csv.ts'
 import { readCalendar } from './icalendar.ts'
 import { manifestOf, readOwnArchive } from './own-archive.ts'
 import { readTodoist } from './todoist.ts'
-import { isTodoistHeader, readTodoistCsv } from './todoist-csv.ts'
+import { isTableName, isTodoistHeader, readTodoistCsv } from './todoist-csv.ts'
 import { readTrello } from './trello.ts'
 import { readVikunja } from './vikunja.ts'
 
@@ -47,8 +47,10 @@ const formatOfArchive = async (path: string): Promise<ImportFormat | null> => {
   try {
     if ((await manifestOf(archive)) !== null) return 'taskwright'
     if (archive.has('data.json') && archive.has('VERSION')) return 'vikunja'
-    const tables = archive.names.filter((name) => /\.csv$/i.test(name))
-    return tables.length > 0 && tables.length === archive.names.length ? 'todoist_csv' : null
+    return archive.names.some(isTableName) &&
+      archive.names.every((name) => /\.csv$|^__MACOSX\/|\.DS_Store$/i.test(name))
+      ? 'todoist_csv'
+      : null
   } finally {
     archive.close()
   }
