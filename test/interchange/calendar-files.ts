@@ -169,6 +169,15 @@ for (const { name, todos, head = [], records, report = [] } of cases)
     )
   })
 
+t.test('text in the code page of Windows', async (t) => {
+  const path = join(await temporaryFolder(t), 'upload')
+  await writeFile(path, Buffer.from('BEGIN:VTODO\nSUMMARY:Büro\nEND:VTODO\n', 'latin1'))
+  const options = { mapping: null, fileName: 'upload', timeZone: 'UTC', now: '2026-11-26T10:00:00.000Z' }
+  t.match(await Array.fromAsync(readFormat(path, { ...options, format: 'icalendar' })), [
+    { record: { title: 'Büro' } },
+  ])
+})
+
 t.test('a to-do without a calendar around it', async (t) => {
   const path = join(await temporaryFolder(t), 'upload')
   await writeFile(path, 'BEGIN:VTODO\nSUMMARY:A\nEND:VTODO\n')

@@ -482,7 +482,17 @@ t.test('a board of Trello whose lists are archived, and whose labels are of its 
     name: 'Board',
     lists: [{ id: 'old', name: 'Old', closed: true }],
     cards: [
-      { id: 'a', name: 'A', idList: 'old', labels: [{ color: 'green', name: 'Bug' }, { color: null }] },
+      {
+        id: 'a',
+        name: 'A',
+        desc: 'Text',
+        idList: 'old',
+        labels: [{ color: 'green', name: 'Bug' }, { color: null }],
+        attachments: [
+          { id: 'l1', isUpload: false, name: 'Page', url: 'https://example.com/' },
+          { id: 'l2', isUpload: false, name: 'https://example.com/', url: 'https://example.com/?a' },
+        ],
+      },
       { id: 'b', name: 'B', idLabels: ['x'], labels: [{ id: 'x', name: 'X' }] },
     ],
     checklists: [
@@ -499,7 +509,12 @@ t.test('a board of Trello whose lists are archived, and whose labels are of its 
       { name: 'Bug', color: '#4bce97' },
       { name: 'label', color: null },
       { id: 'x', name: 'X' },
-      { id: 'a', status: 'done', tag_ids: ['green Bug', ' '] },
+      {
+        id: 'a',
+        status: 'done',
+        tag_ids: ['green Bug', ' '],
+        description: 'Text\n\n- [Page](https://example.com/)\n- https://example.com/?a',
+      },
       { id: 'b', status: 'todo', tag_ids: ['x'] },
       { id: 'all', status: 'done' },
       { id: 'none', status: 'todo' },
@@ -522,6 +537,7 @@ t.test('the guess of a table', async (t) => {
     { text: 'name,date\nA,13/01/2026\n', mapping: { date_order: 'dmy' } },
     { text: 'name,date\nA,01/13/2026\n', mapping: { date_order: 'mdy' } },
     { text: 'due,What,Where\n2026-03-01,A,B\n', mapping: { columns: ['due', 'title', null] } },
+    { text: '1,,Epic,Milk,x\n2,1,Epic,Bread,y\n', mapping: { columns: [null, null, null, 'title', null] } },
     { text: 'Milk\nBread\n', mapping: { has_header: false, columns: ['title'] } },
     { text: '\ufeffTitle\nÄ\n', encoding: 'utf16le', mapping: { encoding: 'utf-16le', columns: ['title'] } },
     { text: '\ufeffTitle\nÄ\n', mapping: { encoding: 'utf-8', columns: ['title'] } },

@@ -97,14 +97,14 @@ const statuses = words({
   todo:
     'to do|open|opened|reopened|new|backlog|not started|pending|planned|next|queued|triage|inbox|needs-action|incomplete|' +
     'uncompleted|deferred|waiting|false|no|n|0|offen|neu|nein|nicht begonnen|nicht gestartet|zu erledigen|zurückgestellt|falsch|' +
-    'à faire|non commencé|pas commencé|non commencée|faux|non|pendiente|por hacer|tareas por hacer|sin empezar|no iniciado|' +
+    'à faire|nouveau|nouvelle|ouvert|ouverte|abierto|nuevo|aperto|nuovo|non commencé|pas commencé|non commencée|faux|non|pendiente|por hacer|tareas por hacer|sin empezar|no iniciado|' +
     'no iniciada|falso|da fare|non iniziata|te doen|niet gestart|a fazer|não iniciado|未着手|未対応|未完了|未開始|к выполнению',
   in_progress:
     'in progress|in-progress|inprogress|doing|started|active|working on it|ongoing|wip|in-process|in review|review|' +
     'testing|in arbeit|in bearbeitung|en cours|en curso|en progreso|in corso|mee bezig|em andamento|進行中|対応中|処理中|в работе',
   done:
     'completed|complete|closed|finished|resolved|fixed|merged|released|true|yes|y|x|1|archived|erledigt|fertig|' +
-    'abgeschlossen|geschlossen|ja|wahr|terminé|terminée|fait|achevé|achevée|oui|vrai|hecho|completado|completada|listo|finalizado|' +
+    'abgeschlossen|geschlossen|ja|wahr|terminé|terminée|fermé|fermée|clos|résolu|résolue|cerrado|cerrada|resuelto|chiuso|gelöst|fait|achevé|achevée|oui|vrai|hecho|completado|completada|listo|finalizado|' +
     'finalizada|terminado|sí|verdadero|completato|completata|fatto|voltooid|klaar|concluído|concluída|feito|完了|済|完了済み|' +
     '処理済み|готово|✓|✔|✅|☑',
   cancelled:

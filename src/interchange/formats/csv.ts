@@ -36,8 +36,8 @@ export const inspectCsv = async (path: string): Promise<CsvHead> => {
   const index = headerIn(rows)
   const first = rows[index ?? 0] ?? []
   const fields = fieldsOfColumns(first.map(plainName))
-  const columns = fields.includes('title') ? fields : withTitle(fields)
   const data = rows.slice(index === null ? 0 : index + 1)
+  const columns = fields.includes('title') ? fields : withTitle(fields, data)
   const dates = data.flatMap((row) => row.filter((_, index) => isDateField(columns[index] ?? null)))
   return {
     mapping: {
@@ -78,10 +78,18 @@ const usualOrder = (
     ? 'mdy'
     : 'dmy'
 
-/** The first column whose name says nothing is the title, since each task needs one. */
-const withTitle = (columns: readonly (CsvField | null)[]): readonly (CsvField | null)[] => {
-  const index = columns.indexOf(null)
-  return index === -1 ? columns : columns.with(index, 'title')
+/** Each task needs a title: the column with the most different texts, of those whose names say nothing, and of equal ones the first. */
+const withTitle = (
+  columns: readonly (CsvField | null)[],
+  data: readonly (readonly string[])[],
+): readonly (CsvField | null)[] => {
+  const texts = columns.map((field, index) =>
+    field === null
+      ? new Set(data.map((row) => row[index] ?? '').filter((cell) => /\p{L}/u.test(cell))).size
+      : -1,
+  )
+  const most = texts.reduce((best, count) => Math.max(best, count), -1)
+  return most === -1 ? columns : columns.with(texts.indexOf(most), 'title')
 }
 
 const isDateField = (field: CsvField | null): boolean =>

@@ -131,12 +131,20 @@ const findInstances = async (path: string, context: Context): Promise<void> => {
   }
 }
 
+/** Old programs write the code page of Windows. */
+const textOfLine = (bytes: Buffer): string => {
+  const { text, isValid } = decode(bytes)
+  return isValid ? text : windows.decode(bytes)
+}
+
+const windows = new TextDecoder('windows-1252')
+
 /** The lines of a file, each with the ones that continue it. */
 async function* unfolded(path: string): AsyncGenerator<{ number: number; text: string }, void> {
   let held: { number: number; bytes: Buffer[] } | null = null
   const textOf = ({ number, bytes }: { number: number; bytes: Buffer[] }) => ({
     number,
-    text: decode(Buffer.concat(bytes)).text,
+    text: textOfLine(Buffer.concat(bytes)),
   })
   for await (const { number, bytes } of linesIn(createReadStream(path))) {
     // A line that is too long is cut off, and its component refused by its length.

@@ -144,7 +144,7 @@ function* cards(board: Fields, project_id: string): ReturnType<typeof each> {
       ...blankTask,
       id,
       title: f.text('name'),
-      description: f.text('desc'),
+      description: [f.text('desc'), linksOf(f)].filter((text) => text !== '').join('\n\n'),
       status: isDone ? 'done' : 'todo',
       start_at: f.instant('start'),
       due_at: f.instant('due'),
@@ -167,6 +167,19 @@ function* cards(board: Fields, project_id: string): ReturnType<typeof each> {
     }
   })
 }
+
+const isLink = (attachment: Fields): boolean => attachment.has('isUpload') && !attachment.flag('isUpload')
+
+/** The attachments of a card that are links, which its description keeps. */
+const linksOf = (card: Fields): string =>
+  card
+    .objects('attachments')
+    .filter((attachment) => isLink(attachment) && attachment.text('url') !== '')
+    .map((link) => {
+      const [name, url] = [link.text('name'), link.text('url')]
+      return name === '' || url.startsWith(name) ? `- ${url}` : `- [${name}](${url})`
+    })
+    .join('\n')
 
 const customFields = (card: Fields, names: ReadonlyMap<string | null, Fields>): Record<string, string> =>
   Object.fromEntries(
@@ -239,21 +252,25 @@ function* comments(board: Fields): ReturnType<typeof each> {
   })
 }
 
-/** Files are on Trello's servers, and other attachments are links. */
+/** Files are on Trello's servers. */
 function* attachments(board: Fields): ReturnType<typeof each> {
   for (const card of board.objects('cards')) {
-    yield* each(card, 'attachments', (f, id) => ({
-      type: 'attachment',
-      id,
-      task_id: card.id('id') ?? '',
-      file_name: f.text('fileName') || f.text('name') || 'file',
-      content_type: f.id('mimeType'),
-      size: f.number('bytes'),
-      sha256: null,
-      uploaded_by: f.id('idMember'),
-      created_at: f.instant('date'),
-      entry: null,
-      url: f.id('url'),
-    }))
+    yield* each(card, 'attachments', (f, id) =>
+      isLink(f)
+        ? null
+        : {
+            type: 'attachment',
+            id,
+            task_id: card.id('id') ?? '',
+            file_name: f.text('fileName') || f.text('name') || 'file',
+            content_type: f.id('mimeType'),
+            size: f.number('bytes'),
+            sha256: null,
+            uploaded_by: f.id('idMember'),
+            created_at: f.instant('date'),
+            entry: null,
+            url: f.id('url'),
+          },
+    )
   }
 }
