@@ -54,6 +54,22 @@ const cases: readonly Case[] = [
     report: ['DUE is not a date: "tomo-rr-ow"'],
   },
   {
+    name: 'Nextcloud, Apple and tasks.org: the order of the list',
+    todos: [
+      ['UID:a', 'CATEGORIES:home', 'X-APPLE-SORT-ORDER:3'],
+      ['UID:b', 'RELATED-TO:a', 'X-APPLE-SORT-ORDER:1'],
+      ['UID:c', 'CREATED:20010101T000002Z'],
+      ['UID:d', 'CATEGORIES:home', 'X-APPLE-SORT-ORDER:1'],
+    ],
+    records: [
+      { type: 'tag' },
+      { id: 'd', tag_ids: ['home'] },
+      { id: 'c' },
+      { id: 'a', tag_ids: ['home'] },
+      { id: 'b', parent_id: 'a' },
+    ],
+  },
+  {
     name: 'Evolution: zones with a prefix, or that say their names elsewhere',
     head: [
       'BEGIN:VTIMEZONE',

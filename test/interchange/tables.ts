@@ -151,6 +151,19 @@ const cases: readonly Case[] = [
     others: ['tag a'],
   },
   {
+    name: 'Jira in German, where a column is named as a status',
+    rows: [
+      'Zusammenfassung,Vorgangsschlüssel,Vorgangs-ID,Status,Priorität,Zugewiesene Person,Erstellt,Erledigt,Übergeordnet',
+      'A,AB-1,100,Zu erledigen,Niedrigste,Ada,23.10.2026 11:02,,',
+      'B,AB-2,101,Fertig,,,23.10.2026 11:02,24.10.2026 11:02,100',
+    ],
+    tasks: [
+      { id: 'AB-1', status: 'todo', priority: 'low', assignee_id: 'Ada' },
+      { status: 'done', parent_id: 'AB-1', completed_at: '2026-10-24T09:02:00.000Z' },
+    ],
+    others: ['user Ada'],
+  },
+  {
     name: 'French, with the day first',
     rows: ["Nom de la tâche,Statut,Priorité,Date d'échéance", 'A,Terminée,Haute,01/02/2026'],
     mapping: { date_order: 'dmy' },

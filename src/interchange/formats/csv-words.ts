@@ -9,7 +9,9 @@ import type { TaskRecord } from '../records.ts'
  * field only, which is the first in this order that it could have.
  */
 const names: Readonly<Record<CsvField, string>> = {
-  id: 'taskid|cardid|issuekey|id|key|identifier|issueid|number|uid|nr|vorgangsschlüssel|vorgangsid',
+  id:
+    'taskid|cardid|issuekey|id|key|identifier|issueid|number|uid|nr|vorgangsschlüssel|vorgangsid|clédeticket|iddeticket|' +
+    'clavedeincidencia|iddeincidencia|キー',
   title:
     'title|taskname|tasktitle|summary|subject|cardname|name|task|content|todo|item|titel|aufgabenname|aufgabe|betreff|' +
     'zusammenfassung|thema|titre|nomdelatâche|tâche|résumé|nom|título|titulo|nombredelatarea|tarea|resumen|asunto|nombre|titolo|' +
@@ -32,11 +34,11 @@ const names: Readonly<Record<CsvField, string>> = {
     'fechadefin|fecha|datadiscadenza|scadenza|vervaldatum|einddatum|datadevencimento|prazo|期限日|期限|期日|締切|срок',
   completed_at:
     'completedat|completeddate|completedon|completiondate|datecompleted|completedtime|donedate|doneat|datedone|' +
-    'dateclosed|closedat|closedatutc|closeddate|resolved|resolutiondate|completed|closed|erledigtam|abgeschlossenam|gelöst|' +
+    'dateclosed|closedat|closedatutc|closeddate|resolved|resolutiondate|completed|closed|erledigtam|abgeschlossenam|gelöst|erledigt|résolu|résolue|resuelta|' +
     'fechadefinalización|完了日|完了日時',
   created_at:
     'createdat|created|createddate|createdon|createdtime|createdatutc|creationdate|datecreated|dateadded|erstellt|' +
-    'erstelltam|erstellungsdatum|datedecréation|créé|fechadecreación|creado|作成日|作成日時|создано',
+    'erstelltam|erstellungsdatum|datedecréation|création|créé|fechadecreación|creado|creada|登録日|作成日|作成日時|создано',
   project:
     'project|projectname|projects|boardname|board|planname|plan|listname|foldername|projekt|projektname|projet|' +
     'proyecto|progetto|projeto|プロジェクト名|プロジェクト|проект',
@@ -44,10 +46,10 @@ const names: Readonly<Record<CsvField, string>> = {
     'section|sectioncolumn|sectionname|bucketname|bucket|list|listname|columnname|column|group|abschnitt|liste|spalte|' +
     'gruppe|colonne|sección|columna|lista|sezione|セクション|リスト|グループ',
   parent:
-    'parentid|parenttaskid|parentkey|parentissue|parenttask|parentitem|parent|übergeordneteaufgabe|übergeordnetesticket|' +
-    'tâcheparente|élémentparent|tareaprincipal|tareapadre|親タスク|親アイテム|родительскаязадача',
+    'parentid|parenttaskid|parentkey|parentissue|parenttask|parentitem|parent|übergeordneteaufgabe|übergeordnetesticket|übergeordnet|' +
+    'tâcheparente|élémentparent|tareaprincipal|tareapadre|親課題キー|親課題id|親タスク|親アイテム|родительскаязадача',
   tags:
-    'tags|tag|labels|label|categories|category|kategorien|kategorie|etiketten|stichwörter|étiquettes|catégories|' +
+    'tags|tag|labels|label|categories|category|kategorien|kategorie|etiketten|stichwörter|étiquettes|catégories|bezeichnungen|カテゴリー名|' +
     'etiquetas|categorías|etichette|タグ|ラベル|カテゴリ|カテゴリー|метки',
   assignee:
     'assignee|assignees|assigneename|assignedto|assigned|assign|responsible|person|people|member|members|owner|zugewiesenan|' +
@@ -108,7 +110,7 @@ const statuses = words({
     'finalizada|terminado|sí|verdadero|completato|completata|fatto|voltooid|klaar|concluído|concluída|feito|完了|済|完了済み|' +
     '処理済み|готово|✓|✔|✅|☑',
   cancelled:
-    "canceled|won't do|wont do|won't fix|wontfix|abandoned|rejected|duplicate|not planned|abgebrochen|storniert|verworfen|" +
+    "canceled|won't do|wont do|won't fix|wontfix|abandoned|rejected|removed|duplicate|not planned|abgebrochen|storniert|verworfen|" +
     'annulé|annulée|cancelado|cancelada|annullato|geannuleerd|中止|キャンセル',
 })
 

@@ -7,7 +7,7 @@ import { formatRule, parseRule } from '../../domain/recurrence-rule.ts'
 import { anchorOf } from '../../domain/task-series.ts'
 import { canonicalTimeZone, dayOf, instantAtLocal, shift } from '../../domain/time-zones.ts'
 import { blankProject, blankTask, dueFields, startFields, tagNamed } from '../blank.ts'
-import { type Drafts, type Fault, note, refusal } from '../drafts.ts'
+import { type Draft, type Drafts, type Fault, note, refusal } from '../drafts.ts'
 import { excerpt } from '../fields.ts'
 import type { ReadOptions } from '../import-file.ts'
 import { decode, linesIn } from '../lines.ts'
@@ -68,7 +68,8 @@ export async function* readCalendar(path: string, options: ReadOptions): Drafts 
       row: null,
       faults: [],
     }
-  await findInstances(path, { ...context, unknownZones: new Map() })
+  const hasOrder = await findInstances(path, { ...context, unknownZones: new Map() })
+  const held: { readonly order: number; readonly drafts: readonly Draft[] }[] = []
   for await (const component of componentsIn(path)) {
     if (typeof component === 'number') {
       const message = 'The component is too long.'
@@ -76,16 +77,19 @@ export async function* readCalendar(path: string, options: ReadOptions): Drafts 
     } else if (component.name === 'VTIMEZONE') addZone(component, context.zones)
     else if (component.name !== 'VTODO') others.set(component.name, (others.get(component.name) ?? 0) + 1)
     else {
-      const { named, task, comments, faults } = todoOf(component, context)
-      for (const record of named) {
-        const key = `${record.type} ${'id' in record ? record.id : ''}`
-        if (!seen.has(key)) yield { record, part: null, row: component.line, faults: [] }
-        seen.add(key)
-      }
-      yield { record: { ...task, project_id }, part: null, row: component.line, faults }
-      for (const record of comments) yield { record, part: null, row: component.line, faults: [] }
+      const { named, task, comments, faults, order } = todoOf(component, context)
+      const drafts = [...named, { ...task, project_id }, ...comments].map((record) => ({
+        record,
+        part: null,
+        row: component.line,
+        faults: record.type === 'task' ? faults : [],
+      }))
+      if (hasOrder) held.push({ order, drafts })
+      else yield* withoutSeen(drafts, seen)
     }
   }
+  for (const { drafts } of held.toSorted((one, other) => one.order - other.order))
+    yield* withoutSeen(drafts, seen)
   for (const [tzid, count] of [...context.unknownZones].slice(0, maxZoneNotes))
     yield note(
       'invalid_value',
@@ -93,6 +97,17 @@ export async function* readCalendar(path: string, options: ReadOptions): Drafts 
     )
   for (const [name, count] of others)
     yield note('not_supported', `${count} of ${name} are left out: only VTODO is read.`)
+}
+
+/** Without tags and users that other to-dos had before. */
+function* withoutSeen(drafts: readonly Draft[], seen: Set<string>): Generator<Draft, void> {
+  for (const draft of drafts) {
+    const { record } = draft
+    const key = record.type === 'tag' || record.type === 'user' ? `${record.type} ${record.id}` : null
+    if (key !== null && seen.has(key)) continue
+    if (key !== null) seen.add(key)
+    yield draft
+  }
 }
 
 /** The name and the colour of the calendar, which are before its components. */
@@ -115,12 +130,18 @@ const headOfCalendar = async (
   return { name: plain || null, color }
 }
 
-/** Fills in `instances`. Some programs leave a to-do that recurs on its first date, and add one for each occurrence that is done. */
-const findInstances = async (path: string, context: Context): Promise<void> => {
+/**
+ * Fills in `instances`: some programs leave a to-do that recurs on its first date, and add one for each occurrence that is done.
+ * Returns whether to-dos have an order of their own.
+ */
+const findInstances = async (path: string, context: Context): Promise<boolean> => {
+  let hasOrder = false
   for await (const component of componentsIn(path)) {
     if (typeof component === 'number') continue
     if (component.name === 'VTIMEZONE') addZone(component, context.zones)
-    if (component.name !== 'VTODO' || !component.lines.some((line) => /^RECURRENCE-ID/i.test(line))) continue
+    if (component.name !== 'VTODO') continue
+    hasOrder ||= component.lines.some((line) => /^X-APPLE-SORT-ORDER/i.test(line))
+    if (!component.lines.some((line) => /^RECURRENCE-ID/i.test(line))) continue
     const properties = propertiesOf(component, [])
     const instance = properties.get('RECURRENCE-ID')?.[0] ?? null
     const uid = textValue(properties.get('UID')?.[0] ?? null)
@@ -129,6 +150,7 @@ const findInstances = async (path: string, context: Context): Promise<void> => {
     const days = context.instances.get(uid) ?? new Set()
     context.instances.set(uid, days.add(dayOf(date, zoneOf(instance, context))))
   }
+  return hasOrder
 }
 
 /** Old programs write the code page of Windows. */
@@ -330,7 +352,13 @@ const todoOf = (component: Component, context: Context) => {
   const zone = moved.recurrence?.time_zone
   if (next !== null && zone !== undefined && exceptions.some((day) => day > dayOf(next, zone)))
     faults.push({ field: 'EXDATE', code: 'not_supported', message: 'is left out' })
-  return { task: moved, named, comments, faults }
+  return { task: moved, named, comments, faults, order: orderOf(text('X-APPLE-SORT-ORDER'), task.created_at) }
+}
+
+/** As Nextcloud, Apple and tasks.org order to-dos: without a number, by the seconds from 2001 until they were created. */
+const orderOf = (text: string, created_at: string | null): number => {
+  if (/^-?\d{1,15}$/.test(text)) return Number(text)
+  return created_at === null ? 0 : (Date.parse(created_at) - Date.UTC(2001, 0, 1)) / 1000
 }
 
 /** Occurrences that are looked at for one that is left. */
