@@ -124,15 +124,33 @@ const cases: readonly Case[] = [
   },
   {
     name: 'a column with the better name is preferred, and a date says that something is done',
-    rows: ['Category,Completed,Tags,Name,Title', 'x,2026-03-01,y,Other,A', ',soon,,,B', ',false,,,C'],
-    mapping: { columns: [null, 'status', 'tags', null, 'title'] },
+    rows: [
+      'Category,Completed,Tags,Name,Title,Created,Resolved',
+      'x,2026-03-01,y,Other,A,-,',
+      ',soon,,,B,the other day,yesterday',
+      ',false,,,C,,no',
+    ],
+    mapping: { columns: [null, 'status', 'tags', null, 'title', 'created_at', 'completed_at'] },
     tasks: [
       { status: 'done', completed_at: '2026-03-01T00:00:00.000Z', tag_ids: ['y'] },
       { status: 'todo' },
       { status: 'todo' },
     ],
     others: ['tag y'],
-    report: ['The status "soon" is not known: 1 of the tasks.'],
+    report: [
+      'Dates that cannot be read in the column of completed_at: 1 of the tasks.',
+      'The status "soon" is not known: 1 of the tasks.',
+      'Dates that cannot be read in the column of created_at: 1 of the tasks.',
+    ],
+  },
+  {
+    name: 'words for how a task recurs',
+    rows: ['Title,Due,Recurring', 'A,2026-03-01,Weekly', 'B,2026-03-01,every! 2 days', 'C,2026-03-01,FALSE'],
+    tasks: [
+      { recurrence: { rule: 'FREQ=WEEKLY', from: 'schedule' } },
+      { recurrence: { rule: 'FREQ=DAILY;INTERVAL=2', from: 'completion' } },
+      { recurrence: null },
+    ],
   },
   {
     name: 'German, of Excel',

@@ -135,18 +135,8 @@ const common: Words = { statuses, priorities }
 
 /** The numbers of TickTick, of which the highest priority is 5. */
 const tickTick: Words = {
-  statuses: new Map([
-    ['0', 'todo'],
-    ['1', 'done'],
-    ['2', 'done'],
-    ['-1', 'cancelled'],
-  ]),
-  priorities: new Map([
-    ['0', 'none'],
-    ['1', 'low'],
-    ['3', 'medium'],
-    ['5', 'high'],
-  ]),
+  statuses: new Map([...statuses, ['0', 'todo'], ['1', 'done'], ['2', 'done'], ['-1', 'cancelled']]),
+  priorities: new Map([...priorities, ['0', 'none'], ['1', 'low'], ['3', 'medium'], ['5', 'high']]),
 }
 
 /** By the plain names of the columns. */

@@ -18,6 +18,7 @@ import {
 import { type DateContext, orderOf, parseDate, parsePlanned } from '../loose-dates.ts'
 import type { InterchangeRecord, TaskRecord } from '../records.ts'
 import { fieldsOfColumns, isIdColumn, plainName, valueOf, type Words, wordsOf } from './csv-words.ts'
+import { parseRepeated } from './todoist-dates.ts'
 import { guessDelimiter, guessEncoding, hasBrokenText, headRows, type Row, rowsOf } from '../table-rows.ts'
 
 /** Reads tables whose columns the user, or a guess, has named. */
@@ -107,7 +108,7 @@ interface Table {
   readonly hasPeople: boolean
   /** The project of tasks that have a section, and no project. */
   readonly project: string
-  /** Words that are not known, with their numbers of tasks. */
+  /** What is not known, with the numbers of tasks. */
   readonly unknown: Map<string, number>
 }
 
@@ -153,7 +154,7 @@ export async function* readCsv(path: string, options: ReadOptions): Drafts {
       yield draft
     }
   }
-  for (const [what, count] of table.unknown) yield note('not_supported', `${what}: ${count} of the tasks.`)
+  for (const [what, tasks] of table.unknown) yield note('not_supported', `${what}: ${tasks} of the tasks.`)
 }
 
 /** Without the header, which some programs repeat for each group of rows. */
@@ -306,6 +307,9 @@ const taskOf = (cells: Cells, faults: Fault[], table: Table, context: RowContext
   const [start, due] = datesOf(cells, faults, context)
   const past = (field: 'status' | 'completed_at' | 'created_at'): string | null => {
     const found = parseDate(cells[field], context)
+    const isWord = noDate.test(cells[field]) || valueOf(cells[field], table.words.statuses) !== null
+    if (found === null && field !== 'status' && !isWord)
+      count(table.unknown, `Dates that cannot be read in the column of ${field}`)
     return found === null || found.includes('T') ? found : `${found}T00:00:00.000Z`
   }
   const completed_at = past('completed_at') ?? past('status')
@@ -361,6 +365,9 @@ const statusOf = (
   return isDate && column === '' ? null : choose('status', status, table.words.statuses, table)
 }
 
+const count = (counts: Map<string, number>, key: string): void =>
+  void counts.set(key, (counts.get(key) ?? 0) + 1)
+
 /** Distinct words that have a note of their own. */
 const maxUnknown = 20
 
@@ -376,14 +383,28 @@ const choose = <Value extends string>(
   if (found === null) {
     const what = `The ${field} ${excerpt(cell)} is not known`
     const key = unknown.has(what) || unknown.size < maxUnknown ? what : 'Other words are not known'
-    unknown.set(key, (unknown.get(key) ?? 0) + 1)
+    count(unknown, key)
   }
   return found
 }
 
+const frequencies = new Map([
+  ['daily', 'FREQ=DAILY'],
+  ['weekly', 'FREQ=WEEKLY'],
+  ['monthly', 'FREQ=MONTHLY'],
+  ['yearly', 'FREQ=YEARLY'],
+  ['annually', 'FREQ=YEARLY'],
+])
+
+/** A rule, or English: a word, or as Todoist writes it. */
 const recurrenceOf = (cell: string, faults: Fault[], time_zone: string): TaskRecord['recurrence'] => {
-  if (cell === '') return null
-  const rule = parseRule(cell, 'schedule')
+  if (/^(never|no|false|n\/?a|none|-|0)?$/i.test(cell)) return null
+  const repeated = parseRepeated(cell, time_zone)
+  if (repeated !== null) {
+    const { time: _, ...recurrence } = repeated
+    return recurrence
+  }
+  const rule = parseRule(frequencies.get(cell.toLowerCase()) ?? cell, 'schedule')
   if ('message' in rule) {
     faults.push({ field: 'recurrence', code: 'not_supported', message: `is left out: ${rule.message}` })
     return null
