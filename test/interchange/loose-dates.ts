@@ -76,6 +76,17 @@ t.test('parseRepeated', (t) => {
     'every last day': ['FREQ=MONTHLY;BYMONTHDAY=-1', '2026-11-30'],
     'every 1st, 15th': ['FREQ=MONTHLY;BYMONTHDAY=1,15', '2026-12-01'],
     'every Mar 3': ['FREQ=YEARLY;BYMONTH=3;BYMONTHDAY=3', '2027-03-03'],
+    'every morning': ['FREQ=DAILY', '2026-11-26T08:00:00.000Z'],
+    'every sunday night': ['FREQ=WEEKLY;BYDAY=SU', '2026-11-29T21:00:00.000Z'],
+    'every day at 9 starting jan 5': ['FREQ=DAILY', '2026-11-26T08:00:00.000Z'],
+    'every 2 weeks on mon & fri': ['FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,FR', '2026-11-27'],
+    'every month on the 3rd': ['FREQ=MONTHLY;BYMONTHDAY=3', '2026-12-03'],
+    'every 1st of the month': ['FREQ=MONTHLY;BYMONTHDAY=1', '2026-12-01'],
+    'every year on Mar 3': ['FREQ=YEARLY;BYMONTH=3;BYMONTHDAY=3', '2027-03-03'],
+    Weekly: ['FREQ=WEEKLY', '2026-11-26'],
+    'every week on the 3rd': null,
+    'every week on week on monday': null,
+    'every day until jan 5': null,
     'every full moon': null,
     'jeden Tag': null,
     'every 0 days': null,
@@ -85,6 +96,7 @@ t.test('parseRepeated', (t) => {
     const found = parseRepeated(text, 'Europe/Berlin')
     t.strictSame(found && [found.rule, firstDate(found, now)], expected, text)
   }
-  t.equal(parseRepeated('every! 2 weeks', 'UTC')?.from, 'completion')
+  for (const text of ['every! 2 weeks', 'after 2 weeks'])
+    t.equal(parseRepeated(text, 'UTC')?.from, 'completion', text)
   t.end()
 })

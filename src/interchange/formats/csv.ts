@@ -388,15 +388,7 @@ const choose = <Value extends string>(
   return found
 }
 
-const frequencies = new Map([
-  ['daily', 'FREQ=DAILY'],
-  ['weekly', 'FREQ=WEEKLY'],
-  ['monthly', 'FREQ=MONTHLY'],
-  ['yearly', 'FREQ=YEARLY'],
-  ['annually', 'FREQ=YEARLY'],
-])
-
-/** A rule, or English: a word, or as Todoist writes it. */
+/** A rule, or English as Todoist writes it. */
 const recurrenceOf = (cell: string, faults: Fault[], time_zone: string): TaskRecord['recurrence'] => {
   if (/^(never|no|false|n\/?a|none|-|0)?$/i.test(cell)) return null
   const repeated = parseRepeated(cell, time_zone)
@@ -404,7 +396,7 @@ const recurrenceOf = (cell: string, faults: Fault[], time_zone: string): TaskRec
     const { time: _, ...recurrence } = repeated
     return recurrence
   }
-  const rule = parseRule(frequencies.get(cell.toLowerCase()) ?? cell, 'schedule')
+  const rule = parseRule(cell, 'schedule')
   if ('message' in rule) {
     faults.push({ field: 'recurrence', code: 'not_supported', message: `is left out: ${rule.message}` })
     return null
