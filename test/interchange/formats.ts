@@ -585,6 +585,12 @@ t.test('rows that cannot be read leave the others', async (t) => {
   ])
 })
 
+t.test('a text with a stray U+0000', async (t) => {
+  const path = await fileOf(t, `title,description\nA\0B,${'x'.repeat(200)}\n`)
+  t.match(await inspect(path), { format: 'csv' })
+  t.match((await read(path)).records, [{ title: 'A B' }])
+})
+
 t.test('what is no file of any format', async (t) => {
   for (const content of [
     '',

@@ -39,7 +39,9 @@ const textOf = (head: Buffer): string | null => {
   if (head[0] === 0xff && head[1] === 0xfe) return new TextDecoder('utf-16le').decode(head)
   if (head[0] === 0xfe && head[1] === 0xff) return new TextDecoder('utf-16be').decode(head)
   const text = new TextDecoder('utf-8').decode(head)
-  return text.includes('\0') ? null : text
+  // A stray one may be in a text.
+  const zeros = text.split('\0').length - 1
+  return zeros * 100 > text.length ? null : text
 }
 
 const formatOfArchive = async (path: string): Promise<ImportFormat | null> => {

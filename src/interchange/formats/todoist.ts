@@ -185,7 +185,8 @@ function* items(
   const reminders = Map.groupBy(root.objects('reminders'), (f) => f.id('item_id'))
   yield* each(root, 'items', (f, id) => {
     const completed_at = f.instant('completed_at') ?? f.instant('date_completed')
-    const isDone = f.flag('checked') || completed_at !== null
+    // In the list of completed tasks, it is not said.
+    const isDone = f.has('checked') ? f.flag('checked') : completed_at !== null
     const dates = datesOf(f, isDone, context)
     const priority = f.number('priority') ?? 1
     if (!priorities.has(priority)) f.fault('priority', `is not from 1 to 4: ${priority}`)
