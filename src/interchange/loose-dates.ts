@@ -47,15 +47,35 @@ const dayFirst =
 const monthFirst =
   /^(?:\p{L}+\.?,? )??(\p{L}+)\.? (\d{1,2})(?:st|nd|rd|th)?(?:,? (\d{4}))?(?:[T ,]{1,3}(?:at |um |à )?(\d{1,2})(?::(\d{2}))?(?::(\d{2})(?:[.,]\d+)?)?\s*([ap]\.?m\.?)?)?$/iu
 
+/** Characters. */
+const maxText = 100
+
+/** A time with its offset, which may be followed by the name of the zone, as JavaScript and Notion write it. */
+const zoned =
+  /^(.*\d:\d\d.*?) ?\(?(?:(?:GMT|UTC) ?|(?=[+-]\d\d))(?:([+-](?:0?\d|1[0-4]))(?::?([0-5]\d))?)?\)?(?: \([^()]*\))?$/i
+
 /** Null if the text is not a date. */
 export const parseDate = (text: string, context: DateContext): string | null => {
-  const trimmed = text.trim()
-  if (trimmed.length > 60) return null
+  const trimmed = text.trim().replace(/^(\d{4})年(\d{1,2})月(\d{1,2})日/, '$1-$2-$3')
+  if (trimmed.length > maxText) return null
   if (isDay(trimmed)) return trimmed
+  // Milliseconds since 1970.
+  if (/^1\d{12}$/.test(trimmed)) return new Date(Number(trimmed)).toISOString()
   const instant = canonicalInstant(trimmed.replace(' ', 'T').replace(/([+-]\d\d):?(\d\d)$/, '$1:$2'))
   if (instant !== null) return instant
-  return parts(trimmed, context)
+  const [, local, hours = '0', minutes = '0'] = zoned.exec(trimmed) ?? []
+  if (local === undefined) return parts(trimmed, context)
+  const time = parts(local, { ...context, timeZone: 'UTC' })
+  const offset = Number(hours) * 60 + (hours.startsWith('-') ? -1 : 1) * Number(minutes)
+  return time === null ? null : canonicalInstant(new Date(Date.parse(time) - offset * 60_000).toISOString())
 }
+
+/** Midnight, and what follows it. */
+const midnight = /[T ,]{1,3}(?:0?0:00(?::00(?:[.,]0+)?)?|12:00(?::00)? ?a\.?m\.?)(?![\d:]| ?p\.?m).*$/i
+
+/** The date of something to come: many programs write a day as its midnight, in whatever zone. */
+export const parsePlanned = (text: string, context: DateContext): string | null =>
+  (text.length <= maxText ? parseDate(text.replace(midnight, ''), context) : null) ?? parseDate(text, context)
 
 const parts = (text: string, context: DateContext): string | null => {
   const calendar = iso.exec(text)

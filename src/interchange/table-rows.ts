@@ -74,9 +74,8 @@ export const headRows = (text: string, delimiter: string, limit: number): readon
 /** The delimiter by which most rows have the same number of cells. */
 export const guessDelimiter = (text: string): CsvMapping['delimiter'] => {
   const score = (delimiter: string): number => {
-    const rows = headRows(text, delimiter, 50)
-    const width = rows[0]?.length ?? 0
-    return width < 2 ? 0 : width * rows.filter(({ length }) => length === width).length
+    const widths = Map.groupBy(headRows(text, delimiter, 50), ({ length }) => length)
+    return Math.max(0, ...[...widths].map(([width, rows]) => (width < 2 ? 0 : width * rows.length)))
   }
   return delimiters.reduce((best, other) => (score(other) > score(best) ? other : best))
 }

@@ -258,7 +258,7 @@ t.test('getImport, listImports, listImportRows', async (t) => {
   })
 
   t.test('200: rows by their outcomes, in the order of the file', async (t) => {
-    const content = 'title,status\nOne,todo\n,todo\nThree,someday\nFour,\n'
+    const content = 'title,recurrence\nOne,\n,x\nThree,someday\nFour,\n'
     const ready = await upload(table(content))
     const outcomes = async (outcome?: components['schemas']['ImportOutcome'][]) => {
       const query = outcome === undefined ? {} : { outcome }

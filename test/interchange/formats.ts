@@ -332,13 +332,14 @@ const formats: readonly Sample[] = [
         parent_id: 'a4fbe2e12855803609474d04f7f37944',
       },
       { type: 'task', title: '=2+3', due_on: '2026-03-03', status: 'done' },
+      { type: 'task', title: 'Falsch', priority: 'none' },
       { type: 'task', title: 'Bügeln', status: 'todo' },
     ],
     report: [
       'refused 6 due invalid_value',
-      'refused 7 priority invalid_value',
       'refused 8 title invalid',
-      'altered 9 status not_supported',
+      'note   not_supported',
+      'note   not_supported',
     ],
   },
 ]
@@ -407,6 +408,125 @@ t.test('any value in any place', async (t) => {
   t.pass()
 })
 
+t.test('Todoist of earlier versions, and its list of completed tasks', async (t) => {
+  const old = {
+    projects: [{ id: 1, name: 'Inbox', color: 48 }],
+    labels: [{ id: 215, name: 'home', color: 47, item_order: 1 }],
+    items: [
+      { id: 11, project_id: 1, content: 'A', labels: [215, 216], due: { date: '2026-12-06' } },
+      { id: 12, project_id: 1, content: 'B', checked: 1, date_completed: '2026-01-07T13:00:00Z' },
+    ],
+    reminders: [{ id: 9, item_id: 11, type: 'relative', mm_offset: 30 }],
+  }
+  const first = await read(await fileOf(t, JSON.stringify(old)), { format: 'todoist' })
+  t.match(first.records, [
+    { type: 'project', color: '#999999' },
+    { type: 'tag', id: 'home', color: '#808080' },
+    { type: 'tag', id: '216', color: null },
+    { id: '11', tag_ids: ['home', '216'], reminders: [{ offset_minutes: -30 }] },
+    { id: '12', status: 'done' },
+  ])
+  t.strictSame(first.report, [])
+  const completed = {
+    items: [{ id: 'c', content: 'C', project_id: 'p', completed_at: '2026-01-05T10:00:00.000000Z' }],
+    projects: { p: { id: 'p', name: 'Home' } },
+    sections: {},
+  }
+  const second = await read(await fileOf(t, JSON.stringify(completed)), { format: 'todoist' })
+  t.match(second.records, [{ type: 'project' }, { status: 'done', project_id: 'p' }])
+  t.strictSame(second.report, [])
+})
+
+t.test('the order of the board counts in Vikunja', async (t) => {
+  const positions = [
+    { task_id: 1, project_view_id: 31, position: 2 },
+    { task_id: 2, project_view_id: 31, position: 1 },
+    { task_id: 1, project_view_id: 30, position: 1 },
+    { task_id: 2, project_view_id: 30, position: 2 },
+  ]
+  const tasks = [1, 2].map((id) => ({ id, title: `Task ${id}`, related_tasks: null, labels: null }))
+  const views = [{ id: 31, view_kind: 'kanban' }]
+  const data = [{ id: 3, title: 'Work', views, positions, tasks, buckets: null }]
+  const path = await zipOf(t, {
+    'data.json': Buffer.from(JSON.stringify(data)),
+    VERSION: Buffer.from('v1.0.0'),
+  })
+  const { records, report } = await read(path, { format: 'vikunja' })
+  t.match(records, [{ type: 'project' }, { id: '2' }, { id: '1' }])
+  t.strictSame(report, [])
+})
+
+t.test('tables of Todoist that were saved or packed again', async (t) => {
+  const rows = 'TYPE;CONTENT;PRIORITY;INDENT\ntask;A, b;1;1\ntask;C;4;2\n'
+  const path = await zipOf(t, {
+    'Home.csv': Buffer.from(`\ufeff${rows}`),
+    '__MACOSX/._Home.csv': Buffer.from([0, 5, 22, 7]),
+    'Other.csv': Buffer.from('Name,Status\nA,B\n'),
+  })
+  t.match(await inspect(path), { format: 'todoist_csv' })
+  const { records, report } = await read(path, { format: 'todoist_csv' })
+  t.match(
+    records.filter(({ type }) => type === 'task'),
+    [
+      { title: 'A, b', priority: 'urgent' },
+      { title: 'C', parent_id: 'Home.csv#2' },
+    ],
+  )
+  t.equal(records.length, 3)
+  t.strictSame(report.map(lineOf), ['refused 1  invalid'])
+})
+
+t.test('a board of Trello whose lists are archived, and whose labels are of its cards', async (t) => {
+  const board = {
+    id: 'board',
+    name: 'Board',
+    lists: [{ id: 'old', name: 'Old', closed: true }],
+    cards: [
+      {
+        id: 'a',
+        name: 'A',
+        desc: 'Text',
+        idList: 'old',
+        labels: [{ color: 'green', name: 'Bug' }, { color: null }],
+        attachments: [
+          { id: 'l1', isUpload: false, name: 'Page', url: 'https://example.com/' },
+          { id: 'l2', isUpload: false, name: 'https://example.com/', url: 'https://example.com/?a' },
+        ],
+      },
+      { id: 'b', name: 'B', idLabels: ['x'], labels: [{ id: 'x', name: 'X' }] },
+    ],
+    checklists: [
+      { id: 'all', idCard: 'b', name: 'All', checkItems: [{ id: '1', name: 'One', state: 'complete' }] },
+      { id: 'none', idCard: 'b', name: 'None', checkItems: [] },
+    ],
+  }
+  const path = await fileOf(t, JSON.stringify(board))
+  t.match(await inspect(path), { format: 'trello' })
+  const { records, report } = await read(path, { format: 'trello' })
+  t.match(
+    records.filter(({ type }) => type === 'task' || type === 'tag'),
+    [
+      { name: 'Bug', color: '#4bce97' },
+      { name: 'label', color: null },
+      { id: 'x', name: 'X' },
+      {
+        id: 'a',
+        status: 'done',
+        tag_ids: ['green Bug', ' '],
+        description: 'Text\n\n- [Page](https://example.com/)\n- https://example.com/?a',
+      },
+      { id: 'b', status: 'todo', tag_ids: ['x'] },
+      { id: 'all', status: 'done' },
+      { id: 'none', status: 'todo' },
+      { id: '1', status: 'done' },
+    ],
+  )
+  t.strictSame(
+    report.map(({ message }) => message),
+    ['1 archived cards become tasks that are done.'],
+  )
+})
+
 t.test('the guess of a table', async (t) => {
   const cases = [
     {
@@ -417,6 +537,7 @@ t.test('the guess of a table', async (t) => {
     { text: 'name,date\nA,13/01/2026\n', mapping: { date_order: 'dmy' } },
     { text: 'name,date\nA,01/13/2026\n', mapping: { date_order: 'mdy' } },
     { text: 'due,What,Where\n2026-03-01,A,B\n', mapping: { columns: ['due', 'title', null] } },
+    { text: '1,,Epic,Milk,x\n2,1,Epic,Bread,y\n', mapping: { columns: [null, null, null, 'title', null] } },
     { text: 'Milk\nBread\n', mapping: { has_header: false, columns: ['title'] } },
     { text: '\ufeffTitle\nÄ\n', encoding: 'utf16le', mapping: { encoding: 'utf-16le', columns: ['title'] } },
     { text: '\ufeffTitle\nÄ\n', mapping: { encoding: 'utf-8', columns: ['title'] } },
@@ -464,8 +585,21 @@ t.test('rows that cannot be read leave the others', async (t) => {
   ])
 })
 
+t.test('a text with a stray U+0000', async (t) => {
+  const path = await fileOf(t, `title,description\nA\0B,${'x'.repeat(200)}\n`)
+  t.match(await inspect(path), { format: 'csv' })
+  t.match((await read(path)).records, [{ title: 'A B' }])
+})
+
 t.test('what is no file of any format', async (t) => {
-  for (const content of ['', '{"a":1}', '[1]', Buffer.from([0, 1, 2, 3]), '  '])
+  for (const content of [
+    '',
+    '{"a":1}',
+    '[1]',
+    '{"_id":"wekan","cards":[],"lists":[]}',
+    Buffer.from([0, 1, 2, 3]),
+    '  ',
+  ])
     t.equal((await inspect(await fileOf(t, content))).format, null, String(content))
   t.equal((await inspect(await zipOf(t, { 'inner.zip': Buffer.from('PK') }))).format, null)
   for (const [format, content] of [

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { parseDate } from '../../src/interchange/loose-dates.ts'
+import { parseDate, parsePlanned } from '../../src/interchange/loose-dates.ts'
 import { firstDate, parseRepeated } from '../../src/interchange/formats/todoist-dates.ts'
 
 const now = '2026-11-26T10:00:00.000Z'
@@ -29,6 +29,12 @@ t.test('parseDate', (t) => {
     '1 Feb': '2027-02-01',
     // The hour that is skipped in spring.
     '2026-03-29 02:30': '2026-03-29T01:30:00.000Z',
+    '2026年3月1日': '2026-03-01',
+    'Wed May 13 2026 11:21:41 GMT+0200 (CEST)': '2026-05-13T09:21:41.000Z',
+    'July 14, 2026 10:00 AM (GMT-3:30)': '2026-07-14T13:30:00.000Z',
+    'Wed, 13 May 2026 11:21:41 UTC': '2026-05-13T11:21:41.000Z',
+    '1709251200000': '2024-03-01T00:00:00.000Z',
+    '2026-03-01 10:00 +99:99': null,
     '2026-02-30': null,
     '31/02/2026': null,
     '2026-03-01 25:00': null,
@@ -39,6 +45,22 @@ t.test('parseDate', (t) => {
   }
   for (const [text, expected] of Object.entries(cases))
     t.equal(parseDate(text, { order: 'dmy', timeZone: 'Europe/Berlin', now }), expected, text)
+  t.end()
+})
+
+t.test('midnight is a day', (t) => {
+  const cases: Readonly<Record<string, string | null>> = {
+    '10/Jan/24 12:00 AM': '2024-01-10',
+    '2026-03-01T00:00:00.000Z': '2026-03-01',
+    '2026-03-01 00:00': '2026-03-01',
+    'Fri Jun 26 2026 00:00:00 GMT+0100 (BST)': '2026-06-26',
+    '2026-03-01 00:00:01': '2026-02-28T23:00:01.000Z',
+    '2026-03-01 12:00 PM': '2026-03-01T11:00:00.000Z',
+    ' 00:00': null,
+    [' '.repeat(200_000)]: null,
+  }
+  for (const [text, expected] of Object.entries(cases))
+    t.equal(parsePlanned(text, { order: 'dmy', timeZone: 'Europe/Berlin', now }), expected, text.slice(0, 50))
   t.end()
 })
 
@@ -54,6 +76,17 @@ t.test('parseRepeated', (t) => {
     'every last day': ['FREQ=MONTHLY;BYMONTHDAY=-1', '2026-11-30'],
     'every 1st, 15th': ['FREQ=MONTHLY;BYMONTHDAY=1,15', '2026-12-01'],
     'every Mar 3': ['FREQ=YEARLY;BYMONTH=3;BYMONTHDAY=3', '2027-03-03'],
+    'every morning': ['FREQ=DAILY', '2026-11-26T08:00:00.000Z'],
+    'every sunday night': ['FREQ=WEEKLY;BYDAY=SU', '2026-11-29T21:00:00.000Z'],
+    'every day at 9 starting jan 5': ['FREQ=DAILY', '2026-11-26T08:00:00.000Z'],
+    'every 2 weeks on mon & fri': ['FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,FR', '2026-11-27'],
+    'every month on the 3rd': ['FREQ=MONTHLY;BYMONTHDAY=3', '2026-12-03'],
+    'every 1st of the month': ['FREQ=MONTHLY;BYMONTHDAY=1', '2026-12-01'],
+    'every year on Mar 3': ['FREQ=YEARLY;BYMONTH=3;BYMONTHDAY=3', '2027-03-03'],
+    Weekly: ['FREQ=WEEKLY', '2026-11-26'],
+    'every week on the 3rd': null,
+    'every week on week on monday': null,
+    'every day until jan 5': null,
     'every full moon': null,
     'jeden Tag': null,
     'every 0 days': null,
@@ -63,6 +96,7 @@ t.test('parseRepeated', (t) => {
     const found = parseRepeated(text, 'Europe/Berlin')
     t.strictSame(found && [found.rule, firstDate(found, now)], expected, text)
   }
-  t.equal(parseRepeated('every! 2 weeks', 'UTC')?.from, 'completion')
+  for (const text of ['every! 2 weeks', 'after 2 weeks'])
+    t.equal(parseRepeated(text, 'UTC')?.from, 'completion', text)
   t.end()
 })

@@ -1,8 +1,10 @@
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
+import { basename } from 'node:path'
 import { formatRule, parseRule } from '../../domain/recurrence-rule.ts'
+import { canonicalTimeZone, dayOf } from '../../domain/time-zones.ts'
 import { blankProject, blankTask, dueFields, startFields, tagNamed } from '../blank.ts'
-import { type Draft, type Drafts, type Fault, refusal } from '../drafts.ts'
+import { type Draft, type Drafts, type Fault, note, refusal } from '../drafts.ts'
 import { excerpt } from '../fields.ts'
 import { headOf } from '../file-head.ts'
 import {
@@ -13,8 +15,10 @@ import {
   type ReadOptions,
   UnreadableFile,
 } from '../import-file.ts'
-import { type DateContext, orderOf, parseDate } from '../loose-dates.ts'
+import { type DateContext, orderOf, parseDate, parsePlanned } from '../loose-dates.ts'
 import type { InterchangeRecord, TaskRecord } from '../records.ts'
+import { fieldsOfColumns, isIdColumn, plainName, valueOf, type Words, wordsOf } from './csv-words.ts'
+import { parseRepeated } from './todoist-dates.ts'
 import { guessDelimiter, guessEncoding, hasBrokenText, headRows, type Row, rowsOf } from '../table-rows.ts'
 
 /** Reads tables whose columns the user, or a guess, has named. */
@@ -22,90 +26,126 @@ import { guessDelimiter, guessEncoding, hasBrokenText, headRows, type Row, rowsO
 const headBytes = 256 * 1024
 const shownRows = 5
 
-/** How columns are called, without what is not a letter or digit. The first column of a name counts. */
-const names: Readonly<Record<CsvField, string>> = {
-  id: 'id|taskid|key|issuekey|identifier|number|uid',
-  title:
-    'title|name|task|taskname|summary|subject|content|cardname|todo|titel|aufgabe|betreff|titre|' +
-    'tâche|titulo|título|tarea|nombre|titolo|naam',
-  description:
-    'description|notes|note|details|desc|body|carddescription|beschreibung|notizen|descripción|' +
-    'descripcion|descrizione',
-  status: 'status|state|done|completed|complete|isdone|iscompleted|erledigt|zustand|estado|statut|stato',
-  priority: 'priority|prio|importance|priorität|prioritaet|priorité|prioridad|priorità',
-  start: 'start|startdate|startat|starton|begin|beginn|startdatum|fechadeinicio|début',
-  due:
-    'due|duedate|dueat|dueon|deadline|date|fällig|fälligam|fälligkeit|fälligkeitsdatum|datum|' +
-    'échéance|vencimiento|fecha|scadenza',
-  completed_at:
-    'completedat|completeddate|completedon|completiondate|datecompleted|completedtime|donedate|' +
-    'doneat|resolved|erledigtam',
-  created_at:
-    'createdat|created|createddate|createdon|createdtime|creationdate|datecreated|dateadded|' +
-    'erstellt|erstelltam',
-  project:
-    'project|projectname|projects|board|boardname|listname|foldername|projekt|projet|proyecto|progetto',
-  section:
-    'section|sectioncolumn|sectionname|list|column|columnname|bucket|bucketname|group|abschnitt|' +
-    'liste|spalte',
-  parent: 'parent|parentid|parenttask|parenttaskid|parentkey|übergeordneteaufgabe',
-  tags: 'tags|tag|labels|label|categories|category|kategorien|etiketten|étiquettes|etiquetas|etichette',
-  assignee:
-    'assignee|assignees|assignedto|assigned|responsible|member|members|zugewiesen|zuständig|' +
-    'verantwortlich|asignado',
-  recurrence: 'recurrence|repeat|rrule|recurring|wiederholung',
-}
-
-const fieldOf = (name: string): CsvField | null => {
-  const plain = name.toLowerCase().replaceAll(/[^\p{L}\p{N}]/gu, '')
-  return csvFields.find((field) => names[field].split('|').includes(plain)) ?? null
-}
+/** Rows that can come before the names of the columns: what the file is, or when it was written. */
+const maxRowsBefore = 20
 
 export const inspectCsv = async (path: string): Promise<CsvHead> => {
   const encoding = await guessEncoding(createReadStream(path))
-  const text = new TextDecoder(encoding).decode(await headOf(path, headBytes))
+  const text = await headText(path, encoding)
   const delimiter = guessDelimiter(text)
   const rows = headRows(text, delimiter, 1000)
-  const [first = []] = rows
-  const fields = first.map(fieldOf)
-  const has_header = fields.some((field) => field !== null)
-  const known = fields.map((field, index) => (fields.indexOf(field) === index ? field : null))
-  const columns = known.includes('title') ? known : withTitle(known)
-  const data = has_header ? rows.slice(1) : rows
+  const index = headerIn(rows)
+  const first = rows[index ?? 0] ?? []
+  const fields = fieldsOfColumns(first.map(plainName))
+  const data = rows.slice(index === null ? 0 : index + 1)
+  const columns = fields.includes('title') ? fields : withTitle(fields, data)
   const dates = data.flatMap((row) => row.filter((_, index) => isDateField(columns[index] ?? null)))
-  const usual = dates.some((date) => date.includes('/')) ? 'mdy' : 'dmy'
   return {
-    mapping: { encoding, delimiter, has_header, date_order: orderOf(dates) ?? usual, columns },
-    names: first.map((name, index) => (has_header ? name : `Column ${index + 1}`)),
+    mapping: {
+      encoding,
+      delimiter,
+      has_header: index !== null,
+      date_order: orderOf(dates) ?? usualOrder(dates, first, delimiter),
+      columns,
+    },
+    names: first.map((name, column) => (index === null ? `Column ${column + 1}` : name)),
     rows: data.slice(0, shownRows),
   }
 }
 
-/** The first column whose name says nothing is the title, since each task needs one. */
-const withTitle = (columns: readonly (CsvField | null)[]): readonly (CsvField | null)[] => {
-  const index = columns.indexOf(null)
-  return index === -1 ? columns : columns.with(index, 'title')
+const headText = async (path: string, encoding: string): Promise<string> =>
+  new TextDecoder(encoding).decode(await headOf(path, headBytes))
+
+/** The row with the names of the columns; null without one. A first row needs one that is known, others need two. */
+const headerIn = (rows: readonly (readonly string[])[]): number | null => {
+  const counts = rows
+    .slice(0, maxRowsBefore + 1)
+    .map((row) => fieldsOfColumns(row.map(plainName)).filter((field) => field !== null).length)
+  const index = counts.findIndex((count) => count >= 2)
+  // Excel may be told the delimiter in a row of its own.
+  const first = rows[0]?.[0]?.startsWith('sep=') ? 1 : 0
+  return index !== -1 ? index : (counts[first] ?? 0) > 0 ? first : null
+}
+
+/** Spreadsheets write the month first where they separate cells by commas, in English. */
+const usualOrder = (
+  dates: readonly string[],
+  names: readonly string[],
+  delimiter: CsvMapping['delimiter'],
+): CsvMapping['date_order'] =>
+  dates.some((date) => date.includes('/')) &&
+  delimiter !== ';' &&
+  names.every((name) => !/[^\0-\x7f]/.test(name))
+    ? 'mdy'
+    : 'dmy'
+
+/** Each task needs a title: the column with the most different texts, of those whose names say nothing, and of equal ones the first. */
+const withTitle = (
+  columns: readonly (CsvField | null)[],
+  data: readonly (readonly string[])[],
+): readonly (CsvField | null)[] => {
+  const texts = columns.map((field, index) =>
+    field === null
+      ? new Set(data.map((row) => row[index] ?? '').filter((cell) => /\p{L}/u.test(cell))).size
+      : -1,
+  )
+  const most = texts.reduce((best, count) => Math.max(best, count), -1)
+  return most === -1 ? columns : columns.with(texts.indexOf(most), 'title')
 }
 
 const isDateField = (field: CsvField | null): boolean =>
   field === 'start' || field === 'due' || field === 'created_at' || field === 'completed_at'
 
+/** How the rows of a table are read. */
+interface Table {
+  readonly mapping: CsvMapping
+  /** The plain names of the columns; empty without a header. */
+  readonly header: readonly string[]
+  /** The row with the names of the columns, from 1; 0 without one. */
+  readonly headerRow: number
+  readonly words: Words
+  /** Whether commas are between people, not in their names. */
+  readonly hasPeople: boolean
+  /** The project of tasks that have a section, and no project. */
+  readonly project: string
+  /** What is not known, with the numbers of tasks. */
+  readonly unknown: Map<string, number>
+}
+
+const tableOf = async (path: string, mapping: CsvMapping, fileName: string): Promise<Table> => {
+  const rows = headRows(await headText(path, mapping.encoding), mapping.delimiter, maxRowsBefore + 1)
+  const index = headerIn(rows) ?? 0
+  const header = mapping.has_header ? (rows[index] ?? []).map(plainName) : []
+  return {
+    mapping,
+    header,
+    headerRow: mapping.has_header ? index + 1 : 0,
+    words: wordsOf(header),
+    hasPeople: /^(assignees|assign|members|people|person)$/.test(
+      header[mapping.columns.indexOf('assignee')] ?? '',
+    ),
+    project: basename(fileName).replace(/\.\w{1,4}$/, '') || 'Import',
+    unknown: new Map(),
+  }
+}
+
 export async function* readCsv(path: string, options: ReadOptions): Drafts {
   const mapping = options.mapping ?? (await inspectCsv(path)).mapping
   if (!mapping.columns.includes('title'))
     throw new UnreadableFile('damaged', 'None of the columns is the title.')
+  const table = await tableOf(path, mapping, options.fileName)
   const context: DateContext = { order: mapping.date_order, timeZone: options.timeZone, now: options.now }
-  const parents = mapping.columns.includes('parent') ? await parentsIn(path, mapping) : new Map()
+  const parents = mapping.columns.includes('parent') ? await parentsIn(path, table) : new Map()
   const made = new Set<string>()
   const ids = createIds()
-  for await (const row of dataRows(path, mapping)) {
+  for await (const row of dataRows(path, table)) {
     if (row.problem !== null) {
       yield refusal(null, row.number, { field: null, code: 'invalid', message: row.problem })
       continue
     }
     if (row.cells.every((cell) => cell.trim() === '')) continue
-    const cells = cellsOf(row, mapping)
-    const drafts = draftsOf(row, cells, ids.of(cells), parents, context)
+    const cells = cellsOf(row, table)
+    const drafts = draftsOf(row, cells, ids.of(cells), parents, table, context)
     // Projects, sections, tags and users are there once they are named.
     for (const draft of drafts) {
       const key = `${draft.record.type} ${'id' in draft.record ? draft.record.id : ''}`
@@ -114,18 +154,39 @@ export async function* readCsv(path: string, options: ReadOptions): Drafts {
       yield draft
     }
   }
+  for (const [what, tasks] of table.unknown) yield note('not_supported', `${what}: ${tasks} of the tasks.`)
 }
 
-const dataRows = async function* (path: string, mapping: CsvMapping): AsyncGenerator<Row, void> {
-  for await (const row of rowsOf(createReadStream(path), mapping))
-    if (row.number > 1 || !mapping.has_header) yield row
+/** Without the header, which some programs repeat for each group of rows. */
+const dataRows = async function* (
+  path: string,
+  { mapping, header, headerRow }: Table,
+): AsyncGenerator<Row, void> {
+  for await (const row of rowsOf(createReadStream(path), mapping)) {
+    if (row.number <= headerRow) continue
+    const isRepeated =
+      header.some((name) => name !== '') &&
+      row.cells.length === header.length &&
+      row.cells.every((cell, index) => plainName(cell) === header[index])
+    if (!isRepeated) yield row
+  }
 }
 
 type Cells = Readonly<Record<CsvField, string>>
 
-const cellsOf = ({ cells }: Row, { columns }: CsvMapping): Cells => {
-  const cell = (field: CsvField): string => (cells[columns.indexOf(field)] ?? '').trim()
-  return Object.fromEntries(csvFields.map((field) => [field, cell(field)])) as unknown as Cells
+const cellsOf = ({ cells }: Row, { mapping: { columns }, header }: Table): Cells => {
+  const cell = (field: CsvField): string => {
+    const text = (cells[columns.indexOf(field)] ?? '').trim()
+    return text === 'null' && field !== 'title' ? '' : text
+  }
+  const fields = Object.fromEntries(csvFields.map((field) => [field, cell(field)])) as unknown as Cells
+  // Jira has several columns of one name, each with a label.
+  const name = header[columns.indexOf('tags')]
+  if (!name || header.indexOf(name) === header.lastIndexOf(name)) return fields
+  return {
+    ...fields,
+    tags: cells.filter((text, index) => header[index] === name && text.trim() !== '').join(','),
+  }
 }
 
 /** Ids of rows that have none: by what the row is about, so that they stay when rows are added to the file. */
@@ -143,25 +204,32 @@ const createIds = () => {
   }
 }
 
-/** The ids of tasks by their id and by their title, which a parent can be named by. */
-const parentsIn = async (path: string, mapping: CsvMapping): Promise<ReadonlyMap<string, string>> => {
+/** The ids of tasks by their ids, of which some products have two, and by their title, which a parent can be named by. */
+const parentsIn = async (path: string, table: Table): Promise<ReadonlyMap<string, string>> => {
   const byTitle = new Map<string, string>()
+  const byOther = new Map<string, string>()
   const byId = new Map<string, string>()
   const ids = createIds()
-  for await (const row of dataRows(path, mapping)) {
-    const cells = cellsOf(row, mapping)
+  for await (const row of dataRows(path, table)) {
+    const cells = cellsOf(row, table)
     const id = ids.of(cells)
     if (cells.title !== '' && !byTitle.has(cells.title)) byTitle.set(cells.title, id)
     if (cells.id !== '') byId.set(cells.id, id)
+    for (const [index, name] of table.header.entries())
+      if (isIdColumn(name)) byOther.set((row.cells[index] ?? '').trim(), id)
   }
-  return new Map([...byTitle, ...byId])
+  return new Map([...byTitle, ...byOther, ...byId])
 }
+
+/** The name of another page of Notion, whose address follows it. */
+const withoutAddress = (name: string): string => name.replace(/ \((https?:|[^()\s]*\.md)[^()]*\)$/, '')
 
 const draftsOf = (
   row: Row,
   cells: Cells,
   id: string,
   parents: ReadonlyMap<string, string>,
+  table: Table,
   context: DateContext,
 ): readonly Draft[] => {
   const faults: Fault[] = []
@@ -171,19 +239,26 @@ const draftsOf = (
       code: 'encoding',
       message: 'has bytes that are not text in the encoding of the file',
     })
-  const project_id = cells.project || null
+  const isInFile = cells.section !== '' && !table.mapping.columns.includes('project')
+  const project_id = isInFile ? table.project : cells.project || null
   const section_id = project_id && cells.section ? JSON.stringify([project_id, cells.section]) : null
-  const tags = tagsOf(cells.tags)
-  const task = taskOf(cells, faults, context)
+  const tags = listOf(cells.tags, cells.tags.includes(',') || !cells.tags.includes(';') ? ',' : ';')
+  const [assignee = null, ...others] = listOf(cells.assignee, table.hasPeople ? ',' : ';')
+  if (others.length > 0)
+    faults.push({
+      field: 'assignee',
+      code: 'not_supported',
+      message: `has ${others.length + 1}; the first one becomes the assignee`,
+    })
+  const task = taskOf(cells, faults, table, rowContext(row, table, context))
+  const parent = withoutAddress(cells.parent)
   const named: readonly InterchangeRecord[] = [
     ...(project_id ? [{ ...blankProject, id: project_id, name: project_id }] : []),
     ...(project_id && section_id
       ? [{ type: 'section', id: section_id, project_id, name: cells.section } as const]
       : []),
     ...tags.map(tagNamed),
-    ...(cells.assignee
-      ? [{ type: 'user', id: cells.assignee, username: null, display_name: cells.assignee } as const]
-      : []),
+    ...(assignee ? [{ type: 'user', id: assignee, username: null, display_name: assignee } as const] : []),
   ]
   return [
     ...named.map((record): Draft => ({ record, part: null, row: row.number, faults: [] })),
@@ -196,101 +271,131 @@ const draftsOf = (
         id,
         project_id,
         section_id,
-        parent_id: cells.parent ? (parents.get(cells.parent) ?? cells.parent) : null,
+        parent_id: parent ? (parents.get(cells.parent) ?? parents.get(parent) ?? parent) : null,
         tag_ids: tags,
-        assignee_id: cells.assignee || null,
+        assignee_id: assignee,
       },
     },
   ]
 }
 
-/** A row within the cell, whose cells can be in quotes. */
-const tagsOf = (cell: string): readonly string[] => {
-  if (cell === '') return []
-  const delimiter = cell.includes(',') || !cell.includes(';') ? ',' : ';'
-  const names = cell.includes('"') ? (headRows(cell, delimiter, 1)[0] ?? []) : cell.split(delimiter)
+/** A row within the cell, whose cells can be in quotes, and which can be in brackets. */
+const listOf = (cell: string, delimiter: string): readonly string[] => {
+  const text = cell.startsWith('[') && cell.endsWith(']') ? cell.slice(1, -1) : cell
+  const names = text.includes('"') ? (headRows(text, delimiter, 1)[0] ?? []) : text.split(delimiter)
   return [...new Set(names.map((name) => name.trim()).filter((name) => name !== ''))]
 }
 
-const taskOf = (cells: Cells, faults: Fault[], context: DateContext): Omit<TaskRecord, 'id'> => {
-  const date = (field: CsvField): string | null => {
-    if (cells[field] === '') return null
-    const found = parseDate(cells[field], context)
-    if (found === null)
-      faults.push({ field, code: 'invalid_value', message: `is not a date: ${excerpt(cells[field])}` })
-    return found
+/** How the dates of a row are read. TickTick has the zone in one column, and in another whether the times are days in it. */
+interface RowContext extends DateContext {
+  readonly isAllDay: boolean | null
+}
+
+const rowContext = ({ cells }: Row, { header }: Table, context: DateContext): RowContext => {
+  const cell = (name: string): string => (cells[header.indexOf(name)] ?? '').trim().toLowerCase()
+  const isAllDay = cell('isallday')
+  return {
+    ...context,
+    timeZone: canonicalTimeZone(cell('timezone')) ?? context.timeZone,
+    isAllDay: isAllDay === 'true' ? true : isAllDay === 'false' ? false : null,
   }
-  const [start, due] = [date('start'), date('due')]
-  const completed_at = instantFrom(date('completed_at'))
-  const word = choose('status', cells.status, statuses, faults)
+}
+
+const noDate = /^(?:-|–|n\/?a|none|null|0000-00-00)?$/i
+
+const taskOf = (cells: Cells, faults: Fault[], table: Table, context: RowContext): Omit<TaskRecord, 'id'> => {
+  const [start, due] = datesOf(cells, faults, context)
+  const past = (field: 'status' | 'completed_at' | 'created_at'): string | null => {
+    const found = parseDate(cells[field], context)
+    const isWord = noDate.test(cells[field]) || valueOf(cells[field], table.words.statuses) !== null
+    if (found === null && field !== 'status' && !isWord)
+      count(table.unknown, `Dates that cannot be read in the column of ${field}`)
+    return found === null || found.includes('T') ? found : `${found}T00:00:00.000Z`
+  }
+  const completed_at = past('completed_at') ?? past('status')
+  const word = statusOf(cells, completed_at, table)
+  const status = word ?? (completed_at === null ? 'todo' : 'done')
   return {
     ...blankTask,
     title: cells.title,
     description: cells.description,
-    status: word ?? (completed_at === null ? 'todo' : 'done'),
-    priority: choose('priority', cells.priority, priorities, faults) ?? 'none',
-    ...startFields(start),
+    status,
+    priority: choose('priority', cells.priority, table.words.priorities, table) ?? 'none',
+    ...startFields(start === due ? null : start),
     ...dueFields(due),
     completed_at,
-    created_at: instantFrom(date('created_at')),
-    recurrence: recurrenceOf(cells.recurrence, faults, context.timeZone),
+    created_at: past('created_at'),
+    recurrence:
+      status === 'done' || status === 'cancelled'
+        ? null
+        : recurrenceOf(cells.recurrence, faults, context.timeZone),
   }
 }
 
-/** Times of the past do not need to be exact. */
-const instantFrom = (date: string | null): string | null =>
-  date === null || date.includes('T') ? date : `${date}T00:00:00.000Z`
+/** The start and the due date. Notion has both in one cell. */
+const datesOf = (
+  cells: Cells,
+  faults: Fault[],
+  context: RowContext,
+): readonly [start: string | null, due: string | null] => {
+  const date = (field: 'start' | 'due', text: string): string | null => {
+    if (noDate.test(text)) return null
+    const found = context.isAllDay === null ? parsePlanned(text, context) : parseDate(text, context)
+    if (found === null)
+      faults.push({ field, code: 'invalid_value', message: `is not a date: ${excerpt(text)}` })
+    return found !== null && context.isAllDay ? dayOf(found, context.timeZone) : found
+  }
+  const [first = '', last] = cells.due.split(' → ')
+  return last === undefined
+    ? [date('start', cells.start), date('due', first)]
+    : [date('start', cells.start || first), date('due', last)]
+}
 
-/** The values of words, which each value is itself. */
-const words = <Value extends string>(entries: Readonly<Record<Value, string>>) =>
-  new Map(
-    (Object.entries(entries) as [Value, string][]).flatMap(([value, texts]) =>
-      [value, ...texts.split('|')].map((text): [string, Value] => [text, value]),
-    ),
-  )
+/** Null if the table does not say, or has a word that is not known. */
+const statusOf = (
+  { status, completed_at: column }: Cells,
+  completed_at: string | null,
+  table: Table,
+): TaskRecord['status'] | null => {
+  const [, percent] = /^(\d{1,3})(?:[.,]\d+)? ?%$/.exec(status) ?? []
+  if (percent !== undefined) return percent === '100' ? 'done' : Number(percent) > 0 ? 'in_progress' : 'todo'
+  // A column such as "Completed" has a date, or says whether.
+  if (status === '') return valueOf(column, table.words.statuses)
+  const isDate = completed_at !== null && valueOf(status, table.words.statuses) === null
+  return isDate && column === '' ? null : choose('status', status, table.words.statuses, table)
+}
 
-const statuses = words({
-  todo:
-    'to do|open|new|backlog|not started|pending|planned|needs-action|incomplete|uncompleted|' +
-    'false|no|n|0|offen|neu|nein|à faire|pendiente',
-  in_progress:
-    'in progress|in-progress|inprogress|doing|started|active|in-process|in review|review|testing|' +
-    'in arbeit|in bearbeitung|en cours|en curso|en progreso',
-  done:
-    'completed|complete|closed|finished|resolved|true|yes|y|x|1|archived|erledigt|fertig|' +
-    'abgeschlossen|ja|terminé|fait|hecho|completado|✓|✔',
-  cancelled: "canceled|wont do|won't do|abandoned|rejected|abgebrochen|storniert|annulé|cancelado",
-})
+const count = (counts: Map<string, number>, key: string): void =>
+  void counts.set(key, (counts.get(key) ?? 0) + 1)
 
-/** Of numbers, 1 is the highest, as in P1. */
-const priorities = words({
-  none: 'no priority|no|-|0|5|p5|lowest|keine|aucune|ninguna',
-  low: '4|p4|minor|trivial|niedrig|gering|basse|baja',
-  medium: 'normal|med|3|p3|mittel|moyenne|media',
-  high: 'important|major|2|p2|hoch|haute|alta',
-  urgent: 'highest|critical|blocker|immediate|1|p1|p0|dringend|urgente',
-})
+/** Distinct words that have a note of their own. */
+const maxUnknown = 20
 
-/** Null if the cell is empty, or has another word. */
+/** Null if the cell is empty, or has another word: people name the states of their work as they like, which is no reason to refuse it. */
 const choose = <Value extends string>(
-  field: CsvField,
+  field: 'status' | 'priority',
   cell: string,
   known: ReadonlyMap<string, Value>,
-  faults: Fault[],
+  { unknown }: Table,
 ): Value | null => {
   if (cell === '') return null
-  const found = known.get(cell.toLowerCase().replaceAll(/\s+/g, ' '))
-  if (found === undefined) {
-    const expected = [...new Set(known.values())].join(', ')
-    // People name the states of their work as they like, which is no reason to refuse it.
-    const code = field === 'status' ? 'not_supported' : 'invalid_value'
-    faults.push({ field, code, message: `is not one of ${expected}: ${excerpt(cell)}` })
+  const found = valueOf(cell, known)
+  if (found === null) {
+    const what = `The ${field} ${excerpt(cell)} is not known`
+    const key = unknown.has(what) || unknown.size < maxUnknown ? what : 'Other words are not known'
+    count(unknown, key)
   }
-  return found ?? null
+  return found
 }
 
+/** A rule, or English as Todoist writes it. */
 const recurrenceOf = (cell: string, faults: Fault[], time_zone: string): TaskRecord['recurrence'] => {
-  if (cell === '') return null
+  if (/^(never|no|false|n\/?a|none|-|0)?$/i.test(cell)) return null
+  const repeated = parseRepeated(cell, time_zone)
+  if (repeated !== null) {
+    const { time: _, ...recurrence } = repeated
+    return recurrence
+  }
   const rule = parseRule(cell, 'schedule')
   if ('message' in rule) {
     faults.push({ field: 'recurrence', code: 'not_supported', message: `is left out: ${rule.message}` })

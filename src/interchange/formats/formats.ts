@@ -8,7 +8,7 @@ import { inspectCsv, readCsv } from './csv.ts'
 import { readCalendar } from './icalendar.ts'
 import { manifestOf, readOwnArchive } from './own-archive.ts'
 import { readTodoist } from './todoist.ts'
-import { isTodoistHeader, readTodoistCsv } from './todoist-csv.ts'
+import { isTableName, isTodoistHeader, readTodoistCsv } from './todoist-csv.ts'
 import { readTrello } from './trello.ts'
 import { readVikunja } from './vikunja.ts'
 
@@ -25,7 +25,7 @@ export const inspect = async (path: string): Promise<Inspection> => {
     return { format: await formatOfArchive(path), csv: null }
   const text = textOf(head)
   if (text === null) return { format: null, csv: null }
-  if (/^\s*BEGIN:VCALENDAR/i.test(text)) return { format: 'icalendar', csv: null }
+  if (/^\s*BEGIN:V(CALENDAR|TODO)/i.test(text)) return { format: 'icalendar', csv: null }
   if (/^\s*[[{]/.test(text)) return { format: await formatOfJson(path), csv: null }
   const [header = []] = headRows(text, guessDelimiter(text), 1)
   if (isTodoistHeader(header)) return { format: 'todoist_csv', csv: null }
@@ -39,7 +39,9 @@ const textOf = (head: Buffer): string | null => {
   if (head[0] === 0xff && head[1] === 0xfe) return new TextDecoder('utf-16le').decode(head)
   if (head[0] === 0xfe && head[1] === 0xff) return new TextDecoder('utf-16be').decode(head)
   const text = new TextDecoder('utf-8').decode(head)
-  return text.includes('\0') ? null : text
+  // A stray one may be in a text.
+  const zeros = text.split('\0').length - 1
+  return zeros * 100 > text.length ? null : text
 }
 
 const formatOfArchive = async (path: string): Promise<ImportFormat | null> => {
@@ -47,8 +49,10 @@ const formatOfArchive = async (path: string): Promise<ImportFormat | null> => {
   try {
     if ((await manifestOf(archive)) !== null) return 'taskwright'
     if (archive.has('data.json') && archive.has('VERSION')) return 'vikunja'
-    const tables = archive.names.filter((name) => /\.csv$/i.test(name))
-    return tables.length > 0 && tables.length === archive.names.length ? 'todoist_csv' : null
+    return archive.names.some(isTableName) &&
+      archive.names.every((name) => /\.csv$|^__MACOSX\/|\.DS_Store$/i.test(name))
+      ? 'todoist_csv'
+      : null
   } finally {
     archive.close()
   }
@@ -57,7 +61,7 @@ const formatOfArchive = async (path: string): Promise<ImportFormat | null> => {
 const formatOfJson = async (path: string): Promise<ImportFormat | null> => {
   const { value } = await readDocument(path)
   if (typeof value !== 'object' || value === null) return null
-  if ('cards' in value && 'lists' in value) return 'trello'
+  if ('cards' in value && 'lists' in value && 'id' in value) return 'trello'
   return 'items' in value && 'projects' in value ? 'todoist' : null
 }
 

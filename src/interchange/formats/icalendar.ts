@@ -1,10 +1,13 @@
 import ICAL from 'ical.js'
 import { createReadStream } from 'node:fs'
 import { canonicalInstant, isDay } from '../../domain/dates.ts'
+import { firstOccurrence, occurrencesAfter } from '../../domain/recurrence.ts'
+import { dayNumber } from '../../domain/recurrence-days.ts'
 import { formatRule, parseRule } from '../../domain/recurrence-rule.ts'
-import { canonicalTimeZone, instantAtLocal, shift } from '../../domain/time-zones.ts'
+import { anchorOf } from '../../domain/task-series.ts'
+import { canonicalTimeZone, dayOf, instantAtLocal, shift } from '../../domain/time-zones.ts'
 import { blankProject, blankTask, dueFields, startFields, tagNamed } from '../blank.ts'
-import { type Drafts, type Fault, note, refusal } from '../drafts.ts'
+import { type Draft, type Drafts, type Fault, note, refusal } from '../drafts.ts'
 import { excerpt } from '../fields.ts'
 import type { ReadOptions } from '../import-file.ts'
 import { decode, linesIn } from '../lines.ts'
@@ -17,6 +20,8 @@ import type { InterchangeRecord, Reminder, TaskRecord } from '../records.ts'
 
 /** Characters of a component. */
 const maxComponent = 4 * 1024 ** 2
+
+const maxZoneNotes = 20
 
 const source = 'icalendar'
 
@@ -38,16 +43,33 @@ interface Component {
 
 interface Context extends ReadOptions {
   /** Zones that the calendar defines. */
-  readonly zones: Map<string, ICAL.Timezone>
+  readonly zones: Map<string, Zone>
+  /** By the UIDs of to-dos that recur, the days of occurrences that are to-dos of their own. */
+  readonly instances: Map<string, Set<string>>
+  /** Zones that nothing is known of, with the number of times in them. */
+  readonly unknownZones: Map<string, number>
+}
+
+interface Zone {
+  readonly zone: ICAL.Timezone
+  /** As `canonicalTimeZone` returns it; null if the calendar does not say. */
+  readonly name: string | null
 }
 
 export async function* readCalendar(path: string, options: ReadOptions): Drafts {
-  const context: Context = { ...options, zones: new Map() }
+  const context: Context = { ...options, zones: new Map(), instances: new Map(), unknownZones: new Map() }
   const seen = new Set<string>()
   const others = new Map<string, number>()
-  const project_id = await nameOf(path)
+  const { name: project_id, color } = await headOfCalendar(path)
   if (project_id !== null)
-    yield { record: { ...blankProject, id: project_id, name: project_id }, part: null, row: null, faults: [] }
+    yield {
+      record: { ...blankProject, id: project_id, name: project_id, color },
+      part: null,
+      row: null,
+      faults: [],
+    }
+  const hasOrder = await findInstances(path, { ...context, unknownZones: new Map() })
+  const held: { readonly order: number; readonly drafts: readonly Draft[] }[] = []
   for await (const component of componentsIn(path)) {
     if (typeof component === 'number') {
       const message = 'The component is too long.'
@@ -55,42 +77,96 @@ export async function* readCalendar(path: string, options: ReadOptions): Drafts 
     } else if (component.name === 'VTIMEZONE') addZone(component, context.zones)
     else if (component.name !== 'VTODO') others.set(component.name, (others.get(component.name) ?? 0) + 1)
     else {
-      const { named, task, comments, faults } = todoOf(component, context)
-      for (const record of named) {
-        const key = `${record.type} ${'id' in record ? record.id : ''}`
-        if (!seen.has(key)) yield { record, part: null, row: component.line, faults: [] }
-        seen.add(key)
-      }
-      yield { record: { ...task, project_id }, part: null, row: component.line, faults }
-      for (const record of comments) yield { record, part: null, row: component.line, faults: [] }
+      const { named, task, comments, faults, order } = todoOf(component, context)
+      const drafts = [...named, { ...task, project_id }, ...comments].map((record) => ({
+        record,
+        part: null,
+        row: component.line,
+        faults: record.type === 'task' ? faults : [],
+      }))
+      if (hasOrder) held.push({ order, drafts })
+      else yield* withoutSeen(drafts, seen)
     }
   }
+  for (const { drafts } of held.toSorted((one, other) => one.order - other.order))
+    yield* withoutSeen(drafts, seen)
+  for (const [tzid, count] of [...context.unknownZones].slice(0, maxZoneNotes))
+    yield note(
+      'invalid_value',
+      `${count} times are in the zone ${excerpt(tzid)}, which is not known. They are taken to be in yours.`,
+    )
   for (const [name, count] of others)
     yield note('not_supported', `${count} of ${name} are left out: only VTODO is read.`)
 }
 
-/** The name of the calendar, which is in its first lines. */
-const nameOf = async (path: string): Promise<string | null> => {
-  for await (const { text } of unfolded(path)) {
-    const [, name] = /^(?:NAME|X-WR-CALNAME)(?:;[^:]*)?:(.*)$/i.exec(text) ?? []
-    if (name !== undefined)
-      return (
-        name
-          .replaceAll(/\\([\\;,])/g, '$1')
-          .replaceAll(/\\[nN]/g, ' ')
-          .trim() || null
-      )
-    if (/^BEGIN:V(TODO|EVENT|JOURNAL|TIMEZONE)/i.test(text)) return null
+/** Without tags and users that other to-dos had before. */
+function* withoutSeen(drafts: readonly Draft[], seen: Set<string>): Generator<Draft, void> {
+  for (const draft of drafts) {
+    const { record } = draft
+    const key = record.type === 'tag' || record.type === 'user' ? `${record.type} ${record.id}` : null
+    if (key !== null && seen.has(key)) continue
+    if (key !== null) seen.add(key)
+    yield draft
   }
-  return null
 }
+
+/** The name and the colour of the calendar, which are before its components. */
+const headOfCalendar = async (
+  path: string,
+): Promise<{ readonly name: string | null; readonly color: string | null }> => {
+  const found = new Map<string, string>()
+  for await (const { text } of unfolded(path)) {
+    const [, name = '', value = ''] =
+      /^(NAME|X-WR-CALNAME|X-APPLE-CALENDAR-COLOR)(?:;[^:]*)?:(.*)$/i.exec(text) ?? []
+    if (name !== '' && !found.has(name.toUpperCase())) found.set(name.toUpperCase(), value.trim())
+    if (/^BEGIN:V(TODO|EVENT|JOURNAL|TIMEZONE)/i.test(text)) break
+  }
+  const name = found.get('NAME') || found.get('X-WR-CALNAME') || ''
+  const [color = null] = /^#[0-9a-f]{6}/i.exec(found.get('X-APPLE-CALENDAR-COLOR') ?? '') ?? []
+  const plain = name
+    .replaceAll(/\\([\\;,])/g, '$1')
+    .replaceAll(/\\[nN]/g, ' ')
+    .trim()
+  return { name: plain || null, color }
+}
+
+/**
+ * Fills in `instances`: some programs leave a to-do that recurs on its first date, and add one for each occurrence that is done.
+ * Returns whether to-dos have an order of their own.
+ */
+const findInstances = async (path: string, context: Context): Promise<boolean> => {
+  let hasOrder = false
+  for await (const component of componentsIn(path)) {
+    if (typeof component === 'number') continue
+    if (component.name === 'VTIMEZONE') addZone(component, context.zones)
+    if (component.name !== 'VTODO') continue
+    hasOrder ||= component.lines.some((line) => /^X-APPLE-SORT-ORDER/i.test(line))
+    if (!component.lines.some((line) => /^RECURRENCE-ID/i.test(line))) continue
+    const properties = propertiesOf(component, [])
+    const instance = properties.get('RECURRENCE-ID')?.[0] ?? null
+    const uid = textValue(properties.get('UID')?.[0] ?? null)
+    const date = dateOf(instance, context, [])
+    if (date === null) continue
+    const days = context.instances.get(uid) ?? new Set()
+    context.instances.set(uid, days.add(dayOf(date, zoneOf(instance, context))))
+  }
+  return hasOrder
+}
+
+/** Old programs write the code page of Windows. */
+const textOfLine = (bytes: Buffer): string => {
+  const { text, isValid } = decode(bytes)
+  return isValid ? text : windows.decode(bytes)
+}
+
+const windows = new TextDecoder('windows-1252')
 
 /** The lines of a file, each with the ones that continue it. */
 async function* unfolded(path: string): AsyncGenerator<{ number: number; text: string }, void> {
   let held: { number: number; bytes: Buffer[] } | null = null
   const textOf = ({ number, bytes }: { number: number; bytes: Buffer[] }) => ({
     number,
-    text: decode(Buffer.concat(bytes)).text,
+    text: textOfLine(Buffer.concat(bytes)),
   })
   for await (const { number, bytes } of linesIn(createReadStream(path))) {
     // A line that is too long is cut off, and its component refused by its length.
@@ -142,11 +218,13 @@ async function* componentsIn(path: string): AsyncGenerator<Component | number, v
   if (left !== undefined) yield length > maxComponent ? left.line : left
 }
 
-const addZone = (component: Component, zones: Map<string, ICAL.Timezone>): void => {
+const addZone = (component: Component, zones: Map<string, Zone>): void => {
   try {
     const parsed = new ICAL.Component(ICAL.parse(textOf(component)) as unknown[])
     const tzid = parsed.getFirstPropertyValue('tzid')
-    if (typeof tzid === 'string') zones.set(tzid, new ICAL.Timezone({ component: parsed, tzid }))
+    const name = canonicalTimeZone(String(parsed.getFirstPropertyValue('x-lic-location')))
+    if (typeof tzid === 'string')
+      zones.set(tzid, { zone: new ICAL.Timezone({ component: parsed, tzid }), name })
   } catch {
     // Its times are taken to be in the zone of the user.
   }
@@ -159,12 +237,10 @@ const propertiesOf = ({ lines }: Component, faults: Fault[]): ReadonlyMap<string
   const found = lines.flatMap((line): Property[] => {
     const name = /^[A-Za-z0-9-]+/.exec(line)?.[0].toUpperCase() ?? excerpt(line)
     try {
-      const [, parameters, type, ...values] = ICAL.parse.property(line, ICAL.design.icalendar) as [
-        string,
-        Record<string, string | string[]>,
-        string,
-        ...unknown[],
-      ]
+      const [, parameters, type, ...values] = ICAL.parse.property(
+        isDateName(name) ? withCompactDate(line) : line,
+        ICAL.design.icalendar,
+      ) as [string, Record<string, string | string[]>, string, ...unknown[]]
       return [{ name, parameters, type, value: values[0], values }]
     } catch {
       faults.push({ field: name, code: 'invalid_value', message: `cannot be read: ${excerpt(line)}` })
@@ -173,6 +249,16 @@ const propertiesOf = ({ lines }: Component, faults: Fault[]): ReadonlyMap<string
   })
   return Map.groupBy(found, ({ name }) => name)
 }
+
+const isDateName = (name: string): boolean =>
+  /^(DTSTART|DUE|COMPLETED|CREATED|LAST-MODIFIED|RECURRENCE-ID|EXDATE)$/.test(name)
+
+/** A date as iCalendar writes it, where a program has written that of ISO 8601. */
+const withCompactDate = (line: string): string =>
+  line.replace(
+    /:\d{4}-\d\d-\d\d(?:T\d\d:\d\d:\d\d(?:\.\d+)?Z?)?$/i,
+    (date) => `:${date.replaceAll(/\.\d+|[-:]/g, '')}`,
+  )
 
 const todoOf = (component: Component, context: Context) => {
   const faults: Fault[] = []
@@ -196,12 +282,13 @@ const todoOf = (component: Component, context: Context) => {
   const start = date('DTSTART')
   const due = date('DUE') ?? (start === null ? null : endOf(start, text('DURATION'), context))
   const isSame = due !== null && due === start
-  for (const { value } of properties.get('ATTACH') ?? [])
-    faults.push({
-      field: 'ATTACH',
-      code: 'remote_file',
-      message: `is not fetched: ${excerpt(String(value))}`,
-    })
+  for (const { type, value } of properties.get('ATTACH') ?? [])
+    faults.push(
+      type === 'binary'
+        ? { field: 'ATTACH', code: 'not_supported', message: 'is left out: files in a calendar are not read' }
+        : { field: 'ATTACH', code: 'remote_file', message: `is not fetched: ${excerpt(String(value))}` },
+    )
+  const places = { location: text('LOCATION'), url: text('URL') }
   const task: TaskRecord = {
     ...blankTask,
     id,
@@ -211,7 +298,7 @@ const todoOf = (component: Component, context: Context) => {
     priority: priorityOf(text('PRIORITY'), faults),
     ...startFields(isSame ? null : start),
     ...dueFields(due),
-    completed_at: completed?.includes('T') ? completed : null,
+    completed_at: completed === null || completed.includes('T') ? completed : `${completed}T00:00:00.000Z`,
     created_at: instantOnly(date('CREATED')),
     updated_at: instantOnly(date('LAST-MODIFIED')),
     assignee_id,
@@ -224,6 +311,7 @@ const todoOf = (component: Component, context: Context) => {
     reminders: component.components
       .flatMap((alarm) => reminderOf(alarm, context, faults))
       .map((reminder) => ofDates(reminder, isSame ? null : start, due)),
+    metadata: Object.fromEntries(Object.entries(places).filter(([, place]) => place !== '')),
     external_source: source,
     external_id: uid,
   }
@@ -245,15 +333,60 @@ const todoOf = (component: Component, context: Context) => {
         edited_at: null,
       }) as const,
   )
-  if (instance !== '')
+  if (instance !== '' && status !== 'done' && status !== 'cancelled')
     faults.push({
       field: 'RECURRENCE-ID',
       code: 'not_supported',
       message: 'is left out: an occurrence that differs becomes a task of its own',
     })
-  for (const name of ['EXDATE', 'RDATE', 'GEO', 'LOCATION', 'URL'])
+  for (const name of ['RDATE', 'GEO'])
     if (properties.has(name)) faults.push({ field: name, code: 'not_supported', message: 'is left out' })
-  return { task, named, comments, faults }
+  const exceptions = (properties.get('EXDATE') ?? []).flatMap((property) =>
+    property.values.flatMap((value) => {
+      const date = dateOf({ ...property, value }, context, [])
+      return date === null ? [] : [dayOf(date, zoneOf(property, context))]
+    }),
+  )
+  const moved = movedOn(task, new Set([...exceptions, ...(context.instances.get(uid) ?? [])]))
+  const next = anchorOf(moved)?.date ?? null
+  const zone = moved.recurrence?.time_zone
+  if (next !== null && zone !== undefined && exceptions.some((day) => day > dayOf(next, zone)))
+    faults.push({ field: 'EXDATE', code: 'not_supported', message: 'is left out' })
+  return { task: moved, named, comments, faults, order: orderOf(text('X-APPLE-SORT-ORDER'), task.created_at) }
+}
+
+/** As Nextcloud, Apple and tasks.org order to-dos: without a number, by the seconds from 2001 until they were created. */
+const orderOf = (text: string, created_at: string | null): number => {
+  if (/^-?\d{1,15}$/.test(text)) return Number(text)
+  return created_at === null ? 0 : (Date.parse(created_at) - Date.UTC(2001, 0, 1)) / 1000
+}
+
+/** Occurrences that are looked at for one that is left. */
+const maxMoves = 1000
+
+/** The task on the first of its occurrences that is not on one of the days. It is done if there is none. */
+const movedOn = (task: TaskRecord, days: ReadonlySet<string>): TaskRecord => {
+  const { recurrence } = task
+  const anchor = anchorOf(task)
+  if (recurrence === null || anchor === null) return task
+  const series = { ...recurrence, anchor: anchor.date }
+  const first = firstOccurrence(series)
+  const rule = parseRule(recurrence.rule, recurrence.from)
+  if (!days.has(first.on) || !isDay(first.on) || 'message' in rule) return task
+  const { items, hasMore } = occurrencesAfter(series, first, Math.min(days.size, maxMoves))
+  const next = items.find(({ on }) => !days.has(on))
+  if (next === undefined) return hasMore ? task : { ...task, status: 'done', recurrence: null }
+  const move = (date: string | null): string | null =>
+    date && shift(date, dayNumber(next.on) - dayNumber(first.on), recurrence.time_zone)
+  const count = rule.count && rule.count - (next.number - 1)
+  return {
+    ...task,
+    start_at: move(task.start_at),
+    start_on: move(task.start_on),
+    due_at: move(task.due_at),
+    due_on: move(task.due_on),
+    recurrence: { ...recurrence, rule: formatRule({ ...rule, count }) },
+  }
 }
 
 const textValue = (property: Property | null): string =>
@@ -261,26 +394,47 @@ const textValue = (property: Property | null): string =>
 
 const instantOnly = (date: string | null): string | null => (date?.includes('T') ? date : null)
 
-const zoneOf = (property: Property | null, { timeZone }: Context): string =>
-  canonicalTimeZone(String(property?.parameters.tzid ?? '')) ?? timeZone
+/** The name of a zone, which some programs have after a prefix, such as `/freeassociation.sourceforge.net/Europe/Berlin`. */
+const zoneNamed = (tzid: string, { zones }: Context): string | null => {
+  const parts = tzid.split('/')
+  return (
+    canonicalTimeZone(tzid) ??
+    zones.get(tzid)?.name ??
+    canonicalTimeZone(parts.slice(-3).join('/')) ??
+    canonicalTimeZone(parts.slice(-2).join('/'))
+  )
+}
+
+const tzidOf = (property: Property | null): string => String(property?.parameters.tzid ?? '')
+
+const zoneOf = (property: Property | null, context: Context): string =>
+  zoneNamed(tzidOf(property), context) ?? context.timeZone
 
 /** A day, or an instant: in UTC, in a zone, or in that of the user. */
 const dateOf = (property: Property | null, context: Context, faults: Fault[]): string | null => {
   if (property === null) return null
+  // What ical.js makes of dates without a time, or seconds.
   const text = textValue(property)
+    .replace(/T::$/, '')
+    .replace(/:(Z?)$/, ':00$1')
+  if (text === '--') return null
   const found = isDay(text) ? text : instantOf(text, property, context)
   if (found === null)
     faults.push({ field: property.name, code: 'invalid_value', message: `is not a date: ${excerpt(text)}` })
   return found
 }
 
-const instantOf = (text: string, { parameters }: Property, context: Context): string | null => {
+const instantOf = (text: string, property: Property, context: Context): string | null => {
   if (/Z$/i.test(text)) return canonicalInstant(text)
-  const tzid = String(parameters.tzid ?? '')
-  const zone = context.zones.get(tzid)
+  const tzid = tzidOf(property)
+  const zone = context.zones.get(tzid)?.zone
   const local = text.slice(0, 19)
-  if (canonicalTimeZone(tzid) !== null || zone === undefined)
-    return instantAtLocal(local, canonicalTimeZone(tzid) ?? context.timeZone)
+  const name = zoneNamed(tzid, context)
+  if (name !== null) return instantAtLocal(local, name)
+  if (zone === undefined) {
+    if (tzid !== '') context.unknownZones.set(tzid, (context.unknownZones.get(tzid) ?? 0) + 1)
+    return instantAtLocal(local, context.timeZone)
+  }
   try {
     const offset = zone.utcOffset(ICAL.Time.fromDateTimeString(local))
     return canonicalInstant(new Date(Date.parse(`${local}Z`) - offset * 1000).toISOString())
@@ -366,12 +520,25 @@ const ofDates = (reminder: Reminder, start: string | null, due: string | null): 
   return { relative_to, offset_minutes, time_of_day: `${pad(Math.floor(minutes / 60))}:${pad(minutes % 60)}` }
 }
 
+/** A time of iCalendar, which old programs write without its type. */
+const compactTime = /^(\d{4})(\d\d)(\d\d)T(\d\d)(\d\d)(\d\d)(Z?)$/
+
+const isoTime = ([year, month, day, hour, minute, second, zulu]: readonly string[]): string =>
+  `${year}-${month}-${day}T${hour}:${minute}:${second}${zulu}`
+
 const reminderOf = (alarm: Component, context: Context, faults: Fault[]): readonly Reminder[] => {
   if (alarm.name !== 'VALARM') return []
-  const trigger = propertiesOf(alarm, faults).get('TRIGGER')?.[0] ?? null
+  const properties = propertiesOf(alarm, faults)
+  const trigger = properties.get('TRIGGER')?.[0] ?? null
   if (trigger === null) return []
-  if (trigger.type === 'date-time') {
-    const at = instantOnly(dateOf(trigger, context, faults))
+  if (properties.has('X-APPLE-PROXIMITY')) {
+    faults.push({ field: 'VALARM', code: 'not_supported', message: 'is left out: it is of a place' })
+    return []
+  }
+  const time = compactTime.exec(textValue(trigger))?.slice(1)
+  if (trigger.type === 'date-time' || time !== undefined) {
+    const value = time === undefined ? trigger.value : isoTime(time)
+    const at = instantOnly(dateOf({ ...trigger, value }, context, faults))
     return at === null ? [] : [{ at }]
   }
   const relative_to = String(trigger.parameters.related ?? 'START').toUpperCase() === 'END' ? 'due' : 'start'

@@ -7,7 +7,7 @@ import { excerpt } from '../fields.ts'
 import type { ReadOptions } from '../import-file.ts'
 import { parseDate } from '../loose-dates.ts'
 import type { TaskRecord } from '../records.ts'
-import { guessEncoding, hasBrokenText, type Row, rowsOf } from '../table-rows.ts'
+import { guessDelimiter, guessEncoding, hasBrokenText, type Row, rowsOf } from '../table-rows.ts'
 import type { Archive } from '../zip.ts'
 import { firstDate, parseRepeated } from './todoist-dates.ts'
 
@@ -29,6 +29,10 @@ const priorities = new Map<string, TaskRecord['priority']>([
 export const isTodoistHeader = (cells: readonly string[]): boolean =>
   cells[0]?.toUpperCase() === 'TYPE' && cells[1]?.toUpperCase() === 'CONTENT'
 
+/** Archives that were made anew on a Mac have a second file beside each. */
+export const isTableName = (name: string): boolean =>
+  /\.csv$/i.test(name) && !/(^|\/)(__MACOSX\/|\._)/.test(name)
+
 interface Table {
   readonly name: string
   readonly open: () => Promise<AsyncIterable<Buffer>>
@@ -39,7 +43,7 @@ export async function* readTodoistCsv(path: string, archive: Archive | null, opt
     archive === null
       ? [{ name: basename(options.fileName), open: () => Promise.resolve(createReadStream(path)) }]
       : archive.names
-          .filter((name) => /\.csv$/i.test(name))
+          .filter((name) => isTableName(name))
           .map((name) => ({ name, open: () => archive.open(name) }))
   const tags = new Set<string>()
   const users = new Set<string>()
@@ -60,8 +64,8 @@ async function* readTable({ name, open }: Table, options: ReadOptions): Drafts {
     .replace(/\.csv$/i, '')
     .replace(/ \[\w+\]$/, '')
   const project = { ...blankProject, id: name, name: projectName || 'Todoist', external_source: 'todoist' }
-  yield { record: project, part: name, row: null, faults: [] }
-  const form = { delimiter: ',', encoding: await guessEncoding(await open()) } as const
+  const encoding = await guessEncoding(await open())
+  const form = { encoding, delimiter: guessDelimiter(await startOf(await open(), encoding)) }
   let columns: readonly string[] = []
   let section: string | null = null
   let above: readonly string[] = []
@@ -74,6 +78,12 @@ async function* readTable({ name, open }: Table, options: ReadOptions): Drafts {
     }
     if (columns.length === 0) {
       columns = row.cells.map((cell) => cell.replace(/^\ufeff/, '').toUpperCase())
+      if (!isTodoistHeader(columns)) {
+        const message = 'The table is not one of Todoist: its columns are others.'
+        yield refusal(name, row.number, { field: null, code: 'invalid', message })
+        return
+      }
+      yield { record: project, part: name, row: null, faults: [] }
       continue
     }
     const cell = (column: string): string => (row.cells[columns.indexOf(column)] ?? '').trim()
@@ -94,6 +104,12 @@ async function* readTable({ name, open }: Table, options: ReadOptions): Drafts {
       yield refusal(name, row.number, { field: 'TYPE', code: 'invalid_value', message })
     }
   }
+}
+
+/** The text of the first bytes. */
+const startOf = async (chunks: AsyncIterable<Buffer>, encoding: string): Promise<string> => {
+  for await (const chunk of chunks) return new TextDecoder(encoding).decode(chunk)
+  return ''
 }
 
 type Cell = (column: string) => string

@@ -33,13 +33,44 @@ const weekdayOf = (word: string): string | null =>
 const monthOf = (word: string): number | null =>
   /^[a-z]{3,9}$/.test(word) ? monthNames.indexOf(word.slice(0, 3)) + 1 || null : null
 
+const clocks = {
+  morning: '09:00',
+  afternoon: '12:00',
+  noon: '12:00',
+  evening: '19:00',
+  night: '22:00',
+} as const
+
+const shorter = new Map([
+  ['daily', 'every day'],
+  ['everyday', 'every day'],
+  ['weekly', 'every week'],
+  ['monthly', 'every month'],
+  ['quarterly', 'every quarter'],
+  ['yearly', 'every year'],
+])
+
+/** The text without its start, which is the date of the task, and with times as numbers. */
+const plainText = (text: string): string => {
+  const words = text.trim().toLowerCase().replaceAll(/\s+/g, ' ')
+  return (shorter.get(words) ?? words)
+    .replace(/^after /, 'every! ')
+    .replace(/,? (starting|from) .+$/, '')
+    .replace(/^(every!?) (morning|afternoon|evening|night)$/, '$1 day $2')
+    .replace(
+      / (?:at )?(morning|afternoon|noon|evening|night)$/,
+      (_, name: keyof typeof clocks) => ` at ${clocks[name]}`,
+    )
+    .replace(/ at (\d{1,2})$/, ' at $1:00')
+}
+
 /** Null if the text is of another kind: it may be of another language. */
 export const parseRepeated = (text: string, timeZone: string): Repeated | null => {
   if (text.length > maxText) return null
-  const [, mark, rest] = /^(?:every|ev)(!?)\s(.+)$/.exec(text.trim().toLowerCase()) ?? []
+  const [, mark, rest] = /^(?:every|ev)(!?)\s(.+)$/.exec(plainText(text)) ?? []
   const [, plain = '', at] =
     /^(.*?)(?:,? (?:at |@ ?)?(\d{1,2}(?::\d{2})?\s*(?:am|pm)|\d{1,2}:\d{2}))?$/.exec(rest?.trim() ?? '') ?? []
-  const named = namedRule(plain.trim())
+  const named = namedRule(plain.trim().replace(/(?<=\d(?:st|nd|rd|th)) of (?:the|each|every) month$/, ''))
   const from = mark === '!' ? 'completion' : 'schedule'
   const rule = named === null ? null : parseRule(named, from)
   if (rule === null || 'message' in rule) return null
@@ -61,7 +92,14 @@ const namedRule = (text: string): string | null => {
   const [, amount, unit] = /^(?:(\d{1,3}|other) )?(day|week|month|year)s?$/.exec(text) ?? []
   if (unit === 'day' || unit === 'week' || unit === 'month' || unit === 'year')
     return `FREQ=${units[unit]}${amount === undefined ? '' : `;INTERVAL=${ordinalOf(amount) ?? amount}`}`
-  const words = text.split(/[\s,]+|\band\b/).filter((word) => word !== '')
+  const [, count = '1', period = '', onDays = ''] =
+    /^(?:(\d{1,2}|other) )?(week|month|year)s? on (?:the )?(.+)$/.exec(text) ?? []
+  if (period === 'week' || period === 'month' || period === 'year') {
+    const inner = onDays.includes(' on ') ? null : namedRule(onDays)
+    const isOwn = inner?.startsWith(`FREQ=${units[period]};BY`) && !inner.includes('INTERVAL')
+    return isOwn ? `${inner};INTERVAL=${ordinalOf(count) ?? count}` : null
+  }
+  const words = text.split(/[\s,&]+|\band\b/).filter((word) => word !== '')
   const [first = '', second = ''] = words
   const days = words.map(weekdayOf)
   if (days.length > 0 && !days.includes(null)) return `FREQ=WEEKLY;BYDAY=${days.join(',')}`

@@ -47,10 +47,18 @@ const colors = new Map(
   }),
 )
 
+/** Version 8 of the API and those before it have numbers of colours, in the same order. */
+const colorOf = (f: Fields): string | null => {
+  const name = f.text('color')
+  return colors.get(name) ?? [...colors.values()][Number(name) - firstColor] ?? null
+}
+
+const firstColor = 30
+
 export async function* readTodoist(path: string, options: ReadOptions): Drafts {
   const { value, notes } = await readDocument(path)
   yield* notes
-  const root = fieldsOf(value)
+  const root = fieldsOf(withLists(value))
   if (root === null) throw new UnreadableFile('damaged', 'The file is not an object with lists.')
   const zone = root.object('user')?.object('tz_info')?.text('timezone') ?? ''
   const context = { timeZone: canonicalTimeZone(zone) ?? options.timeZone, now: options.now }
@@ -74,7 +82,7 @@ export async function* readTodoist(path: string, options: ReadOptions): Drafts {
       id,
       name: names(id),
       description: f.text('description'),
-      color: colors.get(f.text('color')) ?? null,
+      color: colorOf(f),
       archived_at: f.flag('is_archived') ? (f.instant('updated_at') ?? context.now) : null,
       created_at: f.instant('created_at'),
       external_source: source,
@@ -87,13 +95,26 @@ export async function* readTodoist(path: string, options: ReadOptions): Drafts {
     project_id: f.id('project_id') ?? '',
     name: f.text('name'),
   }))
-  yield* tags(root)
-  yield* items(root, context)
+  const labels = labelNames(root)
+  yield* tags(root, labels)
+  yield* items(root, context, labels)
   yield* comments(root)
   if (root.objects('project_notes').length > 0)
     yield note('not_supported', 'Comments on projects are left out.', 'project_notes')
   if (root.objects('filters').length > 0) yield note('not_supported', 'Filters are left out.', 'filters')
   yield* rootNotes(root)
+}
+
+/** The list of completed tasks has its projects and sections by their ids. */
+const withLists = (value: unknown): unknown => {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return value
+  const listed = Object.entries(value).map(([name, item]: [string, unknown]) => [
+    name,
+    (name === 'projects' || name === 'sections') && typeof item === 'object' && item !== null
+      ? Object.values(item)
+      : item,
+  ])
+  return Object.fromEntries(listed)
 }
 
 /** The drafts of a list that are not deleted, in the order of the application. */
@@ -125,16 +146,26 @@ const projectNames = (root: Fields): ((id: string) => string) => {
   }
 }
 
-/** Tasks have the names of their labels, which may be in the list of labels or not. */
-function* tags(root: Fields): Generator<Draft, void> {
-  const colorOf = new Map(
-    root.objects('labels').map((f) => [f.text('name'), colors.get(f.text('color')) ?? null]),
-  )
-  const used = root.list('items').flatMap((item) => fieldsOf(item)?.list('labels').map(String) ?? [])
-  for (const name of new Set([...colorOf.keys(), ...used]))
+/** Tasks have the names of their labels; in version 8 of the API and those before it, their ids. */
+const labelNames = (root: Fields): ((task: Fields) => readonly string[]) => {
+  const names = new Map(root.objects('labels').map((f) => [f.id('id'), f.text('name')]))
+  return (task) =>
+    task
+      .list('labels')
+      .map((label) => (typeof label === 'number' ? names.get(String(label)) || String(label) : String(label)))
+}
+
+/** Labels of tasks may be in the list of labels or not. */
+function* tags(root: Fields, labels: ReturnType<typeof labelNames>): Generator<Draft, void> {
+  const colorsByName = new Map(root.objects('labels').map((f) => [f.text('name'), colorOf(f)]))
+  const used = root.list('items').flatMap((item) => {
+    const fields = fieldsOf(item)
+    return fields === null ? [] : labels(fields)
+  })
+  for (const name of new Set([...colorsByName.keys(), ...used]))
     if (name !== '')
       yield {
-        record: { ...tagNamed(name), color: colorOf.get(name) ?? null },
+        record: { ...tagNamed(name), color: colorsByName.get(name) ?? null },
         part: 'labels',
         row: null,
         faults: [],
@@ -146,10 +177,16 @@ interface Context {
   readonly now: string
 }
 
-function* items(root: Fields, context: Context): ReturnType<typeof each> {
+function* items(
+  root: Fields,
+  context: Context,
+  labels: ReturnType<typeof labelNames>,
+): ReturnType<typeof each> {
   const reminders = Map.groupBy(root.objects('reminders'), (f) => f.id('item_id'))
   yield* each(root, 'items', (f, id) => {
-    const isDone = f.flag('checked')
+    const completed_at = f.instant('completed_at') ?? f.instant('date_completed')
+    // In the list of completed tasks, it is not said.
+    const isDone = f.has('checked') ? f.flag('checked') : completed_at !== null
     const dates = datesOf(f, isDone, context)
     const priority = f.number('priority') ?? 1
     if (!priorities.has(priority)) f.fault('priority', `is not from 1 to 4: ${priority}`)
@@ -163,14 +200,14 @@ function* items(root: Fields, context: Context): ReturnType<typeof each> {
       description: f.text('description'),
       status: isDone ? 'done' : 'todo',
       priority: priorities.get(priority) ?? 'none',
-      completed_at: f.instant('completed_at') ?? f.instant('date_completed'),
+      completed_at,
       created_at: f.instant('added_at') ?? f.instant('date_added'),
       updated_at: f.instant('updated_at'),
       project_id: f.id('project_id'),
       section_id: f.id('section_id'),
       parent_id: f.id('parent_id'),
       assignee_id: f.id('responsible_uid'),
-      tag_ids: f.list('labels').map(String),
+      tag_ids: labels(f),
       reminders: (reminders.get(id) ?? []).flatMap((reminder) => reminderOf(reminder, f, dates, context)),
       external_source: source,
       external_id: id,
@@ -226,7 +263,7 @@ const reminderOf = (
     const at = due && dateOf(due, context)
     if (at?.includes('T')) return [{ at }]
   }
-  const offset = reminder.number('minute_offset')
+  const offset = reminder.number('minute_offset') ?? reminder.number('mm_offset')
   if (type === 'relative' && offset !== null) {
     const relative_to = dates.start_at === null && dates.start_on === null ? 'due' : 'start'
     return [{ relative_to, offset_minutes: offset === 0 ? 0 : -offset, time_of_day: null }]

@@ -5,7 +5,7 @@ import { type Fields, fieldsOf } from '../fields.ts'
 import { UnreadableFile } from '../import-file.ts'
 import { readDocument } from '../json-document.ts'
 import { draftsOfList } from '../json-rows.ts'
-import type { InterchangeRecord, ReportLine, TaskRecord } from '../records.ts'
+import type { InterchangeRecord, ReportLine, TagRecord, TaskRecord } from '../records.ts'
 
 /** Reads the JSON of a board of Trello: lists become sections, cards become tasks, and items of checklists become subtasks. */
 
@@ -60,21 +60,14 @@ export async function* readTrello(path: string): Drafts {
     display_name: f.text('fullName'),
   }))
   yield* each(board, 'lists', (f, id) => ({ type: 'section', id, project_id, name: f.text('name') }))
-  yield* each(board, 'labels', (f, id) => {
-    const color = f.text('color')
-    return {
-      type: 'tag',
-      id,
-      name: f.text('name') || color,
-      color: colors.get(color.replace(/_(light|dark)$/, '')) ?? null,
-      project_id,
-    }
-  })
+  yield* each(board, 'labels', (f, id) => tagOf(f, id, project_id))
+  yield* labelsOfCards(board, project_id)
   yield* cards(board, project_id)
   yield* checklists(board, project_id)
   yield* comments(board)
   yield* attachments(board)
-  const closed = board.objects('cards').filter((card) => card.flag('closed')).length
+  const isArchived = archivedIn(board)
+  const closed = board.objects('cards').filter(isArchived).length
   if (closed > 0) yield note('not_supported', `${closed} archived cards become tasks that are done.`, 'cards')
   if (board.list('actions').length >= maxActions)
     yield note(
@@ -97,6 +90,41 @@ const each = (
     (f, id) => [record(f, id)].filter((made) => made !== null),
   )
 
+const tagOf = (f: Fields, id: string, project_id: string): TagRecord => {
+  const color = f.text('color')
+  return {
+    type: 'tag',
+    id,
+    name: f.text('name') || color || 'label',
+    color: colors.get(color.replace(/_(light|dark)$/, '')) ?? null,
+    project_id,
+  }
+}
+
+/** Boards of old exports have no labels, but their cards have. */
+function* labelsOfCards(board: Fields, project_id: string): Generator<Draft, void> {
+  const known = new Set(board.objects('labels').map((f) => f.id('id')))
+  for (const label of board.objects('cards').flatMap((card) => card.objects('labels'))) {
+    const id = labelId(label)
+    if (known.has(id)) continue
+    known.add(id)
+    yield { record: tagOf(label, id, project_id), part: 'cards', row: null, faults: [] }
+  }
+}
+
+const labelId = (label: Fields): string => label.id('id') ?? `${label.text('color')} ${label.text('name')}`
+
+/** Whether a card is archived, or the list that it is in. */
+const archivedIn = (board: Fields): ((card: Fields) => boolean) => {
+  const lists = new Set(
+    board
+      .objects('lists')
+      .filter((list) => list.flag('closed'))
+      .map((list) => list.id('id')),
+  )
+  return (card) => card.flag('closed') || lists.has(card.id('idList'))
+}
+
 /** Ids start with the time of creation, in seconds. */
 const createdAt = (id: string): string | null => {
   const seconds = /^[0-9a-f]{24}$/.test(id) ? Number.parseInt(id.slice(0, 8), 16) : 0
@@ -105,8 +133,9 @@ const createdAt = (id: string): string | null => {
 
 function* cards(board: Fields, project_id: string): ReturnType<typeof each> {
   const fieldNames = new Map(board.objects('customFields').map((f) => [f.id('id'), f]))
+  const isArchived = archivedIn(board)
   yield* each(board, 'cards', (f, id) => {
-    const isDone = f.flag('dueComplete') || f.flag('closed')
+    const isDone = f.flag('dueComplete') || isArchived(f)
     const [assignee = null, ...others] = f.list('idMembers').map(String)
     if (others.length > 0)
       f.fault('idMembers', `has ${others.length + 1}; the first one becomes the assignee`, 'too_many')
@@ -115,7 +144,7 @@ function* cards(board: Fields, project_id: string): ReturnType<typeof each> {
       ...blankTask,
       id,
       title: f.text('name'),
-      description: f.text('desc'),
+      description: [f.text('desc'), linksOf(f)].filter((text) => text !== '').join('\n\n'),
       status: isDone ? 'done' : 'todo',
       start_at: f.instant('start'),
       due_at: f.instant('due'),
@@ -127,7 +156,7 @@ function* cards(board: Fields, project_id: string): ReturnType<typeof each> {
       project_id,
       section_id: f.id('idList'),
       assignee_id: assignee,
-      tag_ids: f.list('idLabels').map(String),
+      tag_ids: f.has('idLabels') ? f.list('idLabels').map(String) : f.objects('labels').map(labelId),
       reminders:
         reminder === null || reminder < 0
           ? []
@@ -138,6 +167,19 @@ function* cards(board: Fields, project_id: string): ReturnType<typeof each> {
     }
   })
 }
+
+const isLink = (attachment: Fields): boolean => attachment.has('isUpload') && !attachment.flag('isUpload')
+
+/** The attachments of a card that are links, which its description keeps. */
+const linksOf = (card: Fields): string =>
+  card
+    .objects('attachments')
+    .filter((attachment) => isLink(attachment) && attachment.text('url') !== '')
+    .map((link) => {
+      const [name, url] = [link.text('name'), link.text('url')]
+      return name === '' || url.startsWith(name) ? `- ${url}` : `- [${name}](${url})`
+    })
+    .join('\n')
 
 const customFields = (card: Fields, names: ReadonlyMap<string | null, Fields>): Record<string, string> =>
   Object.fromEntries(
@@ -171,7 +213,9 @@ function* checklists(board: Fields, project_id: string): ReturnType<typeof each>
     parents.set(id, f)
     const card = f.id('idCard')
     if (card === null || (ofCard.get(card)?.length ?? 0) < 2) return null
-    return subtask(id, f, card, card)
+    const items = f.objects('checkItems')
+    const isDone = items.length > 0 && items.every(isComplete)
+    return { ...subtask(id, f, card, card), status: isDone ? 'done' : 'todo' }
   })
   for (const [id, checklist] of parents) {
     const card = checklist.id('idCard')
@@ -179,12 +223,14 @@ function* checklists(board: Fields, project_id: string): ReturnType<typeof each>
     if (parent === null) continue
     yield* each(checklist, 'checkItems', (f, itemId) => ({
       ...subtask(itemId, f, parent, card),
-      status: f.text('state') === 'complete' ? 'done' : 'todo',
+      status: isComplete(f) ? 'done' : 'todo',
       due_at: f.instant('due'),
       assignee_id: f.id('idMember'),
     }))
   }
 }
+
+const isComplete = (item: Fields): boolean => item.text('state') === 'complete'
 
 function* comments(board: Fields): ReturnType<typeof each> {
   const people = new Map(board.objects('members').map((f) => [f.id('id'), f.text('fullName')]))
@@ -206,21 +252,25 @@ function* comments(board: Fields): ReturnType<typeof each> {
   })
 }
 
-/** Files are on Trello's servers, and other attachments are links. */
+/** Files are on Trello's servers. */
 function* attachments(board: Fields): ReturnType<typeof each> {
   for (const card of board.objects('cards')) {
-    yield* each(card, 'attachments', (f, id) => ({
-      type: 'attachment',
-      id,
-      task_id: card.id('id') ?? '',
-      file_name: f.text('fileName') || f.text('name') || 'file',
-      content_type: f.id('mimeType'),
-      size: f.number('bytes'),
-      sha256: null,
-      uploaded_by: f.id('idMember'),
-      created_at: f.instant('date'),
-      entry: null,
-      url: f.id('url'),
-    }))
+    yield* each(card, 'attachments', (f, id) =>
+      isLink(f)
+        ? null
+        : {
+            type: 'attachment',
+            id,
+            task_id: card.id('id') ?? '',
+            file_name: f.text('fileName') || f.text('name') || 'file',
+            content_type: f.id('mimeType'),
+            size: f.number('bytes'),
+            sha256: null,
+            uploaded_by: f.id('idMember'),
+            created_at: f.instant('date'),
+            entry: null,
+            url: f.id('url'),
+          },
+    )
   }
 }

@@ -167,11 +167,15 @@ const tasks = (
   const bucketOf = new Map(
     fields
       .objects('task_buckets')
-      .filter((entry) => view === null || entry.id('project_view_id') === view)
+      .filter((entry) => view === null || isIn(entry, view))
       .map((entry) => [entry.id('task_id'), entry.id('bucket_id')]),
   )
+  // Those in the board count most.
   const positionOf = new Map(
-    fields.objects('positions').map((entry) => [entry.id('task_id'), entry.number('position')]),
+    fields
+      .objects('positions')
+      .toSorted((one, other) => Number(isIn(one, view)) - Number(isIn(other, view)))
+      .map((entry) => [entry.id('task_id'), entry.number('position')]),
   )
   const order = (f: Fields): number => positionOf.get(f.id('id')) ?? f.number('position') ?? 0
   return draftsOfList(fields.list('tasks'), `data.json, ${fields.text('title')}`, order, (f, id) => {
@@ -180,6 +184,8 @@ const tasks = (
     return [...usersOf(f), ...labelsOf(f), { ...taskOf(f, id, options), project_id, section_id }]
   })
 }
+
+const isIn = (entry: Fields, view: string | null): boolean => entry.id('project_view_id') === view
 
 const userOf = (f: Fields) =>
   ({

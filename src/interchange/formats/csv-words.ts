@@ -1,0 +1,154 @@
+import { hasTooManyMarks, toNfc } from '../../domain/text.ts'
+import { type CsvField, csvFields } from '../import-file.ts'
+import type { TaskRecord } from '../records.ts'
+
+/** What columns are called, and what the values in them mean, in the words of many products and several languages. */
+
+/**
+ * Names of columns, without what is not a letter or digit. A column with an earlier one of them is preferred. A column can have one
+ * field only, which is the first in this order that it could have.
+ */
+const names: Readonly<Record<CsvField, string>> = {
+  id:
+    'taskid|cardid|issuekey|id|key|identifier|issueid|number|uid|nr|vorgangsschlüssel|vorgangsid|clédeticket|iddeticket|' +
+    'clavedeincidencia|iddeincidencia|キー',
+  title:
+    'title|taskname|tasktitle|summary|subject|cardname|name|task|content|todo|item|titel|aufgabenname|aufgabe|betreff|' +
+    'zusammenfassung|thema|titre|nomdelatâche|tâche|résumé|nom|título|titulo|nombredelatarea|tarea|resumen|asunto|nombre|titolo|' +
+    'attività|nome|taaknaam|taak|naam|tarefa|タイトル|タスク名|件名|タスク|名前|название|задача',
+  description:
+    'description|notes|note|details|desc|body|carddescription|taskcontent|content|beschreibung|notizen|notiz|descripción|' +
+    'descripcion|notas|descrizione|omschrijving|descrição|説明|詳細|内容|メモ|описание',
+  status:
+    'status|state|taskstatus|progress|done|completed|complete|isdone|iscompleted|finished|archived|erledigt|zustand|' +
+    'fortschritt|estado|statut|état|avancement|stato|voltooid|situação|ステータス|状態|進捗|完了|статус',
+  priority:
+    'priority|prio|importance|priorität|prioritaet|wichtigkeit|priorité|prioridad|priorità|prioriteit|prioridade|' +
+    '優先度|優先順位|重要度|приоритет',
+  start:
+    'startdate|startat|starton|start|begin|startdatum|beginntam|beginn|anfangsdatum|datededébut|début|fechadeinicio|' +
+    'inicio|datadiinizio|inizio|begindatum|datadeinício|開始日|開始|начало',
+  due:
+    'duedate|dueat|dueon|due|deadline|targetdate|enddate|date|fälligkeitsdatum|fälligam|fällig|fälligkeit|abgabedatum|' +
+    'termin|enddatum|datum|datedéchéance|échéance|datelimite|datedefin|fechadevencimiento|vencimiento|fechalímite|' +
+    'fechadefin|fecha|datadiscadenza|scadenza|vervaldatum|einddatum|datadevencimento|prazo|期限日|期限|期日|締切|срок',
+  completed_at:
+    'completedat|completeddate|completedon|completiondate|datecompleted|completedtime|donedate|doneat|datedone|' +
+    'dateclosed|closedat|closedatutc|closeddate|resolved|resolutiondate|completed|closed|erledigtam|abgeschlossenam|gelöst|erledigt|résolu|résolue|resuelta|' +
+    'fechadefinalización|完了日|完了日時',
+  created_at:
+    'createdat|created|createddate|createdon|createdtime|createdatutc|creationdate|datecreated|dateadded|erstellt|' +
+    'erstelltam|erstellungsdatum|datedecréation|création|créé|fechadecreación|creado|creada|登録日|作成日|作成日時|создано',
+  project:
+    'project|projectname|projects|boardname|board|planname|plan|listname|foldername|projekt|projektname|projet|' +
+    'proyecto|progetto|projeto|プロジェクト名|プロジェクト|проект',
+  section:
+    'section|sectioncolumn|sectionname|bucketname|bucket|list|listname|columnname|column|group|abschnitt|liste|spalte|' +
+    'gruppe|colonne|sección|columna|lista|sezione|セクション|リスト|グループ',
+  parent:
+    'parentid|parenttaskid|parentkey|parentissue|parenttask|parentitem|parent|übergeordneteaufgabe|übergeordnetesticket|übergeordnet|' +
+    'tâcheparente|élémentparent|tareaprincipal|tareapadre|親課題キー|親課題id|親タスク|親アイテム|родительскаязадача',
+  tags:
+    'tags|tag|labels|label|categories|category|kategorien|kategorie|etiketten|stichwörter|étiquettes|catégories|bezeichnungen|カテゴリー名|' +
+    'etiquetas|categorías|etichette|タグ|ラベル|カテゴリ|カテゴリー|метки',
+  assignee:
+    'assignee|assignees|assigneename|assignedto|assigned|assign|responsible|person|people|member|members|owner|zugewiesenan|' +
+    'zugewiesen|zugewieseneperson|bearbeiter|zuständig|verantwortlich|responsable|assignéà|attribuéà|personneassignée|' +
+    'asignadoa|asignado|personaasignada|assegnatoa|responsabile|担当者|担当|исполнитель',
+  recurrence: 'recurrence|repeat|rrule|recurring|wiederholung|récurrence|repetición|繰り返し',
+}
+
+/** Characters. A longer text is no name, and no word. */
+const maxWord = 100
+
+/** The text in lower case, with its letters and digits only. */
+export const plainName = (text: string): string => {
+  if (text.length > maxWord || hasTooManyMarks(text)) return ''
+  return text.trim() === '#'
+    ? 'id'
+    : toNfc(text)
+        .toLowerCase()
+        .replaceAll(/[^\p{L}\p{N}]/gu, '')
+}
+
+const namesOf = (field: CsvField): readonly string[] => names[field].split('|')
+
+/** The fields of columns by their plain names, each field once. */
+export const fieldsOfColumns = (header: readonly string[]): readonly (CsvField | null)[] => {
+  const columns: (CsvField | null)[] = header.map(() => null)
+  for (const field of csvFields) {
+    const index = namesOf(field)
+      .map((name) => header.findIndex((other, index) => other === name && columns[index] === null))
+      .find((index) => index !== -1)
+    if (index !== undefined) columns[index] = field
+  }
+  return columns
+}
+
+export const isIdColumn = (name: string): boolean => namesOf('id').includes(name)
+
+/** The values of words, which each value is itself. */
+const words = <Value extends string>(entries: Readonly<Record<Value, string>>): ReadonlyMap<string, Value> =>
+  new Map(
+    (Object.entries(entries) as [Value, string][]).flatMap(([value, texts]) =>
+      [value, ...texts.split('|')].map((text): [string, Value] => [text, value]),
+    ),
+  )
+
+const statuses = words({
+  todo:
+    'to do|open|opened|reopened|new|backlog|not started|pending|planned|next|queued|triage|inbox|needs-action|incomplete|' +
+    'uncompleted|deferred|waiting|false|no|n|0|offen|neu|nein|nicht begonnen|nicht gestartet|zu erledigen|zurückgestellt|falsch|' +
+    'à faire|nouveau|nouvelle|ouvert|ouverte|abierto|nuevo|aperto|nuovo|non commencé|pas commencé|non commencée|faux|non|pendiente|por hacer|tareas por hacer|sin empezar|no iniciado|' +
+    'no iniciada|falso|da fare|non iniziata|te doen|niet gestart|a fazer|não iniciado|未着手|未対応|未完了|未開始|к выполнению',
+  in_progress:
+    'in progress|in-progress|inprogress|doing|started|active|working on it|ongoing|wip|in-process|in review|review|' +
+    'testing|in arbeit|in bearbeitung|en cours|en curso|en progreso|in corso|mee bezig|em andamento|進行中|対応中|処理中|в работе',
+  done:
+    'completed|complete|closed|finished|resolved|fixed|merged|released|true|yes|y|x|1|archived|erledigt|fertig|' +
+    'abgeschlossen|geschlossen|ja|wahr|terminé|terminée|fermé|fermée|clos|résolu|résolue|cerrado|cerrada|resuelto|chiuso|gelöst|fait|achevé|achevée|oui|vrai|hecho|completado|completada|listo|finalizado|' +
+    'finalizada|terminado|sí|verdadero|completato|completata|fatto|voltooid|klaar|concluído|concluída|feito|完了|済|完了済み|' +
+    '処理済み|готово|✓|✔|✅|☑',
+  cancelled:
+    "canceled|won't do|wont do|won't fix|wontfix|abandoned|rejected|removed|duplicate|not planned|abgebrochen|storniert|verworfen|" +
+    'annulé|annulée|cancelado|cancelada|annullato|geannuleerd|中止|キャンセル',
+})
+
+/** Of numbers, 1 is the highest, as in P1. */
+const priorities = words({
+  none: 'no priority|no|-|0|5|p5|keine|aucune|ninguna|nessuna|なし',
+  low: 'lowest|very low|4|p4|minor|trivial|niedrig|niedrigste|gering|faible|basse|très basse|baja|muy baja|bassa|laag|baixa|低|低い',
+  medium: 'normal|med|moderate|3|p3|mittel|moyenne|normale|media|média|gemiddeld|中|普通',
+  high: 'important|major|2|p2|hoch|wichtig|élevée|haute|importante|alta|hoog|高|高い',
+  urgent:
+    'highest|very high|critical|blocker|immediate|asap|1|p1|p0|höchste|dringend|kritisch|très haute|la plus haute|urgente|' +
+    'muy alta|crítica|最高|緊急',
+})
+
+/** What the values of a table mean. */
+export interface Words {
+  readonly statuses: ReadonlyMap<string, TaskRecord['status']>
+  readonly priorities: ReadonlyMap<string, TaskRecord['priority']>
+}
+
+const common: Words = { statuses, priorities }
+
+/** The numbers of TickTick, of which the highest priority is 5. */
+const tickTick: Words = {
+  statuses: new Map([...statuses, ['0', 'todo'], ['1', 'done'], ['2', 'done'], ['-1', 'cancelled']]),
+  priorities: new Map([...priorities, ['0', 'none'], ['1', 'low'], ['3', 'medium'], ['5', 'high']]),
+}
+
+/** By the plain names of the columns. */
+export const wordsOf = (header: readonly string[]): Words =>
+  header.includes('ischecklist') ? tickTick : common
+
+/** Null if the word is not known, however it is decorated. */
+export const valueOf = <Value extends string>(
+  cell: string,
+  known: ReadonlyMap<string, Value>,
+): Value | null => {
+  if (cell.length > maxWord) return null
+  const word = cell.toLowerCase().replaceAll(/\s+/g, ' ')
+  return known.get(word) ?? known.get(word.replaceAll(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, '')) ?? null
+}
