@@ -887,7 +887,7 @@ export interface paths {
         put?: never;
         /**
          * Start a resumable upload of a file to import
-         * @description Creates an upload, to which chunks of a file are appended as in an upload to a task. When the last chunk has been stored, the file becomes an import, as if it had been sent to `POST /imports`. The operator sets the size limit (default: 2 GiB). In a session, starting an upload and sending its last chunk require a recent authentication. To start one, unfinished uploads count among the 20 imports that you can keep.
+         * @description Creates an upload, to which chunks of a file are appended as in an upload to a task. When the last chunk has been stored, the file becomes an import, as if it had been sent to `POST /imports`. The operator sets the size limit (default: 2 GiB). In a session, starting an upload requires a recent authentication. To start one, unfinished uploads count among the 20 imports that you can keep.
          */
         post: operations["createImportUpload"];
         delete?: never;
