@@ -50,9 +50,9 @@ const monthFirst =
 /** Characters. */
 const maxText = 100
 
-/** A time with its offset, which may be followed by the name of the zone, as JavaScript and Notion write it. */
-const zoned =
-  /^(.*\d:\d\d.*?) ?\(?(?:(?:GMT|UTC) ?|(?=[+-]\d\d))(?:([+-](?:0?\d|1[0-4]))(?::?([0-5]\d))?)?\)?(?: \([^()]*\))?$/i
+/** An offset, which may be followed by the name of the zone, as JavaScript and Notion write it. */
+const zone =
+  / ?\(?(?:(?:GMT|UTC) ?|(?=[+-]\d\d))(?:([+-](?:0?\d|1[0-4]))(?::?([0-5]\d))?)?\)?(?: \([^()]*\))?$/i
 
 /** Null if the text is not a date. */
 export const parseDate = (text: string, context: DateContext): string | null => {
@@ -63,15 +63,18 @@ export const parseDate = (text: string, context: DateContext): string | null => 
   if (/^1\d{12}$/.test(trimmed)) return new Date(Number(trimmed)).toISOString()
   const instant = canonicalInstant(trimmed.replace(' ', 'T').replace(/([+-]\d\d):?(\d\d)$/, '$1:$2'))
   if (instant !== null) return instant
-  const [, local, hours = '0', minutes = '0'] = zoned.exec(trimmed) ?? []
-  if (local === undefined) return parts(trimmed, context)
+  const found = zone.exec(trimmed)
+  const local = trimmed.slice(0, found?.index)
+  // Without a time, it is the end of a date.
+  if (found === null || !/\d:\d\d/.test(local)) return parts(trimmed, context)
+  const [, hours = '0', minutes = '0'] = found
   const time = parts(local, { ...context, timeZone: 'UTC' })
   const offset = Number(hours) * 60 + (hours.startsWith('-') ? -1 : 1) * Number(minutes)
   return time === null ? null : canonicalInstant(new Date(Date.parse(time) - offset * 60_000).toISOString())
 }
 
 /** Midnight, and what follows it. */
-const midnight = /[T ,]{1,3}(?:0?0:00(?::00(?:[.,]0+)?)?|12:00(?::00)? ?a\.?m\.?)(?![\d:]| ?p\.?m).*$/i
+const midnight = /[T ,]{1,3}(?:0?0:00(?::00(?:[.,]0{1,9})?)?|12:00(?::00)? ?a\.?m\.?)(?![\d:]| ?p\.?m).*/i
 
 /** The date of something to come: many programs write a day as its midnight, in whatever zone. */
 export const parsePlanned = (text: string, context: DateContext): string | null =>

@@ -150,5 +150,6 @@ export const valueOf = <Value extends string>(
 ): Value | null => {
   if (cell.length > maxWord) return null
   const word = cell.toLowerCase().replaceAll(/\s+/g, ' ')
-  return known.get(word) ?? known.get(word.replaceAll(/^[^\p{L}\p{N}]+|[^\p{L}\p{N}]+$/gu, '')) ?? null
+  const [plain = ''] = /[\p{L}\p{N}](?:.*[\p{L}\p{N}])?/u.exec(word) ?? []
+  return known.get(word) ?? known.get(plain) ?? null
 }

@@ -222,7 +222,11 @@ const parentsIn = async (path: string, table: Table): Promise<ReadonlyMap<string
 }
 
 /** The name of another page of Notion, whose address follows it. */
-const withoutAddress = (name: string): string => name.replace(/ \((https?:|[^()\s]*\.md)[^()]*\)$/, '')
+const withoutAddress = (name: string): string => {
+  const start = name.lastIndexOf(' (')
+  const isAddress = name.endsWith(')') && start !== -1 && /^(?:https?:|\S*\.md)/.test(name.slice(start + 2))
+  return isAddress ? name.slice(0, start) : name
+}
 
 const draftsOf = (
   row: Row,

@@ -55,7 +55,7 @@ const plainText = (text: string): string => {
   const words = text.trim().toLowerCase().replaceAll(/\s+/g, ' ')
   return (shorter.get(words) ?? words)
     .replace(/^after /, 'every! ')
-    .replace(/,? (starting|from) .+$/, '')
+    .replace(/,? (?:starting|from) .+/, '')
     .replace(/^(every!?) (morning|afternoon|evening|night)$/, '$1 day $2')
     .replace(
       / (?:at )?(morning|afternoon|noon|evening|night)$/,
