@@ -546,6 +546,26 @@ const remind = async (session: Session): Promise<void> => {
   await expectReminders()
 }
 
+const importTable = async (session: Session): Promise<void> => {
+  const table = fileForm('title,due\nWater the plants,2090-05-01\n,2090-05-02\n', 'tasks.csv')
+  const { body: uploaded } = await session.expect('createImport', 201, { body: table }, ['status'])
+  const params = { import_id: uploaded.id }
+  const settled = async (shown: string): Promise<Schemas['Import']> => {
+    for (;;) {
+      const { body } = await session.expect('getImport', 200, { params }, ['status', shown])
+      if (body.poll_after_seconds === null) return body
+      await pause(body.poll_after_seconds * 1_000)
+    }
+  }
+  const { preview, version } = await settled('preview')
+  expectSame('the tasks and what is refused', [preview?.tasks, preview?.refused], [1, 1])
+  await session.expect('runImport', 200, { params, body: { version } }, ['status'])
+  expectSame('what was created', (await settled('result')).result?.created, 1)
+  await session.expect('undoImport', 200, { params }, ['status'])
+  expectSame('what was undone', (await settled('result')).result?.undone, 1)
+  await session.expect('deleteImport', 204, { params }, 'import deleted')
+}
+
 const refresh = async (tour: Tour, old: Session): Promise<void> => {
   const renew = async (refresh_token: string, note: string) =>
     (await tour.expect('refreshToken', 200, { body: { refresh_token } }, note)).body
@@ -596,6 +616,8 @@ const runSections = async (tour: Tour, account: Account, colleague: Account): Pr
   await recur(laptop)
   tour.heading('Reminders: they follow the date of their task until they are snoozed')
   await remind(laptop)
+  tour.heading('Importing a table: it is looked at before it is run, and can be undone')
+  await importTable(laptop)
   tour.heading('Refreshing tokens: a used refresh token ends the session, unless it is a retry')
   await refresh(tour, phone)
   tour.heading('Signing out: the tokens stop working immediately')
