@@ -72,8 +72,8 @@ for (const operation of operations) {
         const head = await send({ method: 'HEAD' })
         t.match(head, { status: get.status, body: null })
         const names = ['etag', 'link', 'content-type', 'cache-control']
-        // Deliveries are attempted meanwhile.
-        if (!id.includes('Deliver')) names.push('content-length')
+        // Deliveries are attempted meanwhile, and the change feed waits for transactions of other databases of the server.
+        if (!id.includes('Deliver') && id !== 'listTaskChanges') names.push('content-length')
         for (const name of names) t.equal(head.headers.get(name), get.headers.get(name), name)
       })
   })
