@@ -9,9 +9,9 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { anyOf } from './engine/parameters.ts'
 import { expectRow, firstRow } from './engine/row-statements.ts'
-import { statement } from './engine/statement.ts'
+import { statement, type StatementName } from './engine/statement.ts'
 import { beginVisibility } from './redelivery.ts'
-import { eq, sql } from './schema/drizzle.ts'
+import { eq, type SQL, sql } from './schema/drizzle.ts'
 import { importRecords, importRows, tasks } from './schema/tables.ts'
 import { taskColumnNames, taskColumnsOfRow, taskRowsOf } from './task-rows.ts'
 
@@ -493,16 +493,21 @@ export const purgeHiddenProjects = async (
   if (ids.length > 0) await purge(db, { ids, import_id: id })
 }
 
-const forgetInHidden = countingStatement(
+/** A statement that deletes up to 1,000 records of an import that meet a condition. */
+const forgetting = (name: StatementName, condition: SQL) =>
+  countingStatement(
+    name,
+    { import_id: 'uuid' },
+    (p) => sql`
+    delete from import_records where ${batchOf(importRecords, sql`${importRecords.import_id} = ${p.import_id} and ${condition}`, 1000)} returning 1`,
+  )
+
+const isInTrashedProject = sql`exists (
+  select from projects project where project.id = ${importRecords.project_id} and project.deleted_at is not null)`
+
+const forgetInHidden = forgetting(
   'import_records.forget_hidden',
-  { import_id: 'uuid' },
-  (p) => sql`
-    delete from import_records where ${batchOf(
-      importRecords,
-      sql`${importRecords.import_id} = ${p.import_id} and ${importRecords.type} <> 'project' and exists (
-        select from projects project where project.id = ${importRecords.project_id} and project.deleted_at is not null)`,
-      1000,
-    )} returning 1`,
+  sql`${importRecords.type} <> 'project' and ${isInTrashedProject}`,
 )
 
 /** Forgets up to 1,000 records in new projects that are not complete. Returns their number. */
@@ -605,18 +610,10 @@ const markTrashed = countingStatement(
 export const markTrashedRows = ({ db }: Pick<TransactionContext, 'db'>, importId: string): Promise<number> =>
   markTrashed(db, { import_id: importId })
 
-const forgetOther = countingStatement(
+const forgetOther = forgetting(
   'import_records.forget_undone',
-  { import_id: 'uuid' },
-  (p) => sql`
-    delete from import_records where ${batchOf(
-      importRecords,
-      sql`${importRecords.import_id} = ${p.import_id} and (${importRecords.type} not in ('project', 'task')
-        or exists (
-          select from projects project where project.id = ${importRecords.project_id} and project.deleted_at is not null)
-        or exists (select from tasks task where task.id = ${importRecords.resource_id} and task.deleted_at is not null))`,
-      1000,
-    )} returning 1`,
+  sql`(${importRecords.type} not in ('project', 'task') or ${isInTrashedProject}
+    or exists (select from tasks task where task.id = ${importRecords.resource_id} and task.deleted_at is not null))`,
 )
 
 /** Forgets up to 1,000 records of what is in the trash again, so that they can be imported once more. Returns their number. */

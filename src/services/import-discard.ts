@@ -1,3 +1,4 @@
+import { untilNone } from '../db/engine/batches.ts'
 import { countRows, forgetHidden, markTrashedRows, purgeHiddenProjects } from '../db/import-records.ts'
 import { endImport } from '../db/imports.ts'
 import { type ImportWork, whileHeld } from './import-work.ts'
@@ -8,9 +9,9 @@ import { type ImportWork, whileHeld } from './import-work.ts'
  * because it is by them that an interrupted attempt finds the rest.
  */
 export const discardProjects = async (work: ImportWork): Promise<void> => {
-  const { taken } = work
-  while ((await whileHeld(work, (tx) => markTrashedRows(tx, taken.id))) > 0);
-  while ((await whileHeld(work, (tx) => forgetHidden(tx, taken.id))) > 0);
+  const { taken, signal } = work
+  await untilNone(() => whileHeld(work, (tx) => markTrashedRows(tx, taken.id)), signal)
+  await untilNone(() => whileHeld(work, (tx) => forgetHidden(tx, taken.id)), signal)
   await whileHeld(work, async (tx) => {
     await purgeHiddenProjects(tx, taken)
     const result = await countRows(tx, taken)

@@ -1,3 +1,4 @@
+import { untilNone } from '../db/engine/batches.ts'
 import {
   countRows,
   findMadeSection,
@@ -31,14 +32,14 @@ import { planDeletion } from './task-rules.ts'
 const batchSize = 50
 
 export const undoImport = async (work: ImportWork): Promise<void> => {
-  const { taken, progress } = work
+  const { taken, progress, signal } = work
   await forEachMade(work, 'project', 1, ([project]) =>
     whileHeld(work, (tx) => undoProject(tx, taken.id, project)),
   )
   await forEachMade(work, 'task', batchSize, (tasks) => undoBatch(work, tasks))
   await undoSections(work)
-  while ((await whileHeld(work, (tx) => markOthersUndone(tx, taken.id))) > 0);
-  while ((await whileHeld(work, (tx) => forgetUndone(tx, taken.id))) > 0);
+  await untilNone(() => whileHeld(work, (tx) => markOthersUndone(tx, taken.id)), signal)
+  await untilNone(() => whileHeld(work, (tx) => forgetUndone(tx, taken.id)), signal)
   await whileHeld(work, async (tx) => {
     const result = await countRows(tx, taken)
     await endImport(tx, taken, { status: 'undone', result, done: progress.done })

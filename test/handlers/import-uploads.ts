@@ -7,7 +7,7 @@ import { eventually } from '../fixture/eventually.ts'
 import { keepImports, noImportRuns, settledImport, smallTable, uploadedImport } from '../fixture/imports.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { type Account, fileForm, startService } from '../fixture/service.ts'
-import { openTestStorage } from '../fixture/storage.ts'
+import { openTestStorage, withUploadFaults } from '../fixture/storage.ts'
 import { countStatuses, taskActions } from '../fixture/tasks.ts'
 import { pieceHeaders, tus, tusHeaders, uploadActions, uploadIdIn } from '../fixture/uploads.ts'
 
@@ -17,20 +17,9 @@ const maxBytes = 1_000_000
 const attachmentQuota = 1_000
 
 const { storage, keys } = await openTestStorage(t)
-let fault: Error | null = null
-let completeFault: Error | null = null
+const { faults, faulty } = withUploadFaults(storage)
 const service = await startService(t, {
-  storage: {
-    ...storage,
-    async *append(...parameters) {
-      if (fault !== null) throw fault
-      yield* storage.append(...parameters)
-    },
-    async complete(file) {
-      if (completeFault !== null) throw completeFault
-      await storage.complete(file)
-    },
-  },
+  storage: faulty,
   config: { importMaxBytes: maxBytes, attachmentMaxBytes: 500, attachmentQuotaBytes: attachmentQuota },
   jobTimes: { ...jobTimes, cleanupAtStart: false, events: 20 },
 })
@@ -207,9 +196,9 @@ t.test('createImportUpload', async (t) => {
       [503, new StorageUnavailable()],
       [507, new StorageFull()],
     ] as const) {
-      fault = error
+      faults.append = error
       await create(status, tusHeaders(1_000))
-      fault = null
+      faults.append = null
       await expectNothingLeft(t, owner)
     }
   })
@@ -407,9 +396,9 @@ t.test('requests at the same time', async (t) => {
   t.test('five requests with the last byte, after a failed completion: one import', async (t) => {
     const owner = await newOwner()
     const upload_id = await createUpload(owner, 5)
-    completeFault = new StorageUnavailable()
+    faults.complete = new StorageUnavailable()
     t.equal((await sendChunk(owner, upload_id, 0, Buffer.from('title'))).status, 503)
-    completeFault = null
+    faults.complete = null
     t.equal(await offsetOf(owner, upload_id), 4)
     await Promise.all(Array.from({ length: 5 }, () => sendChunk(owner, upload_id, 4, Buffer.from('e'))))
     t.equal((await importsOf(owner)).length, 1)

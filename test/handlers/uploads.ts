@@ -3,7 +3,7 @@ import t, { type Test } from 'tap'
 import { StorageFull, StorageUnavailable } from '../../src/storage/storage.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { type Account, fileForm, startService } from '../fixture/service.ts'
-import { openTestStorage } from '../fixture/storage.ts'
+import { openTestStorage, withUploadFaults } from '../fixture/storage.ts'
 import { jobDepsOf, runJobs } from '../fixture/jobs.ts'
 import { countStatuses, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
 import { pieceHeaders, tus, tusHeaders, uploadActions, uploadIdIn } from '../fixture/uploads.ts'
@@ -12,20 +12,9 @@ const maxBytes = 1_000_000
 const quota = 2_000_000
 
 const { storage, keys } = await openTestStorage(t)
-let fault: Error | null = null
-let completeFault: Error | null = null
+const { faults, faulty } = withUploadFaults(storage)
 const service = await startService(t, {
-  storage: {
-    ...storage,
-    async *append(...parameters) {
-      if (fault !== null) throw fault
-      yield* storage.append(...parameters)
-    },
-    async complete(file) {
-      if (completeFault !== null) throw completeFault
-      await storage.complete(file)
-    },
-  },
+  storage: faulty,
   config: { attachmentMaxBytes: maxBytes, attachmentQuotaBytes: quota },
 })
 const { db } = service.deps
@@ -225,9 +214,9 @@ t.test('createUpload', async (t) => {
       [503, new StorageUnavailable()],
       [507, new StorageFull()],
     ] as const) {
-      fault = error
+      faults.append = error
       await create(status, tusHeaders(1_000))
-      fault = null
+      faults.append = null
       await expectNothingLeft(t, owner, task)
     }
   })
@@ -478,9 +467,9 @@ t.test('appendUpload', async (t) => {
       [503, new StorageUnavailable()],
       [507, new StorageFull()],
     ] as const) {
-      fault = error
+      faults.append = error
       t.equal((await sendChunk(owner, upload_id, 2, Buffer.from('llo'))).status, status)
-      fault = null
+      faults.append = null
       t.equal(await offsetOf(owner, upload_id), 2)
     }
     const { headers } = await sendChunk(owner, upload_id, 2, Buffer.from('llo'))
@@ -560,9 +549,9 @@ t.test('requests at the same time', async (t) => {
   t.test('five requests with the last byte, after a failed completion: one attachment', async (t) => {
     const { owner, task } = await newOwner()
     const upload_id = await createUpload(owner, task, 5)
-    completeFault = new StorageUnavailable()
+    faults.complete = new StorageUnavailable()
     t.equal((await sendChunk(owner, upload_id, 0, Buffer.from('hello'))).status, 503)
-    completeFault = null
+    faults.complete = null
     t.equal(await offsetOf(owner, upload_id), 4)
     const last = Array.from({ length: 5 }, () => sendChunk(owner, upload_id, 4, Buffer.from('o')))
     const replies = await Promise.all(last)
