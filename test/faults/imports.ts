@@ -1,9 +1,10 @@
 import t, { type Test } from 'tap'
+import { createClient as connect } from '../../src/db/engine/connection.ts'
 import { startPostgres } from '../../scripts/run/postgres.ts'
 import { copyTemplate, type ServiceEnvironment } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { archiveOf, entriesOf, recordsOf } from '../fixture/exports.ts'
-import { rowsOf, settledImport } from '../fixture/imports.ts'
+import { rowsOf, settledImport, uploadedImport } from '../fixture/imports.ts'
 import { startProcess, temporaryFolder } from '../fixture/process.ts'
 import { createClient, fileForm } from '../fixture/service.ts'
 
@@ -132,3 +133,42 @@ t.test('by two processes with a server', async (t) =>
     { isShared: true },
   ),
 )
+
+t.test('while it shows its new project', async (t) => {
+  const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: await startPostgres(t) }
+  const killed = await startProcess(t, environment)
+  const { register, expect } = createClient(killed.url)
+  const ada = await register('ada')
+  const { token } = ada
+  const file = { name: 'tasks.csv', content: 'title,project\nWeed,Garden\nSow,Garden\n' }
+  const { id: import_id, version } = await uploadedImport({ expect }, ada, file)
+  const params = { import_id }
+
+  // The transaction that shows a project waits for a lock when it has shown it.
+  const db = connect({ kind: 'server', url: environment.DATABASE_URL })
+  t.teardown(() => db.end())
+  await db.unsafe(`
+    select pg_advisory_lock(1);
+    create function wait_when_shown() returns trigger language plpgsql as
+      $$ begin perform pg_advisory_xact_lock(1); return null; end $$;
+    create trigger wait_when_shown after update on projects for each row
+      when (old.deleted_at is not null and new.deleted_at is null) execute function wait_when_shown()`)
+  await expect('runImport', 200, { token, params, body: { version } })
+  await eventually('it waits', async () => {
+    const waiting = await db`select from pg_stat_activity where wait_event = 'advisory'`
+    return waiting.length === 1
+  })
+  t.strictSame((await expect('listProjects', 200, { token })).body.items, [], 'no project is seen')
+  t.equal(await killed.end('SIGKILL'), null)
+  await db`select pg_advisory_unlock(1)`
+
+  const service = await startProcess(t, environment)
+  const client = createClient(service.url)
+  const read = async () => (await client.expect('getImport', 200, { token, params })).body
+  await eventually('it has ended', async () => (await read()).poll_after_seconds === null, 120_000)
+  t.match(await read(), { status: 'finished', result: { created: 3, skipped: 0, refused: 0 } })
+  const { items } = (await client.expect('listProjects', 200, { token })).body
+  t.match(items, [{ name: 'Garden', open_task_count: 2 }])
+  const notifications = (await client.expect('listNotifications', 200, { token })).body.items
+  t.equal(notifications.filter(({ reason }) => reason === 'import').length, 1, 'told once')
+})
