@@ -2583,7 +2583,7 @@ export interface paths {
         post?: never;
         /**
          * Delete an import
-         * @description Deletes one of your imports with its file and its rows. One that runs is cancelled. What it has created stays, and a later import of the same records still skips them.
+         * @description Deletes one of your imports with its file and its rows. One that runs is cancelled, an undo goes on. What it has created stays, and a later import of the same records still skips them.
          */
         delete: operations["deleteImport"];
         options?: never;
@@ -2673,7 +2673,7 @@ export interface paths {
         put?: never;
         /**
          * Undo an import
-         * @description Moves what the import has created to the trash, in the background, unless somebody has changed it since. The rows with `kept` are what stays, and say why. What is in the trash again can be imported once more.
+         * @description Moves what an import that has run has created to the trash, in the background, unless somebody has changed it since. The rows with `kept` are what stays, and say why. What is in the trash again can be imported once more.
          */
         post: operations["undoImport"];
         delete?: never;
@@ -5430,7 +5430,7 @@ export interface components {
              */
             status: "reading" | "ready" | "running" | "finished" | "failed" | "cancelled" | "undoing" | "undone" | "discarding";
             /**
-             * @description Why it failed: no format is recognized, which you can set (`unknown_format`); the file is `damaged`, `too_large`, `unsafe` or takes too much memory or time (`exhausted`); the project is gone or may not be edited any more (`access_lost`); you would own more tasks than you may (`quota_exceeded`); there is no space (`storage_full`); or three attempts were interrupted (`interrupted`).
+             * @description Why it failed: no format is recognized, which you can set (`unknown_format`); the file is `damaged`, `too_large`, `unsafe` or takes too much memory or time (`exhausted`); the project is gone or may not be edited any more, or you were disabled (`access_lost`); you would own more tasks than you may (`quota_exceeded`); there is no space (`storage_full`); or three attempts were interrupted (`interrupted`).
              * @enum {string|null}
              */
             failure: "unknown_format" | "damaged" | "too_large" | "unsafe" | "exhausted" | "access_lost" | "quota_exceeded" | "storage_full" | "interrupted" | null;

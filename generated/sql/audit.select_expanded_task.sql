@@ -25,7 +25,7 @@ else exists (select from projects where "projects"."id" = "task"."project_id" an
       where "project"."id" = "task"."project_id" and (("project"."deleted_at" is null and (exists (
 select from memberships membership
 where "membership"."user_id" = $3::uuid and "membership"."project_id" = "project"."id"
-  and true offset 0) or false)) or ("project"."deleted_at" is not null and "project"."purged_at" is null and (exists (
+  and true offset 0) or false)) or (("project"."deleted_at" is not null and "project"."purged_at" is null and "project"."filling_import_id" is null) and (exists (
     select from project_grants granted
     where granted.project_id = "project"."id" and granted.user_id = $3::uuid and granted.role in ('manager')) or false))) is not true))))
         or (not "task"."id" = $1::uuid and ("task"."deleted_at" is null and (("task"."owner_id" = $3::uuid and "task"."project_id" is null) or (coalesce("task"."assignee_id" = $3::uuid, false) and case

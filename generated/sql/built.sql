@@ -317,12 +317,12 @@ where "imports"."id" = $1::uuid
 for update;
 
 /* imports.select_facts */
-select "user_id", "status", "failure", "format", "csv", "project_id", "existing", "users", "storage_key", ("preview" is not null) as "has_preview", "version"
+select "user_id", "status", "failure", "format", "csv", "project_id", "existing", "users", "storage_key", ("preview" is not null) as "has_preview", ("result" is not null) as "has_run", "version"
 from "imports"
 where ("imports"."id" = $1::uuid and "imports"."deleted_at" is null);
 
 /* imports.select_taken */
-select "imports"."user_id", "imports"."status", "imports"."failure", "imports"."format", "imports"."csv", "imports"."project_id", "imports"."existing", "imports"."users", "imports"."storage_key", ("imports"."preview" is not null) as "has_preview", "imports"."version", "imports"."authors", "imports"."attempts", "imports"."file_name", "imports"."sha256", "imports"."created_at", "users"."time_zone", "users"."task_quota"
+select "imports"."user_id", "imports"."status", "imports"."failure", "imports"."format", "imports"."csv", "imports"."project_id", "imports"."existing", "imports"."users", "imports"."storage_key", ("imports"."preview" is not null) as "has_preview", ("imports"."result" is not null) as "has_run", "imports"."version", "imports"."authors", "imports"."attempts", "imports"."file_name", "imports"."sha256", "imports"."created_at", "users"."time_zone", "users"."task_quota"
 from "imports"
 inner join "users" on "users"."id" = "imports"."user_id"
 where ("imports"."id" = $1::uuid and "imports"."lease_id" = $2::uuid);
@@ -585,8 +585,8 @@ where ("projects"."id" = $2::uuid and "projects"."deleted_at" is not distinct
 from $3::timestamptz and "projects"."visible_in" = $4::xid8);
 
 /* projects.insert */
-insert into "projects" ("id", "name", "name_folded", "description", "color", "archived_at", "metadata", "external_source", "external_id", "version", "created_at", "updated_at", "deleted_at", "purged_at", "visible_in", "is_redelivering")
-values ($1::uuid, $2::text, default, $3::text, $4::text, default, $5::jsonb, $6::text, $7::text, default, default, default, default, default, default, default);
+insert into "projects" ("id", "name", "name_folded", "description", "color", "archived_at", "metadata", "external_source", "external_id", "version", "created_at", "updated_at", "deleted_at", "purged_at", "filling_import_id", "visible_in", "is_redelivering")
+values ($1::uuid, $2::text, default, $3::text, $4::text, default, $5::jsonb, $6::text, $7::text, default, default, default, default, default, default, default, default);
 
 /* projects.lock_many */
 select "id"
@@ -1265,7 +1265,7 @@ update "projects"
 set "purged_at" = now()
 where "projects"."deleted_at" < 
   coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed"
-from retention), now()) - make_interval(days => $1::int) and "projects"."purged_at" is null;
+from retention), now()) - make_interval(days => $1::int) and ("projects"."deleted_at" is not null and "projects"."purged_at" is null and "projects"."filling_import_id" is null);
 
 /* trashed_projects.lock_people */
 select "id"

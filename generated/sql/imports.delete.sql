@@ -5,6 +5,9 @@ with file as (
 ), upload as (
   delete from uploads where "uploads"."import_id" = $1::uuid
 )
-update imports row set deleted_at = now(), storage_key = null, lease_id = null, leased_until = null,
-  status = case when "row"."status" in ('running', 'discarding') then 'discarding' else 'cancelled' end
+update imports row set deleted_at = now(), storage_key = null,
+  lease_id = case when "row"."status" in ('undoing', 'discarding') then "row"."lease_id" end,
+  leased_until = case when "row"."status" in ('undoing', 'discarding') then "row"."leased_until" end,
+  status = case "row"."status" when 'undoing' then 'undoing' when 'discarding' then 'discarding' when 'running' then 'discarding'
+    else 'cancelled' end
 where "row"."id" = $1::uuid;

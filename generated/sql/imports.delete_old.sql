@@ -1,4 +1,9 @@
-/* imports.delete_old */ with changed as (delete from "imports" where ctid = any(array(
-select ctid from "imports" where "imports"."id" in (select "row"."id" from imports row where (not ("row"."status" in ('reading', 'running', 'undoing', 'discarding')) and (
-"row"."deleted_at" is not null or "row"."created_at" <
-coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()) - make_interval(days => $1::int)))) limit 1 for update skip locked)) returning 1) select count(*) as changed from changed;
+/* imports.delete_old */ with
+  old as materialized (
+    select "row"."id", "row"."storage_key" from imports row
+    where "row"."deleted_at" is null and "row"."created_at" <
+coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()) - make_interval(days => $1::int) and not ("row"."status" in ('reading', 'running', 'undoing', 'discarding'))
+    limit 100 for update skip locked
+  ), file as (
+    insert into file_deletions (storage_key) select storage_key from old where storage_key is not null
+  ), changed as (update "imports" "row" set "storage_key" = null, "deleted_at" = now() from old where "row"."id" = old.id returning 1) select count(*) as changed from changed;

@@ -16,8 +16,8 @@ import { importRecords, importRows, tasks } from './schema/tables.ts'
 import { taskColumnNames, taskColumnsOfRow, taskRowsOf } from './task-rows.ts'
 
 /**
- * What imports make of records. New projects are filled in the trash without members, where only administrators see them, and are taken
- * out of it when they are complete.
+ * What imports make of records. Nobody sees new projects while they are filled (`filling_import_id`); when they are complete, they are
+ * shown to the owner of the import.
  */
 
 /** What a user's imports know of a record. */
@@ -198,12 +198,13 @@ const past = (column: string) =>
 
 const insertProjects = statement(
   'imports.insert_projects',
-  { projects: 'json' },
+  { projects: 'json', import_id: 'uuid' },
   {},
   (p) => sql`
-    insert into projects (id, name, description, color, archived_at, metadata, external_source, external_id, created_at, deleted_at)
+    insert into projects (
+      id, name, description, color, archived_at, metadata, external_source, external_id, created_at, deleted_at, filling_import_id)
     select row.id, row.name, row.description, row.color, ${past('archived_at')}, row.metadata, row.external_source, row.external_id,
-      coalesce(${past('created_at')}, now()), now()
+      coalesce(${past('created_at')}, now()), now(), ${p.import_id}
     from jsonb_to_recordset(${p.projects} -> 'rows') as row (
       id uuid, name text, description text, color text, archived_at timestamptz, metadata jsonb, external_source text,
       external_id text, created_at timestamptz)`,
@@ -215,8 +216,9 @@ export type ImportedProject = Omit<ProjectRecord, 'type'>
 export const insertHiddenProjects = async (
   { db }: TransactionContext,
   rows: readonly ImportedProject[],
+  importId: string,
 ): Promise<void> => {
-  await insertProjects(db, { projects: { rows } })
+  await insertProjects(db, { projects: { rows }, import_id: importId })
 }
 
 const insertSections = statement(
@@ -441,10 +443,7 @@ const selectHidden = statement(
   { import_id: 'uuid' },
   { id: 'text' },
   (p) => sql`
-    select project.id::text from import_records record join projects project on project.id = record.resource_id
-    where record.import_id = ${p.import_id} and record.type = 'project' and project.deleted_at is not null and project.purged_at is null
-      and not exists (select from project_members member where member.project_id = project.id)
-    order by project.id for update of project`,
+    select id::text from projects where filling_import_id = ${p.import_id} and purged_at is null order by id for update`,
 )
 
 const restoreProjects = statement(
@@ -453,7 +452,7 @@ const restoreProjects = statement(
   {},
   (p) => sql`
     with shown as (
-      update projects set deleted_at = null, visible_in = pg_current_xact_id(), is_redelivering = true, version = version + 1
+      update projects set deleted_at = null, filling_import_id = null, visible_in = pg_current_xact_id(), is_redelivering = true, version = version + 1
       where id = ${anyOf(p.ids)} returning id, version
     ), recorded as (
       update import_records record set version = shown.version from shown

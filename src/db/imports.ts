@@ -169,6 +169,8 @@ export interface ImportFacts {
   readonly storage_key: string | null
   /** Whether the file could be read. */
   readonly has_preview: boolean
+  /** Whether it has run, whatever came of it. */
+  readonly has_run: boolean
   readonly version: number
   /** What the caller is to it. */
   readonly relations: readonly Relation[]
@@ -187,6 +189,7 @@ const factColumns = {
   users: imports.users,
   storage_key: imports.storage_key,
   has_preview: sql<boolean>`(${imports.preview} is not null)`.as('has_preview'),
+  has_run: sql<boolean>`(${imports.result} is not null)`.as('has_run'),
   version: imports.version,
 }
 
@@ -305,14 +308,17 @@ const remove = statement(
     ), upload as (
       delete from uploads where ${uploads.import_id} = ${p.id}
     )
-    update imports row set deleted_at = now(), storage_key = null, lease_id = null, leased_until = null,
-      status = case when ${row.status} in ('running', 'discarding') then 'discarding' else 'cancelled' end
+    update imports row set deleted_at = now(), storage_key = null,
+      lease_id = case when ${row.status} in ('undoing', 'discarding') then ${row.lease_id} end,
+      leased_until = case when ${row.status} in ('undoing', 'discarding') then ${row.leased_until} end,
+      status = case ${row.status} when 'undoing' then 'undoing' when 'discarding' then 'discarding' when 'running' then 'discarding'
+        else 'cancelled' end
     where ${row.id} = ${p.id}`,
 )
 
 /**
- * Deletes an import with the upload that it was, and its file through the queue. Jobs remove its new projects that are not complete, and its
- * rows.
+ * Deletes an import with the upload that it was, and its file through the queue. Jobs complete its undo, remove its new projects that are
+ * not complete, and its rows.
  */
 export const removeImport = async ({ db }: TransactionContext, { id }: ChangeableImport): Promise<void> => {
   await remove(db, { id })
@@ -349,7 +355,6 @@ const take = statement(
     return sql`
       with ${turn}, next as materialized (
         select ${row.id} from turn join imports row on turn.is_ours
-          join users person on ${person.id} = ${row.user_id} and ${person.deleted_at} is null and not ${person.is_disabled}
         where ${isImportBusy(row)} and coalesce(${row.leased_until} <= now(), true) and ${mayRun(row.user_id)}
           and ${row.user_id} = coalesce(${p.user_id}, ${row.user_id})
           and not exists (
@@ -411,9 +416,7 @@ const renew = countingStatement(
   { id: 'uuid', lease_id: 'uuid', lease: 'int', done: 'int', total: 'int?' },
   (p) => sql`
     update imports row set leased_until = ${lease(p)}, done = ${p.done}, total = ${p.total}
-    where ${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} and exists (
-      select from users person where ${person.id} = ${row.user_id} and ${person.deleted_at} is null and not ${person.is_disabled})
-    returning 1`,
+    where ${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} returning 1`,
 )
 
 /** Renews the lease of an import. False if it is not this process's any more, or was cancelled. */
@@ -430,16 +433,24 @@ export const renewImport = async (
 const hold = statement(
   'imports.hold',
   { id: 'uuid', lease_id: 'uuid' },
-  { id: 'text' },
+  { is_owner_active: 'bool' },
   (p) => sql`
-    select ${row.id}::text from imports row where ${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} for no key update`,
+    select ${person.deleted_at} is null and not ${person.is_disabled} as is_owner_active
+    from imports row join users person on ${person.id} = ${row.user_id}
+    where ${row.id} = ${p.id} and ${row.lease_id} = ${p.lease_id} for no key update of row`,
 )
 
-/** Whether the import is still this process's, until the end of the transaction. */
+/** An import that is this process's until the end of the transaction. */
+export interface HeldImport {
+  /** Whether its owner was neither disabled nor deleted. */
+  readonly is_owner_active: boolean
+}
+
+/** Keeps an import for this process until the end of the transaction; null if it is not this process's any more. */
 export const holdImport = async (
   { db }: Pick<TransactionContext, 'db'>,
   { id, lease_id }: TakenImport,
-): Promise<boolean> => (await hold(db, { id, lease_id })).length === 1
+): Promise<HeldImport | null> => firstRow(await hold(db, { id, lease_id }))
 
 const finishReading = builtStatement(
   'imports.finish_reading',
@@ -503,7 +514,8 @@ const end = statement(
         deleted_at: row.deleted_at,
       })}, recorded as materialized (
       select ended.*, record_event_for(ended.user_id, 'import.finished', null, null, null, null, ended.id, '{}',
-        jsonb_build_object('status', ${p.status}::text)) as event_id from ended where ended.deleted_at is null
+        jsonb_build_object('status', ${p.status}::text)) as event_id
+      from ended join users person on ${person.id} = ended.user_id and ${person.deleted_at} is null where ended.deleted_at is null
     ), notified as (
       insert into notifications (id, user_id, reason, event_id, import_id, created_at)
       select event_id(clock_timestamp(), 0), user_id, 'import', event_id, recorded.id, clock_timestamp()
@@ -521,7 +533,7 @@ export interface ImportEnd {
   readonly done?: number
 }
 
-/** Ends a held or locked import, and tells its owner, unless it was deleted. */
+/** Ends a held or locked import, and tells its owner, unless one of them was deleted. */
 export const endImport = async (
   { db }: TransactionContext,
   { id }: { readonly id: string },
@@ -587,38 +599,61 @@ const expireFile = countingStatement(
     expired as (select storage_key from old)`,
 )
 
-/** Imports that nobody can see any more, or that are too old. */
-const isOver = (p: { readonly days: SQL }): SQL => sql`(not ${isImportBusy(row)} and (
-  ${row.deleted_at} is not null or ${row.created_at} < ${retentionTime} - make_interval(days => ${p.days})))`
+const deleteOld = countingStatement(
+  'imports.delete_old',
+  { days: 'int' },
+  () =>
+    builder
+      .update(row)
+      .set({ deleted_at: sql`now()`, storage_key: sql`null` })
+      .from(sql`old`)
+      .where(sql`${row.id} = old.id`)
+      .returning({ changed: sql`1` }),
+  (p) => sql`
+    old as materialized (
+      select ${row.id}, ${row.storage_key} from imports row
+      where ${row.deleted_at} is null and ${row.created_at} < ${retentionTime} - make_interval(days => ${p.days}) and not ${isImportBusy(row)}
+      limit ${sql.raw(String(batch))} for update skip locked
+    ), file as (
+      insert into file_deletions (storage_key) select storage_key from old where storage_key is not null
+    )`,
+)
 
-const removeOldRows = deletionInBatches('import_rows.delete_old', {
-  parameters: { days: 'int' },
+/** Imports that nobody sees or changes any more. */
+const isOver = sql`(${row.deleted_at} is not null and not ${isImportBusy(row)})`
+
+const removeOldRows = deletionInBatches('import_rows.purge', {
+  parameters: {},
   table: importRows,
-  condition: (p) => sql`${importRows.import_id} in (select ${row.id} from imports row where ${isOver(p)})`,
+  condition: () => sql`${importRows.import_id} in (select ${row.id} from imports row where ${isOver})`,
 })
 
 const leaveOldRecords = countingStatement(
-  'import_records.leave_old',
-  { days: 'int' },
-  (p) => sql`
+  'import_records.leave',
+  {},
+  () => sql`
     update import_records set import_id = null where ${batchOf(
       importRecords,
-      sql`${importRecords.import_id} in (select ${row.id} from imports row where ${isOver(p)})`,
+      sql`${importRecords.import_id} in (select ${row.id} from imports row where ${isOver})`,
       500,
     )} returning 1`,
 )
 
-const removeOld = deletionInBatches('imports.delete_old', {
-  parameters: { days: 'int' },
+const removeOld = deletionInBatches('imports.purge', {
+  parameters: {},
   table: imports,
-  condition: (p) => sql`${imports.id} in (select ${row.id} from imports row where ${isOver(p)})`,
+  condition: () => sql`${imports.id} in (select ${row.id} from imports row where ${isOver})`,
   limit: 1,
 })
 
-/** Deletes files after their time, and imports with their rows that were deleted, or are so many days old. */
+/**
+ * Deletes files after their time, and imports that are so many days old. Those that were deleted go with their rows, which can be very many,
+ * in batches.
+ */
 export const expireImports = async (db: Database, days: number, stop: AbortSignal): Promise<void> => {
   await untilNone(() => expireFile(db, {}), stop)
-  await removeOldRows(db, { days }, stop)
-  await untilNone(() => leaveOldRecords(db, { days }), stop)
-  await removeOld(db, { days }, stop)
+  await untilNone(() => deleteOld(db, { days }), stop)
+  await removeOldRows(db, {}, stop)
+  await untilNone(() => leaveOldRecords(db, {}), stop)
+  await removeOld(db, {}, stop)
 }

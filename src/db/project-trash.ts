@@ -6,7 +6,7 @@ import {
   type Relation,
   relationsToProject,
 } from '../domain/permissions.ts'
-import { allowsProject, trashedProjectBranches } from './access/permissions.ts'
+import { allowsProject, isProjectInTrash, trashedProjectBranches } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { firstRow } from './engine/row-statements.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
@@ -76,14 +76,14 @@ const selectFacts = query(
   { id: 'uuid' },
   { version: 'int', is_manager: 'bool', has_manager: 'bool' },
   (p) => {
-    const { id, version, deleted_at, purged_at } = project
+    const { id, version } = project
     const isGrantedTo = (condition: SQL): SQL => sql`exists (
       select from project_grants granted join users person on ${person.id} = granted.user_id
       where granted.project_id = ${id} and granted.role = 'manager' and ${condition})`
     const isLive = sql`${person.deleted_at} is null`
     return sql`
       select ${version}, ${isGrantedTo(sql`granted.user_id = ${p.caller}`)} as is_manager, ${isGrantedTo(isLive)} as has_manager
-      from projects project where ${id} = ${p.id} and ${deleted_at} is not null and ${purged_at} is null
+      from projects project where ${id} = ${p.id} and ${isProjectInTrash(project)}
         and exists (select from users person where ${person.id} = ${p.caller} and ${isLive})`
   },
 )

@@ -1,6 +1,6 @@
 import type { Page, PageRequest } from '../domain/pages.ts'
 import { listReader, type Principal } from '../domain/permissions.ts'
-import { allowsTask, taskBranches } from './access/permissions.ts'
+import { allowsTask, isProjectInTrash, taskBranches } from './access/permissions.ts'
 import { untilNone } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
@@ -78,7 +78,7 @@ const purgeProjects = builtStatement('trash.purge_projects', { days: 'int' }, (d
     .update(projects)
     .set({ purged_at: sql`now()` })
     .where(
-      sql`${projects.deleted_at} < ${retentionTime} - make_interval(days => ${p.days}) and ${projects.purged_at} is null`,
+      sql`${projects.deleted_at} < ${retentionTime} - make_interval(days => ${p.days}) and ${isProjectInTrash(projects)}`,
     ),
 )
 

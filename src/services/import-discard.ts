@@ -1,7 +1,7 @@
 import { untilNone } from '../db/engine/batches.ts'
 import { countRows, forgetHidden, markTrashedRows, purgeHiddenProjects } from '../db/import-records.ts'
 import { endImport } from '../db/imports.ts'
-import { type ImportWork, whileHeld } from './import-work.ts'
+import { type ImportWork, whileOurs } from './import-work.ts'
 
 /**
  * Removes the new projects of an import that has failed or was cancelled, which nobody has seen, and ends it. What was created elsewhere
@@ -10,9 +10,9 @@ import { type ImportWork, whileHeld } from './import-work.ts'
  */
 export const discardProjects = async (work: ImportWork): Promise<void> => {
   const { taken, signal } = work
-  await untilNone(() => whileHeld(work, (tx) => markTrashedRows(tx, taken.id)), signal)
-  await untilNone(() => whileHeld(work, (tx) => forgetHidden(tx, taken.id)), signal)
-  await whileHeld(work, async (tx) => {
+  await untilNone(() => whileOurs(work, (tx) => markTrashedRows(tx, taken.id)), signal)
+  await untilNone(() => whileOurs(work, (tx) => forgetHidden(tx, taken.id)), signal)
+  await whileOurs(work, async (tx) => {
     await purgeHiddenProjects(tx, taken)
     const result = await countRows(tx, taken)
     const { failure } = taken

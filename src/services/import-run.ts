@@ -35,7 +35,14 @@ import type { ReportLine } from '../interchange/records.ts'
 import { FileMissing, isFull } from '../storage/storage.ts'
 import { discardProjects } from './import-discard.ts'
 import { undoImport } from './import-undo.ts'
-import { contextOfImport, ImportFailed, ImportLost, type ImportWork, whileHeld } from './import-work.ts'
+import {
+  contextOfImport,
+  ImportFailed,
+  ImportLost,
+  type ImportWork,
+  whileHeld,
+  whileOurs,
+} from './import-work.ts'
 import { createImportWriter, type WriterDeps } from './import-write.ts'
 
 /** Does what imports wait for: reads files for a preview, writes what is in them, and undoes that. */
@@ -96,9 +103,11 @@ const runImport = async (deps: RunImportsDeps, taken: TakenImport, stop: AbortSi
       )
   } catch (error) {
     const failure = failureOf(error)
-    if (stop.aborted) await releaseImport(db, taken, { wait: 0, refunds: true })
+    // One that another process has taken, or that was cancelled, is not this process's to release.
+    if (stop.aborted || lost.signal.aborted || error instanceof ImportLost)
+      await releaseImport(db, taken, { wait: 0, refunds: true })
     else if (failure !== null) await fail(work, failure)
-    else if (!lost.signal.aborted && !(error instanceof ImportLost)) {
+    else {
       log.warn({ err: error, import_id: taken.id }, 'An import failed and will be tried again')
       await releaseImport(db, taken, { wait: retryAfter, refunds: false })
     }
@@ -120,7 +129,7 @@ const failureOf = (error: unknown): ImportFailure | null => {
 const fail = async (work: ImportWork, failure: ImportFailure): Promise<void> => {
   const { taken } = work
   try {
-    await whileHeld({ ...work, signal: new AbortController().signal }, async (tx) => {
+    await whileOurs({ ...work, signal: new AbortController().signal }, async (tx) => {
       if (taken.status === 'running') return discardImport(tx, taken, failure)
       const result = taken.status === 'reading' ? {} : { result: await countRows(tx, taken) }
       return endImport(tx, taken, { status: 'failed', failure, ...result })

@@ -1,7 +1,7 @@
 import type { OpContext } from './context.ts'
 import type { Database } from '../db/engine/client.ts'
 import { newId } from '../db/engine/ids.ts'
-import { holdImport, type TakenImport } from '../db/imports.ts'
+import { type HeldImport, holdImport, type TakenImport } from '../db/imports.ts'
 import type { ImportFailure } from '../domain/imports.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { type OpTransaction, transaction } from './context.ts'
@@ -51,14 +51,21 @@ export const contextOfImport = (
   signal: () => new AbortController().signal,
 })
 
+type Work<T> = (tx: OpTransaction<Principal>, held: HeldImport) => Promise<T>
+
 /** A transaction that has an effect only as long as the import is this process's. @throws ImportLost */
-export const whileHeld = <T>(
-  { ctx, taken, signal }: ImportWork,
-  work: (tx: OpTransaction<Principal>) => Promise<T>,
-): Promise<T> => {
+export const whileOurs = <T>({ ctx, taken, signal }: ImportWork, work: Work<T>): Promise<T> => {
   signal.throwIfAborted()
   return transaction(ctx, async (tx) => {
-    if (!(await holdImport(tx, taken))) throw new ImportLost()
-    return work(tx)
+    const held = await holdImport(tx, taken)
+    if (held === null) throw new ImportLost()
+    return work(tx, held)
   })
 }
+
+/** The same, and only for an owner who was neither disabled nor deleted. @throws ImportLost, ImportFailed */
+export const whileHeld = <T>(work: ImportWork, act: Work<T>): Promise<T> =>
+  whileOurs(work, (tx, held) => {
+    if (!held.is_owner_active) throw new ImportFailed('access_lost')
+    return act(tx, held)
+  })

@@ -558,7 +558,7 @@ const writePlanned = async (chunk: Chunk): Promise<void> => {
   const { tx, source, tasks, namedTags } = chunk
   const { id: importId } = chunk.work.taken
   countInside(chunk)
-  if (chunk.projects.length > 0) await insertHiddenProjects(tx, chunk.projects)
+  if (chunk.projects.length > 0) await insertHiddenProjects(tx, chunk.projects, importId)
   if (chunk.sections.length > 0) await insertImportedSections(tx, chunk.sections)
   if (tasks.size > 0) {
     await insertImportedTasks(tx, [...tasks.values()])

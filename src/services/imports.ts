@@ -134,8 +134,8 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
       expectMatch(tx, found)
       const { status } = found
       if (status !== 'undoing' && status !== 'undone') {
-        if (isBusy(status) || status === 'ready')
-          throw problems.importState(status, 'Only one that has ended can be undone.')
+        if (isBusy(status) || !found.has_run)
+          throw problems.importState(status, 'Only one that has run and ended can be undone.')
         await startImport(tx, found, 'undoing')
         tx.afterCommit(() => jobs.wake('run_imports'))
       }

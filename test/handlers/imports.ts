@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto'
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
 import { expireImports } from '../../src/db/imports.ts'
+import { purgeDeleted } from '../../src/db/purge.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { type Storage, StorageFull } from '../../src/storage/storage.ts'
 import { accountActions } from '../fixture/accounts.ts'
@@ -481,6 +482,9 @@ t.test('runImport', async (t) => {
     const params = { project_id: project.id }
     await service.expect('deleteProject', 204, { token: bob.token, params })
     await service.expect('runImport', 422, request)
+    await service.expect('deleteTrashedProject', 204, { token: bob.token, params })
+    await purgeDeleted(db, new AbortController().signal)
+    await service.expect('runImport', 422, request)
   })
 
   t.test('200: a project that is lost meanwhile', async (t) => {
@@ -513,7 +517,7 @@ t.test('runImport', async (t) => {
     await service.expect('undoImport', 409, request)
     end()
     const ready = await settledImport(service, ada, reading.id)
-    await service.expect('undoImport', 409, request)
+    t.match((await service.expect('undoImport', 409, request)).body, { detail: /^The import is ready/ })
     const { version } = await run(ready)
     await service.expect('runImport', 409, { ...request, body: { version } })
     await service.expect('updateImport', 409, { ...request, body: { project_id: null } })
@@ -579,6 +583,7 @@ t.test('cancelImport', async (t) => {
     const request = { ...requestOf(ready), body: { version: body.version } }
     await service.expect('runImport', 409, request)
     await service.expect('updateImport', 409, { ...requestOf(ready), body: {} })
+    await service.expect('undoImport', 409, requestOf(ready))
 
     const next = await upload(otherTable())
     const held = await holdFiles()
@@ -639,6 +644,27 @@ t.test('deleteImport', async (t) => {
     end()
     await noImportRuns(service)
     await service.expect('getImport', 404, requestOf(ready))
+  })
+
+  t.test('204: while it is undone', async (t) => {
+    const file = otherTable()
+    const ran = await ranImport(service, ada, file)
+    const task = await taskOf(ran)
+    const earlier = await upload()
+    await db.run(
+      `update imports set status = 'reading', leased_until = now() + interval '1 hour' where id = $1`,
+      [earlier.id],
+    )
+    t.match((await service.expect('undoImport', 200, requestOf(ran))).body, { status: 'undoing' })
+    await service.expect('deleteImport', 204, requestOf(ran))
+    await db.run('update imports set leased_until = null where id = $1', [earlier.id])
+    await noImportRuns(service)
+    await service.expect('getTask', 404, { token: ada.token, params: { task_id: task.id } })
+    t.match(
+      (await ranImport(service, ada, file)).result,
+      { created: 1, skipped: 0 },
+      'it can be imported again',
+    )
   })
 
   t.test('204: with its user, and after its time', async (t) => {

@@ -1,18 +1,41 @@
 import { createHash, randomBytes } from 'node:crypto'
-import t from 'tap'
+import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
+import { purgeDeleted } from '../../src/db/purge.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
+import { eventually } from '../fixture/eventually.ts'
 import { archiveOf, entriesOf, finishedExport, type Records, recordsOf } from '../fixture/exports.ts'
-import { type ImportFile, ranImport, rowsOf, settledImport, uploadedImport } from '../fixture/imports.ts'
+import {
+  type ImportFile,
+  noImportRuns,
+  ranImport,
+  rowsOf,
+  settledImport,
+  uploadedImport,
+} from '../fixture/imports.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, fileForm, startService } from '../fixture/service.ts'
+import { openStorageFor } from '../fixture/storage.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
 /** What an import makes of a file, and what of it can be undone. */
 
 type Task = components['schemas']['Task']
 
-const service = await startService(t, { jobTimes: { ...jobTimes, events: 20 }, config: { taskQuota: 40 } })
+const storage = await openStorageFor(`/tmp/taskwright-import-writing-${process.pid}`)
+/** Resolves when files may be stored. */
+let mayStore = Promise.resolve()
+const service = await startService(t, {
+  jobTimes: { ...jobTimes, events: 20 },
+  config: { taskQuota: 40 },
+  storage: {
+    ...storage,
+    put: async (...args) => {
+      await mayStore
+      return storage.put(...args)
+    },
+  },
+})
 const { createTask, createTag, addComment, attachFile } = taskActions(service)
 const { createProject, setMember } = projectActions(service)
 const admin = await service.register('admin')
@@ -251,6 +274,85 @@ t.test('a project of the file is new, and is gone if the import fails', async (t
     'nothing is left of it',
   )
   t.match(await projectsOf(ada), [{ name: 'Garden', role: 'manager', open_task_count: 5 }])
+})
+
+/** The archive of a project with a task that has a file. */
+const projectArchive = async (): Promise<ImportFile> => {
+  const bob = await newAccount()
+  const { id: project_id } = await createProject(bob)
+  const task = await createTask(bob, { title: 'With a file', project_id })
+  await attachFile(bob, task.id)
+  return { name: 'export.zip', content: await archiveOf(service, bob, await finishedExport(service, bob)) }
+}
+
+/** Runs an archive until it has written its project and the task, and waits to store the file. */
+const runUntilFile = async (t: Test, importer: Account) => {
+  const { id: import_id, version } = await uploadedImport(service, importer, await projectArchive())
+  const params = { import_id }
+  const request = { token: importer.token, params }
+  const { promise, resolve } = Promise.withResolvers<void>()
+  mayStore = promise
+  t.teardown(resolve)
+  await service.expect('runImport', 200, { ...request, body: { version } })
+  let id = ''
+  await eventually('the project is filled', async () => {
+    const [row] = await service.deps.db.run(
+      `select tasks.project_id from tasks join import_records on resource_id = tasks.id where import_id = $1`,
+      [import_id],
+    )
+    if (row !== undefined) id = String(row.project_id)
+    return row !== undefined
+  })
+  return { request, project: { project_id: id }, goOn: resolve }
+}
+
+t.test('nobody sees or restores a project before it is complete', async (t) => {
+  const ada = await newAccount()
+  const { request, project, goOn } = await runUntilFile(t, ada)
+  for (const { token } of [ada, admin]) {
+    await service.expect('getProject', 404, { token, params: project })
+    await service.expect('restoreProject', 404, { token, params: project })
+    await service.expect('deleteTrashedProject', 404, { token, params: project })
+    const all = token === admin.token ? { all: true } : {}
+    const { body } = await service.expect('listTrashedProjects', 200, { token, query: all })
+    t.notOk(body.items.some(({ id }) => id === project.project_id))
+  }
+  goOn()
+  t.match(await settledImport(service, ada, request.params.import_id), { status: 'finished' })
+  t.match(await projectsOf(ada), [{ id: project.project_id, role: 'manager' }])
+})
+
+t.test('the import of somebody who is disabled or deleted ends, and its project goes', async (t) => {
+  const ada = await newAccount()
+  const { request, project, goOn } = await runUntilFile(t, ada)
+  const setDisabled = (is_disabled: boolean) =>
+    service.expect('updateUser', 200, {
+      token: admin.token,
+      params: { user_id: ada.id },
+      body: { is_disabled },
+    })
+  await setDisabled(true)
+  goOn()
+  await noImportRuns(service)
+  await setDisabled(false)
+  const { email, password } = ada
+  const { body } = await service.expect('login', 200, { body: { email, password } })
+  const token = 'access_token' in body ? body.access_token : ''
+  const { body: ended } = await service.expect('getImport', 200, { ...request, token })
+  t.match(ended, { status: 'failed', failure: 'access_lost', result: { created: 2, undone: 2 } })
+
+  const zoe = await newAccount()
+  const ofZoe = await runUntilFile(t, zoe)
+  await service.expect('deleteUser', 204, { token: zoe.token, params: { user_id: 'me' } })
+  ofZoe.goOn()
+  await noImportRuns(service)
+  await purgeDeleted(service.deps.db, new AbortController().signal)
+  const ids = [project.project_id, ofZoe.project.project_id, zoe.id]
+  const left = await service.deps.db.run(
+    `select from projects where id in ($1, $2) union all select from users where id = $3`,
+    ids,
+  )
+  t.equal(left.length, 0, 'the projects, and the deleted user')
 })
 
 t.test('the imports of a user take turns, also if one waits to be tried again', async (t) => {

@@ -84,6 +84,10 @@ const allowedUser = (permission: Permission, caller: CallerPlaceholders, user: t
 export const allowsOwn = (permission: Permission, caller: CallerPlaceholders, userId: SQLWrapper): SQL =>
   allowed(permission, { self: sql`${userId} = ${caller.caller}`, admin: caller.is_admin })
 
+/** Whether a project can be restored from the trash. */
+export const isProjectInTrash = ({ deleted_at, purged_at, filling_import_id }: typeof projects): SQL =>
+  sql`(${deleted_at} is not null and ${purged_at} is null and ${filling_import_id} is null)`
+
 /**
  * Whether the caller has the permission on the row `project`. A project in the trash has no memberships; its managers are found
  * by their grants.
@@ -93,13 +97,12 @@ export const allowsProject = (
   caller: CallerPlaceholders,
   project: typeof projects,
 ): SQL => {
-  const { id, deleted_at, purged_at } = project
+  const { id, deleted_at } = project
   if (permission.startsWith('project_trash.')) {
     const manager = sql`exists (
       select from project_grants granted
       where granted.project_id = ${id} and granted.user_id = ${caller.caller} and ${hasRole(sql`granted.role`, 'manager')})`
-    const isInTrash = sql`${deleted_at} is not null and ${purged_at} is null`
-    return sql`(${isInTrash} and ${allowed(permission, { manager, admin: caller.is_admin })})`
+    return sql`(${isProjectInTrash(project)} and ${allowed(permission, { manager, admin: caller.is_admin })})`
   }
   const as = (role: ProjectRole): SQL => isMember(id, caller.caller, role)
   const relations = {
@@ -158,13 +161,12 @@ export const teamBranches = (role: Role, caller: CallerPlaceholders): readonly A
 
 /** Access branches for the projects `item` that pass `project_trash.see`. */
 export const trashedProjectBranches = (role: Role, caller: CallerPlaceholders): readonly AccessBranch[] => {
-  const { id, deleted_at, purged_at } = projectItem
-  const isInTrash = sql`${deleted_at} is not null and ${purged_at} is null`
+  const isInTrash = isProjectInTrash(projectItem)
   if (role === 'admin') return onlyBranch(isInTrash)
   const managed = sql`
     select granted.project_id from project_grants granted
     where granted.user_id = ${caller.caller} and ${hasRole(sql`granted.role`, 'manager')}`
-  return onlyBranch(sql`${isInTrash} and ${id} in (${managed})`)
+  return onlyBranch(sql`${isInTrash} and ${projectItem.id} in (${managed})`)
 }
 
 /** Whether the caller has the permission on the row `webhook`. */

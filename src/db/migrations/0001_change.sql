@@ -169,6 +169,7 @@ ALTER TABLE "one_time_tokens" ADD COLUMN "claims" text;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "metadata" jsonb DEFAULT '{}' NOT NULL;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "external_source" text;--> statement-breakpoint
 ALTER TABLE "projects" ADD COLUMN "external_id" text;--> statement-breakpoint
+ALTER TABLE "projects" ADD COLUMN "filling_import_id" uuid;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "recurrence" jsonb;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "series_id" uuid;--> statement-breakpoint
 ALTER TABLE "tasks" ADD COLUMN "recurrence_anchor" jsonb;--> statement-breakpoint
@@ -192,7 +193,6 @@ ALTER TABLE "import_records" ADD CONSTRAINT "import_records_user_id_users_id_fk"
 ALTER TABLE "import_records" ADD CONSTRAINT "import_records_import_id_imports_id_fk" FOREIGN KEY ("import_id") REFERENCES "public"."imports"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "import_rows" ADD CONSTRAINT "import_rows_import_id_imports_id_fk" FOREIGN KEY ("import_id") REFERENCES "public"."imports"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "imports" ADD CONSTRAINT "imports_user_id_users_id_fk" FOREIGN KEY ("user_id") REFERENCES "public"."users"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
-ALTER TABLE "imports" ADD CONSTRAINT "imports_project_id_projects_id_fk" FOREIGN KEY ("project_id") REFERENCES "public"."projects"("id") ON DELETE set null ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "provider_sessions" ADD CONSTRAINT "provider_sessions_session_id_sessions_id_fk" FOREIGN KEY ("session_id") REFERENCES "public"."sessions"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "provider_sessions" ADD CONSTRAINT "provider_sessions_identity_id_identities_id_fk" FOREIGN KEY ("identity_id") REFERENCES "public"."identities"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
 ALTER TABLE "reminders" ADD CONSTRAINT "reminders_task_id_tasks_id_fk" FOREIGN KEY ("task_id") REFERENCES "public"."tasks"("id") ON DELETE cascade ON UPDATE no action;--> statement-breakpoint
@@ -213,7 +213,6 @@ CREATE INDEX "import_records_import" ON "import_records" USING btree ("import_id
 CREATE UNIQUE INDEX "import_rows_number" ON "import_rows" USING btree ("import_id","number");--> statement-breakpoint
 CREATE INDEX "import_rows_outcome" ON "import_rows" USING btree ("import_id","outcome","number");--> statement-breakpoint
 CREATE INDEX "imports_user_newest" ON "imports" USING btree ("user_id","created_at" DESC NULLS LAST,"id" DESC NULLS LAST);--> statement-breakpoint
-CREATE INDEX "imports_project" ON "imports" USING btree ("project_id") WHERE "imports"."project_id" is not null;--> statement-breakpoint
 CREATE INDEX "imports_unfinished" ON "imports" USING btree ("updated_at") WHERE "imports"."status" in ('reading', 'running', 'undoing', 'discarding');--> statement-breakpoint
 CREATE INDEX "imports_deleted" ON "imports" USING btree ("id") WHERE "imports"."deleted_at" is not null;--> statement-breakpoint
 CREATE INDEX "imports_file_expiry" ON "imports" USING btree ("file_expires_at") WHERE "imports"."storage_key" is not null;--> statement-breakpoint
@@ -233,6 +232,7 @@ ALTER TABLE "uploads" ADD CONSTRAINT "uploads_import_id_imports_id_fk" FOREIGN K
 CREATE INDEX "notifications_export" ON "notifications" USING btree ("export_id") WHERE "notifications"."export_id" is not null;--> statement-breakpoint
 CREATE INDEX "notifications_import" ON "notifications" USING btree ("import_id") WHERE "notifications"."import_id" is not null;--> statement-breakpoint
 CREATE INDEX "one_time_tokens_identity" ON "one_time_tokens" USING btree ("identity_id") WHERE "one_time_tokens"."identity_id" is not null;--> statement-breakpoint
+CREATE INDEX "projects_filling" ON "projects" USING btree ("filling_import_id") WHERE "projects"."filling_import_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_series" ON "tasks" USING btree ("series_id") WHERE "tasks"."series_id" is not null;--> statement-breakpoint
 CREATE INDEX "tasks_metadata" ON "tasks" USING gin ("metadata" jsonb_path_ops) WHERE "tasks"."metadata" <> '{}';--> statement-breakpoint
 CREATE INDEX "tasks_external" ON "tasks" USING btree ("external_id") WHERE "tasks"."external_id" is not null;--> statement-breakpoint

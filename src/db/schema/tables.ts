@@ -373,6 +373,8 @@ export const projects = pgTable(
     deleted_at: instant('deleted_at'),
     /** When it was deleted permanently, which hides it from the trash as well. A job removes it after its tasks. */
     purged_at: instant('purged_at'),
+    /** The import that fills it, until when nobody sees it: it has no members, and is hidden in the trash. Null for all others. */
+    filling_import_id: uuid('filling_import_id'),
     /** The transaction that created or restored it: when administrators began to see its tasks. */
     visible_in: xid8('visible_in')
       .notNull()
@@ -393,6 +395,9 @@ export const projects = pgTable(
     index('projects_purged')
       .on(t.id)
       .where(sql`${t.purged_at} is not null`),
+    index('projects_filling')
+      .on(t.filling_import_id)
+      .where(sql`${t.filling_import_id} is not null`),
     index('projects_redelivering')
       .on(t.id)
       .where(sql`${t.is_redelivering}`),
@@ -1220,8 +1225,8 @@ export const imports = pgTable(
     format: text('format'),
     /** How a CSV file is read, with its first rows; null for other formats. */
     csv: importTable('csv'),
-    /** The project that all tasks go into; null for the projects of the file. */
-    project_id: uuid('project_id').references(() => projects.id, { onDelete: 'set null' }),
+    /** The project that all tasks go into, which can be gone; null for the projects of the file. */
+    project_id: uuid('project_id'),
     /** What becomes of records that an earlier import has created. */
     existing: text('existing').$type<ImportExisting>().notNull().default('skip'),
     /** Who the users of the file are here. */
@@ -1255,9 +1260,6 @@ export const imports = pgTable(
   },
   (t) => [
     index('imports_user_newest').on(t.user_id, t.created_at.desc(), t.id.desc()),
-    index('imports_project')
-      .on(t.project_id)
-      .where(sql`${t.project_id} is not null`),
     index('imports_unfinished')
       .on(t.updated_at)
       .where(sql`${t.status} in ('reading', 'running', 'undoing', 'discarding')`),
