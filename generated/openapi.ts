@@ -5583,7 +5583,7 @@ export interface components {
              * @description Why; null if there is nothing to say.
              * @enum {string|null}
              */
-            code: "invalid" | "invalid_value" | "too_long" | "too_many" | "duplicate" | "unknown_reference" | "cycle" | "too_deep" | "encoding" | "not_supported" | "remote_file" | "incomplete_source" | "imported_before" | "not_allowed" | "quota_exceeded" | "changed" | null;
+            code: "invalid" | "invalid_value" | "too_long" | "too_many" | "duplicate" | "unknown_reference" | "cycle" | "too_deep" | "encoding" | "not_supported" | "remote_file" | "incomplete_source" | "no_tasks" | "imported_before" | "not_allowed" | "quota_exceeded" | "changed" | null;
             /** @description The same in words. */
             message: string | null;
             /**

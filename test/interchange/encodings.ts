@@ -14,7 +14,7 @@ import {
 } from '../../src/interchange/import-file.ts'
 import { temporaryFolder } from '../fixture/process.ts'
 
-/** Files in encodings other than UTF-8. */
+/** Files in encodings other than UTF-8, and files without tasks. */
 
 const fileOf = async (t: Teardown, content: Buffer | string): Promise<string> => {
   const path = join(await temporaryFolder(t), 'upload')
@@ -175,4 +175,24 @@ t.test('calendars in other encodings, and with other line ends', async (t) => {
       titles: [`${title}and more`],
       report: [`encoding: The calendar is not UTF-8. It is taken to be ${encoding}.`],
     })
+})
+
+t.test('files without tasks say so', async (t) => {
+  const noTasks = 'no_tasks: The file has no tasks that can be imported.'
+  const event = 'BEGIN:VEVENT\nSUMMARY:A\nEND:VEVENT\n'
+  const events = 'not_supported: 2 of VEVENT are left out: only VTODO is read.'
+  const files: readonly (readonly [format: ImportFormat, content: string, report: readonly string[]])[] = [
+    ['icalendar', `BEGIN:VCALENDAR\nX-WR-CALNAME:Work\n${event}${event}END:VCALENDAR\n`, [events, noTasks]],
+    ['icalendar', `${event}${event}`, [events, noTasks]],
+    ['icalendar', 'BEGIN:VCALENDAR\nEND:VCALENDAR\n', [noTasks]],
+    ['csv', 'title,due\n', [noTasks]],
+    ['todoist_csv', 'TYPE,CONTENT\n', [noTasks]],
+    ['todoist', '{"items":[],"projects":[]}', [noTasks]],
+    ['trello', '{"id":"b","name":"Board","lists":[],"cards":[]}', [noTasks]],
+  ]
+  for (const [format, content, report] of files) {
+    const path = await fileOf(t, content)
+    t.match(await inspect(path), { format })
+    t.strictSame(await read(path, format), { titles: [], report }, content)
+  }
 })
