@@ -177,6 +177,27 @@ t.test('calendars in other encodings, and with other line ends', async (t) => {
     })
 })
 
+t.test('a calendar of vCalendar 1.0, in which each property has an encoding', async (t) => {
+  const quoted = (bytes: Buffer) => [...bytes].map((byte) => `=${byte.toString(16).toUpperCase()}`).join('')
+  const japanese = quoted(encoderOf('shift_jis')('牛乳を買う'))
+  const lines = [
+    `SUMMARY;CHARSET=SHIFT_JIS;ENCODING=QUOTED-PRINTABLE:${japanese.slice(0, 6)}=`,
+    `${japanese.slice(6)}=`,
+    '=21',
+    'END:VTODO',
+    'BEGIN:VTODO',
+    'SUMMARY;QUOTED-PRINTABLE;CHARSET=UTF-8:Gr=C3=B6=C3=9Fe, a=3Db',
+    'DESCRIPTION;ENCODING=QUOTED-PRINTABLE:a=0D=0Ab',
+    'END:VTODO',
+    'BEGIN:VTODO',
+    'SUMMARY:a=',
+  ]
+  const vcalendar = ['BEGIN:VCALENDAR', 'VERSION:1.0', 'BEGIN:VTODO', ...lines, 'END:VTODO', 'END:VCALENDAR']
+  const { titles, report } = await read(await fileOf(t, vcalendar.join('\r\n')), 'icalendar')
+  t.strictSame(titles, ['牛乳を買う!', 'Größe, a=b', 'a='])
+  t.strictSame(report, [])
+})
+
 t.test('files without tasks say so', async (t) => {
   const noTasks = 'no_tasks: The file has no tasks that can be imported.'
   const event = 'BEGIN:VEVENT\nSUMMARY:A\nEND:VEVENT\n'

@@ -10,7 +10,7 @@ import { blankProject, blankTask, dueFields, startFields, tagNamed } from '../bl
 import { type Draft, type Drafts, type Fault, note, refusal } from '../drafts.ts'
 import { excerpt } from '../fields.ts'
 import { headOf } from '../file-head.ts'
-import type { ReadOptions, TextEncoding } from '../import-file.ts'
+import { isTextEncoding, type ReadOptions, type TextEncoding } from '../import-file.ts'
 import { linesIn } from '../lines.ts'
 import type { InterchangeRecord, Reminder, TaskRecord } from '../records.ts'
 import { decode, decoded, guessEncoding } from '../text-encoding.ts'
@@ -26,6 +26,9 @@ const maxComponent = 4 * 1024 ** 2
 const maxZoneNotes = 20
 
 const headBytes = 64 * 1024
+
+/** Characters of the name and the parameters of a property that is quoted-printable. */
+const maxQuotedHead = 1000
 
 const source = 'icalendar'
 
@@ -197,13 +200,48 @@ const decoderOf = ({ encoding }: CalendarFile): ((bytes: Buffer) => string) => {
   }
 }
 
+/** A property whose value is quoted-printable, as in vCalendar 1.0. */
+interface Quoted {
+  readonly name: string
+  readonly parameters: readonly string[]
+  /** Where the value begins. */
+  readonly start: number
+}
+
+/** Null if the value is not quoted. */
+const quotedOf = (line: Buffer): Quoted | null => {
+  const [head = ''] = line.toString('latin1', 0, maxQuotedHead).split(':', 1)
+  const [name = '', ...all] = head.split(';')
+  const parameters = all.filter((text) => !/^(?:ENCODING=)?QUOTED-PRINTABLE$/i.test(text))
+  return parameters.length === all.length ? null : { name, parameters, start: head.length + 1 }
+}
+
+/** Whether a quoted-printable line goes on in the next one. */
+const isUnended = (pieces: readonly Buffer[]): boolean =>
+  pieces.at(-1)?.at(-1) === 0x3d && pieces[0] !== undefined && quotedOf(pieces[0]) !== null
+
+/** A quoted-printable line as iCalendar writes it; others as they are. */
+const unquoted = (line: Buffer, textOfLine: (bytes: Buffer) => string): string => {
+  const quoted = quotedOf(line)
+  if (quoted === null) return textOfLine(line)
+  const value = line
+    .toString('latin1', quoted.start)
+    .replaceAll(/=([0-9a-f]{2})/gi, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
+  const bytes = Buffer.from(value, 'latin1')
+  const isCharset = (parameter: string): boolean => /^CHARSET=/i.test(parameter)
+  const charset = quoted.parameters.find(isCharset)?.slice('CHARSET='.length).toLowerCase() ?? ''
+  const text = isTextEncoding(charset) ? new TextDecoder(charset).decode(bytes) : textOfLine(bytes)
+  const others = quoted.parameters.filter((parameter) => !isCharset(parameter))
+  return `${[quoted.name, ...others].join(';')}:${text.replaceAll(/\r?\n/g, String.raw`\n`)}`
+}
+
 /** The lines of a file, each with the ones that continue it. */
 async function* unfolded(file: CalendarFile): AsyncGenerator<{ number: number; text: string }, void> {
   let held: { number: number; bytes: Buffer[] } | null = null
   const textOfLine = decoderOf(file)
   const textOf = ({ number, bytes }: { number: number; bytes: Buffer[] }) => ({
     number,
-    text: textOfLine(Buffer.concat(bytes)),
+    text: unquoted(Buffer.concat(bytes), textOfLine),
   })
   for await (const { number, bytes } of linesIn(bytesIn(file))) {
     // A line that is too long is cut off, and its component refused by its length.
@@ -211,6 +249,8 @@ async function* unfolded(file: CalendarFile): AsyncGenerator<{ number: number; t
     const content = line.at(-1) === 0x0d ? line.subarray(0, -1) : line
     // Bytes are joined before they are decoded: programs fold within characters.
     if (held !== null && (content[0] === 0x20 || content[0] === 0x09)) held.bytes.push(content.subarray(1))
+    else if (held !== null && isUnended(held.bytes))
+      held.bytes.splice(-1, 1, ...held.bytes.slice(-1).map((piece) => piece.subarray(0, -1)), content)
     else {
       if (held !== null) yield textOf(held)
       held = { number, bytes: [content] }
