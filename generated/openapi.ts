@@ -5327,10 +5327,18 @@ export interface components {
             project_id?: string | null;
             user_id?: components["schemas"]["UserRef"];
         };
+        /**
+         * @description The encoding of a CSV file, by its name in the [Encoding Standard](https://encoding.spec.whatwg.org/): Unicode, the code pages of Windows, in which Excel writes CSV, or one of the Mac and of Unix. `shift_jis` is code page 932, `gb18030` 936 and GBK, `euc-kr` 949, and `big5` 950.
+         * @enum {string}
+         */
+        ImportEncoding: "utf-8" | "utf-16le" | "utf-16be" | "windows-1250" | "windows-1251" | "windows-1252" | "windows-1253" | "windows-1254" | "windows-1255" | "windows-1256" | "windows-1257" | "windows-1258" | "windows-874" | "shift_jis" | "gb18030" | "big5" | "euc-kr" | "euc-jp" | "iso-8859-2" | "macintosh";
         /** @description How a CSV file is read, and its first rows to judge it by; null for other formats. */
         ImportTable: {
-            /** @enum {string} */
-            encoding: "utf-8" | "utf-16le" | "utf-16be" | "windows-1252";
+            /**
+             * @description As in `ImportEncoding`.
+             * @enum {string}
+             */
+            encoding: "utf-8" | "utf-16le" | "utf-16be" | "windows-1250" | "windows-1251" | "windows-1252" | "windows-1253" | "windows-1254" | "windows-1255" | "windows-1256" | "windows-1257" | "windows-1258" | "windows-874" | "shift_jis" | "gb18030" | "big5" | "euc-kr" | "euc-jp" | "iso-8859-2" | "macintosh";
             /** @description A comma, a semicolon, a tab or a vertical bar. */
             delimiter: string;
             /** @description Whether the first row has the names of the columns. */
@@ -5347,10 +5355,9 @@ export interface components {
             /** @description The first rows. */
             rows: string[][];
         } | null;
-        /** @description How a CSV file is read. Absent fields keep their values; null guesses them. */
+        /** @description How a CSV file is read. Absent fields keep their values; null guesses them. If `encoding` is the only field, and another one, the others are guessed again. */
         ImportTablePatch: {
-            /** @enum {string} */
-            encoding?: "utf-8" | "utf-16le" | "utf-16be" | "windows-1252";
+            encoding?: components["schemas"]["ImportEncoding"];
             /** @description A comma, a semicolon, a tab or a vertical bar. */
             delimiter?: string;
             /** @description Whether the first row has the names of the columns. */
@@ -5576,7 +5583,7 @@ export interface components {
              * @description Why; null if there is nothing to say.
              * @enum {string|null}
              */
-            code: "invalid" | "invalid_value" | "too_long" | "too_many" | "duplicate" | "unknown_reference" | "cycle" | "too_deep" | "encoding" | "not_supported" | "remote_file" | "incomplete_source" | "imported_before" | "not_allowed" | "quota_exceeded" | "changed" | null;
+            code: "invalid" | "invalid_value" | "too_long" | "too_many" | "duplicate" | "unknown_reference" | "cycle" | "too_deep" | "encoding" | "not_supported" | "remote_file" | "incomplete_source" | "no_tasks" | "imported_before" | "not_allowed" | "quota_exceeded" | "changed" | null;
             /** @description The same in words. */
             message: string | null;
             /**

@@ -6,7 +6,7 @@ import { anchorOf, isLive, noSeries } from '../domain/task-series.ts'
 import { isCleanText } from '../domain/text.ts'
 import { isEarlier } from '../domain/time-zones.ts'
 import { cleanLine, cleanText, limits } from './clean.ts'
-import { type Draft, type Drafts, type Fault, isDraft, refusal } from './drafts.ts'
+import { type Draft, type Drafts, type Fault, isDraft, note, refusal } from './drafts.ts'
 import { excerpt } from './fields.ts'
 import type {
   AttachmentRecord,
@@ -75,6 +75,7 @@ export async function* checkDrafts(
   }
   yield* orphans(children, finish)
   for (const draft of later) yield* finish(draft)
+  if (known.tasks.size === 0) yield note('no_tasks', 'The file has no tasks that can be imported.')
 }
 
 type Finish = (draft: Draft) => Generator<InterchangeRecord | ReportLine, void>

@@ -44,9 +44,41 @@ type Delimiter = (typeof delimiters)[number]
 
 export const isDelimiter = (text: string): text is Delimiter => delimiters.some((one) => one === text)
 
+/**
+ * The encodings of tables, by their names in the Encoding Standard: Unicode, the code pages of Windows, in which Excel writes CSV, and
+ * those of the Mac and of Unix that are still in use.
+ */
+export const textEncodings = [
+  'utf-8',
+  'utf-16le',
+  'utf-16be',
+  'windows-1250',
+  'windows-1251',
+  'windows-1252',
+  'windows-1253',
+  'windows-1254',
+  'windows-1255',
+  'windows-1256',
+  'windows-1257',
+  'windows-1258',
+  'windows-874',
+  'shift_jis',
+  'gb18030',
+  'big5',
+  'euc-kr',
+  'euc-jp',
+  'iso-8859-2',
+  'macintosh',
+] as const
+
+export type TextEncoding = (typeof textEncodings)[number]
+
+export const isTextEncoding = (name: string): name is TextEncoding =>
+  textEncodings.some((encoding) => encoding === name)
+
 /** How a CSV file is read. A guess is part of the inspection. */
 export interface CsvMapping {
-  readonly encoding: 'utf-8' | 'utf-16le' | 'utf-16be' | 'windows-1252'
+  readonly encoding: TextEncoding
   readonly delimiter: Delimiter
   readonly has_header: boolean
   /** The order of numbers in dates such as 01/02/2026. */
@@ -62,6 +94,14 @@ export interface CsvHead {
   readonly names: readonly string[]
   /** The first rows after the header. */
   readonly rows: readonly (readonly string[])[]
+}
+
+/** What is known of a file before it is inspected. */
+export interface KnownForm {
+  /** Null if it is to be recognized. */
+  readonly format: ImportFormat | null
+  /** How a table is read; without columns if only its encoding is known, and null if nothing is. */
+  readonly mapping: CsvMapping | null
 }
 
 export interface Inspection {

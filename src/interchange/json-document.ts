@@ -2,8 +2,9 @@ import { createReadStream } from 'node:fs'
 import type { Readable } from 'node:stream'
 import { note } from './drafts.ts'
 import { UnreadableFile } from './import-file.ts'
-import { bytesOf, decode } from './lines.ts'
+import { bytesOf } from './lines.ts'
 import type { ReportLine } from './records.ts'
+import { decode } from './text-encoding.ts'
 import type { Archive } from './zip.ts'
 
 /** Bytes of a document that is parsed as a whole, which takes several times as much memory. */

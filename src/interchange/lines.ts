@@ -54,15 +54,3 @@ export const bytesOf = async (stream: Readable, limit: number): Promise<Buffer |
   }
   return Buffer.concat(chunks)
 }
-
-/** The text of bytes in UTF-8, with U+FFFD for those that are not, and whether all are. */
-export const decode = (bytes: Buffer): { readonly text: string; readonly isValid: boolean } => {
-  try {
-    return { text: strict.decode(bytes), isValid: true }
-  } catch {
-    return { text: lossy.decode(bytes), isValid: false }
-  }
-}
-
-const strict = new TextDecoder('utf-8', { fatal: true })
-const lossy = new TextDecoder('utf-8')

@@ -32,9 +32,11 @@ async function* batchesOf(path: string, options: ReadOptions): AsyncGenerator<Re
 
 let batches: AsyncGenerator<ReadBatch, void> | null = null
 
-const answerTo = async ({ path, options }: ReadRequest): Promise<ReadAnswer> => {
-  if (options === null) return { kind: 'inspection', inspection: await inspect(path) }
-  batches ??= batchesOf(path, options)
+const answerTo = async (request: ReadRequest): Promise<ReadAnswer> => {
+  const { path } = request
+  if (request.kind === 'inspect')
+    return { kind: 'inspection', inspection: await inspect(path, request.known) }
+  batches ??= batchesOf(path, request.options)
   const { value: batch } = await batches.next()
   return batch === undefined ? { kind: 'end' } : { kind: 'batch', batch }
 }

@@ -1,13 +1,13 @@
-import type { Inspection, ReadBatch, ReadOptions, Unreadable } from './import-file.ts'
+import type { Inspection, KnownForm, ReadBatch, ReadOptions, Unreadable } from './import-file.ts'
 
 /** The messages between the service and the process that reads a file. */
 
 /** The process answers each request once. */
-export interface ReadRequest {
-  readonly path: string
-  /** The same for all batches, or null to find out what the file is. */
-  readonly options: ReadOptions | null
-}
+export type ReadRequest = { readonly path: string } & (
+  | { readonly kind: 'inspect'; readonly known: KnownForm }
+  /** The options are the same for all batches. */
+  | { readonly kind: 'read'; readonly options: ReadOptions }
+)
 
 export type ReadAnswer =
   | { readonly kind: 'inspection'; readonly inspection: Inspection }

@@ -2,7 +2,13 @@ import { type ChildProcess, fork } from 'node:child_process'
 import { getCompileCacheDir } from 'node:module'
 import { dirname } from 'node:path'
 import { fileURLToPath } from 'node:url'
-import { type Inspection, type ReadBatch, type ReadOptions, UnreadableFile } from './import-file.ts'
+import {
+  type Inspection,
+  type KnownForm,
+  type ReadBatch,
+  type ReadOptions,
+  UnreadableFile,
+} from './import-file.ts'
 import type { ReadAnswer, ReadRequest } from './read-protocol.ts'
 
 /**
@@ -24,7 +30,7 @@ const defaultLimits: ReadLimits = { deadline: 60_000, memory: 768 }
 /** A file in a process that reads it. */
 export interface FileReader {
   /** What the file is, and how it would be read. @throws UnreadableFile */
-  readonly inspect: () => Promise<Inspection>
+  readonly inspect: (known: KnownForm) => Promise<Inspection>
   /**
    * The records of the file, each after those that it names, and the lines of the report, read once. The file is read as the batches
    * are taken: the process makes one more meanwhile.
@@ -49,22 +55,23 @@ export const openFileReader = (
     serialization: 'advanced',
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   })
-  const request = async (options: ReadOptions | null): Promise<ReadAnswer> => {
-    const answer = await ask(child, { path, options }, signal, deadline)
+  const send = async (request: ReadRequest): Promise<ReadAnswer> => {
+    const answer = await ask(child, request, signal, deadline)
     if (answer.kind === 'unreadable') throw new UnreadableFile(answer.why, answer.message)
     return answer
   }
   return {
-    async inspect() {
-      const answer = await request(null)
+    async inspect(known) {
+      const answer = await send({ path, kind: 'inspect', known })
       if (answer.kind !== 'inspection') throw new Error(`An inspection was answered with: ${answer.kind}`)
       return answer.inspection
     },
     async *read(options) {
-      for (let asked = request(options); ;) {
+      const request = () => send({ path, kind: 'read', options })
+      for (let asked = request(); ;) {
         const answer = await asked
         if (answer.kind !== 'batch') return
-        asked = request(options)
+        asked = request()
         // It may fail before it is awaited.
         asked.catch(() => undefined)
         yield answer.batch

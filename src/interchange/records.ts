@@ -183,3 +183,5 @@ export type ReportCode =
   | 'remote_file'
   /** What the product leaves out of its exports. */
   | 'incomplete_source'
+  /** There is no task in the file that can be imported. */
+  | 'no_tasks'

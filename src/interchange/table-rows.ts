@@ -3,6 +3,7 @@ import { parse as parseAtOnce } from 'csv-parse/sync'
 import { pipeline } from 'node:stream/promises'
 import { type CsvMapping, delimiters } from './import-file.ts'
 import { readCell } from './table-cells.ts'
+import { decoded } from './text-encoding.ts'
 
 /** The rows of CSV files, as a spreadsheet numbers them. */
 
@@ -54,12 +55,6 @@ export async function* rowsOf(
   await feeding
 }
 
-async function* decoded(chunks: AsyncIterable<Buffer>, encoding: string): AsyncGenerator<string, void> {
-  const decoder = new TextDecoder(encoding)
-  for await (const chunk of chunks) yield decoder.decode(chunk, { stream: true })
-  yield decoder.decode()
-}
-
 /** The first rows of a text that may end within a row. */
 export const headRows = (text: string, delimiter: string, limit: number): readonly (readonly string[])[] => {
   try {
@@ -78,21 +73,4 @@ export const guessDelimiter = (text: string): CsvMapping['delimiter'] => {
     return Math.max(0, ...[...widths].map(([width, rows]) => (width < 2 ? 0 : width * rows.length)))
   }
   return delimiters.reduce((best, other) => (score(other) > score(best) ? other : best))
-}
-
-/** The encoding that makes sense of most of the bytes, by the mark at their start or by their share of valid UTF-8. */
-export const guessEncoding = async (chunks: AsyncIterable<Buffer>): Promise<CsvMapping['encoding']> => {
-  const decoder = new TextDecoder('utf-8')
-  let isFirst = true
-  let broken = 0
-  let other = 0
-  for await (const chunk of chunks) {
-    if (isFirst && chunk[0] === 0xff && chunk[1] === 0xfe) return 'utf-16le'
-    if (isFirst && chunk[0] === 0xfe && chunk[1] === 0xff) return 'utf-16be'
-    isFirst = false
-    for (const [character] of decoder.decode(chunk, { stream: true }).matchAll(/[^\0-\x7f]/g))
-      if (character === replacement) broken += 1
-      else other += 1
-  }
-  return broken > other ? 'windows-1252' : 'utf-8'
 }

@@ -27,6 +27,7 @@ import {
   type ImportFormat,
   isDelimiter,
   isImportFormat,
+  isTextEncoding,
   type ReadOptions,
   UnreadableFile,
 } from '../interchange/import-file.ts'
@@ -187,8 +188,8 @@ const optionsOf = (
 
 /** How a table is read, without its first rows. */
 const mappingOf = ({ encoding, delimiter, has_header, date_order, columns }: ImportTable): CsvMapping => ({
-  encoding,
   // The contract has no others.
+  encoding: isTextEncoding(encoding) ? encoding : 'utf-8',
   delimiter: isDelimiter(delimiter) ? delimiter : ',',
   has_header,
   date_order,
@@ -265,11 +266,14 @@ const formatOf = async (
   taken: TakenImport,
   reader: FileReader,
 ): Promise<{ readonly format: ImportFormat; readonly csv: ImportTable | null }> => {
-  const { format, csv } = taken
-  if (format !== null && isImportFormat(format) && (format !== 'csv' || csv !== null)) return { format, csv }
-  const inspection = await reader.inspect()
+  const { csv, status } = taken
+  const format = taken.format !== null && isImportFormat(taken.format) ? taken.format : null
+  // A table is inspected whenever it is read another way.
+  const isKnown = format !== 'csv' || (csv !== null && status === 'running')
+  if (format !== null && isKnown) return { format, csv }
+  const inspection = await reader.inspect({ format, mapping: csv && mappingOf(csv) })
   const found = format ?? inspection.format
-  if (found === null || !isImportFormat(found)) throw new ImportFailed('unknown_format')
+  if (found === null) throw new ImportFailed('unknown_format')
   if (found !== 'csv') return { format: found, csv: null }
   if (inspection.csv === null) throw new ImportFailed('unknown_format')
   const { mapping, names, rows } = inspection.csv

@@ -204,11 +204,21 @@ const optionsAfter = async (
   return { format, csv, project_id, existing, users }
 }
 
+/** A table of which the encoding is known: other characters can make other rows and names, so the reader guesses the rest. */
+const unreadTable = {
+  delimiter: ',',
+  has_header: true,
+  date_order: 'ymd',
+  columns: [],
+} satisfies Partial<ImportTable>
+
 /** How a table is read after a merge patch. */
 const tableAfter = (present: ImportTable | null, sent: ImportPatch['csv']): ImportTable | null => {
   if (sent === undefined || sent === null) return sent === undefined ? present : null
   const shown = { names: present?.names ?? [], rows: present?.rows ?? [] }
   const { encoding, delimiter, has_header, date_order, columns } = { ...present, ...sent }
+  if (encoding && encoding !== present?.encoding && Object.keys(sent).length === 1)
+    return { encoding, ...unreadTable, ...shown }
   if (!encoding || !delimiter || has_header === undefined || !date_order || !columns)
     throw problems.invalidField('/csv', 'must have all fields, because the format was another one')
   const fields = columns.filter((field) => field !== null)

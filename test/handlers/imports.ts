@@ -345,6 +345,29 @@ t.test('updateImport', async (t) => {
     t.strictSame((await patch(second, { csv: null })).csv, first.csv)
   })
 
+  t.test('200: an encoding, with which the rest is guessed again', async (t) => {
+    const content = Buffer.from('Tâche;Echéance\nCrème brûlée;2090-02-01\n', 'latin1')
+    const first = await upload({ name: 'tasks.csv', content })
+    t.match(first.csv, { encoding: 'windows-1252', names: ['Tâche', 'Echéance'], columns: ['title', null] })
+    const wrong = await patch(first, { csv: { encoding: 'windows-1250' } })
+    t.match(wrong.csv, { encoding: 'windows-1250', rows: [['Crčme brűlée', '2090-02-01']] })
+    const columns = ['title', 'due'] as const
+    const named = await patch(wrong, { csv: { encoding: 'windows-1252', columns: columns.slice() } })
+    t.match(named.csv, { names: ['Tâche', 'Echéance'], rows: [['Crème brûlée', '2090-02-01']], columns })
+    t.match(await taskOf(await run(named)), { title: 'Crème brûlée', due_on: '2090-02-01' })
+
+    const unknown = await upload({ name: 'tasks.csv', content: Buffer.from('Übung;Due\nA;\n', 'utf16le') })
+    t.match(unknown, { status: 'failed', failure: 'unknown_format' })
+    const known = await patch(unknown, { format: 'csv', csv: { encoding: 'utf-16le' } })
+    t.match(known, { status: 'ready', csv: { names: ['Übung', 'Due'], columns: ['title', 'due'] } })
+  })
+
+  t.test('200: a table that looks like something else', async (t) => {
+    const list = await upload({ name: 'list.txt', content: '[ ] Buy seeds\n[ ] Call Ada\n' })
+    t.match(list, { status: 'failed', format: null })
+    t.match(await patch(list, { format: 'csv' }), { status: 'ready', format: 'csv', preview: { tasks: 2 } })
+  })
+
   t.test('200: a project and users, without reading again', async (t) => {
     const project = await createProject(ada)
     await setMember(ada, project, bob, 'editor')

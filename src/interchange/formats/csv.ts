@@ -13,13 +13,15 @@ import {
   type CsvHead,
   type CsvMapping,
   type ReadOptions,
+  type TextEncoding,
   UnreadableFile,
 } from '../import-file.ts'
 import { type DateContext, orderOf, parseDate, parsePlanned } from '../loose-dates.ts'
 import type { InterchangeRecord, TaskRecord } from '../records.ts'
 import { fieldsOfColumns, isIdColumn, plainName, valueOf, type Words, wordsOf } from './csv-words.ts'
 import { parseRepeated } from './todoist-dates.ts'
-import { guessDelimiter, guessEncoding, hasBrokenText, headRows, type Row, rowsOf } from '../table-rows.ts'
+import { guessDelimiter, hasBrokenText, headRows, type Row, rowsOf } from '../table-rows.ts'
+import { guessEncoding } from '../text-encoding.ts'
 
 /** Reads tables whose columns the user, or a guess, has named. */
 
@@ -29,19 +31,22 @@ const shownRows = 5
 /** Rows that can come before the names of the columns: what the file is, or when it was written. */
 const maxRowsBefore = 20
 
-export const inspectCsv = async (path: string): Promise<CsvHead> => {
-  const encoding = await guessEncoding(createReadStream(path))
+/** How a table is read, as far as it is not known, and its first rows. */
+export const inspectCsv = async (path: string, known: CsvMapping | null = null): Promise<CsvHead> => {
+  const encoding = known?.encoding ?? (await guessEncoding(createReadStream(path)))
+  const mapping = known !== null && known.columns.length > 0 ? known : null
   const text = await headText(path, encoding)
-  const delimiter = guessDelimiter(text)
+  const delimiter = mapping?.delimiter ?? guessDelimiter(text)
   const rows = headRows(text, delimiter, 1000)
-  const index = headerIn(rows)
+  const header = headerIn(rows)
+  const index = mapping === null ? header : mapping.has_header ? (header ?? 0) : null
   const first = rows[index ?? 0] ?? []
   const fields = fieldsOfColumns(first.map(plainName))
   const data = rows.slice(index === null ? 0 : index + 1)
   const columns = fields.includes('title') ? fields : withTitle(fields, data)
   const dates = data.flatMap((row) => row.filter((_, index) => isDateField(columns[index] ?? null)))
   return {
-    mapping: {
+    mapping: mapping ?? {
       encoding,
       delimiter,
       has_header: index !== null,
@@ -53,7 +58,7 @@ export const inspectCsv = async (path: string): Promise<CsvHead> => {
   }
 }
 
-const headText = async (path: string, encoding: string): Promise<string> =>
+const headText = async (path: string, encoding: TextEncoding): Promise<string> =>
   new TextDecoder(encoding).decode(await headOf(path, headBytes))
 
 /** The row with the names of the columns; null without one. A first row needs one that is known, others need two. */

@@ -1,8 +1,15 @@
-import { type ImportFormat, type Inspection, type ReadOptions, UnreadableFile } from '../import-file.ts'
+import {
+  type ImportFormat,
+  type Inspection,
+  type KnownForm,
+  type ReadOptions,
+  UnreadableFile,
+} from '../import-file.ts'
 import type { Drafts } from '../drafts.ts'
 import { headOf } from '../file-head.ts'
 import { readDocument } from '../json-document.ts'
 import { guessDelimiter, headRows } from '../table-rows.ts'
+import { decode } from '../text-encoding.ts'
 import { type Archive, openArchive } from '../zip.ts'
 import { inspectCsv, readCsv } from './csv.ts'
 import { readCalendar } from './icalendar.ts'
@@ -19,26 +26,27 @@ export const strictFormats: ReadonlySet<ImportFormat> = new Set(['taskwright', '
 
 const headBytes = 64 * 1024
 
-export const inspect = async (path: string): Promise<Inspection> => {
+export const inspect = async (
+  path: string,
+  { format, mapping }: KnownForm = { format: null, mapping: null },
+): Promise<Inspection> => {
   const head = await headOf(path, headBytes)
   if (head.subarray(0, 2).toString('latin1') === 'PK')
     return { format: await formatOfArchive(path), csv: null }
   const text = textOf(head)
-  if (text === null) return { format: null, csv: null }
-  if (/^\s*BEGIN:V(CALENDAR|TODO)/i.test(text)) return { format: 'icalendar', csv: null }
+  if (format === 'csv' && (text !== null || mapping !== null))
+    return { format, csv: await inspectCsv(path, mapping) }
+  if (text === null || text.trim() === '') return { format: null, csv: null }
+  if (/^\s*BEGIN:V(CALENDAR|TODO|EVENT)/i.test(text)) return { format: 'icalendar', csv: null }
   if (/^\s*[[{]/.test(text)) return { format: await formatOfJson(path), csv: null }
   const [header = []] = headRows(text, guessDelimiter(text), 1)
   if (isTodoistHeader(header)) return { format: 'todoist_csv', csv: null }
-  return header.length > 0 && text.trim() !== ''
-    ? { format: 'csv', csv: await inspectCsv(path) }
-    : { format: null, csv: null }
+  return header.length > 0 ? { format: 'csv', csv: await inspectCsv(path) } : { format: null, csv: null }
 }
 
 /** The text without a byte order mark; null if these are not the bytes of a text. */
 const textOf = (head: Buffer): string | null => {
-  if (head[0] === 0xff && head[1] === 0xfe) return new TextDecoder('utf-16le').decode(head)
-  if (head[0] === 0xfe && head[1] === 0xff) return new TextDecoder('utf-16be').decode(head)
-  const text = new TextDecoder('utf-8').decode(head)
+  const { text } = decode(head)
   // A stray one may be in a text.
   const zeros = text.split('\0').length - 1
   return zeros * 100 > text.length ? null : text

@@ -9,9 +9,11 @@ import { canonicalTimeZone, dayOf, instantAtLocal, shift } from '../../domain/ti
 import { blankProject, blankTask, dueFields, startFields, tagNamed } from '../blank.ts'
 import { type Draft, type Drafts, type Fault, note, refusal } from '../drafts.ts'
 import { excerpt } from '../fields.ts'
-import type { ReadOptions } from '../import-file.ts'
-import { decode, linesIn } from '../lines.ts'
+import { headOf } from '../file-head.ts'
+import { isTextEncoding, type ReadOptions, type TextEncoding } from '../import-file.ts'
+import { linesIn } from '../lines.ts'
 import type { InterchangeRecord, Reminder, TaskRecord } from '../records.ts'
+import { decode, decoded, guessEncoding } from '../text-encoding.ts'
 
 /**
  * Reads the to-dos of a calendar. ical.js gets each property by itself: one that it cannot parse would take the whole calendar with
@@ -22,6 +24,11 @@ import type { InterchangeRecord, Reminder, TaskRecord } from '../records.ts'
 const maxComponent = 4 * 1024 ** 2
 
 const maxZoneNotes = 20
+
+const headBytes = 64 * 1024
+
+/** Characters of the name and the parameters of a property that is quoted-printable. */
+const maxQuotedHead = 1000
 
 const source = 'icalendar'
 
@@ -57,10 +64,11 @@ interface Zone {
 }
 
 export async function* readCalendar(path: string, options: ReadOptions): Drafts {
+  const file = await fileOf(path)
   const context: Context = { ...options, zones: new Map(), instances: new Map(), unknownZones: new Map() }
   const seen = new Set<string>()
   const others = new Map<string, number>()
-  const { name: project_id, color } = await headOfCalendar(path)
+  const { name: project_id, color } = await headOfCalendar(file)
   if (project_id !== null)
     yield {
       record: { ...blankProject, id: project_id, name: project_id, color },
@@ -68,9 +76,9 @@ export async function* readCalendar(path: string, options: ReadOptions): Drafts 
       row: null,
       faults: [],
     }
-  const hasOrder = await findInstances(path, { ...context, unknownZones: new Map() })
+  const hasOrder = await findInstances(file, { ...context, unknownZones: new Map() })
   const held: { readonly order: number; readonly drafts: readonly Draft[] }[] = []
-  for await (const component of componentsIn(path)) {
+  for await (const component of componentsIn(file)) {
     if (typeof component === 'number') {
       const message = 'The component is too long.'
       yield refusal(null, component, { field: null, code: 'too_long', message })
@@ -95,6 +103,8 @@ export async function* readCalendar(path: string, options: ReadOptions): Drafts 
       'invalid_value',
       `${count} times are in the zone ${excerpt(tzid)}, which is not known. They are taken to be in yours.`,
     )
+  if (!file.encoding.startsWith('utf-'))
+    yield note('encoding', `The calendar is not UTF-8. It is taken to be ${file.encoding}.`)
   for (const [name, count] of others)
     yield note('not_supported', `${count} of ${name} are left out: only VTODO is read.`)
 }
@@ -112,10 +122,10 @@ function* withoutSeen(drafts: readonly Draft[], seen: Set<string>): Generator<Dr
 
 /** The name and the colour of the calendar, which are before its components. */
 const headOfCalendar = async (
-  path: string,
+  file: CalendarFile,
 ): Promise<{ readonly name: string | null; readonly color: string | null }> => {
   const found = new Map<string, string>()
-  for await (const { text } of unfolded(path)) {
+  for await (const { text } of unfolded(file)) {
     const [, name = '', value = ''] =
       /^(NAME|X-WR-CALNAME|X-APPLE-CALENDAR-COLOR)(?:;[^:]*)?:(.*)$/i.exec(text) ?? []
     if (name !== '' && !found.has(name.toUpperCase())) found.set(name.toUpperCase(), value.trim())
@@ -134,9 +144,9 @@ const headOfCalendar = async (
  * Fills in `instances`: some programs leave a to-do that recurs on its first date, and add one for each occurrence that is done.
  * Returns whether to-dos have an order of their own.
  */
-const findInstances = async (path: string, context: Context): Promise<boolean> => {
+const findInstances = async (file: CalendarFile, context: Context): Promise<boolean> => {
   let hasOrder = false
-  for await (const component of componentsIn(path)) {
+  for await (const component of componentsIn(file)) {
     if (typeof component === 'number') continue
     if (component.name === 'VTIMEZONE') addZone(component, context.zones)
     if (component.name !== 'VTODO') continue
@@ -153,27 +163,94 @@ const findInstances = async (path: string, context: Context): Promise<boolean> =
   return hasOrder
 }
 
-/** Old programs write the code page of Windows. */
-const textOfLine = (bytes: Buffer): string => {
-  const { text, isValid } = decode(bytes)
-  return isValid ? text : windows.decode(bytes)
+interface CalendarFile {
+  readonly path: string
+  readonly encoding: TextEncoding
+  /** As of old programs of the Mac. */
+  readonly endsLinesWithCr: boolean
 }
 
-const windows = new TextDecoder('windows-1252')
+const fileOf = async (path: string): Promise<CalendarFile> => {
+  const head = await headOf(path, headBytes)
+  return {
+    path,
+    encoding: await guessEncoding(createReadStream(path)),
+    endsLinesWithCr: head.includes('\r') && !head.includes('\n'),
+  }
+}
+
+/** The bytes in an encoding that has those of ASCII, with the line ends of Unix or Windows. */
+async function* bytesIn({ path, encoding, endsLinesWithCr }: CalendarFile): AsyncGenerator<Buffer, void> {
+  const chunks: AsyncIterable<Buffer> = createReadStream(path)
+  for await (const chunk of isUtf16(encoding) ? decoded(chunks, encoding) : chunks) {
+    const bytes = Buffer.from(chunk)
+    if (endsLinesWithCr) bytes.forEach((byte, index) => byte === 0x0d && bytes.writeUInt8(0x0a, index))
+    yield bytes
+  }
+}
+
+const isUtf16 = (encoding: TextEncoding): boolean => encoding.startsWith('utf-16')
+
+/** Some programs write UTF-8 and a code page in one file. */
+const decoderOf = ({ encoding }: CalendarFile): ((bytes: Buffer) => string) => {
+  const other = new TextDecoder(encoding.startsWith('utf-') ? 'windows-1252' : encoding)
+  return (bytes) => {
+    const { text, isValid } = decode(bytes)
+    return isValid ? text : other.decode(bytes)
+  }
+}
+
+/** A property whose value is quoted-printable, as in vCalendar 1.0. */
+interface Quoted {
+  readonly name: string
+  readonly parameters: readonly string[]
+  /** Where the value begins. */
+  readonly start: number
+}
+
+/** Null if the value is not quoted. */
+const quotedOf = (line: Buffer): Quoted | null => {
+  const [head = ''] = line.toString('latin1', 0, maxQuotedHead).split(':', 1)
+  const [name = '', ...all] = head.split(';')
+  const parameters = all.filter((text) => !/^(?:ENCODING=)?QUOTED-PRINTABLE$/i.test(text))
+  return parameters.length === all.length ? null : { name, parameters, start: head.length + 1 }
+}
+
+/** Whether a quoted-printable line goes on in the next one. */
+const isUnended = (pieces: readonly Buffer[]): boolean =>
+  pieces.at(-1)?.at(-1) === 0x3d && pieces[0] !== undefined && quotedOf(pieces[0]) !== null
+
+/** A quoted-printable line as iCalendar writes it; others as they are. */
+const unquoted = (line: Buffer, textOfLine: (bytes: Buffer) => string): string => {
+  const quoted = quotedOf(line)
+  if (quoted === null) return textOfLine(line)
+  const value = line
+    .toString('latin1', quoted.start)
+    .replaceAll(/=([0-9a-f]{2})/gi, (_, code: string) => String.fromCharCode(Number.parseInt(code, 16)))
+  const bytes = Buffer.from(value, 'latin1')
+  const isCharset = (parameter: string): boolean => /^CHARSET=/i.test(parameter)
+  const charset = quoted.parameters.find(isCharset)?.slice('CHARSET='.length).toLowerCase() ?? ''
+  const text = isTextEncoding(charset) ? new TextDecoder(charset).decode(bytes) : textOfLine(bytes)
+  const others = quoted.parameters.filter((parameter) => !isCharset(parameter))
+  return `${[quoted.name, ...others].join(';')}:${text.replaceAll(/\r?\n/g, String.raw`\n`)}`
+}
 
 /** The lines of a file, each with the ones that continue it. */
-async function* unfolded(path: string): AsyncGenerator<{ number: number; text: string }, void> {
+async function* unfolded(file: CalendarFile): AsyncGenerator<{ number: number; text: string }, void> {
   let held: { number: number; bytes: Buffer[] } | null = null
+  const textOfLine = decoderOf(file)
   const textOf = ({ number, bytes }: { number: number; bytes: Buffer[] }) => ({
     number,
-    text: textOfLine(Buffer.concat(bytes)),
+    text: unquoted(Buffer.concat(bytes), textOfLine),
   })
-  for await (const { number, bytes } of linesIn(createReadStream(path))) {
+  for await (const { number, bytes } of linesIn(bytesIn(file))) {
     // A line that is too long is cut off, and its component refused by its length.
     const line = bytes ?? Buffer.alloc(maxComponent)
     const content = line.at(-1) === 0x0d ? line.subarray(0, -1) : line
     // Bytes are joined before they are decoded: programs fold within characters.
     if (held !== null && (content[0] === 0x20 || content[0] === 0x09)) held.bytes.push(content.subarray(1))
+    else if (held !== null && isUnended(held.bytes))
+      held.bytes.splice(-1, 1, ...held.bytes.slice(-1).map((piece) => piece.subarray(0, -1)), content)
     else {
       if (held !== null) yield textOf(held)
       held = { number, bytes: [content] }
@@ -185,10 +262,10 @@ async function* unfolded(path: string): AsyncGenerator<{ number: number; text: s
 const isOutermost = ({ name }: Component): boolean => /^V(TODO|EVENT|JOURNAL|TIMEZONE|FREEBUSY)$/.test(name)
 
 /** The components within the calendar; the line of one that is too long. */
-async function* componentsIn(path: string): AsyncGenerator<Component | number, void> {
+async function* componentsIn(file: CalendarFile): AsyncGenerator<Component | number, void> {
   const open: Component[] = []
   let length = 0
-  for await (const { number, text } of unfolded(path)) {
+  for await (const { number, text } of unfolded(file)) {
     const [, edge, name = ''] = /^(BEGIN|END):\s*(\S+)\s*$/i.exec(text) ?? []
     const current = open.at(-1)
     if (edge?.toUpperCase() === 'BEGIN') {

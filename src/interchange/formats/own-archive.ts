@@ -13,8 +13,9 @@ import { canonicalTimeZone } from '../../domain/time-zones.ts'
 import { type Draft, type Drafts, isDraft, note, refusal } from '../drafts.ts'
 import { type Fields, fieldsOf } from '../fields.ts'
 import { UnreadableFile } from '../import-file.ts'
-import { bytesOf, decode, type Line, linesIn } from '../lines.ts'
+import { bytesOf, type Line, linesIn } from '../lines.ts'
 import type { InterchangeRecord, RecordType, RecordTypes, Reminder, ReportLine } from '../records.ts'
+import { decode } from '../text-encoding.ts'
 import type { Archive } from '../zip.ts'
 
 /** Reads the exports of this service. */

@@ -7,7 +7,8 @@ import { excerpt } from '../fields.ts'
 import type { ReadOptions } from '../import-file.ts'
 import { parseDate } from '../loose-dates.ts'
 import type { TaskRecord } from '../records.ts'
-import { guessDelimiter, guessEncoding, hasBrokenText, type Row, rowsOf } from '../table-rows.ts'
+import { guessDelimiter, hasBrokenText, type Row, rowsOf } from '../table-rows.ts'
+import { guessEncoding } from '../text-encoding.ts'
 import type { Archive } from '../zip.ts'
 import { firstDate, parseRepeated } from './todoist-dates.ts'
 
@@ -120,7 +121,7 @@ const taskDrafts = (row: Row, cell: Cell, place: Place, options: ReadOptions): r
   const faults: Fault[] = []
   const fault = (field: string, code: Fault['code'], message: string) =>
     void faults.push({ field, code, message })
-  if (hasBrokenText(row)) fault('CONTENT', 'encoding', 'has bytes that are not UTF-8')
+  if (hasBrokenText(row)) fault('CONTENT', 'encoding', 'has bytes that are not text')
   const content = cell('CONTENT')
   const labels = [...content.matchAll(/(?<=^|\s)@([\p{L}\p{N}_/-]+)/gu)].map(([, name = '']) => name)
   const listed = cell('LABELS')
