@@ -52,7 +52,7 @@ const maxText = 100
 
 /** An offset, which may be followed by the name of the zone, as JavaScript and Notion write it. */
 const zone =
-  / ?\(?(?:(?:GMT|UTC) ?|(?=[+-]\d\d))(?:([+-](?:0?\d|1[0-4]))(?::?([0-5]\d))?)?\)?(?: \([^()]*\))?$/i
+  / ?\(?(?:(?:GMT|UTC)(?: ?([+-](?:0?\d|1[0-4]))(?::?([0-5]\d))?)?|([+-](?:0\d|1[0-4]))(?::?([0-5]\d))?)\)?(?: \([^()]*\))?$/i
 
 /** Null if the text is not a date. */
 export const parseDate = (text: string, context: DateContext): string | null => {
@@ -67,14 +67,16 @@ export const parseDate = (text: string, context: DateContext): string | null => 
   const local = trimmed.slice(0, found?.index)
   // Without a time, it is the end of a date.
   if (found === null || !/\d:\d\d/.test(local)) return parts(trimmed, context)
-  const [, hours = '0', minutes = '0'] = found
+  const hours = found[1] ?? found[3] ?? '0'
+  const minutes = found[2] ?? found[4] ?? '0'
   const time = parts(local, { ...context, timeZone: 'UTC' })
   const offset = Number(hours) * 60 + (hours.startsWith('-') ? -1 : 1) * Number(minutes)
   return time === null ? null : canonicalInstant(new Date(Date.parse(time) - offset * 60_000).toISOString())
 }
 
 /** Midnight, and what follows it. */
-const midnight = /[T ,]{1,3}(?:0?0:00(?::00(?:[.,]0{1,9})?)?|12:00(?::00)? ?a\.?m\.?)(?![\d:]| ?p\.?m).*/i
+const midnight =
+  /[T ,]{1,3}(?:0?0:00(?::00(?:[.,]0{1,9})?)?|12:00(?::00)? ?a\.?m\.?)(?:$|[^\d:p ].*| $| [^p].*)/i
 
 /** The date of something to come: many programs write a day as its midnight, in whatever zone. */
 export const parsePlanned = (text: string, context: DateContext): string | null =>
