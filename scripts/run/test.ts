@@ -52,16 +52,18 @@ const environment = {
 }
 
 /**
- * Files that start, stop and kill services, upgrade each release, keep the machine busy, or mostly wait. They take half of the time of
- * all files. On the embedded database, `npm run test:faults` runs them; on a server, they run with the rest.
+ * Files that start, stop and kill services, upgrade each release, fill large tables, keep the machine busy, or mostly wait. They take half
+ * of the time of all files. On the embedded database, `npm run test:faults` runs them; on a server, they run with the rest.
  */
 const slowFiles: readonly string[] = [
   'test/admin.ts',
   'test/backup.ts',
   'test/crash.ts',
   'test/dates.ts',
+  'test/db/delivery-plans.ts',
   'test/db/event-plans.ts',
   'test/db/event-readers.ts',
+  'test/db/purge.ts',
   'test/db/engine/maintenance.ts',
   'test/db/engine/outcome.ts',
   'test/db/engine/shares.ts',
@@ -79,6 +81,7 @@ const slowFiles: readonly string[] = [
   'test/oidc/takeovers.ts',
   'test/overload.ts',
   'test/rotation.ts',
+  'test/statements.ts',
   'test/process/data-dir.ts',
   'test/process/event-streams.ts',
   'test/process/log.ts',
