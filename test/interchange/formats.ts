@@ -476,6 +476,23 @@ t.test('tables of Todoist that were saved or packed again', async (t) => {
   t.strictSame(report.map(lineOf), ['refused 1  invalid'])
 })
 
+t.test('a template of Todoist whose dates count from today', async (t) => {
+  const dates = ['in 5 days', 'Today', 'tomorrow at 9:30', 'in a while']
+  const rows = dates.map((date) => `task,Water the ferns,4,1,${date}`)
+  const path = await fileOf(t, ['TYPE,CONTENT,PRIORITY,INDENT,DATE', ...rows].join('\n'))
+  const { records, report } = await read(path, { format: 'todoist_csv' })
+  t.match(
+    records.filter(({ type }) => type === 'task'),
+    [
+      { due_on: '2026-12-01' },
+      { due_on: '2026-11-26' },
+      { due_at: '2026-11-27T08:30:00.000Z' },
+      { due_on: null, due_at: null },
+    ],
+  )
+  t.strictSame(report.map(lineOf), ['altered 5 DATE invalid_value'])
+})
+
 t.test('a board of Trello whose lists are archived, and whose labels are of its cards', async (t) => {
   const board = {
     id: 'board',

@@ -1,6 +1,6 @@
 import { createReadStream } from 'node:fs'
 import { basename } from 'node:path'
-import { canonicalTimeZone } from '../../domain/time-zones.ts'
+import { canonicalTimeZone, dayOf, instantAtLocal, shift } from '../../domain/time-zones.ts'
 import { blankProject, blankTask, dueFields, startFields, tagNamed } from '../blank.ts'
 import { type Draft, type Drafts, type Fault, refusal } from '../drafts.ts'
 import { excerpt } from '../fields.ts'
@@ -164,7 +164,8 @@ const datesOf = (
 ) => {
   const timeZone = canonicalTimeZone(cell('TIMEZONE')) ?? zone
   const text = cell('DATE')
-  const read = (text: string): string | null => parseDate(text, { order: 'dmy', timeZone, now })
+  const read = (text: string): string | null =>
+    parseDate(text, { order: 'dmy', timeZone, now }) ?? relativeDate(text, now, timeZone)
   const repeated = parseRepeated(text, timeZone)
   const date = repeated === null ? read(text) : firstDate(repeated, now)
   if (date === null && text !== '')
@@ -176,6 +177,17 @@ const datesOf = (
   return deadline !== null && date !== null && recurrence === null
     ? { ...startFields(date), ...dueFields(deadline), recurrence }
     : { ...dueFields(date ?? deadline), recurrence }
+}
+
+/** A template can have dates that count from the day on which it is used, such as `in 5 days`. */
+const relativeDate = (text: string, now: string, timeZone: string): string | null => {
+  const [, amount, word = '', time] =
+    /^(?:in (\d{1,4}) days?|(today|tomorrow))(?: (?:at )?(\d{1,2}:\d\d))?$/.exec(text.toLowerCase()) ?? []
+  if (amount === undefined && word === '') return null
+  const day = shift(dayOf(now, timeZone), Number(amount ?? (word === 'today' ? 0 : 1)), timeZone)
+  return day === null || time === undefined
+    ? day
+    : instantAtLocal(`${day}T${time.padStart(5, '0')}:00`, timeZone)
 }
 
 /** `Ada (14781400)`. */
