@@ -59,8 +59,9 @@ export const parseDate = (text: string, context: DateContext): string | null => 
   const trimmed = text.trim().replace(/^(\d{4})年(\d{1,2})月(\d{1,2})日/, '$1-$2-$3')
   if (trimmed.length > maxText) return null
   if (isDay(trimmed)) return trimmed
-  // Milliseconds since 1970.
-  if (/^1\d{12}$/.test(trimmed)) return new Date(Number(trimmed)).toISOString()
+  // Milliseconds, or seconds, since 1970.
+  const [, digits = ''] = /^(1\d{9}(?:\d{3})?)(?:\.0*)?$/.exec(trimmed) ?? []
+  if (digits !== '') return new Date(Number(digits.padEnd(13, '0'))).toISOString()
   const instant = canonicalInstant(trimmed.replace(' ', 'T').replace(/([+-]\d\d):?(\d\d)$/, '$1:$2'))
   if (instant !== null) return instant
   const found = zone.exec(trimmed)

@@ -144,6 +144,90 @@ const cases: readonly Case[] = [
     ],
   },
   {
+    name: 'Toodledo has the time of a day in another column, and 3 is its highest priority',
+    rows: [
+      '"TASK","FOLDER","CONTEXT","STARTDATE","STARTTIME","DUEDATE","DUETIME","REPEAT","PRIORITY","TAG","STATUS","STAR","NOTE"',
+      'A,Home,work,2026-04-10,10:56 am,2026-09-07,8:00 pm,Weekly,3,x,Next Action,Yes,Text',
+      'B,,,,,2026-09-07,,,0,,Active,,',
+      'C,,,,,,,,-1,,,,',
+    ],
+    tasks: [
+      {
+        start_at: '2026-04-10T08:56:00.000Z',
+        due_at: '2026-09-07T18:00:00.000Z',
+        priority: 'urgent',
+        project_id: 'Home',
+        tag_ids: ['x'],
+      },
+      { due_on: '2026-09-07', priority: 'none', status: 'in_progress' },
+      { due_on: null, priority: 'low' },
+    ],
+    others: ['project Home', 'tag x'],
+  },
+  {
+    name: 'Pivotal Tracker finishes a story before it is accepted',
+    rows: [
+      'Id,Title,Iteration,Priority,Current State,Created at,Accepted at,Deadline,Owned By',
+      '1,A,3,p1 - High,accepted,"Jun 1, 2026","Jun 3, 2026",,Ada',
+      '2,B,3,p3 - Low,finished,"Jun 1, 2026",,"Jul 1, 2026",',
+      '3,C,,,unstarted,"Jun 1, 2026",,,',
+    ],
+    tasks: [
+      { status: 'done', completed_at: '2026-06-03T00:00:00.000Z', priority: 'high', assignee_id: 'Ada' },
+      { status: 'in_progress', priority: 'low', due_on: '2026-07-01' },
+      { status: 'todo' },
+    ],
+    others: ['user Ada'],
+  },
+  {
+    name: 'GitLab has times in UTC, which the name of the column says',
+    rows: [
+      'Title,Issue ID,State,Assignee,Due Date,Created At (UTC),Closed At (UTC)',
+      'A,1,Closed,Unassigned,2026-02-01,2026-01-28 14:25:11,2026-01-30 15:27:32',
+    ],
+    tasks: [
+      {
+        due_on: '2026-02-01',
+        created_at: '2026-01-28T14:25:11.000Z',
+        completed_at: '2026-01-30T15:27:32.000Z',
+        assignee_id: null,
+      },
+    ],
+  },
+  {
+    name: 'names with remarks, fields and states of one’s own in Jira, and priorities with numbers',
+    rows: [
+      'Summary,Status,Priority (1-4),Custom field (Start date),Custom field (Target end),Labels (all),Created,Status Category',
+      'A,Readiness review,2 - High,06/Jul/26 12:00 AM,10/Jul/26 12:00 AM,red|blue,1706774400,In Progress',
+      'B,Shipped,4. Low,,,,1706774400000.0,Done',
+    ],
+    mapping: {
+      columns: ['title', 'status', 'priority', 'start', 'due', 'tags', 'created_at', null],
+    },
+    tasks: [
+      {
+        status: 'in_progress',
+        priority: 'high',
+        start_on: '2026-07-06',
+        due_on: '2026-07-10',
+        tag_ids: ['red', 'blue'],
+        created_at: '2024-02-01T08:00:00.000Z',
+      },
+      { status: 'done', priority: 'low', created_at: '2024-02-01T08:00:00.000Z' },
+    ],
+    others: ['tag red', 'tag blue'],
+  },
+  {
+    name: 'a table without names, whose values are also names of columns',
+    rows: [
+      '9,CLOSED,Paint the door,Deadline,2026-02-06 23:42:20 +0000 UTC,https://example.com/9',
+      '8,OPEN,Mend the roof,,2026-02-06 22:42:20 +0000 UTC,https://example.com/8',
+      '7,CLOSED,Mow the lawn,Deadline,2026-02-06 21:42:20 +0000 UTC,https://example.com/7',
+    ],
+    mapping: { has_header: false, columns: [null, null, 'title', null, null, null] },
+    tasks: [{ title: 'Paint the door' }, { title: 'Mend the roof' }, { title: 'Mow the lawn' }],
+  },
+  {
     name: 'words for how a task recurs',
     rows: ['Title,Due,Recurring', 'A,2026-03-01,Weekly', 'B,2026-03-01,every! 2 days', 'C,2026-03-01,FALSE'],
     tasks: [

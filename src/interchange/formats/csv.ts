@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import { createReadStream } from 'node:fs'
 import { basename } from 'node:path'
+import { isDay } from '../../domain/dates.ts'
 import { formatRule, parseRule } from '../../domain/recurrence-rule.ts'
 import { canonicalTimeZone, dayOf } from '../../domain/time-zones.ts'
 import { blankProject, blankTask, dueFields, startFields, tagNamed } from '../blank.ts'
@@ -18,7 +19,15 @@ import {
 } from '../import-file.ts'
 import { type DateContext, orderOf, parseDate, parsePlanned } from '../loose-dates.ts'
 import type { InterchangeRecord, TaskRecord } from '../records.ts'
-import { fieldsOfColumns, isIdColumn, plainName, valueOf, type Words, wordsOf } from './csv-words.ts'
+import {
+  columnName,
+  fieldsOfColumns,
+  isIdColumn,
+  isUtcColumn,
+  valueOf,
+  type Words,
+  wordsOf,
+} from './csv-words.ts'
 import { parseRepeated } from './todoist-dates.ts'
 import { guessDelimiter, hasBrokenText, headRows, type Row, rowsOf } from '../table-rows.ts'
 import { guessEncoding } from '../text-encoding.ts'
@@ -41,7 +50,7 @@ export const inspectCsv = async (path: string, known: CsvMapping | null = null):
   const header = headerIn(rows)
   const index = mapping === null ? header : mapping.has_header ? (header ?? 0) : null
   const first = rows[index ?? 0] ?? []
-  const fields = fieldsOfColumns(first.map(plainName))
+  const fields = fieldsOfColumns(first.map((name) => (index === null ? '' : columnName(name))))
   const data = rows.slice(index === null ? 0 : index + 1)
   const columns = fields.includes('title') ? fields : withTitle(fields, data)
   const dates = data.flatMap((row) => row.filter((_, index) => isDateField(columns[index] ?? null)))
@@ -61,11 +70,18 @@ export const inspectCsv = async (path: string, known: CsvMapping | null = null):
 const headText = async (path: string, encoding: TextEncoding): Promise<string> =>
   new TextDecoder(encoding).decode(await headOf(path, headBytes))
 
-/** The row with the names of the columns; null without one. A first row needs one that is known, others need two. */
+/**
+ * The row with the names of the columns; null without one. A first row needs one that is known, others need two. What is in other rows
+ * too is a value, such as `closed`, unless they repeat the whole row.
+ */
 const headerIn = (rows: readonly (readonly string[])[]): number | null => {
-  const counts = rows
-    .slice(0, maxRowsBefore + 1)
-    .map((row) => fieldsOfColumns(row.map(plainName)).filter((field) => field !== null).length)
+  const head = rows.slice(0, maxRowsBefore + 1)
+  const counts = head.map((row) => {
+    const others = head.filter((other) => other.join() !== row.join())
+    return fieldsOfColumns(row.map(columnName)).filter(
+      (field, index) => field !== null && others.every((other) => other[index] !== row[index]),
+    ).length
+  })
   const index = counts.findIndex((count) => count >= 2)
   // Excel may be told the delimiter in a row of its own.
   const first = rows[0]?.[0]?.startsWith('sep=') ? 1 : 0
@@ -84,19 +100,23 @@ const usualOrder = (
     ? 'mdy'
     : 'dmy'
 
-/** Each task needs a title: the column with the most different texts, of those whose names say nothing, and of equal ones the first. */
+/**
+ * Each task needs a title: the column with the most different texts, of those whose names say nothing, and of equal ones the first.
+ * Dates and addresses are no texts.
+ */
 const withTitle = (
   columns: readonly (CsvField | null)[],
   data: readonly (readonly string[])[],
 ): readonly (CsvField | null)[] => {
   const texts = columns.map((field, index) =>
-    field === null
-      ? new Set(data.map((row) => row[index] ?? '').filter((cell) => /\p{L}/u.test(cell))).size
-      : -1,
+    field === null ? new Set(data.map((row) => row[index] ?? '').filter(isTitle)).size : -1,
   )
   const most = texts.reduce((best, count) => Math.max(best, count), -1)
   return most === -1 ? columns : columns.with(texts.indexOf(most), 'title')
 }
+
+const isTitle = (cell: string): boolean =>
+  /\p{L}/u.test(cell) && !/^\s*(?:\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}\b|[a-z]+:\/\/\S+\s*$)/i.test(cell)
 
 const isDateField = (field: CsvField | null): boolean =>
   field === 'start' || field === 'due' || field === 'created_at' || field === 'completed_at'
@@ -109,6 +129,8 @@ interface Table {
   /** The row with the names of the columns, from 1; 0 without one. */
   readonly headerRow: number
   readonly words: Words
+  /** The fields of columns whose times are in UTC. */
+  readonly utc: ReadonlySet<CsvField>
   /** Whether commas are between people, not in their names. */
   readonly hasPeople: boolean
   /** The project of tasks that have a section, and no project. */
@@ -120,12 +142,18 @@ interface Table {
 const tableOf = async (path: string, mapping: CsvMapping, fileName: string): Promise<Table> => {
   const rows = headRows(await headText(path, mapping.encoding), mapping.delimiter, maxRowsBefore + 1)
   const index = headerIn(rows) ?? 0
-  const header = mapping.has_header ? (rows[index] ?? []).map(plainName) : []
+  const names = mapping.has_header ? (rows[index] ?? []) : []
+  const header = names.map(columnName)
   return {
     mapping,
     header,
     headerRow: mapping.has_header ? index + 1 : 0,
     words: wordsOf(header),
+    utc: new Set(
+      mapping.columns.filter(
+        (field, column): field is CsvField => field !== null && isUtcColumn(names[column] ?? ''),
+      ),
+    ),
     hasPeople: /^(assignees|assign|members|people|person)$/.test(
       header[mapping.columns.indexOf('assignee')] ?? '',
     ),
@@ -172,7 +200,7 @@ const dataRows = async function* (
     const isRepeated =
       header.some((name) => name !== '') &&
       row.cells.length === header.length &&
-      row.cells.every((cell, index) => plainName(cell) === header[index])
+      row.cells.every((cell, index) => columnName(cell) === header[index])
     if (!isRepeated) yield row
   }
 }
@@ -251,8 +279,10 @@ const draftsOf = (
   const isInFile = cells.section !== '' && !table.mapping.columns.includes('project')
   const project_id = isInFile ? table.project : cells.project || null
   const section_id = project_id && cells.section ? JSON.stringify([project_id, cells.section]) : null
-  const tags = listOf(cells.tags, cells.tags.includes(',') || !cells.tags.includes(';') ? ',' : ';')
-  const [assignee = null, ...others] = listOf(cells.assignee, table.hasPeople ? ',' : ';')
+  const tags = listOf(cells.tags, [',', ';', '|'].find((delimiter) => cells.tags.includes(delimiter)) ?? ',')
+  const [assignee = null, ...others] = listOf(cells.assignee, table.hasPeople ? ',' : ';').filter(
+    (name) => !noPerson.test(name),
+  )
   if (others.length > 0)
     faults.push({
       field: 'assignee',
@@ -295,9 +325,15 @@ const listOf = (cell: string, delimiter: string): readonly string[] => {
   return [...new Set(names.map((name) => name.trim()).filter((name) => name !== ''))]
 }
 
-/** How the dates of a row are read. TickTick has the zone in one column, and in another whether the times are days in it. */
+/**
+ * How the dates of a row are read. TickTick has the zone in one column, and in another whether the times are days in it. Toodledo has
+ * the time of a day in another column.
+ */
 interface RowContext extends DateContext {
   readonly isAllDay: boolean | null
+  readonly times: Readonly<Record<'start' | 'due', string>>
+  /** What a status of one's own is among those of Jira; empty if the table does not say. */
+  readonly statusCategory: string
 }
 
 const rowContext = ({ cells }: Row, { header }: Table, context: DateContext): RowContext => {
@@ -307,22 +343,27 @@ const rowContext = ({ cells }: Row, { header }: Table, context: DateContext): Ro
     ...context,
     timeZone: canonicalTimeZone(cell('timezone')) ?? context.timeZone,
     isAllDay: isAllDay === 'true' ? true : isAllDay === 'false' ? false : null,
+    times: { start: cell('starttime'), due: cell('duetime') },
+    statusCategory: cell('statuscategory'),
   }
 }
+
+const noPerson =
+  /^(?:-|none|null|n\/a|nobody|unassigned|not assigned|nicht zugewiesen|non assigné|sin asignar|non assegnato|未割り当て)$/i
 
 const noDate = /^(?:-|–|n\/?a|none|null|0000-00-00)?$/i
 
 const taskOf = (cells: Cells, faults: Fault[], table: Table, context: RowContext): Omit<TaskRecord, 'id'> => {
-  const [start, due] = datesOf(cells, faults, context)
+  const [start, due] = datesOf(cells, faults, table, context)
   const past = (field: 'status' | 'completed_at' | 'created_at'): string | null => {
-    const found = parseDate(cells[field], context)
+    const found = parseDate(cells[field], inZone(field, table, context))
     const isWord = noDate.test(cells[field]) || valueOf(cells[field], table.words.statuses) !== null
     if (found === null && field !== 'status' && !isWord)
       count(table.unknown, `Dates that cannot be read in the column of ${field}`)
     return found === null || found.includes('T') ? found : `${found}T00:00:00.000Z`
   }
   const completed_at = past('completed_at') ?? past('status')
-  const word = statusOf(cells, completed_at, table)
+  const word = statusOf(cells, completed_at, table, context.statusCategory)
   const status = word ?? (completed_at === null ? 'todo' : 'done')
   return {
     ...blankTask,
@@ -341,15 +382,23 @@ const taskOf = (cells: Cells, faults: Fault[], table: Table, context: RowContext
   }
 }
 
+const inZone = (field: CsvField, { utc }: Table, context: RowContext): RowContext =>
+  utc.has(field) ? { ...context, timeZone: 'UTC' } : context
+
 /** The start and the due date. Notion has both in one cell. */
 const datesOf = (
   cells: Cells,
   faults: Fault[],
+  table: Table,
   context: RowContext,
 ): readonly [start: string | null, due: string | null] => {
   const date = (field: 'start' | 'due', text: string): string | null => {
     if (noDate.test(text)) return null
-    const found = context.isAllDay === null ? parsePlanned(text, context) : parseDate(text, context)
+    const zoned = inZone(field, table, context)
+    const parse = context.isAllDay === null ? parsePlanned : parseDate
+    const day = parse(text, zoned)
+    const time = context.times[field]
+    const found = (day !== null && isDay(day) && time !== '' ? parse(`${day} ${time}`, zoned) : null) ?? day
     if (found === null)
       faults.push({ field, code: 'invalid_value', message: `is not a date: ${excerpt(text)}` })
     return found !== null && context.isAllDay ? dayOf(found, context.timeZone) : found
@@ -365,13 +414,15 @@ const statusOf = (
   { status, completed_at: column }: Cells,
   completed_at: string | null,
   table: Table,
+  category: string,
 ): TaskRecord['status'] | null => {
   const [, percent] = /^(\d{1,3})(?:[.,]\d+)? ?%$/.exec(status) ?? []
   if (percent !== undefined) return percent === '100' ? 'done' : Number(percent) > 0 ? 'in_progress' : 'todo'
   // A column such as "Completed" has a date, or says whether.
   if (status === '') return valueOf(column, table.words.statuses)
-  const isDate = completed_at !== null && valueOf(status, table.words.statuses) === null
-  return isDate && column === '' ? null : choose('status', status, table.words.statuses, table)
+  const known = valueOf(status, table.words.statuses) ?? valueOf(category, table.words.statuses)
+  if (known !== null) return known
+  return completed_at !== null && column === '' ? null : choose('status', status, table.words.statuses, table)
 }
 
 const count = (counts: Map<string, number>, key: string): void =>
