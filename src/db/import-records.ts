@@ -273,14 +273,20 @@ export const lockSections = async (
 ): Promise<ReadonlySet<string>> =>
   new Set(ids.length === 0 ? [] : (await lockAll(db, { ids })).map(({ id }) => id))
 
+/** When a task of a row was completed; null if it is not. */
+const completedInRow = sql.raw(
+  `case when row.status = 'done' then coalesce(least(row.completed_at, now()), now()) end`,
+)
+
+/** A task is created no later than it is completed: some files only have the day of one, or only the time of completion. */
 const insertTasks = statement(
   'imports.insert_tasks',
   { tasks: 'json' },
   {},
   (p) => sql`
     insert into tasks (id, ${taskColumnNames}, subtask_count, open_subtask_count, created_at, completed_at)
-    select row.id, ${taskColumnsOfRow}, row.subtasks, row.open_subtasks, coalesce(${past('created_at')}, now()),
-      case when row.status = 'done' then coalesce(${past('completed_at')}, now()) end
+    select row.id, ${taskColumnsOfRow}, row.subtasks, row.open_subtasks,
+      least(row.created_at, now(), ${completedInRow}), ${completedInRow}
     from ${taskRowsOf(p.tasks, 'id uuid, subtasks int, open_subtasks int, created_at timestamptz, completed_at timestamptz')}`,
 )
 

@@ -65,7 +65,7 @@ export interface ReminderFault {
 const unset: ReminderTime = { at: null, relative_to: null, offset_minutes: null, time_of_day: null }
 
 /** All-day dates have a reminder in the morning. */
-const morning = '09:00'
+export const morning = '09:00'
 
 /** What was read and is sent back is no change. */
 const changedIn = (sent: ReminderChange, present: ReminderTime): ReminderChange => {

@@ -35,7 +35,7 @@ import { type ImportUsers, sourceOf } from '../domain/imports.ts'
 import { grants, type Principal } from '../domain/permissions.ts'
 import { positionOfNew } from '../domain/positions.ts'
 import { storedRelation } from '../domain/relations.ts'
-import { maxReminders, remindAt } from '../domain/reminders.ts'
+import { maxReminders, morning, remindAt } from '../domain/reminders.ts'
 import { placeOf } from '../domain/task-fields.ts'
 import { noSeries, startSeries, type TaskSeries } from '../domain/task-series.ts'
 import { isOpen } from '../domain/task-trees.ts'
@@ -637,7 +637,10 @@ const writeReminders = async ({ tx, tasks, reminders, rows }: Chunk): Promise<vo
   for (const { taskId, reminder } of reminders.slice(0, free)) {
     const task = tasks.get(taskId)
     if (task === undefined) continue
-    const time = { at: null, relative_to: null, offset_minutes: null, time_of_day: null, ...reminder }
+    const time =
+      'at' in reminder
+        ? { at: reminder.at, relative_to: null, offset_minutes: null, time_of_day: null }
+        : { at: null, ...reminder, time_of_day: reminder.time_of_day ?? morning }
     const remind_at = remindAt(time, task, tx.principal.timeZone)
     await insertReminder(tx, newId(), taskId, { ...time, snoozed_until: null, remind_at })
   }

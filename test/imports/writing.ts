@@ -104,6 +104,59 @@ t.test('a table is previewed, and becomes personal tasks', async (t) => {
   t.match(history.body.items, [{ type: 'task.imported', actor_id: ada.id, resource_id: ready.id }])
 })
 
+t.test('reminders relative to a date, which have no time of day in other products', async (t) => {
+  const ada = await newAccount()
+  const board = {
+    id: '5f0000000000000000000001',
+    name: 'Garden',
+    lists: [],
+    cards: [{ id: 'a', name: 'Water the plants', due: '2090-05-01T08:00:00.000Z', dueReminder: 60 }],
+  }
+  const file = { name: 'board.json', content: JSON.stringify(board) }
+  t.match(await ranImport(service, ada, file), { status: 'finished', result: { created: 2, refused: 0 } })
+  const { body } = await service.expect('listTasks', 200, { token: ada.token })
+  const task_id = body.items[0]?.id ?? ''
+  const reminders = await service.expect('listReminders', 200, { token: ada.token, query: { task_id } })
+  t.match(reminders.body.items, [
+    {
+      relative_to: 'due',
+      offset_minutes: -60,
+      time_of_day: '09:00',
+      remind_at: '2090-05-01T07:00:00.000Z',
+      is_pending: true,
+    },
+  ])
+})
+
+t.test('a task is created no later than it is completed', async (t) => {
+  const ada = await newAccount()
+  const file = table(
+    'title,status,created,completed',
+    'Only the end,done,,2026-03-02T10:00:00Z',
+    'On one day,done,2026-03-02T10:00:00Z,2026-03-02',
+    'Both,done,2026-03-01T10:00:00Z,2026-03-02T10:00:00Z',
+    'In the future,done,2090-03-01T10:00:00Z,2090-03-02T10:00:00Z',
+    'Open,todo,,',
+  )
+  t.match(await ranImport(service, ada, file), { status: 'finished', result: { created: 5, refused: 0 } })
+  const tasks = await tasksOf(ada)
+  t.match(tasks.get('Only the end'), {
+    created_at: '2026-03-02T10:00:00.000Z',
+    completed_at: '2026-03-02T10:00:00.000Z',
+  })
+  t.match(tasks.get('On one day'), {
+    created_at: '2026-03-02T00:00:00.000Z',
+    completed_at: '2026-03-02T00:00:00.000Z',
+  })
+  t.match(tasks.get('Both'), {
+    created_at: '2026-03-01T10:00:00.000Z',
+    completed_at: '2026-03-02T10:00:00.000Z',
+  })
+  const late = tasks.get('In the future')
+  t.equal(late?.completed_at, late?.created_at)
+  t.match(tasks.get('Open'), { completed_at: null })
+})
+
 t.test('what was exported is the same again in an empty installation', async (t) => {
   const [ada, carl] = [await newAccount(), await newAccount()]
   const { token } = ada
