@@ -18,7 +18,7 @@ const names: Readonly<Record<CsvField, string>> = {
     'attività|nome|taaknaam|taak|naam|tarefa|タイトル|タスク名|件名|タスク|名前|название|задача|назвазадачі|назва|завдання',
   description:
     'description|notes|note|details|desc|body|carddescription|taskcontent|descriptioncontent|content|beschreibung|notizen|notiz|descripción|' +
-    'descripcion|notas|descrizione|omschrijving|descrição|説明|詳細|内容|メモ|описание',
+    'descripcion|notas|descrizione|omschrijving|descrição|説明|詳細|内容|メモ|備考|описание',
   status:
     'status|state|taskstatus|currentstate|progress|done|completed|complete|isdone|iscompleted|finished|archived|erledigt|zustand|' +
     'fortschritt|estado|statut|état|avancement|stato|voltooid|situação|ステータス|状態|進捗|完了|статус',
@@ -32,7 +32,7 @@ const names: Readonly<Record<CsvField, string>> = {
     'duedate|dueat|dueon|due|deadline|targetdate|enddate|finishdate|targetend|plannedenddate|planneddeliverydate|' +
     'targetcompletiondate|finish|end|date|fälligkeitsdatum|fälligam|fällig|fälligkeit|abgabedatum|' +
     'termin|enddatum|datum|datedéchéance|échéance|datelimite|datedefin|fechadevencimiento|vencimiento|fechalímite|' +
-    'fechadefin|fecha|datadiscadenza|scadenza|vervaldatum|einddatum|datadevencimento|prazo|期限日|期限|期日|締切|срок',
+    'fechadefin|fecha|datadiscadenza|scadenza|vervaldatum|einddatum|datadevencimento|prazo|期限日|期限|期日|締切|終了日|終了|срок',
   completed_at:
     'completedat|completeddate|completedon|completiondate|datecompleted|completedtime|donedate|doneat|datedone|' +
     'dateclosed|closedat|closedon|closeddate|resolved|resolvedat|resolveddate|dateresolved|resolutiondate|acceptedat|completed|closed|erledigtam|abgeschlossenam|gelöst|erledigt|résolu|résolue|resuelta|' +
@@ -115,7 +115,7 @@ const statuses = words({
     'no iniciada|falso|da fare|non iniziata|te doen|niet gestart|a fazer|não iniciado|未着手|未対応|未完了|未開始|к выполнению',
   in_progress:
     'in progress|in-progress|inprogress|doing|started|active|working on it|ongoing|wip|in-process|in review|review|under review|' +
-    'testing|in testing|in development|under investigation|in arbeit|in bearbeitung|en cours|en curso|en progreso|in corso|mee bezig|em andamento|進行中|対応中|処理中|в работе',
+    'testing|in testing|in development|under investigation|in arbeit|in bearbeitung|en cours|en curso|en progreso|in corso|mee bezig|em andamento|進行中|対応中|処理中|着手中|в работе',
   done:
     'completed|complete|closed|finished|resolved|fixed|merged|released|delivered|accepted|verified|true|yes|y|x|1|archived|erledigt|fertig|' +
     'abgeschlossen|geschlossen|ja|wahr|terminé|terminée|fermé|fermée|clos|résolu|résolue|cerrado|cerrada|resuelto|chiuso|gelöst|fait|achevé|achevée|oui|vrai|hecho|completado|completada|listo|finalizado|' +

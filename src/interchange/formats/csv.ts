@@ -210,7 +210,9 @@ type Cells = Readonly<Record<CsvField, string>>
 const cellsOf = ({ cells }: Row, { mapping: { columns }, header }: Table): Cells => {
   const cell = (field: CsvField): string => {
     const text = (cells[columns.indexOf(field)] ?? '').trim()
-    return text === 'null' && field !== 'title' ? '' : text
+    return (text === 'null' && field !== 'title') || (text === '(no section)' && field === 'section')
+      ? ''
+      : text
   }
   const fields = Object.fromEntries(csvFields.map((field) => [field, cell(field)])) as unknown as Cells
   // Jira has several columns of one name, each with a label.
