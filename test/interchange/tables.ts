@@ -15,6 +15,7 @@ interface Case {
   readonly mapping?: object
   /** In the order of the file. */
   readonly tasks: readonly object[]
+  readonly comments?: readonly object[]
   /** Other records, by their types. */
   readonly others?: readonly string[]
   readonly report?: readonly string[]
@@ -34,6 +35,22 @@ const cases: readonly Case[] = [
     ],
     others: ['tag red', 'tag blue'],
     report: ['The status "QA" is not known: 1 of the tasks.'],
+  },
+  {
+    name: 'Jira and Pivotal Tracker have a column for each comment',
+    rows: [
+      'Summary,Issue key,Created,Comment,Comment',
+      'Talked about,AB-1,12/Mar/26 9:41 AM,13/Mar/26 9:41 AM;ada;First; second,' +
+        '14/Mar/26 9:41 AM;557058:f58131cb-b67d-43c7-b30d-6b58d40bd077;Third',
+      'Tracked,AB-2,12/Mar/26 9:41 AM,"Fourth (a part) (Grace Hopper - Mar 15, 2026)",Plain; text',
+    ],
+    tasks: [{ title: 'Talked about' }, { title: 'Tracked' }],
+    comments: [
+      { author_name: 'ada', created_at: '2026-03-13T08:41:00.000Z', body: 'First; second' },
+      { author_name: null, created_at: '2026-03-14T08:41:00.000Z', body: 'Third' },
+      { author_name: 'Grace Hopper', created_at: '2026-03-15T00:00:00.000Z', body: 'Fourth (a part)' },
+      { author_name: null, created_at: null, body: 'Plain; text' },
+    ],
   },
   {
     name: 'TickTick says what the file is before its columns, counts priorities from below, and has days in a zone',
@@ -279,7 +296,7 @@ const cases: readonly Case[] = [
   },
 ]
 
-for (const { name, rows, encoding, mapping = {}, tasks, others = [], report = [] } of cases)
+for (const { name, rows, encoding, mapping = {}, tasks, comments = [], others = [], report = [] } of cases)
   t.test(name, async (t) => {
     const path = join(await temporaryFolder(t), 'upload.csv')
     await writeFile(path, Buffer.from(rows.join('\r\n'), encoding))
@@ -294,6 +311,9 @@ for (const { name, rows, encoding, mapping = {}, tasks, others = [], report = []
     const found = records.filter(({ type }) => type === 'task')
     t.match(found, tasks)
     t.equal(found.length, tasks.length)
+    const commented = records.filter(({ type }) => type === 'comment')
+    t.match(commented, comments)
+    t.equal(commented.length, comments.length)
     t.strictSame(
       records.flatMap((record) =>
         'name' in record

@@ -18,7 +18,7 @@ import {
   UnreadableFile,
 } from '../import-file.ts'
 import { type DateContext, orderOf, parseDate, parsePlanned } from '../loose-dates.ts'
-import type { InterchangeRecord, TaskRecord } from '../records.ts'
+import type { CommentRecord, InterchangeRecord, TaskRecord } from '../records.ts'
 import {
   columnName,
   fieldsOfColumns,
@@ -317,7 +317,58 @@ const draftsOf = (
         assignee_id: assignee,
       },
     },
+    ...commentsOf(row, id, table, context).map((record): Draft => ({
+      record,
+      part: null,
+      row: row.number,
+      faults: [],
+    })),
   ]
+}
+
+/** Jira and Pivotal Tracker have several columns of one name, each with a comment. */
+const commentsOf = (
+  { cells }: Row,
+  task_id: string,
+  { header, mapping }: Table,
+  context: DateContext,
+): readonly CommentRecord[] =>
+  cells
+    .filter(
+      (cell, index) =>
+        header[index] === 'comment' && (mapping.columns[index] ?? null) === null && cell.trim() !== '',
+    )
+    .map((cell, index) => {
+      const { author, date, body } = commentIn(cell)
+      const found = parseDate(date, context)
+      return {
+        type: 'comment',
+        id: `${task_id} comment ${index + 1}`,
+        task_id,
+        author_id: null,
+        author_name: author === '' || accountId.test(author) ? null : author,
+        body,
+        created_at: found === null || found.includes('T') ? found : `${found}T00:00:00.000Z`,
+        edited_at: null,
+      }
+    })
+
+/** Accounts of Jira, whose names are not in the file. */
+const accountId = /^(?:\d+:[0-9a-f-]{36}|[0-9a-f]{24})$/
+
+/** `date;author;text` of Jira, or `text (author - date)` of Pivotal Tracker. */
+const commentIn = (
+  cell: string,
+): { readonly author: string; readonly date: string; readonly body: string } => {
+  const [date = '', author = '', ...text] = cell.split(';')
+  if (text.length > 0 && /^\d[\w/ :.-]{5,30}$/.test(date.trim()))
+    return { author: author.trim(), date: date.trim(), body: text.join(';') }
+  const start = cell.lastIndexOf(' (')
+  const [, name = '', day = ''] =
+    /^\(([^()]+) - (\p{L}+ \d\d?, \d{4})\)$/u.exec(cell.slice(start + 1).trim()) ?? []
+  return day === ''
+    ? { author: '', date: '', body: cell }
+    : { author: name, date: day, body: cell.slice(0, start) }
 }
 
 /** A row within the cell, whose cells can be in quotes, and which can be in brackets. */
