@@ -566,6 +566,18 @@ const importTable = async (session: Session): Promise<void> => {
   await session.expect('deleteImport', 204, { params }, 'import deleted')
 }
 
+const exportAll = async (session: Session): Promise<void> => {
+  let { body: present } = await session.expect('createExport', 201, { body: {} }, ['status'])
+  const params = { export_id: present.id }
+  while (present.poll_after_seconds !== null) {
+    await pause(present.poll_after_seconds * 1_000)
+    present = (await session.expect('getExport', 200, { params }, ['status', 'size'])).body
+  }
+  const { body } = await session.expect('downloadExport', 200, { params }, 'the archive')
+  expectSame('the SHA-256 of the archive', sha256(bytesOf(body)), present.sha256)
+  await session.expect('deleteExport', 204, { params }, 'export deleted')
+}
+
 const refresh = async (tour: Tour, old: Session): Promise<void> => {
   const renew = async (refresh_token: string, note: string) =>
     (await tour.expect('refreshToken', 200, { body: { refresh_token } }, note)).body
@@ -618,6 +630,8 @@ const runSections = async (tour: Tour, account: Account, colleague: Account): Pr
   await remind(laptop)
   tour.heading('Importing a table: it is looked at before it is run, and can be undone')
   await importTable(laptop)
+  tour.heading('Exporting everything: an archive, made in the background')
+  await exportAll(laptop)
   tour.heading('Refreshing tokens: a used refresh token ends the session, unless it is a retry')
   await refresh(tour, phone)
   tour.heading('Signing out: the tokens stop working immediately')
