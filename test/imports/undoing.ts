@@ -1,0 +1,152 @@
+import t from 'tap'
+import type { components } from '../../generated/openapi.ts'
+import { jobTimes } from '../../src/jobs/registry.ts'
+import { board, ranImport, rowsOf, settledImport, table } from '../fixture/imports.ts'
+import { projectActions } from '../fixture/projects.ts'
+import { type Account, startService } from '../fixture/service.ts'
+import { taskActions } from '../fixture/tasks.ts'
+
+/** What of an import can be undone. */
+
+type Task = components['schemas']['Task']
+
+const service = await startService(t, { jobTimes: { ...jobTimes, events: 20 }, config: { taskQuota: 40 } })
+const { createTask } = taskActions(service)
+const { createProject, setMember } = projectActions(service)
+const admin = await service.register('admin')
+let people = 0
+/** Somebody without tasks. */
+const newAccount = (): Promise<Account> => service.register(`person-${(people += 1)}`)
+
+/** The tasks of a user, or of a project, by their titles. */
+const tasksOf = async (
+  { token }: Account,
+  query: { readonly project_id?: string } = {},
+): Promise<ReadonlyMap<string, Task>> => {
+  const { body } = await service.expect('listTasks', 200, { token, query: { limit: 100, ...query } })
+  return new Map(body.items.map((task) => [task.title, task]))
+}
+
+const projectsOf = async ({ token }: Account) =>
+  (await service.expect('listProjects', 200, { token })).body.items
+
+t.test('moves what nobody has changed to the trash, and says what stays', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  const ran = await ranImport(
+    service,
+    ada,
+    table('id,title,parent', 'a,Above,', 'b,Below,a', 'c,Alone,', 'd,Kept,', 'e,Above the kept,', 'f,Deep,e'),
+  )
+  const tasks = await tasksOf(ada)
+  const change = (title: string) =>
+    service.expect('updateTask', 200, {
+      token,
+      params: { task_id: tasks.get(title)?.id ?? '' },
+      body: { priority: 'high' },
+    })
+  await change('Kept')
+  await change('Deep')
+  const params = { import_id: ran.id }
+  await service.expect('undoImport', 200, { token, params })
+  t.match(await settledImport(service, ada, ran.id), {
+    status: 'undone',
+    result: { created: 6, undone: 3, kept: 3 },
+  })
+  t.strictSame(new Set((await tasksOf(ada)).keys()), new Set(['Kept', 'Deep', 'Above the kept']))
+  const { body: trash } = await service.expect('listTrash', 200, { token })
+  t.strictSame(new Set(trash.items.map(({ title }) => title)), new Set(['Above', 'Below', 'Alone']))
+  t.match(await rowsOf(service, ada, ran.id, 'kept'), [
+    { code: 'changed' },
+    { code: 'changed' },
+    { code: 'changed' },
+  ])
+  await service.expect('undoImport', 200, { token, params })
+})
+
+t.test('lets the same file be imported again', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  const file = table('title,project', 'Personal,', 'Plant,Garden')
+  const ran = await ranImport(service, ada, file)
+  await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+  t.match(await settledImport(service, ada, ran.id), { result: { undone: 3, kept: 0 } })
+  t.match((await ranImport(service, ada, file)).result, { created: 3, skipped: 0 })
+})
+
+t.test('moves more subtasks than one request may, tree by tree', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  await service.expect('updateUser', 200, {
+    token: admin.token,
+    params: { user_id: ada.id },
+    body: { task_quota: 0 },
+  })
+  const parents = Array.from({ length: 12 }, (_, n) => `p${n},Parent ${n},`)
+  const children = Array.from({ length: 540 }, (_, n) => `c${n},Child ${n},p${n % 12}`)
+  const ran = await ranImport(service, ada, table('id,title,parent', ...parents, ...children))
+  t.match(ran.result, { created: 552 })
+  await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+  t.match(await settledImport(service, ada, ran.id), { status: 'undone', result: { undone: 552, kept: 0 } })
+})
+
+t.test('moves a project that nobody has changed to the trash as a whole', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  const ran = await ranImport(service, ada, board('Plant'))
+  await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+  t.match(await settledImport(service, ada, ran.id), { status: 'undone', result: { undone: 3, kept: 0 } })
+  const { body: trash } = await service.expect('listTrashedProjects', 200, { token })
+  t.match(trash.items, [{ name: 'Garden' }])
+})
+
+t.test('keeps a project that somebody has changed', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  const ran = await ranImport(service, ada, board('Plant', 'Water'))
+  const [project] = await projectsOf(ada)
+  await createTask(ada, { title: 'Mine', project_id: project?.id ?? '' })
+  await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+  t.match(await settledImport(service, ada, ran.id), { status: 'undone', result: { undone: 3, kept: 1 } })
+  t.strictSame([...(await tasksOf(ada, { project_id: project?.id ?? '' })).keys()], ['Mine'])
+  const params = { project_id: project?.id ?? '' }
+  const { body: sections } = await service.expect('listSections', 200, { token, params })
+  t.strictSame(sections.items, [], 'a section that is empty again is gone')
+})
+
+t.test('says of everything whether it is gone, and why it stays', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  const project = await createProject(ada, 'House')
+  const file = board({ id: 'Paint', comment: 'Blue?' }, { id: 'Tile', comment: 'White?' })
+  const ran = await ranImport(service, ada, file, { project_id: project.id })
+  t.match(ran.result, { created: 5 })
+  const tasks = await tasksOf(ada, { project_id: project.id })
+  const params = { task_id: tasks.get('Tile')?.id ?? '' }
+  await service.expect('updateTask', 200, { token, params, body: { priority: 'high' } })
+  await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+  t.match(await settledImport(service, ada, ran.id), { result: { created: 5, undone: 2, kept: 3 } })
+  const rows = await rowsOf(service, ada, ran.id)
+  t.strictSame(
+    new Set(rows.map(({ type, outcome, code }) => `${type ?? ''} ${outcome} ${code ?? ''}`)),
+    new Set([
+      'section kept changed',
+      'task undone ',
+      'task kept changed',
+      'comment undone ',
+      'comment kept changed',
+    ]),
+  )
+})
+
+t.test('keeps what may not be deleted any more', async (t) => {
+  const [ada, bob] = [await newAccount(), await newAccount()]
+  const { token } = ada
+  const project = await createProject(bob, 'House')
+  await setMember(bob, project, ada, 'editor')
+  const ran = await ranImport(service, ada, board('Paint'), { project_id: project.id })
+  await setMember(bob, project, ada, 'viewer')
+  await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+  t.match(await settledImport(service, ada, ran.id), { result: { undone: 0, kept: 2 } })
+  t.match(await rowsOf(service, ada, ran.id, 'kept'), [{ code: 'not_allowed' }, { code: 'not_allowed' }])
+})
