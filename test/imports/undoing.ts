@@ -1,7 +1,12 @@
+import { buffer } from 'node:stream/consumers'
 import t from 'tap'
+import { ZipFile } from 'yazl'
 import type { components } from '../../generated/openapi.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
-import { board, ranImport, rowsOf, settledImport, table } from '../fixture/imports.ts'
+import { archiveFormat, archiveVersion, manifestName, partNames } from '../../src/interchange/archive.ts'
+import type { TaskRecord } from '../../src/interchange/records.ts'
+import { board, type ImportFile, ranImport, rowsOf, settledImport, table } from '../fixture/imports.ts'
+import { recurringRecord, taskRecord } from '../fixture/interchange.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
@@ -17,6 +22,25 @@ const admin = await service.register('admin')
 let people = 0
 /** Somebody without tasks. */
 const newAccount = (): Promise<Account> => service.register(`person-${(people += 1)}`)
+
+/** Lets somebody have any number of tasks. */
+const allowTasks = async ({ id }: Account): Promise<void> => {
+  await service.expect('updateUser', 200, {
+    token: admin.token,
+    params: { user_id: id },
+    body: { task_quota: 0 },
+  })
+}
+
+/** An export of this service with these tasks. */
+const archive = async (tasks: readonly TaskRecord[]): Promise<ImportFile> => {
+  const zip = new ZipFile()
+  const add = (name: string, text: string): void => zip.addBuffer(Buffer.from(text), name)
+  add(manifestName, JSON.stringify({ format: archiveFormat, version: archiveVersion, parts: [] }))
+  add(partNames.task, tasks.map((task) => `${JSON.stringify(task)}\n`).join(''))
+  zip.end()
+  return { name: 'export.zip', content: new Uint8Array(await buffer(zip.outputStream)) }
+}
 
 /** The tasks of a user, or of a project, by their titles. */
 const tasksOf = async (
@@ -77,11 +101,7 @@ t.test('lets the same file be imported again', async (t) => {
 t.test('moves more subtasks than one request may, tree by tree', async (t) => {
   const ada = await newAccount()
   const { token } = ada
-  await service.expect('updateUser', 200, {
-    token: admin.token,
-    params: { user_id: ada.id },
-    body: { task_quota: 0 },
-  })
+  await allowTasks(ada)
   const parents = Array.from({ length: 12 }, (_, n) => `p${n},Parent ${n},`)
   const children = Array.from({ length: 540 }, (_, n) => `c${n},Child ${n},p${n % 12}`)
   const ran = await ranImport(service, ada, table('id,title,parent', ...parents, ...children))
@@ -149,4 +169,41 @@ t.test('keeps what may not be deleted any more', async (t) => {
   await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
   t.match(await settledImport(service, ada, ran.id), { result: { undone: 0, kept: 2 } })
   t.match(await rowsOf(service, ada, ran.id, 'kept'), [{ code: 'not_allowed' }, { code: 'not_allowed' }])
+})
+
+t.test('moves a subtask with its parent, wherever the ids were given', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  await allowTasks(ada)
+  const rule = { rule: 'FREQ=DAILY', time_zone: 'UTC' }
+  const occurrence = (n: number, fields: Partial<TaskRecord>) =>
+    recurringRecord({ id: `day ${n}`, due_on: `2090-01-0${n}`, series_id: 's', ...fields }, rule)
+  // The first occurrence names the second one, which gets its id before its parent does.
+  const file = await archive([
+    occurrence(1, { status: 'done', next_task_id: 'day 2' }),
+    ...Array.from({ length: 60 }, (_, n) => taskRecord({ id: `${n}` })),
+    taskRecord({ id: 'parent', title: 'Parent' }),
+    occurrence(2, { occurrence_number: 2, parent_id: 'parent' }),
+  ])
+  const ran = await ranImport(service, ada, file)
+  t.match(ran.result, { created: 63 })
+  const { next_task_id } = (await tasksOf(ada)).get('Task day 1') ?? {}
+  const { id = '', parent_id } = (await tasksOf(ada)).get('Task day 2') ?? {}
+  t.ok(next_task_id === id && id < (parent_id ?? ''))
+  await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+  t.match(await settledImport(service, ada, ran.id), { status: 'undone', result: { undone: 63, kept: 0 } })
+  await service.expect('restoreTask', 200, { token, params: { task_id: parent_id ?? '' } })
+  t.strictSame(new Set((await tasksOf(ada)).keys()), new Set(['Parent', 'Task day 2']), 'as one tree')
+})
+
+t.test('counts what is decided', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  const file = board({ id: 'Plant', comment: 'Which?' }, 'Water')
+  const undone = async () => {
+    const ran = await ranImport(service, ada, file)
+    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+    return settledImport(service, ada, ran.id)
+  }
+  t.match(await undone(), { result: { undone: 5, kept: 0 }, progress: { done: 5, total: 5 } })
 })
