@@ -616,6 +616,24 @@ export const isProjectTouched = async (
   { resource_id: id }: CreatedRow,
 ): Promise<boolean> => expectRow(await isTouched(db, { id, import_id: importId })).is_touched
 
+const raiseVersions = statement(
+  'import_records.raise_versions',
+  { import_id: 'uuid', ids: 'uuid[]' },
+  {},
+  (p) => sql`
+    update import_records set version = version + 1
+    where import_id = ${p.import_id} and type = 'task' and resource_id = ${anyOf(p.ids)}`,
+)
+
+/** Undoing gives tasks a new version when it takes subtasks from them, which is not a change by somebody. */
+export const followVersions = async (
+  { db }: TransactionContext,
+  importId: string,
+  ids: readonly string[],
+): Promise<void> => {
+  if (ids.length > 0) await raiseVersions(db, { import_id: importId, ids })
+}
+
 const markTrashed = countingStatement(
   'import_rows.mark_trashed',
   { import_id: 'uuid' },

@@ -4,6 +4,7 @@ import {
   type CreatedRow,
   type CreatedSection,
   findTouchedTasks,
+  followVersions,
   forgetUndone,
   isProjectTouched,
   type KeptReason,
@@ -17,7 +18,7 @@ import { lockProject, moveToTrash, type ProjectFacts } from '../db/projects.ts'
 import { recordProjectEvent } from '../db/record-event.ts'
 import { type EditableSection, hasLiveTasks, lockSection } from '../db/sections.ts'
 import type { Authorized, Principal } from '../domain/permissions.ts'
-import { subtasksOf } from '../domain/task-trees.ts'
+import { subtaskChanges, subtasksOf } from '../domain/task-trees.ts'
 import { Problem } from '../problems/problems.ts'
 import type { OpTransaction } from './context.ts'
 import { expectMay } from './expectations.ts'
@@ -43,7 +44,11 @@ export const undoRun = async (work: ImportWork): Promise<void> => {
   await forEachCreated(work, 'project', async (projects) => {
     for (const project of projects) await mark(work, (tx) => undoProject(tx, taken.id, project))
   })
-  await forEachCreated(work, 'task', (tasks) => undoBatch(work, tasks))
+  const large: CreatedRow[] = []
+  await forEachCreated(work, 'task', async (tasks) => void large.push(...(await undoBatch(work, tasks))))
+  // What is below them is gone, or stays. The deepest go first, so that those above them are small then.
+  for (const task of large.toReversed())
+    await mark(work, (tx) => undoTasks(tx, taken.id, [task], { isLast: true }))
   for (const section of await selectCreatedSections(ctx, taken.id)) await undoSection(work, section)
   await untilNone(() => mark(work, (tx) => markRemainingRows(tx, taken.id)), signal)
   await untilNone(() => whileHeld(work, (tx) => forgetUndone(tx, taken.id)), signal)
@@ -97,25 +102,31 @@ const undoProject = async (
   return markRow(null)
 }
 
-/** Tasks with very many subtasks together are undone one by one. */
-const undoBatch = async (work: ImportWork, tasks: readonly CreatedRow[]): Promise<void> => {
+/** Tasks with very many subtasks together are undone one by one. Returns those that have too many alone. */
+const undoBatch = async (work: ImportWork, tasks: readonly CreatedRow[]): Promise<readonly CreatedRow[]> => {
   const { taken } = work
   const marked = await mark(work, (tx) => undoTasks(tx, taken.id, tasks))
-  if (marked === 0) for (const task of tasks) await mark(work, (tx) => undoTasks(tx, taken.id, [task]))
+  if (marked > 0) return []
+  if (tasks.length === 1) return tasks
+  const large: CreatedRow[] = []
+  for (const task of tasks) large.push(...(await undoBatch(work, [task])))
+  return large
 }
 
-/** Marks none, and does nothing, if the tasks have too many subtasks together. */
+/** Marks none, and does nothing, if the tasks have too many subtasks together, unless it is the last time. */
 const undoTasks = async (
   tx: OpTransaction<Principal>,
   importId: string,
   rows: readonly CreatedRow[],
+  { isLast = false } = {},
 ): Promise<number> => {
   const ids = rows.map(({ resource_id }) => resource_id)
   const plan = await openPlan(tx, { tasks: ids, roots: ids })
-  if (plan.hasTooManySubtasks && rows.length > 1) return 0
+  if (plan.hasTooManySubtasks && !isLast) return 0
   const touched = await findTouchedTasks(tx, importId, [...plan.before.keys()])
   const marks = new Map(rows.map((row) => [row.id, undoTask(plan, touched, row.resource_id)]))
   await writePlan(tx, plan)
+  await followVersions(tx, importId, [...subtaskChanges(plan.before, plan.tasks).keys()])
   return markUndone(tx, marks)
 }
 

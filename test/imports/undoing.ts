@@ -207,3 +207,36 @@ t.test('counts what is decided', async (t) => {
   }
   t.match(await undone(), { result: { undone: 5, kept: 0 }, progress: { done: 5, total: 5 } })
 })
+
+t.test('moves a tree that is too large for one request from below', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  await allowTasks(ada)
+  const below = (parent: string, count: number) =>
+    Array.from({ length: count }, (_, n) => `${parent}.${n},Below ${parent} ${n},${parent}`)
+  const file = table('id,title,parent', 'r,Root,', 'm,Middle,r', ...below('m', 505), ...below('r', 505))
+  const undone = async (change = (): Promise<unknown> => Promise.resolve()) => {
+    const ran = await ranImport(service, ada, file)
+    t.match(ran.result, { created: 1_012 })
+    await change()
+    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+    return settledImport(service, ada, ran.id)
+  }
+  t.match(await undone(), { result: { undone: 1_012, kept: 0 }, progress: { done: 1_012, total: 1_012 } })
+  t.equal((await tasksOf(ada)).size, 0)
+
+  const changeOne = async () => {
+    const query = { q: '"Below m 504"' }
+    const { body } = await service.expect('listTasks', 200, { token, query })
+    const params = { task_id: body.items[0]?.id ?? '' }
+    await service.expect('updateTask', 200, { token, params, body: { priority: 'high' } })
+  }
+  const { id, result } = await undone(changeOne)
+  t.match(result, { undone: 1_009, kept: 3 })
+  t.strictSame(new Set((await tasksOf(ada)).keys()), new Set(['Root', 'Middle', 'Below m 504']))
+  t.match(await rowsOf(service, ada, id, 'kept'), [
+    { code: 'changed' },
+    { code: 'changed' },
+    { code: 'changed' },
+  ])
+})
