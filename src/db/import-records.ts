@@ -572,10 +572,18 @@ export const selectCreatedSections = (
   importId: string,
 ): Promise<readonly CreatedSection[]> => selectSections(db, { import_id: importId })
 
-/** Whether a task is not as an import has created it. */
+/**
+ * Whether a task is not as an import has created it. Its version counts its comments, attachments and subtasks; neither the text of a
+ * comment nor a relation.
+ */
 const isTaskTouched = (importId: SQL): SQL => sql`((
-  select record.version from import_records record
-  where record.import_id = ${importId} and record.type = 'task' and record.resource_id = task.id) is distinct from task.version)`
+    select record.version from import_records record
+    where record.import_id = ${importId} and record.type = 'task' and record.resource_id = task.id) is distinct from task.version
+  or exists (select from comments comment where comment.task_id = task.id and comment.version > 1)
+  or exists (
+    select from task_relations relation where task.id in (relation.task_id, relation.other_task_id) and not coalesce((
+      select record.is_made from import_records record
+      where record.import_id = ${importId} and record.type = 'relation' and record.resource_id = relation.id), false)))`
 
 const selectTouched = statement(
   'import_records.select_touched',

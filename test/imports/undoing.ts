@@ -5,6 +5,7 @@ import type { components } from '../../generated/openapi.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { archiveFormat, archiveVersion, manifestName, partNames } from '../../src/interchange/archive.ts'
 import type { TaskRecord } from '../../src/interchange/records.ts'
+import { archiveOf, finishedExport } from '../fixture/exports.ts'
 import { board, type ImportFile, ranImport, rowsOf, settledImport, table } from '../fixture/imports.ts'
 import { recurringRecord, taskRecord } from '../fixture/interchange.ts'
 import { projectActions } from '../fixture/projects.ts'
@@ -16,7 +17,7 @@ import { taskActions } from '../fixture/tasks.ts'
 type Task = components['schemas']['Task']
 
 const service = await startService(t, { jobTimes: { ...jobTimes, events: 20 }, config: { taskQuota: 40 } })
-const { createTask } = taskActions(service)
+const { createTask, addComment, attachFile } = taskActions(service)
 const { createProject, setMember } = projectActions(service)
 const admin = await service.register('admin')
 let people = 0
@@ -239,4 +240,64 @@ t.test('moves a tree that is too large for one request from below', async (t) =>
     { code: 'changed' },
     { code: 'changed' },
   ])
+})
+
+t.test('keeps a task that somebody has worked on', async (t) => {
+  const works: Readonly<Record<string, (ada: Account, taskId: string) => Promise<unknown>>> = {
+    'a comment is edited': async ({ token }, task_id) => {
+      const { body } = await service.expect('listTaskComments', 200, { token, params: { task_id } })
+      const params = { comment_id: body.items[0]?.id ?? '' }
+      await service.expect('updateComment', 200, { token, params, body: { body: 'This one.' } })
+    },
+    'a comment is added': (ada, id) => addComment(ada, id),
+    'a file is attached': (ada, id) => attachFile(ada, id),
+    'a subtask is added': (ada, id) => createTask(ada, { title: 'Mine', parent_id: id }),
+    'it duplicates another task': async (ada, task_id) => {
+      const { id: other_task_id } = await createTask(ada, { title: 'Mine' })
+      const params = { task_id, kind: 'duplicates', other_task_id } as const
+      await service.expect('addTaskRelation', 204, { token: ada.token, params })
+    },
+    'another task blocks it': async (ada, other_task_id) => {
+      const { id: task_id } = await createTask(ada, { title: 'Mine' })
+      const params = { task_id, kind: 'blocks', other_task_id } as const
+      await service.expect('addTaskRelation', 204, { token: ada.token, params })
+    },
+  }
+  for (const [name, work] of Object.entries(works))
+    for (const isNew of [true, false])
+      await t.test(`${name} in a ${isNew ? 'new' : 'present'} project`, async (t) => {
+        const ada = await newAccount()
+        const { token } = ada
+        const project_id = isNew ? null : (await createProject(ada, 'House')).id
+        const ran = await ranImport(service, ada, board({ id: 'Plant', comment: 'Which?' }, 'Water'), {
+          project_id,
+          users: [{ source_id: 'm1', user_id: ada.id }],
+        })
+        const query = { project_id: (await projectsOf(ada))[0]?.id ?? '' }
+        await work(ada, (await tasksOf(ada, query)).get('Plant')?.id ?? '')
+        await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+        t.match((await settledImport(service, ada, ran.id)).result, { undone: 1, kept: isNew ? 4 : 3 })
+        t.match(await rowsOf(service, ada, ran.id, 'undone'), [{ type: 'task', source_id: 'Water' }])
+      })
+})
+
+t.test('moves what has edited comments and relations from the file', async (t) => {
+  const [ada, bob] = [await newAccount(), await newAccount()]
+  const project = await createProject(ada)
+  for (const project_id of [project.id, null]) {
+    const { id: task_id } = await createTask(ada, { title: 'One', project_id })
+    const { id: other_task_id } = await createTask(ada, { title: 'Other', project_id })
+    for (const kind of ['relates_to', 'blocks'] as const)
+      await service.expect('addTaskRelation', 204, {
+        token: ada.token,
+        params: { task_id, kind, other_task_id },
+      })
+    const params = { comment_id: await addComment(ada, task_id) }
+    await service.expect('updateComment', 200, { token: ada.token, params, body: { body: 'Better' } })
+  }
+  const content = await archiveOf(service, ada, await finishedExport(service, ada))
+  const ran = await ranImport(service, bob, { name: 'export.zip', content })
+  t.match(ran.result, { created: 11 })
+  await service.expect('undoImport', 200, { token: bob.token, params: { import_id: ran.id } })
+  t.match((await settledImport(service, bob, ran.id)).result, { undone: 11, kept: 0 })
 })
