@@ -603,11 +603,14 @@ export const findTouchedTasks = async (
 
 const isTouched = statement(
   'imports.is_project_touched',
-  { id: 'uuid', import_id: 'uuid' },
+  { id: 'uuid', import_id: 'uuid', sections: 'uuid[]' },
   { is_touched: 'bool' },
   (p) => sql`
     select made.version is distinct from project.version
       or (select count(*) > 1 from memberships where project_id = project.id)
+      or exists (
+        select from sections section
+        where section.project_id = project.id and (section.version > 1 or section.id <> all(${p.sections})))
       or exists (
         select from tasks task
         where task.project_id = project.id and (task.deleted_at is not null or ${isTaskTouched(p.import_id)}))
@@ -617,12 +620,13 @@ const isTouched = statement(
     where project.id = ${p.id}`,
 )
 
-/** Whether somebody has changed a locked project, its members or its tasks since an import has created it. */
+/** Whether somebody has changed a locked project, its members, sections or tasks since an import has created it with these sections. */
 export const isProjectTouched = async (
   { db }: TransactionContext,
   importId: string,
   { resource_id: id }: CreatedRow,
-): Promise<boolean> => expectRow(await isTouched(db, { id, import_id: importId })).is_touched
+  sections: readonly string[],
+): Promise<boolean> => expectRow(await isTouched(db, { id, import_id: importId, sections })).is_touched
 
 const raiseVersions = statement(
   'import_records.raise_versions',

@@ -41,8 +41,12 @@ export const undoRun = async (work: ImportWork): Promise<void> => {
   const { created, undone, kept } = await countRows(ctx, taken)
   progress.done = undone + kept
   progress.total = created
+  const sections = Map.groupBy(await selectCreatedSections(ctx, taken.id), ({ project_id }) => project_id)
   await forEachCreated(work, 'project', async (projects) => {
-    for (const project of projects) await mark(work, (tx) => undoProject(tx, taken.id, project))
+    for (const project of projects) {
+      const made = sections.get(project.resource_id) ?? []
+      await mark(work, (tx) => undoProject(tx, taken.id, project, made))
+    }
   })
   const large: CreatedRow[] = []
   await forEachCreated(work, 'task', async (tasks) => void large.push(...(await undoBatch(work, tasks))))
@@ -86,12 +90,14 @@ const undoProject = async (
   tx: OpTransaction<Principal>,
   importId: string,
   row: CreatedRow,
+  sections: readonly CreatedSection[],
 ): Promise<number> => {
   const id = row.resource_id
   const project = await lockProject(tx, id, 'close')
   if (project === null) return 0
   const markRow = (reason: KeptReason | null) => markUndone(tx, new Map([[row.id, reason]]))
-  if (await isProjectTouched(tx, importId, row)) return markRow(changed)
+  const sectionIds = sections.map(({ resource_id }) => resource_id)
+  if (await isProjectTouched(tx, importId, row, sectionIds)) return markRow(changed)
   let managed: Authorized<'project.manage', ProjectFacts>
   try {
     managed = expectMay('project.manage', project)

@@ -301,3 +301,41 @@ t.test('moves what has edited comments and relations from the file', async (t) =
   await service.expect('undoImport', 200, { token: bob.token, params: { import_id: ran.id } })
   t.match((await settledImport(service, bob, ran.id)).result, { undone: 11, kept: 0 })
 })
+
+t.test('keeps a project of which somebody has changed the sections', async (t) => {
+  const works: Readonly<
+    Record<string, (ada: Account, project_id: string, section_id: string) => Promise<unknown>>
+  > = {
+    created: ({ token }, project_id) =>
+      service.expect('createSection', 201, { token, params: { project_id }, body: { name: 'Mine' } }),
+    renamed: ({ token }, project_id, section_id) =>
+      service.expect('updateSection', 200, {
+        token,
+        params: { project_id, section_id },
+        body: { name: 'Mine' },
+      }),
+  }
+  for (const [name, work] of Object.entries(works))
+    await t.test(name, async (t) => {
+      const ada = await newAccount()
+      const { token } = ada
+      const ran = await ranImport(service, ada, board('Plant'))
+      const project_id = (await projectsOf(ada))[0]?.id ?? ''
+      const { body } = await service.expect('listSections', 200, { token, params: { project_id } })
+      await work(ada, project_id, body.items[0]?.id ?? '')
+      await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
+      await settledImport(service, ada, ran.id)
+      const kept = await rowsOf(service, ada, ran.id, 'kept')
+      t.strictSame(
+        kept.map(({ type, code }) => [type, code]),
+        name === 'created'
+          ? [['project', 'changed']]
+          : [
+              ['project', 'changed'],
+              ['section', 'changed'],
+            ],
+      )
+      const { body: left } = await service.expect('listSections', 200, { token, params: { project_id } })
+      t.match(left.items, [{ name: 'Mine' }])
+    })
+})
