@@ -71,6 +71,7 @@ const slowFiles: readonly string[] = [
   'test/folding.ts',
   'test/http/caller-shares.ts',
   'test/http/slow-clients.ts',
+  'test/imports/undoing.ts',
   'test/imports/writing.ts',
   'test/interchange/read.ts',
   'test/leaks.ts',

@@ -8,7 +8,7 @@ import { batchOf, countingStatement } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { anyOf } from './engine/parameters.ts'
-import { expectRow, firstRow } from './engine/row-statements.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 import { beginVisibility } from './redelivery.ts'
 import { eq, type SQL, sql } from './schema/drizzle.ts'
@@ -519,25 +519,30 @@ const forgetInHidden = forgetting(
 export const forgetHidden = ({ db }: Pick<TransactionContext, 'db'>, importId: string): Promise<number> =>
   forgetInHidden(db, { import_id: importId })
 
-const selectMade = statement(
-  'import_records.select_made',
-  { import_id: 'uuid', type: 'text', after: 'uuid', limit: 'int' },
-  { resource_id: 'text', version: 'int' },
+// Until the tables are analyzed, the planner takes an import for a few rows, and would join by reading all of them for each row: these
+// statements have scalar subqueries, and mark rows by the primary key.
+const selectCreated = statement(
+  'import_rows.select_created',
+  { import_id: 'uuid', type: 'text', after: 'int', limit: 'int' },
+  { id: 'text', number: 'int', resource_id: 'text' },
   (p) => sql`
-    select resource_id::text, version from import_records
-    where import_id = ${p.import_id} and type = ${p.type} and is_made and resource_id > ${p.after} and not exists (
-      select from projects project where project.id = import_records.project_id and project.deleted_at is not null)
-    order by resource_id limit ${p.limit}`,
+    select row.id::text, row.number, row.resource_id::text from import_rows row
+    where row.import_id = ${p.import_id} and row.outcome = 'created' and row.type = ${p.type} and row.number > ${p.after}
+      and (
+        select project.deleted_at from import_records record join projects project on project.id = record.project_id
+        where record.import_id = row.import_id and record.type = row.type and record.resource_id = row.resource_id) is null
+    order by row.number limit ${p.limit}`,
 )
 
-/** What an import has made, and the version as it was imported. */
-export interface MadeRecord {
+/** A row of the outcome `created`: undoing has not decided yet whether what it has created goes or stays. */
+export interface CreatedRow {
+  readonly id: string
+  readonly number: number
   readonly resource_id: string
-  readonly version: number
 }
 
-/** What an import has made of a type, in the order of its creation. */
-export const selectMadeRecords = (
+/** The rows of a type that have created something, parents before their subtasks. What is in the trash with its project is left out. */
+export const selectCreatedRows = (
   { db }: Pick<TransactionContext, 'db'>,
   {
     importId,
@@ -547,51 +552,105 @@ export const selectMadeRecords = (
   }: {
     readonly importId: string
     readonly type: 'project' | 'task'
-    readonly after: string
+    readonly after: number
     readonly limit: number
   },
-): Promise<readonly MadeRecord[]> => selectMade(db, { import_id: importId, type, after, limit })
+): Promise<readonly CreatedRow[]> => selectCreated(db, { import_id: importId, type, after, limit })
 
-const selectVersions = statement(
-  'import_records.select_versions',
-  { import_id: 'uuid', ids: 'uuid[]' },
-  { resource_id: 'text', version: 'int' },
+const selectSections = statement(
+  'import_rows.select_created_sections',
+  { import_id: 'uuid' },
+  { id: 'text', number: 'int', resource_id: 'text', project_id: 'text' },
   (p) => sql`
-    select resource_id::text, version from import_records
-    where import_id = ${p.import_id} and type = 'task' and resource_id = ${anyOf(p.ids)}`,
+    select row.id::text, row.number, section.id::text as resource_id, section.project_id::text from import_rows row
+      join sections section on section.id = row.resource_id
+      join projects project on project.id = section.project_id and project.deleted_at is null
+    where row.import_id = ${p.import_id} and row.outcome = 'created' and row.type = 'section' order by row.number`,
 )
 
-/** The versions of tasks as an import has created them. */
-export const versionsAsImported = async (
+export interface CreatedSection extends CreatedRow {
+  readonly project_id: string
+}
+
+/** The same for sections. */
+export const selectCreatedSections = (
+  { db }: Pick<TransactionContext, 'db'>,
+  importId: string,
+): Promise<readonly CreatedSection[]> => selectSections(db, { import_id: importId })
+
+/**
+ * Whether a task is not as an import has created it. Its version counts its comments, attachments and subtasks; neither the text of a
+ * comment nor a relation.
+ */
+const isTaskTouched = (importId: SQL): SQL => sql`((
+    select record.version from import_records record
+    where record.import_id = ${importId} and record.type = 'task' and record.resource_id = task.id) is distinct from task.version
+  or exists (select from comments comment where comment.task_id = task.id and comment.version > 1)
+  or exists (
+    select from task_relations relation where task.id in (relation.task_id, relation.other_task_id) and not coalesce((
+      select record.is_made from import_records record
+      where record.import_id = ${importId} and record.type = 'relation' and record.resource_id = relation.id), false)))`
+
+const selectTouched = statement(
+  'import_records.select_touched',
+  { import_id: 'uuid', ids: 'uuid[]' },
+  { id: 'text' },
+  (p) => sql`
+    select task.id::text from tasks task where task.id = ${anyOf(p.ids)} and ${isTaskTouched(p.import_id)}`,
+)
+
+/** Those of locked tasks that somebody has changed since an import has created them, or that it has not created. */
+export const findTouchedTasks = async (
   { db }: TransactionContext,
   importId: string,
   ids: readonly string[],
-): Promise<ReadonlyMap<string, number>> =>
-  new Map(
-    (await selectVersions(db, { import_id: importId, ids })).map((one) => [one.resource_id, one.version]),
-  )
+): Promise<ReadonlySet<string>> =>
+  new Set((await selectTouched(db, { import_id: importId, ids })).map(({ id }) => id))
 
 const isTouched = statement(
   'imports.is_project_touched',
-  { id: 'uuid', import_id: 'uuid', version: 'int' },
+  { id: 'uuid', import_id: 'uuid', sections: 'uuid[]' },
   { is_touched: 'bool' },
   (p) => sql`
-    select project.version <> ${p.version}
+    select made.version is distinct from project.version
       or (select count(*) > 1 from memberships where project_id = project.id)
       or exists (
-        select from tasks task left join import_records record
-          on record.import_id = ${p.import_id} and record.type = 'task' and record.resource_id = task.id
-        where task.project_id = project.id and (record.version is null or record.version <> task.version or task.deleted_at is not null))
+        select from sections section
+        where section.project_id = project.id and (section.version > 1 or section.id <> all(${p.sections})))
+      or exists (
+        select from tasks task
+        where task.project_id = project.id and (task.deleted_at is not null or ${isTaskTouched(p.import_id)}))
       as is_touched
-    from projects project where project.id = ${p.id}`,
+    from projects project left join import_records made
+      on made.import_id = ${p.import_id} and made.type = 'project' and made.resource_id = project.id
+    where project.id = ${p.id}`,
 )
 
-/** Whether somebody has changed a project, its members or its tasks since an import has created it. It is locked. */
+/** Whether somebody has changed a locked project, its members, sections or tasks since an import has created it with these sections. */
 export const isProjectTouched = async (
   { db }: TransactionContext,
   importId: string,
-  { resource_id: id, version }: MadeRecord,
-): Promise<boolean> => expectRow(await isTouched(db, { id, import_id: importId, version })).is_touched
+  { resource_id: id }: CreatedRow,
+  sections: readonly string[],
+): Promise<boolean> => expectRow(await isTouched(db, { id, import_id: importId, sections })).is_touched
+
+const raiseVersions = statement(
+  'import_records.raise_versions',
+  { import_id: 'uuid', ids: 'uuid[]' },
+  {},
+  (p) => sql`
+    update import_records set version = version + 1
+    where import_id = ${p.import_id} and type = 'task' and resource_id = ${anyOf(p.ids)}`,
+)
+
+/** Undoing gives tasks a new version when it takes subtasks from them, which is not a change by somebody. */
+export const followVersions = async (
+  { db }: TransactionContext,
+  importId: string,
+  ids: readonly string[],
+): Promise<void> => {
+  if (ids.length > 0) await raiseVersions(db, { import_id: importId, ids })
+}
 
 const markTrashed = countingStatement(
   'import_rows.mark_trashed',
@@ -631,30 +690,28 @@ export interface KeptReason {
   readonly message: string
 }
 
-const mark = statement(
+const mark = countingStatement(
   'import_rows.mark',
-  { import_id: 'uuid', marks: 'json' },
-  {},
+  { marks: 'json' },
   (p) => sql`
     update import_rows row set outcome = case when mark.code is null then 'undone' else 'kept' end, code = mark.code, message = mark.message
-    from jsonb_to_recordset(${p.marks} -> 'rows') as mark (resource_id uuid, code text, message text)
-    where row.import_id = ${p.import_id} and row.outcome in ('created', 'undone', 'kept') and row.resource_id = mark.resource_id`,
+    from jsonb_to_recordset(${p.marks} -> 'rows') as mark (id uuid, code text, message text)
+    where row.id = mark.id returning 1`,
 )
 
-/** Writes which of the created resources are gone again, and which stay and why. A reason of null: it is gone. */
+/** Writes, by the ids of rows, what is gone again, and what stays and why. A reason of null: it is gone. Returns their number. */
 export const markUndone = async (
   { db }: TransactionContext,
-  importId: string,
   marks: ReadonlyMap<string, KeptReason | null>,
-): Promise<void> => {
-  const rows = [...marks].map(([resource_id, reason]) => {
-    return { resource_id, code: reason?.code ?? null, message: reason?.message ?? null }
+): Promise<number> => {
+  const rows = [...marks].map(([id, reason]) => {
+    return { id, code: reason?.code ?? null, message: reason?.message ?? null }
   })
-  await mark(db, { import_id: importId, marks: { rows } })
+  return mark(db, { marks: { rows } })
 }
 
-const markOthers = countingStatement(
-  'import_rows.mark_others',
+const markRemaining = countingStatement(
+  'import_rows.mark_remaining',
   { import_id: 'uuid' },
   () => sql`
     update import_rows row set outcome = case when other.is_there then 'kept' else 'undone' end,
@@ -685,25 +742,10 @@ const markOthers = countingStatement(
 )
 
 /**
- * Writes of up to 1,000 other created resources whether they are gone with what they belong to, or stay with it. Returns their number.
+ * Writes of up to 1,000 rows that are still `created` whether what they have created is gone with what it belongs to, or stays with it.
+ * Returns their number.
  */
-export const markOthersUndone = ({ db }: Pick<TransactionContext, 'db'>, importId: string): Promise<number> =>
-  markOthers(db, { import_id: importId })
-
-const selectMadeSection = statement(
-  'import_rows.select_section',
-  { import_id: 'uuid' },
-  { id: 'text', project_id: 'text' },
-  (p) => sql`
-    select section.id::text, section.project_id::text from import_rows row
-      join sections section on section.id = row.resource_id
-      join projects project on project.id = section.project_id and project.deleted_at is null
-    where row.import_id = ${p.import_id} and row.outcome = 'created' and row.type = 'section' limit 1`,
-)
-
-/** A section that an import has created in a project that is not in the trash, and that is not marked yet. */
-export const findMadeSection = async (
+export const markRemainingRows = (
   { db }: Pick<TransactionContext, 'db'>,
   importId: string,
-): Promise<{ readonly id: string; readonly project_id: string } | null> =>
-  firstRow(await selectMadeSection(db, { import_id: importId }))
+): Promise<number> => markRemaining(db, { import_id: importId })

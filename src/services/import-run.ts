@@ -35,7 +35,7 @@ import { type FileReader, openFileReader } from '../interchange/read.ts'
 import type { ReportLine } from '../interchange/records.ts'
 import { FileMissing, isFull } from '../storage/storage.ts'
 import { discardProjects } from './import-discard.ts'
-import { undoImport } from './import-undo.ts'
+import { undoRun } from './import-undo.ts'
 import {
   contextOfImport,
   ImportFailed,
@@ -97,7 +97,7 @@ const runImport = async (deps: RunImportsDeps, taken: TakenImport, stop: AbortSi
   try {
     if (taken.status === 'discarding') await discardProjects(work)
     else if (taken.attempts > maxAttempts) throw new ImportFailed('interrupted')
-    else if (taken.status === 'undoing') await undoImport(work)
+    else if (taken.status === 'undoing') await undoRun(work)
     else
       await withFile(deps, work, folder, (file) =>
         taken.status === 'reading' ? read(work, file) : write(deps, work, file),

@@ -1,23 +1,24 @@
 import { untilNone } from '../db/engine/batches.ts'
 import {
   countRows,
-  findMadeSection,
+  type CreatedRow,
+  type CreatedSection,
+  findTouchedTasks,
+  followVersions,
   forgetUndone,
   isProjectTouched,
   type KeptReason,
-  type MadeRecord,
-  markOthersUndone,
+  markRemainingRows,
   markUndone,
-  selectMadeRecords,
-  versionsAsImported,
+  selectCreatedRows,
+  selectCreatedSections,
 } from '../db/import-records.ts'
 import { endImport } from '../db/imports.ts'
 import { lockProject, moveToTrash, type ProjectFacts } from '../db/projects.ts'
 import { recordProjectEvent } from '../db/record-event.ts'
 import { type EditableSection, hasLiveTasks, lockSection } from '../db/sections.ts'
-import { nilId } from '../domain/nil-id.ts'
 import type { Authorized, Principal } from '../domain/permissions.ts'
-import { subtasksOf } from '../domain/task-trees.ts'
+import { subtaskChanges, subtasksOf } from '../domain/task-trees.ts'
 import { Problem } from '../problems/problems.ts'
 import type { OpTransaction } from './context.ts'
 import { expectMay } from './expectations.ts'
@@ -28,89 +29,119 @@ import { planDeletion } from './task-rules.ts'
 
 /** Moves what an import has created to the trash, unless somebody has changed it since. */
 
-/** Tasks per transaction. */
+/** Rows per transaction. */
 const batchSize = 50
 
-export const undoImport = async (work: ImportWork): Promise<void> => {
-  const { taken, progress, signal } = work
-  await forEachMade(work, 'project', 1, ([project]) =>
-    whileHeld(work, (tx) => undoProject(tx, taken.id, project)),
-  )
-  await forEachMade(work, 'task', batchSize, (tasks) => undoBatch(work, tasks))
-  await undoSections(work)
-  await untilNone(() => whileHeld(work, (tx) => markOthersUndone(tx, taken.id)), signal)
+/**
+ * Undoes an import. Whatever goes or stays is marked as `undone` or `kept` in the same transaction, so that an attempt after an interrupted one
+ * goes on with the rows that are still `created`.
+ */
+export const undoRun = async (work: ImportWork): Promise<void> => {
+  const { ctx, taken, progress, signal } = work
+  const { created, undone, kept } = await countRows(ctx, taken)
+  progress.done = undone + kept
+  progress.total = created
+  const sections = Map.groupBy(await selectCreatedSections(ctx, taken.id), ({ project_id }) => project_id)
+  await forEachCreated(work, 'project', async (projects) => {
+    for (const project of projects) {
+      const made = sections.get(project.resource_id) ?? []
+      await mark(work, (tx) => undoProject(tx, taken.id, project, made))
+    }
+  })
+  const large: CreatedRow[] = []
+  await forEachCreated(work, 'task', async (tasks) => void large.push(...(await undoBatch(work, tasks))))
+  // What is below them is gone, or stays. The deepest go first, so that those above them are small then.
+  for (const task of large.toReversed())
+    await mark(work, (tx) => undoTasks(tx, taken.id, [task], { isLast: true }))
+  for (const section of await selectCreatedSections(ctx, taken.id)) await undoSection(work, section)
+  await untilNone(() => mark(work, (tx) => markRemainingRows(tx, taken.id)), signal)
   await untilNone(() => whileHeld(work, (tx) => forgetUndone(tx, taken.id)), signal)
   await whileHeld(work, async (tx) => {
     const result = await countRows(tx, taken)
-    await endImport(tx, taken, { status: 'undone', result, done: progress.done })
+    await endImport(tx, taken, { status: 'undone', result, done: result.undone + result.kept })
   })
 }
 
-/** What the import has made of a type, in batches. What is in the trash with its project is left out. */
-const forEachMade = async (
+/** A transaction that marks rows. Returns their number. */
+const mark = async (
+  work: ImportWork,
+  undo: (tx: OpTransaction<Principal>) => Promise<number>,
+): Promise<number> => {
+  const marked = await whileHeld(work, undo)
+  work.progress.done += marked
+  return marked
+}
+
+const forEachCreated = async (
   { ctx, taken }: ImportWork,
   type: 'project' | 'task',
-  limit: number,
-  undo: (made: readonly [MadeRecord, ...MadeRecord[]]) => Promise<void>,
+  undo: (rows: readonly CreatedRow[]) => Promise<void>,
 ): Promise<void> => {
-  for (let after = nilId; ;) {
-    const [first, ...others] = await selectMadeRecords(ctx, { importId: taken.id, type, after, limit })
-    if (first === undefined) return
-    await undo([first, ...others])
-    after = (others.at(-1) ?? first).resource_id
+  for (let after = 0; ;) {
+    const rows = await selectCreatedRows(ctx, { importId: taken.id, type, after, limit: batchSize })
+    const last = rows.at(-1)
+    if (last === undefined) return
+    await undo(rows)
+    after = last.number
   }
 }
 
 const undoProject = async (
   tx: OpTransaction<Principal>,
   importId: string,
-  made: MadeRecord,
-): Promise<void> => {
-  const id = made.resource_id
+  row: CreatedRow,
+  sections: readonly CreatedSection[],
+): Promise<number> => {
+  const id = row.resource_id
   const project = await lockProject(tx, id, 'close')
-  if (project === null) return
-  const keep = (reason: KeptReason): Promise<void> => markUndone(tx, importId, new Map([[id, reason]]))
-  if (await isProjectTouched(tx, importId, made)) return keep(changed)
+  if (project === null) return 0
+  const markRow = (reason: KeptReason | null) => markUndone(tx, new Map([[row.id, reason]]))
+  const sectionIds = sections.map(({ resource_id }) => resource_id)
+  if (await isProjectTouched(tx, importId, row, sectionIds)) return markRow(changed)
   let managed: Authorized<'project.manage', ProjectFacts>
   try {
     managed = expectMay('project.manage', project)
   } catch (error) {
-    return keep(notAllowed(error))
+    return markRow(notAllowed(error))
   }
   await Promise.all([moveToTrash(tx, managed), recordProjectEvent(tx, 'project.deleted', id)])
+  return markRow(null)
 }
 
-/** Tasks with very many subtasks together are undone one by one. */
-const undoBatch = async (work: ImportWork, tasks: readonly MadeRecord[]): Promise<void> => {
-  const { taken, progress } = work
-  const isUndone = await whileHeld(work, (tx) => undoTasks(tx, taken.id, tasks))
-  if (!isUndone) for (const task of tasks) await whileHeld(work, (tx) => undoTasks(tx, taken.id, [task]))
-  progress.done += tasks.length
+/** Tasks with very many subtasks together are undone one by one. Returns those that have too many alone. */
+const undoBatch = async (work: ImportWork, tasks: readonly CreatedRow[]): Promise<readonly CreatedRow[]> => {
+  const { taken } = work
+  const marked = await mark(work, (tx) => undoTasks(tx, taken.id, tasks))
+  if (marked > 0) return []
+  if (tasks.length === 1) return tasks
+  const large: CreatedRow[] = []
+  for (const task of tasks) large.push(...(await undoBatch(work, [task])))
+  return large
 }
 
-/** False if nothing was done, because the tasks have too many subtasks together. Parents come before their subtasks. */
+/** Marks none, and does nothing, if the tasks have too many subtasks together, unless it is the last time. */
 const undoTasks = async (
   tx: OpTransaction<Principal>,
   importId: string,
-  made: readonly MadeRecord[],
-): Promise<boolean> => {
-  const ids = made.map(({ resource_id }) => resource_id)
+  rows: readonly CreatedRow[],
+  { isLast = false } = {},
+): Promise<number> => {
+  const ids = rows.map(({ resource_id }) => resource_id)
   const plan = await openPlan(tx, { tasks: ids, roots: ids })
-  if (plan.hasTooManySubtasks && ids.length > 1) return false
-  const versions = await versionsAsImported(tx, importId, [...plan.before.keys()])
-  const reasons = new Map(ids.map((id) => [id, undoTask(plan, versions, id)]))
+  if (plan.hasTooManySubtasks && !isLast) return 0
+  const touched = await findTouchedTasks(tx, importId, [...plan.before.keys()])
+  const marks = new Map(rows.map((row) => [row.id, undoTask(plan, touched, row.resource_id)]))
   await writePlan(tx, plan)
-  await markUndone(tx, importId, reasons)
-  return true
+  await followVersions(tx, importId, [...subtaskChanges(plan.before, plan.tasks).keys()])
+  return markUndone(tx, marks)
 }
 
 /** Plans that a task goes to the trash with its subtasks, unless one of them was changed. Returns why it stays; null if it does not. */
-const undoTask = (plan: TaskPlan, versions: ReadonlyMap<string, number>, id: string): KeptReason | null => {
+const undoTask = (plan: TaskPlan, touched: ReadonlySet<string>, id: string): KeptReason | null => {
   const task = plan.tasks.get(id)
   if (task === undefined || task.isTrashed) return null
   const tree = [task, ...subtasksOf(plan.tasks.values(), id)]
-  const isTouched = tree.some((one) => plan.before.get(one.id)?.version !== versions.get(one.id))
-  if (isTouched) return changed
+  if (tree.some((one) => touched.has(one.id))) return changed
   try {
     planDeletion(plan, { id, conditions: { ifMatch: null, ifNoneMatch: null } })
     return null
@@ -119,33 +150,27 @@ const undoTask = (plan: TaskPlan, versions: ReadonlyMap<string, number>, id: str
   }
 }
 
-/** Sections have no trash: those that are empty again are deleted. */
-const undoSections = async (work: ImportWork): Promise<void> => {
-  const { ctx, taken } = work
-  for (;;) {
-    const section = await findMadeSection(ctx, taken.id)
-    if (section === null) return
-    await whileHeld(work, (tx) => undoSection(tx, taken.id, section))
-  }
+/** Sections have no trash: one that is empty again is deleted. With very many tasks in the trash, that takes several transactions. */
+const undoSection = async (work: ImportWork, section: CreatedSection): Promise<void> => {
+  while ((await mark(work, (tx) => undoSectionPart(tx, section))) === 0);
 }
 
-const undoSection = async (
+/** Marks none as long as tasks in the trash have to leave it. */
+const undoSectionPart = async (
   tx: OpTransaction<Principal>,
-  importId: string,
-  { id, project_id: projectId }: { readonly id: string; readonly project_id: string },
-): Promise<void> => {
-  const section = await lockSection(tx, { projectId, sectionId: id }, 'delete')
-  if (section === null) return
-  const mark = (reason: KeptReason | null): Promise<void> => markUndone(tx, importId, new Map([[id, reason]]))
+  { id, resource_id: sectionId, project_id: projectId }: CreatedSection,
+): Promise<number> => {
+  const markRow = (reason: KeptReason | null) => markUndone(tx, new Map([[id, reason]]))
+  const section = await lockSection(tx, { projectId, sectionId }, 'delete')
+  if (section === null) return markRow(null)
   let editable: EditableSection
   try {
     editable = expectEditable(tx, section)
   } catch (error) {
-    return mark(notAllowed(error))
+    return markRow(notAllowed(error))
   }
-  if (section.version > 1 || (await hasLiveTasks(tx, editable))) return mark(changed)
-  // With very many tasks in the trash, it is found again until all have left it.
-  if (await deleteIfEmptied(tx, editable)) await mark(null)
+  if (section.version > 1 || (await hasLiveTasks(tx, editable))) return markRow(changed)
+  return (await deleteIfEmptied(tx, editable)) ? markRow(null) : 0
 }
 
 const changed: KeptReason = {

@@ -65,7 +65,11 @@ const importTable = async (
   await client.expect('undoImport', 200, { token, params })
   await eventually('some are undone', async () => (await count()) < personal - 300, 90_000)
   await kill(`with ${await count()} tasks to undo`)
-  t.match(await ended(params), { status: 'undone', result: { created: total, undone: total, kept: 0 } })
+  t.match(await ended(params), {
+    status: 'undone',
+    result: { created: total, undone: total, kept: 0 },
+    progress: { done: total, total },
+  })
   t.equal(await count(), 0)
   t.equal((await projects()).length, 0)
 

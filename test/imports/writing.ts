@@ -6,11 +6,13 @@ import { jobTimes } from '../../src/jobs/registry.ts'
 import { eventually } from '../fixture/eventually.ts'
 import { archiveOf, entriesOf, finishedExport, type Records, recordsOf } from '../fixture/exports.ts'
 import {
+  board,
   type ImportFile,
   noImportRuns,
   ranImport,
   rowsOf,
   settledImport,
+  table,
   uploadedImport,
 } from '../fixture/imports.ts'
 import { projectActions } from '../fixture/projects.ts'
@@ -18,7 +20,7 @@ import { type Account, fileForm, startService } from '../fixture/service.ts'
 import { openStorageFor } from '../fixture/storage.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
-/** What an import makes of a file, and what of it can be undone. */
+/** What an import makes of a file. */
 
 type Task = components['schemas']['Task']
 
@@ -42,11 +44,6 @@ const admin = await service.register('admin')
 let people = 0
 /** Somebody without tasks. */
 const newAccount = (): Promise<Account> => service.register(`person-${(people += 1)}`)
-
-const table = (...lines: readonly string[]): ImportFile => ({
-  name: 'tasks.csv',
-  content: lines.map((line) => `${line}\n`).join(''),
-})
 
 /** The tasks of a user, or of a project, by their titles. */
 const tasksOf = async (
@@ -531,167 +528,4 @@ t.test('a field is updated if the file has changed it, and nobody here', async (
   t.match(tasks.get('Water daily'), { description: 'Changed here.', priority: 'high' })
   const third = await ranImport(service, ada, file, { existing: 'update' })
   t.match(third.result, { updated: 0, skipped: 3 }, 'the file has not changed since')
-})
-
-/** A card, whose name is its id by default. */
-type Card =
-  string | { readonly id: string; readonly name?: string; readonly desc?: string; readonly comment?: string }
-
-/** A board of Trello with a list. */
-const board = (...cards: readonly Card[]): ImportFile => ({
-  name: 'board.json',
-  content: JSON.stringify({
-    id: 'b1',
-    name: 'Garden',
-    lists: [{ id: 'l1', name: 'To do', closed: false, pos: 1 }],
-    cards: cards.map(cardOf).map(({ id, name = id, desc = '' }) => {
-      return { id, name, desc, idList: 'l1', closed: false, pos: 1 }
-    }),
-    checklists: [],
-    labels: [],
-    members: [],
-    actions: cards.map(cardOf).flatMap(({ id, comment: text }) =>
-      text === undefined
-        ? []
-        : {
-            id: `comment on ${id}`,
-            type: 'commentCard',
-            date: '2020-01-01T00:00:00.000Z',
-            data: { text, card: { id } },
-          },
-    ),
-  }),
-})
-
-const cardOf = (card: Card): Exclude<Card, string> => (typeof card === 'string' ? { id: card } : card)
-
-t.test('undoing', async (t) => {
-  t.test('moves what nobody has changed to the trash, and says what stays', async (t) => {
-    const ada = await newAccount()
-    const { token } = ada
-    const ran = await ranImport(
-      service,
-      ada,
-      table(
-        'id,title,parent',
-        'a,Above,',
-        'b,Below,a',
-        'c,Alone,',
-        'd,Kept,',
-        'e,Above the kept,',
-        'f,Deep,e',
-      ),
-    )
-    const tasks = await tasksOf(ada)
-    const change = (title: string) =>
-      service.expect('updateTask', 200, {
-        token,
-        params: { task_id: tasks.get(title)?.id ?? '' },
-        body: { priority: 'high' },
-      })
-    await change('Kept')
-    await change('Deep')
-    const params = { import_id: ran.id }
-    await service.expect('undoImport', 200, { token, params })
-    t.match(await settledImport(service, ada, ran.id), {
-      status: 'undone',
-      result: { created: 6, undone: 3, kept: 3 },
-    })
-    t.strictSame(new Set((await tasksOf(ada)).keys()), new Set(['Kept', 'Deep', 'Above the kept']))
-    const { body: trash } = await service.expect('listTrash', 200, { token })
-    t.strictSame(new Set(trash.items.map(({ title }) => title)), new Set(['Above', 'Below', 'Alone']))
-    t.match(await rowsOf(service, ada, ran.id, 'kept'), [
-      { code: 'changed' },
-      { code: 'changed' },
-      { code: 'changed' },
-    ])
-    await service.expect('undoImport', 200, { token, params })
-  })
-
-  t.test('lets the same file be imported again', async (t) => {
-    const ada = await newAccount()
-    const { token } = ada
-    const file = table('title,project', 'Personal,', 'Plant,Garden')
-    const ran = await ranImport(service, ada, file)
-    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
-    t.match(await settledImport(service, ada, ran.id), { result: { undone: 3, kept: 0 } })
-    t.match((await ranImport(service, ada, file)).result, { created: 3, skipped: 0 })
-  })
-
-  t.test('moves more subtasks than one request may, tree by tree', async (t) => {
-    const ada = await newAccount()
-    const { token } = ada
-    await service.expect('updateUser', 200, {
-      token: admin.token,
-      params: { user_id: ada.id },
-      body: { task_quota: 0 },
-    })
-    const parents = Array.from({ length: 12 }, (_, n) => `p${n},Parent ${n},`)
-    const children = Array.from({ length: 540 }, (_, n) => `c${n},Child ${n},p${n % 12}`)
-    const ran = await ranImport(service, ada, table('id,title,parent', ...parents, ...children))
-    t.match(ran.result, { created: 552 })
-    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
-    t.match(await settledImport(service, ada, ran.id), { status: 'undone', result: { undone: 552, kept: 0 } })
-  })
-
-  t.test('moves a project that nobody has changed to the trash as a whole', async (t) => {
-    const ada = await newAccount()
-    const { token } = ada
-    const ran = await ranImport(service, ada, board('Plant'))
-    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
-    t.match(await settledImport(service, ada, ran.id), { status: 'undone', result: { undone: 3, kept: 0 } })
-    const { body: trash } = await service.expect('listTrashedProjects', 200, { token })
-    t.match(trash.items, [{ name: 'Garden' }])
-  })
-
-  t.test('keeps a project that somebody has changed', async (t) => {
-    const ada = await newAccount()
-    const { token } = ada
-    const ran = await ranImport(service, ada, board('Plant', 'Water'))
-    const [project] = await projectsOf(ada)
-    await createTask(ada, { title: 'Mine', project_id: project?.id ?? '' })
-    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
-    t.match(await settledImport(service, ada, ran.id), { status: 'undone', result: { undone: 3, kept: 1 } })
-    t.strictSame([...(await tasksOf(ada, { project_id: project?.id ?? '' })).keys()], ['Mine'])
-    const params = { project_id: project?.id ?? '' }
-    const { body: sections } = await service.expect('listSections', 200, { token, params })
-    t.strictSame(sections.items, [], 'a section that is empty again is gone')
-  })
-
-  t.test('says of everything whether it is gone, and why it stays', async (t) => {
-    const ada = await newAccount()
-    const { token } = ada
-    const project = await createProject(ada, 'House')
-    const file = board({ id: 'Paint', comment: 'Blue?' }, { id: 'Tile', comment: 'White?' })
-    const ran = await ranImport(service, ada, file, { project_id: project.id })
-    t.match(ran.result, { created: 5 })
-    const tasks = await tasksOf(ada, { project_id: project.id })
-    const params = { task_id: tasks.get('Tile')?.id ?? '' }
-    await service.expect('updateTask', 200, { token, params, body: { priority: 'high' } })
-    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
-    t.match(await settledImport(service, ada, ran.id), { result: { created: 5, undone: 2, kept: 3 } })
-    const rows = await rowsOf(service, ada, ran.id)
-    t.strictSame(
-      new Set(rows.map(({ type, outcome, code }) => `${type ?? ''} ${outcome} ${code ?? ''}`)),
-      new Set([
-        'section kept changed',
-        'task undone ',
-        'task kept changed',
-        'comment undone ',
-        'comment kept changed',
-      ]),
-    )
-  })
-
-  t.test('keeps what may not be deleted any more', async (t) => {
-    const [ada, bob] = [await newAccount(), await newAccount()]
-    const { token } = ada
-    const project = await createProject(bob, 'House')
-    await setMember(bob, project, ada, 'editor')
-    const ran = await ranImport(service, ada, board('Paint'), { project_id: project.id })
-    await setMember(bob, project, ada, 'viewer')
-    await service.expect('undoImport', 200, { token, params: { import_id: ran.id } })
-    t.match(await settledImport(service, ada, ran.id), { result: { undone: 0, kept: 2 } })
-    t.match(await rowsOf(service, ada, ran.id, 'kept'), [{ code: 'not_allowed' }, { code: 'not_allowed' }])
-  })
 })

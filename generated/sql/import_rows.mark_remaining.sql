@@ -1,4 +1,4 @@
-/* import_rows.mark_others */ with
+/* import_rows.mark_remaining */ with
 live as not materialized (
   select task.id from tasks task left join projects project on project.id = task.project_id
   where task.deleted_at is null and project.deleted_at is null

@@ -1,5 +1,0 @@
-/* import_rows.select_section */
-select section.id::text, section.project_id::text from import_rows row
-  join sections section on section.id = row.resource_id
-  join projects project on project.id = section.project_id and project.deleted_at is null
-where row.import_id = $1::uuid and row.outcome = 'created' and row.type = 'section' limit 1;
