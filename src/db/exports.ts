@@ -25,6 +25,7 @@ import { touched } from './touch.ts'
 
 const item = aliasedTable(exports, 'item')
 const row = aliasedTable(exports, 'row')
+const other = aliasedTable(exports, 'other')
 const person = aliasedTable(users, 'person')
 const membership = aliasedTable(memberships, 'membership')
 
@@ -254,11 +255,16 @@ const take = statement(
   },
   (p) => {
     const isRun = sql`(not next.rests and ${row.attempts} < ${maxAttempts})`
+    // Also while its process is dead: an index allows each user one.
+    const isAnotherRunning = sql`exists (
+      select from exports other
+      where ${other.requested_by} = ${row.requested_by} and ${other.status} = 'running' and ${other.id} <> ${row.id})`
     return sql`
       with ${turn}, next as materialized (
         select ${row.id}, ${isSignInDue(person)} as rests
         from turn join exports row on turn.is_ours join users person on ${person.id} = ${row.requested_by}
         where ${row.status} in ('waiting', 'running') and coalesce(${row.leased_until} <= now(), true) and ${mayRun(row.requested_by)}
+          and not ${isAnotherRunning}
         order by ${row.created_at} limit 1 for update of row skip locked
       ), taken as ${builder
         .update(row)
@@ -291,8 +297,8 @@ const take = statement(
 )
 
 /**
- * Takes the export that has waited for longest, unless as many are running as may be, or another process is taking one. An index keeps a
- * user from having two that run. One whose requester has to sign in with an identity provider fails instead.
+ * Takes the export that has waited for longest, unless as many are running as may be, or another process is taking one. One whose process
+ * died goes before the others of its requester. One whose requester has to sign in with an identity provider fails instead.
  */
 export const takeExport = async (
   db: Database,

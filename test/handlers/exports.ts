@@ -606,6 +606,20 @@ t.test('an export whose process died is made by another one, three times at most
   t.match(await interruptedExport(mia, 3), { status: 'failed', failure: 'interrupted' })
 })
 
+t.test('an older one that waits does not hold up one whose process died', async (t) => {
+  const leo = await service.register('leo')
+  await noExportRuns(service)
+  await db.run(
+    `insert into exports (id, requested_by, user_id, status, attempts, lease_id, leased_until, created_at)
+     select event_id(now(), 1 + age), $1, $1, status, 1, gen_random_uuid(), now() - interval '1 second', now() - age * interval '1 minute'
+     from (values ('running', 1), ('waiting', 2)) given (status, age)`,
+    [leo.id],
+  )
+  await noExportRuns(service)
+  const { body } = await service.expect('listExports', 200, { token: leo.token })
+  t.match(body.items, [{ status: 'finished' }, { status: 'finished' }])
+})
+
 t.test('texts with any separator of lines', async (t) => {
   const una = await service.register('una')
   const title = 'One\u2028two\u2029three\u0085four'
