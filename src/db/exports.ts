@@ -172,7 +172,6 @@ export interface ExportFile {
   readonly size: number
   readonly sha256: string
   readonly created_at: string
-  readonly user_id: string
 }
 
 /** Whether the requester of the row still may have what is in it: their account lives, and they manage the project. */
@@ -213,6 +212,7 @@ export const selectExportFile = async (
   ctx: StatementContext<Principal>,
   id: string,
 ): Promise<{
+  readonly user_id: string
   readonly status: string
   readonly rests: boolean
   readonly file: ExportFile | null
@@ -221,9 +221,8 @@ export const selectExportFile = async (
   if (found === null) return null
   const { status, storage_key, size, sha256, finished_at, is_allowed, rests, user_id } = found
   const isThere = storage_key !== null && size !== null && sha256 !== null && finished_at !== null
-  const file =
-    isThere && is_allowed && !rests ? { storage_key, size, sha256, created_at: finished_at, user_id } : null
-  return { status, rests, file }
+  const file = isThere && is_allowed && !rests ? { storage_key, size, sha256, created_at: finished_at } : null
+  return { user_id, status, rests, file }
 }
 
 /** An export that a process works on. */

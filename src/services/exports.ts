@@ -20,7 +20,7 @@ import { lockProject } from '../db/projects.ts'
 import { lockUser } from '../db/users.ts'
 import type { Created } from '../domain/idempotency.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
-import type { BearerPrincipal, Principal } from '../domain/permissions.ts'
+import { type BearerPrincipal, type Principal, relationsToUser } from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { problems } from '../problems/problems.ts'
@@ -63,9 +63,9 @@ export interface Exports {
   cancel(ctx: OpContext<Principal>, id: string): Promise<ExportRow>
   /** @throws Problem 404, 412 */
   remove(ctx: OpContext<Principal>, id: string): Promise<void>
-  /** Finds the archive of an export. @throws Problem 404, 409 */
+  /** Finds the archive of an export. @throws Problem 403, 404, 409 */
   download(ctx: OpContext<Principal>, id: string): Promise<Archive>
-  /** Creates a link to the archive of an export, for so many seconds. @throws Problem 404, 409 */
+  /** Creates a link to the archive of an export, for so many seconds. @throws Problem 403, 404, 409 */
   createLink(ctx: OpContext<BearerPrincipal>, id: string, expiresIn: number): Promise<CreatedLink>
 }
 
@@ -128,8 +128,8 @@ export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }:
     }),
 
   async download(ctx, id) {
-    const file = await findFile(ctx, id)
-    const { storage_key: key, user_id: userId, size, sha256, created_at } = file
+    const { userId, file } = await findFile(ctx, id)
+    const { storage_key: key, size, sha256, created_at } = file
     return {
       file: {
         file_name: `taskwright-${created_at.slice(0, 10)}.zip`,
@@ -156,9 +156,16 @@ export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }:
   },
 })
 
-/** The file of an export of the caller. @throws Problem 404, 409 */
-const findFile = async (ctx: OpContext<Principal>, id: string): Promise<ExportFile> => {
-  const { status, rests, file } = expectFound(await selectExportFile(ctx, id))
+/** The file of an export of the caller, and the user whose view it has. @throws Problem 403, 404, 409 */
+const findFile = async (
+  ctx: OpContext<Principal>,
+  id: string,
+): Promise<{ readonly userId: string; readonly file: ExportFile }> => {
+  const { principal } = ctx
+  const { user_id: userId, status, rests, file } = expectFound(await selectExportFile(ctx, id))
+  // Whoever made a link was allowed to, and `file` depends on their role.
+  if (userId !== principal.userId && principal.credential.kind !== 'link')
+    expectMay('export.download_of_another', { relations: relationsToUser(principal, userId) })
   if (file === null) throw rests ? problems.exportRests() : problems.exportWithoutFile(status)
-  return file
+  return { userId, file }
 }

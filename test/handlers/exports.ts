@@ -43,7 +43,7 @@ const service = await startService(t, {
 const { createTask, addComment, attachFile, createTag } = taskActions(service)
 const { createProject, setMember, removeMember } = projectActions(service)
 const admin = await service.register('admin')
-const { createApiToken } = accountActions(service, admin)
+const { createApiToken, setRole } = accountActions(service, admin)
 const ada = await service.register('ada')
 const bob = await service.register('bob')
 
@@ -431,6 +431,31 @@ t.test('downloadExport', async (t) => {
   t.test('404: that of somebody else', async () => {
     const { id: export_id } = await finishedExport(service, ada)
     await service.expect('downloadExport', 404, { token: bob.token, params: { export_id } })
+  })
+
+  t.test('403: of another user by an API token, also before it has finished', async () => {
+    await noExportRuns(service)
+    const { token } = await createApiToken(admin, { scopes: ['exports:write'] })
+    const { id: export_id } = await newExport(service, admin, { user_id: bob.id })
+    const params = { export_id }
+    await service.expect('downloadExport', 403, { token, params })
+    await noExportRuns(service)
+    await service.expect('downloadExport', 403, { token, params })
+    await service.expect('createExportLink', 403, { token, params })
+    await service.expect('downloadExport', 200, { token: admin.token, params })
+    const own = { token, params: { export_id: (await finishedExport(service, admin)).id } }
+    await service.expect('downloadExport', 200, own)
+    await service.expect('createExportLink', 201, own)
+  })
+
+  t.test('403: of another user by somebody who is no administrator any more; 409: by a link', async () => {
+    const kit = await service.register('kit')
+    await setRole(kit, 'admin')
+    const finished = await finishedExport(service, kit, { user_id: bob.id })
+    const link = await linkTo(finished, kit)
+    await setRole(kit, 'member')
+    await service.expect('downloadLinkedExport', 409, link)
+    await service.expect('downloadExport', 403, { token: kit.token, params: { export_id: finished.id } })
   })
 
   t.test('410: the file is missing from the storage', async (t) => {
