@@ -1,9 +1,7 @@
 /* exports.take */
-      with turn as materialized (
-  select pg_try_advisory_xact_lock(hashtextextended('exports and imports', 0)) as is_ours
-), next as materialized (
+      with next as materialized (
         select "row"."id", coalesce("person"."sign_in_due_at" <= now(), false) as rests
-        from turn join exports row on turn.is_ours join users person on "person"."id" = "row"."requested_by"
+        from exports row join users person on "person"."id" = "row"."requested_by"
         where "row"."status" in ('waiting', 'running') and coalesce("row"."leased_until" <= now(), true) and (
   (select count(*) from (
   select requested_by as user_id from exports where status = 'running' and leased_until > now()

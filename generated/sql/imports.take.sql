@@ -1,8 +1,6 @@
 /* imports.take */
-      with turn as materialized (
-  select pg_try_advisory_xact_lock(hashtextextended('exports and imports', 0)) as is_ours
-), next as materialized (
-        select "row"."id" from turn join imports row on turn.is_ours
+      with next as materialized (
+        select "row"."id" from imports row
           join users person on "person"."id" = "row"."user_id" and "person"."deleted_at" is null and not "person"."is_disabled"
         where ("row"."status" in ('reading', 'running', 'undoing', 'discarding')) and coalesce("row"."leased_until" <= now(), true) and (
   (select count(*) from (

@@ -15,7 +15,7 @@ import { exportJson, isUnended } from './read-models.ts'
 import { isSignInDue } from './recent.ts'
 import { aliasedTable, eq, type SQL, sql } from './schema/drizzle.ts'
 import { exports, memberships, users } from './schema/tables.ts'
-import { mayRun, turn } from './running-jobs.ts'
+import { inTurn, mayRun } from './running-jobs.ts'
 import { touched } from './touch.ts'
 
 /**
@@ -259,9 +259,9 @@ const take = statement(
       select from exports other
       where ${other.requested_by} = ${row.requested_by} and ${other.status} = 'running' and ${other.id} <> ${row.id})`
     return sql`
-      with ${turn}, next as materialized (
+      with next as materialized (
         select ${row.id}, ${isSignInDue(person)} as rests
-        from turn join exports row on turn.is_ours join users person on ${person.id} = ${row.requested_by}
+        from exports row join users person on ${person.id} = ${row.requested_by}
         where ${row.status} in ('waiting', 'running') and coalesce(${row.leased_until} <= now(), true) and ${mayRun(row.requested_by)}
           and not ${isAnotherRunning}
         order by ${row.created_at} limit 1 for update of row skip locked
@@ -303,7 +303,9 @@ export const takeExport = async (
   db: Database,
   { leaseId, duration }: { readonly leaseId: string; readonly duration: number },
 ): Promise<TakenExport | null> => {
-  const taken = firstRow(await take(db, { lease_id: leaseId, lease: duration }))
+  const taken = await inTurn(db, async (transaction) =>
+    firstRow(await take(transaction, { lease_id: leaseId, lease: duration })),
+  )
   return taken === null ? null : { ...taken, lease_id: leaseId }
 }
 

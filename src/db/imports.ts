@@ -24,7 +24,7 @@ import { newest, selectPage, selectPageOf } from './lists/list.ts'
 import { importJson, importRowJson, isImportBusy } from './read-models.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
 import { importRecords, importRows, imports, uploads, users } from './schema/tables.ts'
-import { mayRun, turn } from './running-jobs.ts'
+import { inTurn, mayRun } from './running-jobs.ts'
 import { touched } from './touch.ts'
 
 /**
@@ -347,8 +347,8 @@ const take = statement(
     // Nothing changes a busy import but its lease and its progress, so this is when it was asked for.
     const isEarlier = sql`(${other.updated_at}, ${other.id}) < (${row.updated_at}, ${row.id})`
     return sql`
-      with ${turn}, next as materialized (
-        select ${row.id} from turn join imports row on turn.is_ours
+      with next as materialized (
+        select ${row.id} from imports row
           join users person on ${person.id} = ${row.user_id} and ${person.deleted_at} is null and not ${person.is_disabled}
         where ${isImportBusy(row)} and coalesce(${row.leased_until} <= now(), true) and ${mayRun(row.user_id)}
           and ${row.user_id} = coalesce(${p.user_id}, ${row.user_id})
@@ -400,7 +400,9 @@ export const takeImport = async (
     ofUser,
   }: { readonly leaseId: string; readonly duration: number; readonly ofUser: string | null },
 ): Promise<TakenImport | null> => {
-  const taken = firstRow(await take(db, { lease_id: leaseId, lease: duration, user_id: ofUser }))
+  const taken = await inTurn(db, async (transaction) =>
+    firstRow(await take(transaction, { lease_id: leaseId, lease: duration, user_id: ofUser })),
+  )
   if (taken === null) return null
   const found = firstRow(await selectTaken(db, { id: taken.id, lease_id: leaseId }))
   return found && { ...found, id: taken.id, lease_id: leaseId }
