@@ -465,17 +465,17 @@ export const releaseExport = async (
   await release(db, { id, lease_id, ...options })
 }
 
-const selectRunning = statement(
-  'exports.select_running',
+const selectLeases = statement(
+  'exports.select_leases',
   {},
-  { id: 'text' },
+  { lease_id: 'text' },
   () =>
-    sql`select ${row.id}::text from exports row where ${row.status} = 'running' and ${row.leased_until} > now()`,
+    sql`select ${row.lease_id}::text from exports row where ${row.status} = 'running' and ${row.lease_id} is not null`,
 )
 
-/** The ids of the exports that processes are working on. */
-export const selectRunningExports = async (db: Database): Promise<ReadonlySet<string>> =>
-  new Set((await selectRunning(db, {})).map(({ id }) => id))
+/** The leases of exports, also those that another process may take over: their own may only be slow. */
+export const selectExportLeases = async (db: Database): Promise<ReadonlySet<string>> =>
+  new Set((await selectLeases(db, {})).map(({ lease_id }) => lease_id))
 
 const batch = 100
 

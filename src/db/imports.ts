@@ -557,17 +557,16 @@ export const releaseImport = async (
   await release(db, { id, lease_id, ...options })
 }
 
-const selectRunning = statement(
-  'imports.select_running',
+const selectLeases = statement(
+  'imports.select_leases',
   {},
-  { id: 'text' },
-  () =>
-    sql`select ${row.id}::text from imports row where ${row.lease_id} is not null and ${row.leased_until} > now()`,
+  { lease_id: 'text' },
+  () => sql`select ${row.lease_id}::text from imports row where ${row.lease_id} is not null`,
 )
 
-/** The ids of the imports that processes are working on. */
-export const selectRunningImports = async (db: Database): Promise<ReadonlySet<string>> =>
-  new Set((await selectRunning(db, {})).map(({ id }) => id))
+/** The leases of imports, also those that another process may take over: their own may only be slow. */
+export const selectImportLeases = async (db: Database): Promise<ReadonlySet<string>> =>
+  new Set((await selectLeases(db, {})).map(({ lease_id }) => lease_id))
 
 const batch = 100
 
