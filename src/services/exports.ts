@@ -17,6 +17,7 @@ import {
   viewExport,
 } from '../db/exports.ts'
 import { lockProject } from '../db/projects.ts'
+import { lockCounters } from '../db/quotas.ts'
 import { lockUser } from '../db/users.ts'
 import type { Created } from '../domain/idempotency.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
@@ -87,7 +88,11 @@ export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }:
       throw problems.invalidField('/project_id', 'cannot be combined with user_id')
     await Promise.all([storage.check(), checkSpace()])
     return idempotent(ctx, async (tx, id) => {
-      const user = expectSeen('user.see', await lockUser(tx, userId, { purpose: 'change' }))
+      const [, found] = await Promise.all([
+        lockCounters(tx.db, { id: tx.principal.userId }),
+        lockUser(tx, userId, { purpose: 'use' }),
+      ])
+      const user = expectSeen('user.see', found)
       if (!isOwn) expectMay('export.create_for_another', user)
       expectProven(user)
       if (projectId !== null)
