@@ -28,7 +28,7 @@ import { problems } from '../problems/problems.ts'
 import type { ByteRange, Storage } from '../storage/storage.ts'
 import { type OpContext, transaction } from './context.ts'
 import { expectFound, expectMatch, expectMay, expectProven, expectSeen } from './expectations.ts'
-import { idempotent } from './idempotency.ts'
+import { hasReplay, idempotent } from './idempotency.ts'
 import { openUnlessDeleted } from './open-file.ts'
 
 interface Deps {
@@ -86,7 +86,8 @@ export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }:
     const isOwn = userId === ctx.principal.userId
     if (!isOwn && projectId !== null)
       throw problems.invalidField('/project_id', 'cannot be combined with user_id')
-    await Promise.all([storage.check(), checkSpace()])
+    // A repeat needs no room.
+    if (!(await hasReplay(ctx))) await Promise.all([storage.check(), checkSpace()])
     return idempotent(ctx, async (tx, id) => {
       const [, found] = await Promise.all([
         lockCounters(tx.db, { id: tx.principal.userId }),

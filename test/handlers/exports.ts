@@ -287,8 +287,11 @@ t.test('createExport', async (t) => {
     await short.expect('createExport', 507, { token: ada.token, body: {} })
   })
 
-  t.test('507: there is no space', async (t) => {
+  t.test('507: there is no space; a repeat needs none', async (t) => {
+    const request = { token: ada.token, headers: { 'idempotency-key': 'export-2' }, body: {} }
+    const first = await service.expect('createExport', 201, request)
     check = () => Promise.reject(new StorageFull())
+    t.equal((await service.expect('createExport', 201, request)).body.id, first.body.id)
     await service.expect('createExport', 507, { token: ada.token, body: {} })
     check = presentCheck
     put = () => Promise.reject(new StorageFull())
