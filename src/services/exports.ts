@@ -150,7 +150,7 @@ export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }:
           await transaction(ctx, (tx) => recordAudit(tx, 'export.downloaded', { userId }))
         return openUnlessDeleted(
           () => storage.open(key, range),
-          () => selectExport(ctx, id),
+          () => findFile(ctx, id),
         )
       },
     }

@@ -30,14 +30,21 @@ const storage = await openStorageFor(`/tmp/taskwright-exports-${process.pid}`)
 /** Set while the storage answers in another way. */
 const presentPut: Storage['put'] = (...args) => storage.put(...args)
 const presentCheck: Storage['check'] = () => storage.check()
+const presentOpen: Storage['open'] = (...args) => storage.open(...args)
 let put = presentPut
+let open = presentOpen
 let check = presentCheck
 const lines: string[] = []
 const service = await startService(t, {
   db,
   config: { logLevel: 'trace' },
   logStream: { write: (line) => void lines.push(line) },
-  storage: { ...storage, put: (...args) => put(...args), check: () => check() },
+  storage: {
+    ...storage,
+    put: (...args) => put(...args),
+    open: (...args) => open(...args),
+    check: () => check(),
+  },
   jobTimes: { ...jobTimes, cleanupAtStart: false, events: 50 },
 })
 const { createTask, addComment, attachFile, createTag } = taskActions(service)
@@ -459,6 +466,20 @@ t.test('downloadExport', async (t) => {
     await setRole(kit, 'member')
     await service.expect('downloadLinkedExport', 409, link)
     await service.expect('downloadExport', 403, { token: kit.token, params: { export_id: finished.id } })
+  })
+
+  t.test('409: the archive expires while it is opened', async (t) => {
+    const finished = await finishedExport(service, ada)
+    open = async (...args) => {
+      await db.run(`update exports set expires_at = now() - interval '1 second' where id = $1`, [finished.id])
+      await expireExports(db, new AbortController().signal)
+      await storage.remove(args[0])
+      return storage.open(...args)
+    }
+    const request = { token: ada.token, params: { export_id: finished.id } }
+    const reply = await service.call('downloadExport', request)
+    open = presentOpen
+    t.match(reply, { status: 409, body: { code: 'export_without_file' } })
   })
 
   t.test('410: the file is missing from the storage', async (t) => {
