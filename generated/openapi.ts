@@ -2387,7 +2387,7 @@ export interface paths {
          *     keep 20. While your account has to sign in with an identity provider (401 `sign_in_required` for API tokens), exports
          *     end with the failure `sign_in_required`, and finished ones cannot be downloaded.
          *
-         *     Administrators can export what another user sees (`user_id`), without the reminders of that user. That is audited,
+         *     Administrators can export what another user sees (`user_id`) in a session, without the reminders of that user. That is audited,
          *     and the user is told by email. In a session, this operation requires a recent authentication.
          */
         post: operations["createExport"];
@@ -2468,7 +2468,7 @@ export interface paths {
         };
         /**
          * Download an export
-         * @description Returns the archive of a finished export, as long as you have an account, and manage the project if it is of one. Supports one byte range per request (`Range`, RFC 9110). The ETag is the SHA-256 of the archive, so `If-Range` resumes an interrupted download safely.
+         * @description Returns the archive of a finished export, as long as you have an account, and manage the project if it is of one. Supports one byte range per request (`Range`, RFC 9110). The ETag is the SHA-256 of the archive, so `If-Range` resumes an interrupted download safely. API tokens cannot download the export of another user (`user_id`).
          */
         get: operations["downloadExport"];
         put?: never;
@@ -2496,7 +2496,7 @@ export interface paths {
         put?: never;
         /**
          * Create a link to an export
-         * @description Returns a URL that downloads the archive of a finished export without an `Authorization` header, for download managers. Anyone with the URL can download the archive until the link expires. The link stops working earlier if the session or API token that created it ends, if the export is deleted or has expired, or if you may not have the archive any more. Links are not stored and cannot be listed.
+         * @description Returns a URL that downloads the archive of a finished export without an `Authorization` header, for download managers. Anyone with the URL can download the archive until the link expires. The link stops working earlier if the session or API token that created it ends, if the export is deleted or has expired, or if you may not have the archive any more. Links are not stored and cannot be listed. API tokens cannot create a link to the export of another user (`user_id`).
          */
         post: operations["createExportLink"];
         delete?: never;

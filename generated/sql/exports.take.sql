@@ -1,9 +1,7 @@
 /* exports.take */
-      with turn as materialized (
-  select pg_try_advisory_xact_lock(hashtextextended('exports and imports', 0)) as is_ours
-), next as materialized (
+      with next as materialized (
         select "row"."id", coalesce("person"."sign_in_due_at" <= now(), false) as rests
-        from turn join exports row on turn.is_ours join users person on "person"."id" = "row"."requested_by"
+        from exports row join users person on "person"."id" = "row"."requested_by"
         where "row"."status" in ('waiting', 'running') and coalesce("row"."leased_until" <= now(), true) and (
   (select count(*) from (
   select requested_by as user_id from exports where status = 'running' and leased_until > now()
@@ -14,6 +12,9 @@
   union all
   select user_id from imports where lease_id is not null and leased_until > now()
 ) running where running.user_id = "row"."requested_by"))
+          and not exists (
+      select from exports other
+      where "other"."requested_by" = "row"."requested_by" and "other"."status" = 'running' and "other"."id" <> "row"."id")
         order by "row"."created_at" limit 1 for update of row skip locked
       ), taken as (update "exports" "row" set "status" = case when (not next.rests and "row"."attempts" < 3) then 'running' else 'failed' end, "done" = 0, "total" = null, "attempts" = "row"."attempts" + 1, "lease_id" = $1::uuid, "leased_until" = now() + $2::int * interval '1 millisecond', "failure" = case when (not next.rests and "row"."attempts" < 3) then null when next.rests then 'sign_in_required' else 'interrupted' end, "version" = "row"."version" + 1, "updated_at" = greatest(clock_timestamp(), "row"."created_at"), "finished_at" = case when (not next.rests and "row"."attempts" < 3) then null else clock_timestamp() end from next where "row"."id" = next.id returning "row"."id", "row"."requested_by", "row"."user_id", "row"."project_id", "row"."attempts", "row"."status"), failed as materialized (select * from taken where taken.status = 'failed'),
       recorded as materialized (

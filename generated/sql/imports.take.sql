@@ -1,8 +1,6 @@
 /* imports.take */
-      with turn as materialized (
-  select pg_try_advisory_xact_lock(hashtextextended('exports and imports', 0)) as is_ours
-), next as materialized (
-        select "row"."id" from turn join imports row on turn.is_ours
+      with next as materialized (
+        select "row"."id" from imports row
         where ("row"."status" in ('reading', 'running', 'undoing', 'discarding')) and coalesce("row"."leased_until" <= now(), true) and (
   (select count(*) from (
   select requested_by as user_id from exports where status = 'running' and leased_until > now()

@@ -15,7 +15,7 @@ import { exportJson, isUnended } from './read-models.ts'
 import { isSignInDue } from './recent.ts'
 import { aliasedTable, eq, type SQL, sql } from './schema/drizzle.ts'
 import { exports, memberships, users } from './schema/tables.ts'
-import { mayRun, turn } from './running-jobs.ts'
+import { inTurn, mayRun } from './running-jobs.ts'
 import { touched } from './touch.ts'
 
 /**
@@ -25,6 +25,7 @@ import { touched } from './touch.ts'
 
 const item = aliasedTable(exports, 'item')
 const row = aliasedTable(exports, 'row')
+const other = aliasedTable(exports, 'other')
 const person = aliasedTable(users, 'person')
 const membership = aliasedTable(memberships, 'membership')
 
@@ -171,7 +172,6 @@ export interface ExportFile {
   readonly size: number
   readonly sha256: string
   readonly created_at: string
-  readonly user_id: string
 }
 
 /** Whether the requester of the row still may have what is in it: their account lives, and they manage the project. */
@@ -212,6 +212,7 @@ export const selectExportFile = async (
   ctx: StatementContext<Principal>,
   id: string,
 ): Promise<{
+  readonly user_id: string
   readonly status: string
   readonly rests: boolean
   readonly file: ExportFile | null
@@ -220,9 +221,8 @@ export const selectExportFile = async (
   if (found === null) return null
   const { status, storage_key, size, sha256, finished_at, is_allowed, rests, user_id } = found
   const isThere = storage_key !== null && size !== null && sha256 !== null && finished_at !== null
-  const file =
-    isThere && is_allowed && !rests ? { storage_key, size, sha256, created_at: finished_at, user_id } : null
-  return { status, rests, file }
+  const file = isThere && is_allowed && !rests ? { storage_key, size, sha256, created_at: finished_at } : null
+  return { user_id, status, rests, file }
 }
 
 /** An export that a process works on. */
@@ -254,11 +254,16 @@ const take = statement(
   },
   (p) => {
     const isRun = sql`(not next.rests and ${row.attempts} < ${maxAttempts})`
+    // Also while its process is dead: an index allows each user one.
+    const isAnotherRunning = sql`exists (
+      select from exports other
+      where ${other.requested_by} = ${row.requested_by} and ${other.status} = 'running' and ${other.id} <> ${row.id})`
     return sql`
-      with ${turn}, next as materialized (
+      with next as materialized (
         select ${row.id}, ${isSignInDue(person)} as rests
-        from turn join exports row on turn.is_ours join users person on ${person.id} = ${row.requested_by}
+        from exports row join users person on ${person.id} = ${row.requested_by}
         where ${row.status} in ('waiting', 'running') and coalesce(${row.leased_until} <= now(), true) and ${mayRun(row.requested_by)}
+          and not ${isAnotherRunning}
         order by ${row.created_at} limit 1 for update of row skip locked
       ), taken as ${builder
         .update(row)
@@ -291,14 +296,16 @@ const take = statement(
 )
 
 /**
- * Takes the export that has waited for longest, unless as many are running as may be, or another process is taking one. An index keeps a
- * user from having two that run. One whose requester has to sign in with an identity provider fails instead.
+ * Takes the export that has waited for longest, unless as many are running as may be, or another process is taking one. One whose process
+ * died goes before the others of its requester. One whose requester has to sign in with an identity provider fails instead.
  */
 export const takeExport = async (
   db: Database,
   { leaseId, duration }: { readonly leaseId: string; readonly duration: number },
 ): Promise<TakenExport | null> => {
-  const taken = firstRow(await take(db, { lease_id: leaseId, lease: duration }))
+  const taken = await inTurn(db, async (transaction) =>
+    firstRow(await take(transaction, { lease_id: leaseId, lease: duration })),
+  )
   return taken === null ? null : { ...taken, lease_id: leaseId }
 }
 
@@ -458,17 +465,17 @@ export const releaseExport = async (
   await release(db, { id, lease_id, ...options })
 }
 
-const selectRunning = statement(
-  'exports.select_running',
+const selectLeases = statement(
+  'exports.select_leases',
   {},
-  { id: 'text' },
+  { lease_id: 'text' },
   () =>
-    sql`select ${row.id}::text from exports row where ${row.status} = 'running' and ${row.leased_until} > now()`,
+    sql`select ${row.lease_id}::text from exports row where ${row.status} = 'running' and ${row.lease_id} is not null`,
 )
 
-/** The ids of the exports that processes are working on. */
-export const selectRunningExports = async (db: Database): Promise<ReadonlySet<string>> =>
-  new Set((await selectRunning(db, {})).map(({ id }) => id))
+/** The leases of exports, also those that another process may take over: their own may only be slow. */
+export const selectExportLeases = async (db: Database): Promise<ReadonlySet<string>> =>
+  new Set((await selectLeases(db, {})).map(({ lease_id }) => lease_id))
 
 const batch = 100
 

@@ -24,7 +24,7 @@ import { newest, selectPage, selectPageOf } from './lists/list.ts'
 import { importJson, importRowJson, isImportBusy } from './read-models.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
 import { importRecords, importRows, imports, uploads, users } from './schema/tables.ts'
-import { mayRun, turn } from './running-jobs.ts'
+import { inTurn, mayRun } from './running-jobs.ts'
 import { touched } from './touch.ts'
 
 /**
@@ -353,8 +353,8 @@ const take = statement(
     // Nothing changes a busy import but its lease and its progress, so this is when it was asked for.
     const isEarlier = sql`(${other.updated_at}, ${other.id}) < (${row.updated_at}, ${row.id})`
     return sql`
-      with ${turn}, next as materialized (
-        select ${row.id} from turn join imports row on turn.is_ours
+      with next as materialized (
+        select ${row.id} from imports row
         where ${isImportBusy(row)} and coalesce(${row.leased_until} <= now(), true) and ${mayRun(row.user_id)}
           and ${row.user_id} = coalesce(${p.user_id}, ${row.user_id})
           and not exists (
@@ -405,7 +405,9 @@ export const takeImport = async (
     ofUser,
   }: { readonly leaseId: string; readonly duration: number; readonly ofUser: string | null },
 ): Promise<TakenImport | null> => {
-  const taken = firstRow(await take(db, { lease_id: leaseId, lease: duration, user_id: ofUser }))
+  const taken = await inTurn(db, async (transaction) =>
+    firstRow(await take(transaction, { lease_id: leaseId, lease: duration, user_id: ofUser })),
+  )
   if (taken === null) return null
   const found = firstRow(await selectTaken(db, { id: taken.id, lease_id: leaseId }))
   return found && { ...found, id: taken.id, lease_id: leaseId }
@@ -567,17 +569,16 @@ export const releaseImport = async (
   await release(db, { id, lease_id, ...options })
 }
 
-const selectRunning = statement(
-  'imports.select_running',
+const selectLeases = statement(
+  'imports.select_leases',
   {},
-  { id: 'text' },
-  () =>
-    sql`select ${row.id}::text from imports row where ${row.lease_id} is not null and ${row.leased_until} > now()`,
+  { lease_id: 'text' },
+  () => sql`select ${row.lease_id}::text from imports row where ${row.lease_id} is not null`,
 )
 
-/** The ids of the imports that processes are working on. */
-export const selectRunningImports = async (db: Database): Promise<ReadonlySet<string>> =>
-  new Set((await selectRunning(db, {})).map(({ id }) => id))
+/** The leases of imports, also those that another process may take over: their own may only be slow. */
+export const selectImportLeases = async (db: Database): Promise<ReadonlySet<string>> =>
+  new Set((await selectLeases(db, {})).map(({ lease_id }) => lease_id))
 
 const batch = 100
 

@@ -1,13 +1,32 @@
+import type { Database } from './engine/client.ts'
+import { expectRow } from './engine/row-statements.ts'
+import { statement } from './engine/statement.ts'
+import type { Runner } from './engine/transaction.ts'
 import { type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
 
 /**
  * Exports and imports take turns, because both work for minutes: two run at a time in the installation, and one of each user.
  */
 
-/** The common table `turn`: while `is_ours`, no other process starts an export or an import, until the end of the transaction. */
-export const turn = sql`turn as materialized (
-  select pg_try_advisory_xact_lock(hashtextextended('exports and imports', 0)) as is_ours
-)`
+const lock = statement(
+  'running_jobs.lock',
+  {},
+  { is_ours: 'bool' },
+  () => sql`select pg_try_advisory_xact_lock(hashtextextended('exports and imports', 0)) as is_ours`,
+)
+
+/**
+ * Takes an export or an import by `take`, unless another process is taking one. The lock is a statement of its own: the snapshot of `take` is
+ * then no older than it, so that `mayRun` counts what the process before has taken.
+ */
+export const inTurn = <T>(
+  db: Database,
+  take: (transaction: Runner) => Promise<T | null>,
+): Promise<T | null> =>
+  db.transaction(
+    async (transaction) => (expectRow(await lock(transaction, {})).is_ours ? take(transaction) : null),
+    null,
+  )
 
 /** Those that a process works on. */
 const running = sql`(

@@ -19,6 +19,7 @@ import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import { newest, selectPage } from './lists/list.ts'
+import { lockUser as lockToUse } from './members.ts'
 import { userJson } from './read-models.ts'
 import { isRecent } from './recent.ts'
 import { aliasedTable, and, eq, isNull, ne, type SQL, sql } from './schema/drizzle.ts'
@@ -211,6 +212,8 @@ export const lockToChange = rowLock('users.lock_to_change', users, 'no key updat
 /** Locks a user also against rows that refer to them: before a change of what is unique, and before a deletion. */
 export const lockToRename = rowLock('users.lock_to_rename', users, 'update')
 
+const lockFor = { use: lockToUse, change: lockToChange, rename: lockToRename } as const
+
 const selectFacts = builtStatement('users.select_facts', { id: 'uuid' }, (db, p) =>
   db
     .select({
@@ -271,9 +274,12 @@ export const readCaller = async ({
   return { principal: { ...principal, role: roleOf(row.role) }, is_proven: session === null || row.is_proven }
 }
 
-/** What a user is locked for. `rename` also changes what is unique, or deletes them: rows that refer to the user wait for it. */
+/**
+ * What a user is locked for. `use` adds rows that refer to the user. `rename` also changes what is unique, or deletes them: `use` waits for
+ * it.
+ */
 interface UserLock {
-  readonly purpose: 'change' | 'rename'
+  readonly purpose: 'use' | 'change' | 'rename'
   /** Whether an administrator may be removed, which locks the administrators first. */
   readonly removesAdministrator?: boolean
 }
@@ -289,7 +295,7 @@ export const lockUser = async (
   { purpose, removesAdministrator = false }: UserLock,
 ): Promise<UserFacts | null> => {
   const { db } = tx
-  const lock = purpose === 'change' ? lockToChange : lockToRename
+  const lock = lockFor[purpose]
   const [, , caller, [row], others] = await Promise.all([
     removesAdministrator && lockAdministrators(db, {}),
     lock(db, { id }),

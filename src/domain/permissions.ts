@@ -76,6 +76,7 @@ export const permissions = {
   'export.create': ['signed_in'],
   'export.create_of_project': ['manager'],
   'export.create_for_another': ['admin_in_session'],
+  'export.download_of_another': ['admin_in_session'],
   'export.change': ['self'],
   'import.see': ['self'],
   'import.create': ['signed_in'],

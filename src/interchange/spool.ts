@@ -43,7 +43,6 @@ const chunkSize = 65_536
 
 /** Makes a spool in a new folder. */
 export const createSpool = async (folder: string): Promise<Spool> => {
-  await rm(folder, { recursive: true, force: true })
   await mkdir(folder, { recursive: true, mode: 0o700 })
   const pathOf = (name: string): string => join(folder, `${name}.jsonl`)
   const files = new Map<RecordType, FileHandle>()

@@ -2,7 +2,7 @@ import { removeOldAttempts } from '../db/attempts.ts'
 import { removeOldAuditEvents } from '../db/audit.ts'
 import { removeOldEvents } from '../db/events.ts'
 import { fireDueReminders } from '../db/due-reminders.ts'
-import { expireExports, selectRunningExports } from '../db/exports.ts'
+import { expireExports, selectExportLeases } from '../db/exports.ts'
 import type { DatabaseClock } from '../db/engine/database-clock.ts'
 import { removeRevokedFeeds } from '../db/feeds.ts'
 import { removeExpiredKeys } from '../db/idempotency-keys.ts'
@@ -14,7 +14,7 @@ import { removeExpiredOneTimeTokens } from '../db/one-time-tokens.ts'
 import { purgeDeleted } from '../db/purge.ts'
 import { removeOldReminders } from '../db/reminders.ts'
 import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
-import { expireImports, selectRunningImports } from '../db/imports.ts'
+import { expireImports, selectImportLeases } from '../db/imports.ts'
 import { lookAtClock } from '../db/engine/retention.ts'
 import { redeliverTasks } from '../db/redelivery.ts'
 import { removeExpiredSessions } from '../db/sessions.ts'
@@ -193,11 +193,11 @@ export const jobsOf = (deps: JobDeps) => {
     run_more_imports: reader(deps.runImports),
     expire_imports: cleanup(async (stop) => {
       await expireImports(db, importDays, stop)
-      await removeAbandonedFolders(deps.importFolder, await selectRunningImports(db))
+      await removeAbandonedFolders(deps.importFolder, () => selectImportLeases(db))
     }),
     expire_exports: cleanup(async (stop) => {
       await expireExports(db, stop)
-      await removeAbandonedFolders(deps.exportFolder, await selectRunningExports(db))
+      await removeAbandonedFolders(deps.exportFolder, () => selectExportLeases(db))
     }),
     remove_old_deliveries: cleanup((stop) =>
       removeOldDeliveries(db, { days: Math.min(eventDays, deliveryDays) }, stop),

@@ -46,7 +46,6 @@ export const createRunExports =
 const runExport = async (deps: ExportDeps, taken: TakenExport, stop: AbortSignal): Promise<void> => {
   const { db, log, lease, checkSpace } = deps
   const [lost, short] = [new AbortController(), new AbortController()]
-  const spool = createSpool(join(deps.folder, taken.id))
   const progress: ArchiveWork['progress'] = { done: 0, total: null }
   const renew = async (): Promise<void> => {
     if (!(await renewExport(db, taken, { ...progress, duration: lease }))) lost.abort()
@@ -56,10 +55,16 @@ const runExport = async (deps: ExportDeps, taken: TakenExport, stop: AbortSignal
   try {
     const signal = AbortSignal.any([stop, lost.signal, short.signal])
     await checkSpace()
-    await makeFile(deps, taken, { scope: scopeOf(taken), signal, progress, spool: await spool })
+    // Of the lease: whoever has lost it must not touch the files of whoever took over.
+    const spool = await createSpool(join(deps.folder, taken.lease_id))
+    try {
+      await makeFile(deps, taken, { scope: scopeOf(taken), signal, progress, spool })
+    } finally {
+      await spool.remove()
+    }
   } catch (error) {
     if (stop.aborted) await releaseExport(db, taken, { wait: 0, refunds: true })
-    // One that was cancelled, or that another process has taken, is left as it is.
+    // Changes nothing if it was cancelled, or another process has taken it.
     else if (lost.signal.aborted) await failExport(db, taken, 'access_lost')
     else if (isFull(error) || isFull(short.signal.reason)) await failExport(db, taken, 'storage_full')
     else {
@@ -68,10 +73,6 @@ const runExport = async (deps: ExportDeps, taken: TakenExport, stop: AbortSignal
     }
   } finally {
     clearInterval(timer)
-    await spool.then(
-      (made) => made.remove(),
-      () => undefined,
-    )
   }
 }
 

@@ -17,17 +17,18 @@ import {
   viewExport,
 } from '../db/exports.ts'
 import { lockProject } from '../db/projects.ts'
+import { lockCounters } from '../db/quotas.ts'
 import { lockUser } from '../db/users.ts'
 import type { Created } from '../domain/idempotency.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
-import type { BearerPrincipal, Principal } from '../domain/permissions.ts'
+import { type BearerPrincipal, type Principal, relationsToUser } from '../domain/permissions.ts'
 import type { Jobs } from '../jobs/registry.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { problems } from '../problems/problems.ts'
 import type { ByteRange, Storage } from '../storage/storage.ts'
 import { type OpContext, transaction } from './context.ts'
 import { expectFound, expectMatch, expectMay, expectProven, expectSeen } from './expectations.ts'
-import { idempotent } from './idempotency.ts'
+import { hasReplay, idempotent } from './idempotency.ts'
 import { openUnlessDeleted } from './open-file.ts'
 
 interface Deps {
@@ -63,9 +64,9 @@ export interface Exports {
   cancel(ctx: OpContext<Principal>, id: string): Promise<ExportRow>
   /** @throws Problem 404, 412 */
   remove(ctx: OpContext<Principal>, id: string): Promise<void>
-  /** Finds the archive of an export. @throws Problem 404, 409 */
+  /** Finds the archive of an export. @throws Problem 403, 404, 409 */
   download(ctx: OpContext<Principal>, id: string): Promise<Archive>
-  /** Creates a link to the archive of an export, for so many seconds. @throws Problem 404, 409 */
+  /** Creates a link to the archive of an export, for so many seconds. @throws Problem 403, 404, 409 */
   createLink(ctx: OpContext<BearerPrincipal>, id: string, expiresIn: number): Promise<CreatedLink>
 }
 
@@ -85,9 +86,14 @@ export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }:
     const isOwn = userId === ctx.principal.userId
     if (!isOwn && projectId !== null)
       throw problems.invalidField('/project_id', 'cannot be combined with user_id')
-    await Promise.all([storage.check(), checkSpace()])
+    // A repeat needs no room.
+    if (!(await hasReplay(ctx))) await Promise.all([storage.check(), checkSpace()])
     return idempotent(ctx, async (tx, id) => {
-      const user = expectSeen('user.see', await lockUser(tx, userId, { purpose: 'change' }))
+      const [, found] = await Promise.all([
+        lockCounters(tx.db, { id: tx.principal.userId }),
+        lockUser(tx, userId, { purpose: 'use' }),
+      ])
+      const user = expectSeen('user.see', found)
       if (!isOwn) expectMay('export.create_for_another', user)
       expectProven(user)
       if (projectId !== null)
@@ -128,8 +134,8 @@ export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }:
     }),
 
   async download(ctx, id) {
-    const file = await findFile(ctx, id)
-    const { storage_key: key, user_id: userId, size, sha256, created_at } = file
+    const { userId, file } = await findFile(ctx, id)
+    const { storage_key: key, size, sha256, created_at } = file
     return {
       file: {
         file_name: `taskwright-${created_at.slice(0, 10)}.zip`,
@@ -144,7 +150,7 @@ export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }:
           await transaction(ctx, (tx) => recordAudit(tx, 'export.downloaded', { userId }))
         return openUnlessDeleted(
           () => storage.open(key, range),
-          () => selectExport(ctx, id),
+          () => findFile(ctx, id),
         )
       },
     }
@@ -156,9 +162,16 @@ export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }:
   },
 })
 
-/** The file of an export of the caller. @throws Problem 404, 409 */
-const findFile = async (ctx: OpContext<Principal>, id: string): Promise<ExportFile> => {
-  const { status, rests, file } = expectFound(await selectExportFile(ctx, id))
+/** The file of an export of the caller, and the user whose view it has. @throws Problem 403, 404, 409 */
+const findFile = async (
+  ctx: OpContext<Principal>,
+  id: string,
+): Promise<{ readonly userId: string; readonly file: ExportFile }> => {
+  const { principal } = ctx
+  const { user_id: userId, status, rests, file } = expectFound(await selectExportFile(ctx, id))
+  // Whoever made a link was allowed to, and `file` depends on their role.
+  if (userId !== principal.userId && principal.credential.kind !== 'link')
+    expectMay('export.download_of_another', { relations: relationsToUser(principal, userId) })
   if (file === null) throw rests ? problems.exportRests() : problems.exportWithoutFile(status)
-  return file
+  return { userId, file }
 }

@@ -93,7 +93,8 @@ const runImport = async (deps: RunImportsDeps, taken: TakenImport, stop: AbortSi
     signal: AbortSignal.any([stop, lost.signal]),
     progress,
   }
-  const folder = join(deps.folder, taken.id)
+  // Of the lease: whoever has lost it must not touch the files of whoever took over.
+  const folder = join(deps.folder, taken.lease_id)
   try {
     if (taken.status === 'discarding') await discardProjects(work)
     else if (taken.attempts > maxAttempts) throw new ImportFailed('interrupted')
@@ -171,7 +172,6 @@ const fetchFile = async (
   const { storage_key: key } = taken
   if (key === null) throw new ImportFailed('damaged')
   const path = join(folder, 'file')
-  await rm(folder, { recursive: true, force: true })
   await mkdir(folder, { recursive: true, mode: 0o700 })
   await pipeline(await storage.open(key), createWriteStream(path, { mode: 0o600 }), { signal })
   return path

@@ -30,20 +30,27 @@ const storage = await openStorageFor(`/tmp/taskwright-exports-${process.pid}`)
 /** Set while the storage answers in another way. */
 const presentPut: Storage['put'] = (...args) => storage.put(...args)
 const presentCheck: Storage['check'] = () => storage.check()
+const presentOpen: Storage['open'] = (...args) => storage.open(...args)
 let put = presentPut
+let open = presentOpen
 let check = presentCheck
 const lines: string[] = []
 const service = await startService(t, {
   db,
   config: { logLevel: 'trace' },
   logStream: { write: (line) => void lines.push(line) },
-  storage: { ...storage, put: (...args) => put(...args), check: () => check() },
+  storage: {
+    ...storage,
+    put: (...args) => put(...args),
+    open: (...args) => open(...args),
+    check: () => check(),
+  },
   jobTimes: { ...jobTimes, cleanupAtStart: false, events: 50 },
 })
 const { createTask, addComment, attachFile, createTag } = taskActions(service)
 const { createProject, setMember, removeMember } = projectActions(service)
 const admin = await service.register('admin')
-const { createApiToken } = accountActions(service, admin)
+const { createApiToken, setRole } = accountActions(service, admin)
 const ada = await service.register('ada')
 const bob = await service.register('bob')
 
@@ -287,8 +294,11 @@ t.test('createExport', async (t) => {
     await short.expect('createExport', 507, { token: ada.token, body: {} })
   })
 
-  t.test('507: there is no space', async (t) => {
+  t.test('507: there is no space; a repeat needs none', async (t) => {
+    const request = { token: ada.token, headers: { 'idempotency-key': 'export-2' }, body: {} }
+    const first = await service.expect('createExport', 201, request)
     check = () => Promise.reject(new StorageFull())
+    t.equal((await service.expect('createExport', 201, request)).body.id, first.body.id)
     await service.expect('createExport', 507, { token: ada.token, body: {} })
     check = presentCheck
     put = () => Promise.reject(new StorageFull())
@@ -431,6 +441,45 @@ t.test('downloadExport', async (t) => {
   t.test('404: that of somebody else', async () => {
     const { id: export_id } = await finishedExport(service, ada)
     await service.expect('downloadExport', 404, { token: bob.token, params: { export_id } })
+  })
+
+  t.test('403: of another user by an API token, also before it has finished', async () => {
+    await noExportRuns(service)
+    const { token } = await createApiToken(admin, { scopes: ['exports:write'] })
+    const { id: export_id } = await newExport(service, admin, { user_id: bob.id })
+    const params = { export_id }
+    await service.expect('downloadExport', 403, { token, params })
+    await noExportRuns(service)
+    await service.expect('downloadExport', 403, { token, params })
+    await service.expect('createExportLink', 403, { token, params })
+    await service.expect('downloadExport', 200, { token: admin.token, params })
+    const own = { token, params: { export_id: (await finishedExport(service, admin)).id } }
+    await service.expect('downloadExport', 200, own)
+    await service.expect('createExportLink', 201, own)
+  })
+
+  t.test('403: of another user by somebody who is no administrator any more; 409: by a link', async () => {
+    const kit = await service.register('kit')
+    await setRole(kit, 'admin')
+    const finished = await finishedExport(service, kit, { user_id: bob.id })
+    const link = await linkTo(finished, kit)
+    await setRole(kit, 'member')
+    await service.expect('downloadLinkedExport', 409, link)
+    await service.expect('downloadExport', 403, { token: kit.token, params: { export_id: finished.id } })
+  })
+
+  t.test('409: the archive expires while it is opened', async (t) => {
+    const finished = await finishedExport(service, ada)
+    open = async (...args) => {
+      await db.run(`update exports set expires_at = now() - interval '1 second' where id = $1`, [finished.id])
+      await expireExports(db, new AbortController().signal)
+      await storage.remove(args[0])
+      return storage.open(...args)
+    }
+    const request = { token: ada.token, params: { export_id: finished.id } }
+    const reply = await service.call('downloadExport', request)
+    open = presentOpen
+    t.match(reply, { status: 409, body: { code: 'export_without_file' } })
   })
 
   t.test('410: the file is missing from the storage', async (t) => {
@@ -604,6 +653,20 @@ t.test('an export whose process died is made by another one, three times at most
   const mia = await service.register('mia')
   t.match(await interruptedExport(mia, 2), { status: 'finished' })
   t.match(await interruptedExport(mia, 3), { status: 'failed', failure: 'interrupted' })
+})
+
+t.test('an older one that waits does not hold up one whose process died', async (t) => {
+  const leo = await service.register('leo')
+  await noExportRuns(service)
+  await db.run(
+    `insert into exports (id, requested_by, user_id, status, attempts, lease_id, leased_until, created_at)
+     select event_id(now(), 1 + age), $1, $1, status, 1, gen_random_uuid(), now() - interval '1 second', now() - age * interval '1 minute'
+     from (values ('running', 1), ('waiting', 2)) given (status, age)`,
+    [leo.id],
+  )
+  await noExportRuns(service)
+  const { body } = await service.expect('listExports', 200, { token: leo.token })
+  t.match(body.items, [{ status: 'finished' }, { status: 'finished' }])
 })
 
 t.test('texts with any separator of lines', async (t) => {

@@ -1,4 +1,4 @@
-import { mkdtemp, readdir, rm, utimes, writeFile } from 'node:fs/promises'
+import { mkdtemp, readdir, rm, stat, utimes, writeFile } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { Readable } from 'node:stream'
@@ -33,14 +33,16 @@ await attachFile(ada, (await createTask(ada)).id)
 
 const { signal } = new AbortController()
 
+const spools = join(folder, 'spools')
+
 const runExports = (
   changes: Partial<Storage> = {},
-  options: Partial<Pick<ExportDeps, 'checkSpace' | 'lease'>> = {},
+  options: Partial<Pick<ExportDeps, 'checkSpace' | 'folder' | 'lease'>> = {},
 ): Promise<void> =>
   createRunExports({
     ...deps,
     storage: { ...storage, ...changes },
-    folder: join(folder, 'spools'),
+    folder: spools,
     checkSpace: async () => undefined,
     lease: 30_000,
     ...options,
@@ -80,10 +82,10 @@ const read = async (id: string) => {
   return (await service.expect('getExport', 200, { token: ada.token, params })).body
 }
 
-t.test('a file that is being written is left alone, however long that takes', async (t) => {
-  const id = await newExport()
+/** Runs exports in a process that stops at its first attached file until `leave`. */
+const stopAtFile = async () => {
   const [reached, left] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
-  const finishing = runExports({
+  const ended = runExports({
     async open(...parameters) {
       const content = await buffer(await storage.open(...parameters))
       reached.resolve()
@@ -91,7 +93,18 @@ t.test('a file that is being written is left alone, however long that takes', as
       return Readable.from([content])
     },
   })
-  await reached.promise
+  await Promise.race([reached.promise, ended])
+  return {
+    leave: () => {
+      left.resolve()
+      return ended
+    },
+  }
+}
+
+t.test('a file that is being written is left alone, however long that takes', async (t) => {
+  const id = await newExport()
+  const { leave } = await stopAtFile()
   const [path = '', ...others] = await unfinished()
   t.strictSame(others, [])
   await age(path)
@@ -102,8 +115,7 @@ t.test('a file that is being written is left alone, however long that takes', as
   )
   await sweep()
   t.strictSame(await unfinished(), [path])
-  left.resolve()
-  await finishing
+  await leave()
   t.match(await read(id), { status: 'finished' })
 })
 
@@ -147,6 +159,32 @@ t.test('and that of an attempt that failed, after its time', async (t) => {
   await db.run('update exports set writing_key = $2 where id = $1', [id, key])
   await sweep()
   t.strictSame(await unfinished(), [])
+})
+
+t.test('a process that has lost its lease leaves the records of the one that took over', async (t) => {
+  const id = await newExport()
+  const lost = await stopAtFile()
+  await db.run(`update exports set leased_until = now() - interval '1 second' where id = $1`, [id])
+  const present = await stopAtFile()
+  const [row] = await db.run('select lease_id::text from exports where id = $1', [id])
+  await lost.leave()
+  t.strictSame(await readdir(spools), [row?.lease_id])
+  await present.leave()
+  t.match(await read(id), { status: 'finished' })
+  t.strictSame(await readdir(spools), [])
+})
+
+t.test('an export whose records cannot be held is tried again', async (t) => {
+  const id = await newExport()
+  const noFolder = join(folder, 'file')
+  await writeFile(noFolder, '')
+  const checkSpace = async () => {
+    // A folder that was begun before has failed by then.
+    for (let times = 0; times < 20; times += 1) await stat(noFolder)
+  }
+  await runExports({}, { folder: noFolder, checkSpace })
+  t.match(await read(id), { status: 'waiting' })
+  await db.run('delete from exports where id = $1', [id])
 })
 
 t.test('an export fails if the disk of its records is short, at its beginning or later', async (t) => {
