@@ -49,6 +49,7 @@ const scenario: Readonly<Record<string, string>> = {
   conflict: 'gets the problem of a change with an outdated ETag',
   validation: 'gets the problem of an invalid body, which points to the field',
   import: 'imports a table, whose row becomes a task',
+  export: 'exports everything, and downloads the archive',
   refresh: 'exchanges the refresh token for new tokens',
   logout: 'ends the session, whose access token is then rejected',
 }

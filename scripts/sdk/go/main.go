@@ -182,13 +182,28 @@ func main() {
 
 	contentType, form = fileForm("tasks.csv", []byte("title\nOrder the cake\n"), nil)
 	upload := success(client.CreateImportWithBodyWithResponse(ctx, nil, contentType, form)).JSON201
-	preview := settled(ctx, client, upload.ID)
+	importEnded := func() (*taskwright.Import, bool) {
+		present := success(client.GetImportWithResponse(ctx, upload.ID, nil)).JSON200
+		return present, present.PollAfterSeconds.IsNull()
+	}
+	preview := eventually("the import", importEnded)
 	equal("previewed tasks", must(preview.Preview.Get()).Tasks, 1)
 	success(client.RunImportWithResponse(ctx, upload.ID, nil, taskwright.ImportRun{Version: preview.Version}))
-	equal("created", must(settled(ctx, client, upload.ID).Result.Get()).Created, 1)
+	equal("created", must(eventually("the import", importEnded).Result.Get()).Created, 1)
 	named := &taskwright.ListTasksParams{Q: new(`"Order the cake"`)}
 	equal("imported", success(client.ListTasksWithResponse(ctx, named)).JSON200.Items[0].Title, "Order the cake")
 	ok("import")
+
+	export := success(client.CreateExportWithResponse(ctx, nil, taskwright.ExportCreate{})).JSON201
+	finished := eventually("the export", func() (*taskwright.Export, bool) {
+		present := success(client.GetExportWithResponse(ctx, export.ID, nil)).JSON200
+		return present, present.PollAfterSeconds.IsNull()
+	})
+	equal("status", finished.Status, grown("finished"))
+	archive := success(client.DownloadExportWithResponse(ctx, export.ID, nil)).Body
+	equal("size", int64(len(archive)), must(finished.Size.Get()))
+	equal("signature", string(archive[:2]), "PK")
+	ok("export")
 
 	before := tokens.AccessToken
 	tokens = success(anyone.RefreshTokenWithResponse(ctx, taskwright.RefreshRequest{RefreshToken: tokens.RefreshToken})).JSON200
@@ -225,16 +240,15 @@ func fileForm(name string, content []byte, fields map[string]string) (string, *b
 	return writer.FormDataContentType(), form
 }
 
-// An import once nothing happens in the background.
-func settled(ctx context.Context, client *taskwright.ClientWithResponses, id uuid.UUID) *taskwright.Import {
+// Polls until read returns true, because the service works in the background.
+func eventually[T any](label string, read func() (T, bool)) T {
 	for range 600 {
-		present := success(client.GetImportWithResponse(ctx, id, nil)).JSON200
-		if present.PollAfterSeconds.IsNull() {
+		if present, isEnded := read(); isEnded {
 			return present
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	fail(fmt.Errorf("the import timed out after 30 seconds"))
+	fail(fmt.Errorf("%s timed out after 30 seconds", label))
 	panic("not reached")
 }
 

@@ -15,12 +15,14 @@ import java.util.Map;
 import java.util.Objects;
 import java.util.Optional;
 import java.util.UUID;
+import java.util.function.Function;
 import taskwright.ApiClient;
 import taskwright.ApiException;
 import taskwright.api.AttachmentsApi;
 import taskwright.api.AuthApi;
 import taskwright.api.EventsApi;
 import taskwright.api.EventsApi.APIListEventsRequest;
+import taskwright.api.ExportsApi;
 import taskwright.api.ImportsApi;
 import taskwright.api.RelationsApi;
 import taskwright.api.RemindersApi;
@@ -31,6 +33,8 @@ import taskwright.api.TasksApi;
 import taskwright.api.TasksApi.APIListTasksRequest;
 import taskwright.model.AuthTokens;
 import taskwright.model.Event;
+import taskwright.model.Export;
+import taskwright.model.ExportCreate;
 import taskwright.model.ImportRun;
 import taskwright.model.ModelImport;
 import taskwright.model.Problem;
@@ -195,13 +199,25 @@ public final class Main {
     table.deleteOnExit();
     Files.writeString(table.toPath(), "title\nOrder the cake\n");
     var upload = imports.createImport(table, null, null, null);
-    var previewed = settled(imports, upload.getId());
+    Call<ModelImport> getImport = () -> imports.getImport(upload.getId(), null, null);
+    var previewed = settled(getImport, ModelImport::getPollAfterSeconds);
     equal("previewed tasks", previewed.getPreview().getTasks(), 1);
     imports.runImport(upload.getId(), new ImportRun().version(previewed.getVersion()), null, null);
-    equal("created", settled(imports, upload.getId()).getResult().getCreated(), 1);
+    var imported = settled(getImport, ModelImport::getPollAfterSeconds);
+    equal("created", imported.getResult().getCreated(), 1);
     var named = APIListTasksRequest.newBuilder().q("\"Order the cake\"").build();
     equal("imported", tasks.listTasks(named).getItems().get(0).getTitle(), "Order the cake");
     ok("import");
+
+    var exports = new ExportsApi(client);
+    var export = exports.createExport(new ExportCreate(), null);
+    var finished = settled(() -> exports.getExport(export.getId(), null, null), Export::getPollAfterSeconds);
+    equal("status", finished.getStatus(), grown("finished"));
+    var saved = exports.downloadExport(export.getId(), null, null, null, null, null, null);
+    var archive = Files.readAllBytes(saved.toPath());
+    equal("size", (long) archive.length, finished.getSize());
+    equal("signature", new String(archive, 0, 2), "PK");
+    ok("export");
 
     var auth = new AuthApi(client);
     var before = tokens.getAccessToken();
@@ -221,24 +237,25 @@ public final class Main {
     return Optional.ofNullable(System.getenv("TASKWRIGHT_UNKNOWN_VALUE")).orElse(value);
   }
 
-  /** An import once nothing happens in the background. */
-  private static ModelImport settled(ImportsApi imports, UUID id) throws ApiException, InterruptedException {
+  /** An import or export once nothing happens in the background. */
+  private static <T> T settled(Call<T> get, Function<T, Integer> pollAfterSeconds)
+      throws ApiException, InterruptedException {
     for (var attempt = 0; attempt < 600; attempt++) {
-      var present = imports.getImport(id, null, null);
-      if (present.getPollAfterSeconds() == null) {
+      var present = get.run();
+      if (pollAfterSeconds.apply(present) == null) {
         return present;
       }
       Thread.sleep(50);
     }
-    throw new AssertionError("the import timed out after 30 seconds");
+    throw new AssertionError("timed out after 30 seconds");
   }
 
-  private interface Call {
-    Object run() throws ApiException;
+  private interface Call<T> {
+    T run() throws ApiException;
   }
 
   /** The problem of a call that must fail with a status. */
-  private static Problem problem(int status, Call call) {
+  private static Problem problem(int status, Call<?> call) {
     try {
       call.run();
     } catch (ApiException exception) {

@@ -8,6 +8,7 @@ use GuzzleHttp\Client;
 use Taskwright\Api\AttachmentsApi;
 use Taskwright\Api\AuthApi;
 use Taskwright\Api\EventsApi;
+use Taskwright\Api\ExportsApi;
 use Taskwright\Api\ImportsApi;
 use Taskwright\Api\RelationsApi;
 use Taskwright\Api\RemindersApi;
@@ -16,6 +17,8 @@ use Taskwright\Api\TasksApi;
 use Taskwright\Api\TaskTagsApi;
 use Taskwright\ApiException;
 use Taskwright\Configuration;
+use Taskwright\Model\Export;
+use Taskwright\Model\ExportCreate;
 use Taskwright\Model\Import;
 use Taskwright\Model\ImportRun;
 use Taskwright\Model\Problem;
@@ -51,17 +54,17 @@ function grown(string $value): string
     return getenv('TASKWRIGHT_UNKNOWN_VALUE') ?: $value;
 }
 
-// An import once nothing happens in the background.
-function settled(ImportsApi $imports, string $id): Import
+// An import or export once nothing happens in the background.
+function settled(callable $get): Import|Export
 {
     for ($attempt = 0; $attempt < 600; $attempt++) {
-        $present = $imports->getImport($id);
+        $present = $get();
         if ($present->getPollAfterSeconds() === null) {
             return $present;
         }
         usleep(50_000);
     }
-    throw new Exception('the import timed out after 30 seconds');
+    throw new Exception('timed out after 30 seconds');
 }
 
 // The problem of a call that must fail with a status.
@@ -227,12 +230,24 @@ $path = tempnam(sys_get_temp_dir(), 'tasks-');
 file_put_contents($path, "title\nOrder the cake\n");
 $upload = $imports->createImport(new SplFileObject($path));
 unlink($path);
-$previewed = settled($imports, $upload->getId());
+$getImport = static fn() => $imports->getImport($upload->getId());
+$previewed = settled($getImport);
 equal('previewed tasks', $previewed->getPreview()->getTasks(), 1);
 $imports->runImport($upload->getId(), new ImportRun(['version' => $previewed->getVersion()]));
-equal('created', settled($imports, $upload->getId())->getResult()->getCreated(), 1);
+equal('created', settled($getImport)->getResult()->getCreated(), 1);
 equal('imported', $tasks->listTasks(q: '"Order the cake"')->getItems()[0]->getTitle(), 'Order the cake');
 ok('import');
+
+$exports = new ExportsApi($http, $config);
+$export = $exports->createExport(new ExportCreate());
+$finished = settled(static fn() => $exports->getExport($export->getId()));
+equal('status', $finished->getStatus(), grown('finished'));
+$file = $exports->downloadExport($export->getId());
+$archive = file_get_contents($file->getPathname());
+unlink($file->getPathname());
+equal('size', strlen($archive), $finished->getSize());
+equal('signature', substr($archive, 0, 2), 'PK');
+ok('export');
 
 $before = $tokens->getAccessToken();
 $tokens = $auth->refreshToken(new RefreshRequest(['refresh_token' => $tokens->getRefreshToken()]));

@@ -19,15 +19,15 @@ def grown(value)
   ENV.fetch('TASKWRIGHT_UNKNOWN_VALUE', value)
 end
 
-# An import once nothing happens in the background.
-def settled(imports, id)
+# An import or export once nothing happens in the background.
+def settled
   600.times do
-    present = imports.get_import(id)
+    present = yield
     return present if present.poll_after_seconds.nil?
 
     sleep 0.05
   end
-  abort 'failed: the import timed out after 30 seconds'
+  abort 'failed: timed out after 30 seconds'
 end
 
 # The problem of a call that must fail with a status.
@@ -175,12 +175,21 @@ table = Tempfile.new(['tasks-', '.csv'])
 table.write("title\nOrder the cake\n")
 table.close
 upload = File.open(table.path, 'rb') { |content| imports.create_import(content) }
-previewed = settled(imports, upload.id)
+previewed = settled { imports.get_import(upload.id) }
 equal('previewed tasks', previewed.preview.tasks, 1)
 imports.run_import(upload.id, Taskwright::ImportRun.new(version: previewed.version))
-equal('created', settled(imports, upload.id).result.created, 1)
+equal('created', settled { imports.get_import(upload.id) }.result.created, 1)
 equal('imported', tasks.list_tasks(q: '"Order the cake"').items.map(&:title), ['Order the cake'])
 ok('import')
+
+exports = Taskwright::ExportsApi.new(client)
+export = exports.create_export(Taskwright::ExportCreate.new)
+finished = settled { exports.get_export(export.id) }
+equal('status', finished.status, grown('finished'))
+archive = File.binread(exports.download_export(export.id).path)
+equal('size', archive.bytesize, finished.size)
+equal('signature', archive[0, 2], 'PK')
+ok('export')
 
 before = tokens.access_token
 tokens = auth.refresh_token(Taskwright::RefreshRequest.new(refresh_token: tokens.refresh_token))

@@ -18,6 +18,7 @@ from taskwright.api.attachments import add_task_attachment, download_attachment
 from taskwright.api.auth import get_current_user, logout, refresh_token, register
 from taskwright.api.comments import create_comment, get_comment, list_task_comments, update_comment
 from taskwright.api.events import list_events, list_task_events
+from taskwright.api.exports import create_export, download_export, get_export
 from taskwright.api.imports import create_import, get_import, run_import
 from taskwright.api.members import set_project_member
 from taskwright.api.notifications import follow_task, list_notifications, list_task_followers, update_notification
@@ -33,6 +34,8 @@ from taskwright.models import (
     CommentCreate,
     CommentPatch,
     Event,
+    Export,
+    ExportCreate,
     Import,
     ImportRun,
     ImportUpload,
@@ -298,6 +301,19 @@ def main() -> None:
         imported = list_tasks.sync(client=client, q='"Order the cake"').items
         equal("imported", [item.title for item in imported], ["Order the cake"])
         ok("import")
+
+        export = create_export.sync(client=client, body=ExportCreate())
+
+        def exported() -> Export | None:
+            present = get_export.sync(export.id, client=client)
+            return present if present.poll_after_seconds is None else None
+
+        finished = eventually("the export", exported)
+        equal("status", finished.status, grown("finished"))
+        archive = download_export.sync(export.id, client=client).payload.read()
+        equal("size", len(archive), finished.size)
+        equal("signature", archive[:2], b"PK")
+        ok("export")
 
     before = tokens.access_token
     refresh = RefreshRequest(refresh_token=tokens.refresh_token)

@@ -283,6 +283,17 @@ equal(
 )
 ok('import')
 
+const { id: export_id } = await taskwright.createExport({ body: {} })
+const finished = await eventually('the export', async () => {
+  const present = await taskwright.getExport({ path: { export_id } })
+  return present.poll_after_seconds === null ? present : undefined
+})
+equal('status', finished.status, grown('finished'))
+const archive = await taskwright.downloadExport({ path: { export_id }, parseAs: 'blob' })
+equal('size', archive.size, finished.size)
+equal('signature', await archive.slice(0, 2).text(), 'PK')
+ok('export')
+
 const before = tokens.access_token
 tokens = await taskwright.refreshToken({ body: { refresh_token: tokens.refresh_token } })
 equal('a new token', tokens.access_token !== before, true)
