@@ -1,4 +1,5 @@
 import {
+  type busyStatuses,
   type ImportExisting,
   type ImportFailure,
   type ImportOutcome,
@@ -264,10 +265,10 @@ const start = builtStatement('imports.start', { id: 'uuid', status: 'text', fail
 )
 
 /** Gives an import to the job. */
-export const startImport = async (
+export const queueImport = async (
   { db }: TransactionContext,
   { id }: ChangeableImport,
-  status: 'reading' | 'running' | 'undoing' | 'discarding',
+  status: (typeof busyStatuses)[number],
 ): Promise<void> => {
   await start(db, { id, status, failure: null })
 }

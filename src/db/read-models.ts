@@ -6,6 +6,7 @@ import type {
   RelationExpansion,
   TaskExpansion,
 } from '../domain/expansions.ts'
+import { busyStatuses } from '../domain/imports.ts'
 import { jobPollSeconds } from '../domain/job-polling.ts'
 import {
   allowsAttachment,
@@ -616,7 +617,7 @@ export const exportJson = (row: typeof exports): SQL => {
 
 /** Whether something happens with the row of `imports` in the background. */
 export const isImportBusy = ({ status }: typeof imports): SQL<boolean> =>
-  sql<boolean>`(${status} in ('reading', 'running', 'undoing', 'discarding'))`
+  sql<boolean>`(${status} in (${sql.raw(busyStatuses.map((busy) => `'${busy}'`).join(', '))}))`
 
 /** An import, which asks its client to poll as long as something happens in the background. */
 export const importJson = (row: typeof imports): SQL => {

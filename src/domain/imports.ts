@@ -40,9 +40,10 @@ export const maxPreviewedRows = 10_000
 /** Users that a preview names. The contract says so. */
 export const maxPreviewedUsers = 1_000
 
-/** Whether a process works on it, or will. */
-export const isBusy = (status: string): boolean =>
-  status === 'reading' || status === 'running' || status === 'undoing' || status === 'discarding'
+/** The states of an import that a process works on, or will. */
+export const busyStatuses = ['reading', 'running', 'undoing', 'discarding'] as const
+
+export const isBusy = (status: string): boolean => busyStatuses.some((busy) => busy === status)
 
 /** Formats whose records have ids that are unique in all files. Those of others are only unique in one file. */
 const formatsWithIds: ReadonlySet<string> = new Set(['taskwright', 'todoist', 'trello', 'icalendar'])

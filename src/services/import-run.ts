@@ -75,11 +75,12 @@ export const createRunImports =
     while (!stop.aborted) {
       const taken = await takeImport(deps.db, { leaseId: newId(), duration: deps.lease, ofUser: deps.ofUser })
       if (taken === null) return
-      await runImport(deps, taken, stop)
+      await workOn(deps, taken, stop)
     }
   }
 
-const runImport = async (deps: RunImportsDeps, taken: TakenImport, stop: AbortSignal): Promise<void> => {
+/** Reads, writes, undoes or discards, by the status of the import. */
+const workOn = async (deps: RunImportsDeps, taken: TakenImport, stop: AbortSignal): Promise<void> => {
   const { db, log, lease } = deps
   const lost = new AbortController()
   const progress: ImportWork['progress'] = { done: 0, total: null }

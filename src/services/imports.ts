@@ -11,11 +11,11 @@ import {
   type ImportOptions,
   type ImportRow,
   lockImport,
+  queueImport,
   removeImport,
   selectImport,
   selectImportRows,
   selectImports,
-  startImport,
   viewImport,
 } from '../db/imports.ts'
 import { lockProject } from '../db/projects.ts'
@@ -108,7 +108,7 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
       if (!isDeepStrictEqual({ ...found, ...options }, found)) await changeOptions(tx, found, options)
       if (options.format !== found.format || !isDeepStrictEqual(options.csv, found.csv)) {
         expectFile(found)
-        await Promise.all([removeRows(tx, found), startImport(tx, found, 'reading')])
+        await Promise.all([removeRows(tx, found), queueImport(tx, found, 'reading')])
         tx.afterCommit(() => jobs.wake('run_imports'))
       }
       return last(viewImport(tx, id))
@@ -123,7 +123,7 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
       if (found.version !== version) throw problems.preconditionFailed()
       expectRunnable(found)
       if (found.project_id !== null) await expectTarget(tx, found.project_id)
-      await Promise.all([removeRows(tx, found), startImport(tx, found, 'running')])
+      await Promise.all([removeRows(tx, found), queueImport(tx, found, 'running')])
       tx.afterCommit(() => jobs.wake('run_imports'))
       return last(viewImport(tx, id))
     }),
@@ -136,7 +136,7 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
       if (status !== 'undoing' && status !== 'undone') {
         if (isBusy(status) || !found.has_run)
           throw problems.importState(status, 'Only one that has run and ended can be undone.')
-        await startImport(tx, found, 'undoing')
+        await queueImport(tx, found, 'undoing')
         tx.afterCommit(() => jobs.wake('run_imports'))
       }
       return last(viewImport(tx, id))
@@ -149,7 +149,7 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
       if (found.status === 'reading' || found.status === 'ready')
         await endImport(tx, found, { status: 'cancelled' })
       else if (found.status === 'running') {
-        await startImport(tx, found, 'discarding')
+        await queueImport(tx, found, 'discarding')
         tx.afterCommit(() => jobs.wake('run_imports'))
       }
       return last(viewImport(tx, id))

@@ -4,7 +4,7 @@ import type { components } from '../../generated/openapi.ts'
 import { recordAudit } from '../db/audit.ts'
 import { newId } from '../db/engine/ids.ts'
 import { removeRows } from '../db/import-records.ts'
-import { changeOptions, insertImport, selectImport, setAuthors, startImport } from '../db/imports.ts'
+import { changeOptions, insertImport, queueImport, selectImport, setAuthors } from '../db/imports.ts'
 import { lockUser } from '../db/users.ts'
 import type { ImportUsers } from '../domain/imports.ts'
 import type { Principal } from '../domain/permissions.ts'
@@ -85,7 +85,7 @@ export const runFromShell = (
     const mapped = new Map([...found.users, ...users].map((user) => [user.source_id, user]))
     await changeOptions(owner, found, { ...found, users: [...mapped.values()] })
     await setAuthors(owner, found, authors)
-    await Promise.all([removeRows(owner, found), startImport(owner, found, 'running')])
+    await Promise.all([removeRows(owner, found), queueImport(owner, found, 'running')])
     await recordAudit(tx, 'import.run', { userId })
   })
 
