@@ -1296,7 +1296,7 @@ where "projects"."id" = $2::uuid;
 /* uploads.count_unfinished_imports */
 select count(*)::int as "uploads"
 from "uploads"
-where ("uploads"."user_id" = $1::uuid and "uploads"."task_id" is null and "uploads"."import_id" is null);
+where ("uploads"."user_id" = $1::uuid and "uploads"."task_id" is null and "uploads"."import_id" is null and "uploads"."expires_at" > now());
 
 /* uploads.delete */
 delete from "uploads"

@@ -2,7 +2,7 @@
       with next as materialized (
         select "row"."id", coalesce("person"."sign_in_due_at" <= now(), false) as rests
         from exports row join users person on "person"."id" = "row"."requested_by"
-        where "row"."status" in ('waiting', 'running') and coalesce("row"."leased_until" <= now(), true) and (
+        where ("row"."status" in ('waiting', 'running') and coalesce("row"."leased_until" <= now(), true)) and (
   (select count(*) from (
   select requested_by as user_id from exports where status = 'running' and leased_until > now()
   union all

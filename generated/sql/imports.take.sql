@@ -1,7 +1,7 @@
 /* imports.take */
       with next as materialized (
         select "row"."id" from imports row
-        where ("row"."status" in ('reading', 'running', 'undoing', 'discarding')) and coalesce("row"."leased_until" <= now(), true) and (
+        where (("row"."status" in ('reading', 'running', 'undoing', 'discarding')) and coalesce("row"."leased_until" <= now(), true)) and (
   (select count(*) from (
   select requested_by as user_id from exports where status = 'running' and leased_until > now()
   union all

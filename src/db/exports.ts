@@ -241,6 +241,16 @@ const maxAttempts = sql.raw('3')
 
 const lease = (p: { readonly lease: SQL }): SQL => sql`now() + ${p.lease} * interval '1 millisecond'`
 
+/** Whether it has not ended, and no process works on it. */
+const isFree = sql`(${row.status} in ('waiting', 'running') and coalesce(${row.leased_until} <= now(), true))`
+
+const lookForOne = statement(
+  'exports.look',
+  {},
+  {},
+  () => sql`select from exports row where ${isFree} limit 1`,
+)
+
 const take = statement(
   'exports.take',
   { lease_id: 'uuid', lease: 'int' },
@@ -262,7 +272,7 @@ const take = statement(
       with next as materialized (
         select ${row.id}, ${isSignInDue(person)} as rests
         from exports row join users person on ${person.id} = ${row.requested_by}
-        where ${row.status} in ('waiting', 'running') and coalesce(${row.leased_until} <= now(), true) and ${mayRun(row.requested_by)}
+        where ${isFree} and ${mayRun(row.requested_by)}
           and not ${isAnotherRunning}
         order by ${row.created_at} limit 1 for update of row skip locked
       ), taken as ${builder
@@ -303,9 +313,10 @@ export const takeExport = async (
   db: Database,
   { leaseId, duration }: { readonly leaseId: string; readonly duration: number },
 ): Promise<TakenExport | null> => {
-  const taken = await inTurn(db, async (transaction) =>
-    firstRow(await take(transaction, { lease_id: leaseId, lease: duration })),
-  )
+  const taken = await inTurn(db, {
+    look: (runner) => lookForOne(runner, {}),
+    take: async (transaction) => firstRow(await take(transaction, { lease_id: leaseId, lease: duration })),
+  })
   return taken === null ? null : { ...taken, lease_id: leaseId }
 }
 

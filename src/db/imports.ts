@@ -346,6 +346,16 @@ export interface TakenImport extends ImportOptions {
 
 const lease = (p: { readonly lease: SQL }): SQL => sql`now() + ${p.lease} * interval '1 millisecond'`
 
+/** Whether it is busy, and no process works on it. */
+const isFree = sql`(${isImportBusy(row)} and coalesce(${row.leased_until} <= now(), true))`
+
+const lookForOne = statement(
+  'imports.look',
+  {},
+  {},
+  () => sql`select from imports row where ${isFree} limit 1`,
+)
+
 const take = statement(
   'imports.take',
   { lease_id: 'uuid', lease: 'int', user_id: 'uuid?' },
@@ -356,7 +366,7 @@ const take = statement(
     return sql`
       with next as materialized (
         select ${row.id} from imports row
-        where ${isImportBusy(row)} and coalesce(${row.leased_until} <= now(), true) and ${mayRun(row.user_id)}
+        where ${isFree} and ${mayRun(row.user_id)}
           and ${row.user_id} = coalesce(${p.user_id}, ${row.user_id})
           and not exists (
             select from imports other where ${isImportBusy(other)} and ${other.user_id} = ${row.user_id} and ${isEarlier})
@@ -406,9 +416,11 @@ export const takeImport = async (
     ofUser,
   }: { readonly leaseId: string; readonly duration: number; readonly ofUser: string | null },
 ): Promise<TakenImport | null> => {
-  const taken = await inTurn(db, async (transaction) =>
-    firstRow(await take(transaction, { lease_id: leaseId, lease: duration, user_id: ofUser })),
-  )
+  const taken = await inTurn(db, {
+    look: (runner) => lookForOne(runner, {}),
+    take: async (transaction) =>
+      firstRow(await take(transaction, { lease_id: leaseId, lease: duration, user_id: ofUser })),
+  })
   if (taken === null) return null
   const found = firstRow(await selectTaken(db, { id: taken.id, lease_id: leaseId }))
   return found && { ...found, id: taken.id, lease_id: leaseId }

@@ -15,18 +15,24 @@ const lock = statement(
   () => sql`select pg_try_advisory_xact_lock(hashtextextended('exports and imports', 0)) as is_ours`,
 )
 
+/** How an export or an import is taken. */
+interface Taking<T> {
+  /** A row if there may be one to take. It is most often asked when there is none. */
+  readonly look: (db: Runner) => Promise<readonly unknown[]>
+  readonly take: (transaction: Runner) => Promise<T | null>
+}
+
 /**
- * Takes an export or an import by `take`, unless another process is taking one. The lock is a statement of its own: the snapshot of `take` is
- * then no older than it, so that `mayRun` counts what the process before has taken.
+ * Takes an export or an import, unless another process is taking one. The lock is a statement of its own: the snapshot of `take` is then no
+ * older than it, so that `mayRun` counts what the process before has taken.
  */
-export const inTurn = <T>(
-  db: Database,
-  take: (transaction: Runner) => Promise<T | null>,
-): Promise<T | null> =>
-  db.transaction(
+export const inTurn = async <T>(db: Database, { look, take }: Taking<T>): Promise<T | null> => {
+  if ((await look(db)).length === 0) return null
+  return db.transaction(
     async (transaction) => (expectRow(await lock(transaction, {})).is_ours ? take(transaction) : null),
     null,
   )
+}
 
 /** Those that a process works on. */
 const running = sql`(
