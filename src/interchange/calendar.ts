@@ -55,17 +55,26 @@ export interface CalendarTask extends Pick<TaskRecord, CalendarFields> {
   readonly tags: readonly string[]
 }
 
-/** Yields the text of a calendar in pieces. Tasks without a date are no events. A task names its parent if that comes before it. */
+/** The UIDs of tasks, by their ids. */
+export const uidsOf = (tasks: readonly CalendarTask[]): Map<string, string> =>
+  new Map(tasks.map((task) => [task.id, uidOf(task)]))
+
+/**
+ * Yields the text of a calendar in pieces. Tasks without a date are no events. A task names its parent if that comes before it, or is among
+ * `uids`.
+ */
 export async function* calendarText(
   facts: CalendarFacts,
   tasks: AsyncIterable<CalendarTask> | Iterable<CalendarTask>,
+  uids = new Map<string, string>(),
 ): AsyncGenerator<string, void> {
   yield `BEGIN:VCALENDAR\r\n${calendarProperties(facts).map(lineOf).join('')}`
   const zones = new Set<string>()
-  const uids = new Map<string, string>()
+  let written = 0
   for await (const task of tasks) {
     // Tasks from memory would hold the service until the last one is written.
-    if (uids.size % tasksInRow === 0) await setImmediate()
+    if (written % tasksInRow === 0) await setImmediate()
+    written += 1
     uids.set(task.id, uidOf(task))
     const { zone, components } = componentsOf(facts, task, uids.get(task.parent_id ?? '') ?? null)
     if (zone !== null && !zones.has(zone)) {
@@ -77,7 +86,7 @@ export async function* calendarText(
   yield 'END:VCALENDAR\r\n'
 }
 
-const tasksInRow = 100
+const tasksInRow = 20
 
 /** At most one for each zone. */
 const zoneTexts = new Map<string, string>()

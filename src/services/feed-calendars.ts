@@ -1,5 +1,4 @@
 import { hash } from 'node:crypto'
-import { setImmediate } from 'node:timers/promises'
 import { LRUCache } from 'lru-cache'
 import { currentWork, runAs } from '../concurrency/work.ts'
 import { selectCalendarTasks } from '../db/task-list.ts'
@@ -9,7 +8,7 @@ import { maxLimit } from '../domain/pages.ts'
 import type { FeedPrincipal } from '../domain/permissions.ts'
 import { calendarLists, type TaskList } from '../domain/task-filter.ts'
 import { version } from '../domain/version.ts'
-import { type CalendarTask, calendarText } from '../interchange/calendar.ts'
+import { type CalendarTask, calendarText, uidsOf } from '../interchange/calendar.ts'
 import type { OpContext } from './context.ts'
 
 /** The files of calendar feeds. */
@@ -32,7 +31,7 @@ const refreshMinutes = 60
 /** UTF-16 code units of all files that are kept. */
 const maxKept = 32 * 1_048_576
 
-/** Characters of tasks that a list adds to a file at most: some thousand times those of a usual task. */
+/** Characters of tasks, as JSON, that a list adds to a file at most: some thousand times those of a usual task. */
 const maxCharacters = 4 * 1_048_576
 
 /** Pages that are read of a list at most. A filter that searches texts finds few tasks on each. */
@@ -68,17 +67,9 @@ const build = async (ctx: OpContext<FeedPrincipal>): Promise<Calendar> => {
   const tasks = await tasksOf(ctx, credential.feed)
   const facts = { generator: version, name, color, kind, alarms, timeZone, refreshMinutes }
   const pieces: string[] = []
-  for await (const piece of calendarText(facts, unhurried(tasks))) pieces.push(piece)
+  for await (const piece of calendarText(facts, tasks, uidsOf(tasks))) pieces.push(piece)
   const text = pieces.join('')
   return { text, sha256: hash('sha256', text) }
-}
-
-/** Lets other requests run between some tasks. */
-async function* unhurried(tasks: readonly CalendarTask[]): AsyncGenerator<CalendarTask, void> {
-  for (const [index, task] of tasks.entries()) {
-    if (index % 20 === 0) await setImmediate()
-    yield task
-  }
 }
 
 /** The tasks of a feed, by their due dates, so that the file changes only if one of them does. */
@@ -89,7 +80,9 @@ const tasksOf = async (
   const now = new Date()
   const { ahead, behind, undated } = calendarLists(feed, { now, ...ctx.principal })
   const dated = nearest(await readAll(ctx, ahead), await readAll(ctx, behind), now.getTime())
-  return [...dated, ...(await readAll(ctx, undated, maxFeedTasks - dated.length))]
+  const tasks = [...dated, ...(await readAll(ctx, undated, maxFeedTasks - dated.length))]
+  // A task whose date was changed meanwhile is in two lists. It is as it was read last.
+  return [...new Map(tasks.map((task) => [task.id, task])).values()]
 }
 
 /** The tasks that are due nearest to a time, of two lists that both begin there. */

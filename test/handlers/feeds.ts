@@ -310,6 +310,14 @@ t.test('getFeedCalendar', async (t) => {
     t.equal(shared.project_id, project.id)
   })
 
+  t.test('200: subtasks name their parent, which is due later or without a date', async (t) => {
+    const owner = await register()
+    const [later, undated] = [await createTask(owner, { due_at: dayAfter(9) }), await createTask(owner)]
+    for (const { id } of [later, undated]) await createTask(owner, { parent_id: id, due_at: dayAfter(1) })
+    const text = textOf(await open(await create(owner)))
+    t.strictSame(valuesOf(text, 'RELATED-TO').toSorted(), [later.id, undated.id].toSorted())
+  })
+
   t.test('200: with alarms, the reminders of the owner alone', async (t) => {
     const [owner, assignee] = [await register(), await register()]
     const task = await createTask(owner, { due_at: '2090-03-19T08:00:00.000Z', assignee_id: assignee.id })
