@@ -2351,7 +2351,7 @@ export interface paths {
          *     event, and a recurring task is one entry with its rule. A file can be up to a minute old.
          *
          *     Requests count against the owner of the feed, in the rate limit of links. A revoked feed returns 410; a wrong token, or a feed
-         *     whose owner is disabled or deleted, returns 404.
+         *     whose owner is disabled or deleted, or has to sign in with an identity provider again, returns 404.
          */
         get: operations["getFeedCalendar"];
         put?: never;
@@ -2590,7 +2590,7 @@ export interface paths {
         head?: never;
         /**
          * Change how a file is imported
-         * @description Changes the format, the columns of a table, the project that tasks go into, or who the users of the file are here, as long as it has not run. With another format or other columns, the file is read again.
+         * @description Changes the format, the columns of a table, the project that tasks go into, or who the users of the file are here, as long as it has not run. If the format or anything in `csv` changes, the file is read again. So is one that could not be read, with the same options too.
          */
         patch: operations["updateImport"];
         trace?: never;
@@ -5355,7 +5355,7 @@ export interface components {
             /** @description The first rows. */
             rows: string[][];
         } | null;
-        /** @description How a CSV file is read. Absent fields keep their values; null guesses them. If `encoding` is the only field, and another one, the others are guessed again. */
+        /** @description How a CSV file is read. Absent fields keep their values; null guesses them. If only `encoding` is another one, the others are guessed again. */
         ImportTablePatch: {
             encoding?: components["schemas"]["ImportEncoding"];
             /** @description A comma, a semicolon, a tab or a vertical bar. */

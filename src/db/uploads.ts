@@ -93,7 +93,14 @@ const countUnfinished = builtStatement('uploads.count_unfinished_imports', { use
   db
     .select({ uploads: sql<number>`count(*)::int`.as('uploads') })
     .from(uploads)
-    .where(and(eq(uploads.user_id, p.user_id), isNull(uploads.task_id), isNull(uploads.import_id))),
+    .where(
+      and(
+        eq(uploads.user_id, p.user_id),
+        isNull(uploads.task_id),
+        isNull(uploads.import_id),
+        sql`${uploads.expires_at} > now()`,
+      ),
+    ),
 )
 
 /** The number of unfinished uploads of files that the caller, who is locked, wants to import. */

@@ -41,13 +41,20 @@ const answerTo = async (request: ReadRequest): Promise<ReadAnswer> => {
   return batch === undefined ? { kind: 'end' } : { kind: 'batch', batch }
 }
 
+/** The kind of an error, and where it was thrown. Its message can have text of the file, which is not for the log. */
+const placeOf = (error: unknown): string => {
+  if (!(error instanceof Error)) return typeof error
+  const frame = error.stack?.split('\n').find((line) => line.startsWith('    at '))
+  return `${error.name}${frame?.replace('    at', ' at') ?? ''}`
+}
+
 const onRequest = async (request: ReadRequest): Promise<void> => {
   try {
     answer(await answerTo(request))
   } catch (error) {
-    const message = error instanceof Error ? error.message : String(error)
-    if (error instanceof UnreadableFile) answer({ kind: 'unreadable', why: error.why, message })
-    else answer({ kind: 'unreadable', why: 'damaged', message: `The file cannot be read: ${message}` })
+    if (error instanceof UnreadableFile)
+      answer({ kind: 'unreadable', why: error.why, message: error.message })
+    else answer({ kind: 'unreadable', why: 'damaged', message: `The file cannot be read: ${placeOf(error)}` })
   }
 }
 

@@ -13,7 +13,7 @@ import type { ReadAnswer, ReadRequest } from './read-protocol.ts'
 
 /**
  * Reads files of other products in a process of its own, whose memory and time are limited. Whatever a file does to it is an
- * `UnreadableFile` here. It is not a thread: V8 ends the whole service when one array outgrows the limits of a thread.
+ * `UnreadableFile` here; what the machine does to it is another error, after which the file can be read again. It is not a thread: V8 ends the whole service when one array outgrows the limits of a thread.
  */
 
 export interface ReadLimits {
@@ -55,6 +55,8 @@ export const openFileReader = (
     serialization: 'advanced',
     stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
   })
+  // Each request reports it as well.
+  child.on('error', () => undefined)
   const send = async (request: ReadRequest): Promise<ReadAnswer> => {
     const answer = await ask(child, request, signal, deadline)
     if (answer.kind === 'unreadable') throw new UnreadableFile(answer.why, answer.message)
@@ -88,7 +90,7 @@ const compileCache = (): { readonly NODE_COMPILE_CACHE?: string } => {
 }
 
 /** Requests the next answer. */
-const ask = (
+const ask = async (
   child: ChildProcess,
   request: ReadRequest,
   signal: AbortSignal,
@@ -97,14 +99,14 @@ const ask = (
   const { promise, resolve, reject } = Promise.withResolvers<ReadAnswer>()
   const onMessage = (message: unknown): void => resolve(message as ReadAnswer)
   const onError = (cause: Error): void =>
-    reject(new UnreadableFile('damaged', 'The file cannot be read.', { cause }))
-  // V8 aborts a process without memory.
-  const onExit = (_code: number | null, ended: NodeJS.Signals | null): void =>
-    reject(
-      ended === null
-        ? new UnreadableFile('damaged', 'Reading the file has ended early.')
-        : new UnreadableFile('exhausted', 'Reading the file takes too much memory.'),
-    )
+    reject(new Error('The process that reads a file has failed', { cause }))
+  const onExit = (_code: number | null, ended: NodeJS.Signals | null): void => {
+    if (ended === null) reject(new UnreadableFile('damaged', 'Reading the file has ended early.'))
+    else if (interruptions.has(ended))
+      reject(new Error(`The process that reads a file was ended by ${ended}`))
+    // V8 aborts a process without memory, and the system kills it.
+    else reject(new UnreadableFile('exhausted', 'Reading the file takes too much memory.'))
+  }
   const onAbort = (): void => reject(signal.reason as Error)
   const timer = setTimeout(
     () => reject(new UnreadableFile('exhausted', 'Reading the file takes too long.')),
@@ -112,10 +114,16 @@ const ask = (
   )
   child.once('message', onMessage).once('error', onError).once('exit', onExit)
   signal.addEventListener('abort', onAbort, { once: true })
-  child.send(request, (error) => error !== null && onError(error))
-  return promise.finally(() => {
+  try {
+    // Throws if the process could not be started.
+    child.send(request, (error) => error !== null && onError(error))
+    return await promise
+  } finally {
     clearTimeout(timer)
     child.off('message', onMessage).off('error', onError).off('exit', onExit)
     signal.removeEventListener('abort', onAbort)
-  })
+  }
 }
+
+/** Signals that end a service and its processes. */
+const interruptions: ReadonlySet<NodeJS.Signals> = new Set(['SIGINT', 'SIGTERM', 'SIGHUP'])

@@ -50,7 +50,7 @@ import { createImportWriter, type WriterDeps } from './import-write.ts'
 
 export interface RunImportsDeps extends WriterDeps {
   readonly db: Database
-  readonly log: Pick<FastifyBaseLogger, 'warn'>
+  readonly log: Pick<FastifyBaseLogger, 'info' | 'warn'>
   /** For the files of imports while they are read. */
   readonly folder: string
   /** Lease in milliseconds: how long a crashed process can hold up an import. */
@@ -109,8 +109,10 @@ const workOn = async (deps: RunImportsDeps, taken: TakenImport, stop: AbortSigna
     // One that another process has taken, or that was cancelled, is not this process's to release.
     if (stop.aborted || lost.signal.aborted || error instanceof ImportLost)
       await releaseImport(db, taken, { wait: 0, refunds: true })
-    else if (failure !== null) await fail(work, failure)
-    else {
+    else if (failure !== null) {
+      log.info({ err: error, import_id: taken.id, failure }, 'An import failed')
+      await fail(work, failure)
+    } else {
       log.warn({ err: error, import_id: taken.id }, 'An import failed and will be tried again')
       await releaseImport(db, taken, { wait: retryAfter, refunds: false })
     }
@@ -276,7 +278,7 @@ const formatOf = async (
   const found = format ?? inspection.format
   if (found === null) throw new ImportFailed('unknown_format')
   if (found !== 'csv') return { format: found, csv: null }
-  if (inspection.csv === null) throw new ImportFailed('unknown_format')
+  if (inspection.csv === null) throw new ImportFailed('damaged')
   const { mapping, names, rows } = inspection.csv
   return {
     format: found,

@@ -106,7 +106,8 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
       expectUnread(found)
       const options = await optionsAfter(tx, found, patch)
       if (!isDeepStrictEqual({ ...found, ...options }, found)) await changeOptions(tx, found, options)
-      if (options.format !== found.format || !isDeepStrictEqual(options.csv, found.csv)) {
+      const isReadAnew = found.status === 'failed' || options.format !== found.format
+      if (isReadAnew || !isDeepStrictEqual(options.csv, found.csv)) {
         expectFile(found)
         await Promise.all([removeRows(tx, found), queueImport(tx, found, 'reading')])
         tx.afterCommit(() => jobs.wake('run_imports'))
@@ -213,11 +214,15 @@ const unreadTable = {
 } satisfies Partial<ImportTable>
 
 /** How a table is read after a merge patch. */
-const tableAfter = (present: ImportTable | null, sent: ImportPatch['csv']): ImportTable | null => {
-  if (sent === undefined || sent === null) return sent === undefined ? present : null
-  const shown = { names: present?.names ?? [], rows: present?.rows ?? [] }
-  const { encoding, delimiter, has_header, date_order, columns } = { ...present, ...sent }
-  if (encoding && encoding !== present?.encoding && Object.keys(sent).length === 1)
+const tableAfter = (stored: ImportTable | null, sent: ImportPatch['csv']): ImportTable | null => {
+  if (sent === undefined || sent === null) return sent === undefined ? stored : null
+  // Without columns, only its encoding is known.
+  const present = stored !== null && stored.columns.length > 0 ? stored : null
+  const shown = { names: stored?.names ?? [], rows: stored?.rows ?? [] }
+  const table = { ...present, ...sent, ...shown }
+  const { encoding, delimiter, has_header, date_order, columns } = table
+  const isOtherEncoding = encoding !== undefined && encoding !== present?.encoding
+  if (isOtherEncoding && isDeepStrictEqual(table, { ...present, encoding, ...shown }))
     return { encoding, ...unreadTable, ...shown }
   if (!encoding || !delimiter || has_header === undefined || !date_order || !columns)
     throw problems.invalidField('/csv', 'must have all fields, because the format was another one')

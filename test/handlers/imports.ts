@@ -316,6 +316,33 @@ t.test('updateImport', async (t) => {
     t.match(await patch(ready, { format: null }), { status: 'failed', failure: 'unknown_format' })
   })
 
+  t.test('200: a file that could not be read is read again with the same options', async (t) => {
+    open = () => Promise.reject(new StorageFull())
+    const failed = await upload()
+    t.match(failed, { status: 'failed', failure: 'storage_full', csv: null })
+    open = presentOpen
+    t.match(await patch(failed, {}), { status: 'ready', failure: null, preview: { tasks: 1 } })
+  })
+
+  t.test('200: another encoding, also with the rest of the table as it is', async (t) => {
+    const ready = await upload(table('Título;estado\nComprar pão;feito\n'))
+    const { csv } = ready
+    t.match(csv, { encoding: 'utf-8', columns: ['title', 'status'] })
+    if (csv === null) throw new Error('There is no table')
+    const other = await patch(ready, { csv: { ...csv, encoding: 'windows-1252' } })
+    t.match(other.csv, {
+      encoding: 'windows-1252',
+      names: ['TÃ\u00adtulo', 'estado'],
+      columns: ['title', 'status'],
+    })
+    t.match((await patch(ready, { csv: { encoding: 'utf-8' } })).csv, { names: ['Título', 'estado'] })
+  })
+
+  t.test('200: a table without a column for titles shows its columns', async (t) => {
+    const ready = await upload(table('due,status\n2090-05-01,open\n'))
+    t.match(ready, { status: 'ready', csv: { names: ['due', 'status'], columns: ['due', 'title'] } })
+  })
+
   t.test('200: columns, which null guesses', async (t) => {
     const content = 'What;Due\nOne;01/02/2090\n'
     const first = await upload(table(content))

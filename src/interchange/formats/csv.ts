@@ -101,18 +101,18 @@ const usualOrder = (
     : 'dmy'
 
 /**
- * Each task needs a title: the column with the most different texts, of those whose names say nothing, and of equal ones the first.
- * Dates and addresses are no texts.
+ * Each task needs a title: the column with the most different texts, of those whose names say nothing or else of all, and of equal ones
+ * the first. Dates and addresses are no texts.
  */
 const withTitle = (
   columns: readonly (CsvField | null)[],
   data: readonly (readonly string[])[],
 ): readonly (CsvField | null)[] => {
+  const isChoice = (field: CsvField | null): boolean => field === null || !columns.includes(null)
   const texts = columns.map((field, index) =>
-    field === null ? new Set(data.map((row) => row[index] ?? '').filter(isTitle)).size : -1,
+    isChoice(field) ? new Set(data.map((row) => row[index] ?? '').filter(isTitle)).size : -1,
   )
-  const most = texts.reduce((best, count) => Math.max(best, count), -1)
-  return most === -1 ? columns : columns.with(texts.indexOf(most), 'title')
+  return columns.with(texts.indexOf(Math.max(...texts)), 'title')
 }
 
 const isTitle = (cell: string): boolean =>
