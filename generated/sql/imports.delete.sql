@@ -8,6 +8,5 @@ with file as (
 update imports row set deleted_at = now(), storage_key = null,
   lease_id = case when "row"."status" in ('undoing', 'discarding') then "row"."lease_id" end,
   leased_until = case when "row"."status" in ('undoing', 'discarding') then "row"."leased_until" end,
-  status = case "row"."status" when 'undoing' then 'undoing' when 'discarding' then 'discarding' when 'running' then 'discarding'
-    else 'cancelled' end
+  status = case when "row"."status" in ('undoing', 'discarding') then "row"."status" when "row"."status" = 'running' then 'discarding' else 'cancelled' end
 where "row"."id" = $1::uuid;

@@ -298,6 +298,8 @@ export const setAuthors = async (
   await attribute(db, { id, authors: JSON.stringify(authors) })
 }
 
+const goesOn = sql`${row.status} in ('undoing', 'discarding')`
+
 const remove = statement(
   'imports.delete',
   { id: 'uuid' },
@@ -310,10 +312,9 @@ const remove = statement(
       delete from uploads where ${uploads.import_id} = ${p.id}
     )
     update imports row set deleted_at = now(), storage_key = null,
-      lease_id = case when ${row.status} in ('undoing', 'discarding') then ${row.lease_id} end,
-      leased_until = case when ${row.status} in ('undoing', 'discarding') then ${row.leased_until} end,
-      status = case ${row.status} when 'undoing' then 'undoing' when 'discarding' then 'discarding' when 'running' then 'discarding'
-        else 'cancelled' end
+      lease_id = case when ${goesOn} then ${row.lease_id} end,
+      leased_until = case when ${goesOn} then ${row.leased_until} end,
+      status = case when ${goesOn} then ${row.status} when ${row.status} = 'running' then 'discarding' else 'cancelled' end
     where ${row.id} = ${p.id}`,
 )
 

@@ -1,12 +1,19 @@
 import { buffer } from 'node:stream/consumers'
 import t from 'tap'
 import { ZipFile } from 'yazl'
-import type { components } from '../../generated/openapi.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { archiveFormat, archiveVersion, manifestName, partNames } from '../../src/interchange/archive.ts'
 import type { TaskRecord } from '../../src/interchange/records.ts'
 import { archiveOf, finishedExport } from '../fixture/exports.ts'
-import { board, type ImportFile, ranImport, rowsOf, settledImport, table } from '../fixture/imports.ts'
+import {
+  board,
+  type ImportFile,
+  importReaders,
+  ranImport,
+  rowsOf,
+  settledImport,
+  table,
+} from '../fixture/imports.ts'
 import { recurringRecord, taskRecord } from '../fixture/interchange.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, startService } from '../fixture/service.ts'
@@ -14,11 +21,10 @@ import { taskActions } from '../fixture/tasks.ts'
 
 /** What of an import can be undone. */
 
-type Task = components['schemas']['Task']
-
 const service = await startService(t, { jobTimes: { ...jobTimes, events: 20 }, config: { taskQuota: 40 } })
 const { createTask, addComment, attachFile } = taskActions(service)
 const { createProject, setMember } = projectActions(service)
+const { tasksOf, projectsOf } = importReaders(service)
 const admin = await service.register('admin')
 let people = 0
 /** Somebody without tasks. */
@@ -42,18 +48,6 @@ const archive = async (tasks: readonly TaskRecord[]): Promise<ImportFile> => {
   zip.end()
   return { name: 'export.zip', content: new Uint8Array(await buffer(zip.outputStream)) }
 }
-
-/** The tasks of a user, or of a project, by their titles. */
-const tasksOf = async (
-  { token }: Account,
-  query: { readonly project_id?: string } = {},
-): Promise<ReadonlyMap<string, Task>> => {
-  const { body } = await service.expect('listTasks', 200, { token, query: { limit: 100, ...query } })
-  return new Map(body.items.map((task) => [task.title, task]))
-}
-
-const projectsOf = async ({ token }: Account) =>
-  (await service.expect('listProjects', 200, { token })).body.items
 
 t.test('moves what nobody has changed to the trash, and says what stays', async (t) => {
   const ada = await newAccount()

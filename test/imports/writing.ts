@@ -1,6 +1,5 @@
 import { createHash, randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
-import type { components } from '../../generated/openapi.ts'
 import { purgeDeleted } from '../../src/db/purge.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { eventually } from '../fixture/eventually.ts'
@@ -8,6 +7,7 @@ import { archiveOf, entriesOf, finishedExport, type Records, recordsOf } from '.
 import {
   board,
   type ImportFile,
+  importReaders,
   noImportRuns,
   ranImport,
   rowsOf,
@@ -21,8 +21,6 @@ import { openStorageFor } from '../fixture/storage.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
 /** What an import makes of a file. */
-
-type Task = components['schemas']['Task']
 
 const storage = await openStorageFor(`/tmp/taskwright-import-writing-${process.pid}`)
 /** Resolves when files may be stored. */
@@ -40,22 +38,11 @@ const service = await startService(t, {
 })
 const { createTask, createTag, addComment, attachFile } = taskActions(service)
 const { createProject, setMember } = projectActions(service)
+const { tasksOf, projectsOf } = importReaders(service)
 const admin = await service.register('admin')
 let people = 0
 /** Somebody without tasks. */
 const newAccount = (): Promise<Account> => service.register(`person-${(people += 1)}`)
-
-/** The tasks of a user, or of a project, by their titles. */
-const tasksOf = async (
-  { token }: Account,
-  query: { readonly project_id?: string } = {},
-): Promise<ReadonlyMap<string, Task>> => {
-  const { body } = await service.expect('listTasks', 200, { token, query: { limit: 100, ...query } })
-  return new Map(body.items.map((task) => [task.title, task]))
-}
-
-const projectsOf = async ({ token }: Account) =>
-  (await service.expect('listProjects', 200, { token })).body.items
 
 t.test('a table is previewed, and becomes personal tasks', async (t) => {
   const ada = await newAccount()

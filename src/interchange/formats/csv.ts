@@ -340,7 +340,6 @@ const commentsOf = (
     )
     .map((cell, index) => {
       const { author, date, body } = commentIn(cell)
-      const found = parseDate(date, context)
       return {
         type: 'comment',
         id: `${task_id} comment ${index + 1}`,
@@ -348,7 +347,7 @@ const commentsOf = (
         author_id: null,
         author_name: author === '' || accountId.test(author) ? null : author,
         body,
-        created_at: found === null || found.includes('T') ? found : `${found}T00:00:00.000Z`,
+        created_at: asInstant(parseDate(date, context)),
         edited_at: null,
       }
     })
@@ -413,7 +412,7 @@ const taskOf = (cells: Cells, faults: Fault[], table: Table, context: RowContext
     const isWord = noDate.test(cells[field]) || valueOf(cells[field], table.words.statuses) !== null
     if (found === null && field !== 'status' && !isWord)
       count(table.unknown, `Dates that cannot be read in the column of ${field}`)
-    return found === null || found.includes('T') ? found : `${found}T00:00:00.000Z`
+    return asInstant(found)
   }
   const completed_at = past('completed_at') ?? past('status')
   const word = statusOf(cells, completed_at, table, context.statusCategory)
@@ -434,6 +433,10 @@ const taskOf = (cells: Cells, faults: Fault[], table: Table, context: RowContext
         : recurrenceOf(cells.recurrence, faults, context.timeZone),
   }
 }
+
+/** The beginning of a day in UTC, for what has to be an instant. */
+const asInstant = (date: string | null): string | null =>
+  date === null || date.includes('T') ? date : `${date}T00:00:00.000Z`
 
 const inZone = (field: CsvField, { utc }: Table, context: RowContext): RowContext =>
   utc.has(field) ? { ...context, timeZone: 'UTC' } : context
