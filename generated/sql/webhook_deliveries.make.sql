@@ -22,7 +22,7 @@ select true from events event where ("event"."changed_in", "event"."ordinal") > 
     "event"."ordinal"
   from candidates event cross join lateral (select * from webhooks webhook where "webhook"."owner_id" = "event".candidate_id and "webhook"."project_id" is null offset 0) webhook
     join users owner on "owner"."id" = "webhook"."owner_id"
-  where "webhook"."is_enabled" and "webhook"."deleted_at" is null and ("webhook"."created_at" <= "event"."created_at" or "webhook"."created_at" > now())
+  where "webhook"."is_enabled" and "webhook"."deleted_at" is null and ("webhook"."created_at" <= "event"."created_at" or "webhook"."created_at" > clock_timestamp())
     and (array["event"."type", split_part("event"."type", '.', 1) || '.*', '*'] && "webhook"."event_types") and ("owner"."deleted_at" is null and not "owner"."is_disabled" and (("event"."recipient_id" is null or ("event"."recipient_id" = "webhook"."owner_id" and not ("webhook"."project_id" is not null and "owner"."role" = 'admin'))) and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "webhook"."owner_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "webhook"."owner_id", false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
@@ -71,7 +71,7 @@ where "membership"."user_id" = "webhook"."owner_id" and "membership"."project_id
     "event"."ordinal"
   from sent event cross join lateral (select * from webhooks webhook where "webhook"."project_id" = "event"."project_id" offset 0) webhook
     join users owner on "owner"."id" = "webhook"."owner_id"
-  where "webhook"."is_enabled" and "webhook"."deleted_at" is null and ("webhook"."created_at" <= "event"."created_at" or "webhook"."created_at" > now())
+  where "webhook"."is_enabled" and "webhook"."deleted_at" is null and ("webhook"."created_at" <= "event"."created_at" or "webhook"."created_at" > clock_timestamp())
     and (array["event"."type", split_part("event"."type", '.', 1) || '.*', '*'] && "webhook"."event_types") and ("owner"."deleted_at" is null and not "owner"."is_disabled" and (("event"."recipient_id" is null or ("event"."recipient_id" = "webhook"."owner_id" and not ("webhook"."project_id" is not null and "owner"."role" = 'admin'))) and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "webhook"."owner_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "webhook"."owner_id", false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])

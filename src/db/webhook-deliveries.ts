@@ -77,13 +77,14 @@ const whenAdded = sql`clock_timestamp()`
 
 /** The deliveries of the events `batch`. Viewers are selected before webhooks, so that access is not checked for every webhook. */
 const newDeliveries = (): SQL => {
-  // OFFSET keeps the planner from reading all webhooks. A webhook from the future is from before the clock was set back.
+  // OFFSET keeps the planner from reading all webhooks. A webhook from the future is from before the clock was set back. Not now():
+  // the statement also reads webhooks that are created after it has arrived and before it begins to read.
   const matched = (events: SQL, isOfEvent: SQL): SQL => sql`
     select ${webhook.id} as webhook_id, ${event.id} as event_id, ${event.type} as event_type, ${event.changed_in},
       ${event.ordinal}
     from ${events} event cross join lateral (select * from webhooks webhook where ${isOfEvent} offset 0) webhook
       join users owner on ${owner.id} = ${webhook.owner_id}
-    where ${isActive} and (${webhook.created_at} <= ${event.created_at} or ${webhook.created_at} > now())
+    where ${isActive} and (${webhook.created_at} <= ${event.created_at} or ${webhook.created_at} > clock_timestamp())
       and ${matchesEventTypes(event.type, webhook.event_types)} and ${mayDeliver()}`
   return sql`
     sent as materialized (

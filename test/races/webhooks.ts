@@ -2,9 +2,11 @@ import t from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
 import { newId } from '../../src/db/engine/ids.ts'
 import { openTestDatabase } from '../fixture/database.ts'
+import { eventually } from '../fixture/eventually.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { held, type Outcomes, racesOn } from '../fixture/races.ts'
 import { startService } from '../fixture/service.ts'
+import { taskActions } from '../fixture/tasks.ts'
 
 /** Writes to webhooks that wait for a row while what they depend on changes. */
 
@@ -14,6 +16,7 @@ const service = await startService(t, { db })
 const admin = await service.register('admin')
 const manager = await service.register('manager')
 const { createProject, setMember } = projectActions(service)
+const { createTask } = taskActions(service)
 
 const webhookBody = { url: 'http://127.0.0.1:9/', event_types: ['task.created'] }
 
@@ -131,3 +134,35 @@ t.test('a delivery that waits for another one is due after it', { skip }, async 
   )
   t.equal(row?.is_after, true)
 })
+
+t.test(
+  'a webhook that is created while deliveries are made receives only later events',
+  { skip },
+  async (t) => {
+    const owner = await service.register('owner')
+    const { token } = owner
+    // Deliveries are made only if there are webhooks.
+    await service.expect('createWebhook', 201, { token, body: webhookBody })
+    await eventually('the reader has started', async () => {
+      const rows = await db.run(`select from event_readers where name = 'webhooks'`, [])
+      return rows.length === 1
+    })
+    const id = newId()
+    const change = `insert into webhooks (id, owner_id, url, event_types, secret, created_at)
+    values ('${id}', '${owner.id}', 'https://example.com/', '{*}', '', clock_timestamp())`
+    await resultAfter(t, { hold: ['lock table webhook_deliveries'], change }, () =>
+      createProject(owner, 'Earlier'),
+    )
+    await createTask(owner, { title: 'Later' })
+    const params = { webhook_id: id }
+    await eventually('there are deliveries', async () => {
+      const { items } = (await service.expect('listWebhookDeliveries', 200, { token, params })).body
+      if (items.length === 0) return false
+      t.strictSame(
+        items.map(({ event_type }) => event_type),
+        ['task.created'],
+      )
+      return true
+    })
+  },
+)
