@@ -507,12 +507,12 @@ const forgetting = (name: StatementName, condition: SQL) =>
     delete from import_records where ${batchOf(importRecords, sql`${importRecords.import_id} = ${p.import_id} and ${condition}`, 1000)} returning 1`,
   )
 
-const isInTrashedProject = sql`exists (
-  select from projects project where project.id = ${importRecords.project_id} and project.deleted_at is not null)`
+const isInProject = (condition: SQL): SQL =>
+  sql`exists (select from projects project where project.id = ${importRecords.project_id} and ${condition})`
 
 const forgetInHidden = forgetting(
   'import_records.forget_hidden',
-  sql`${importRecords.type} <> 'project' and ${isInTrashedProject}`,
+  sql`${importRecords.type} <> 'project' and ${isInProject(sql`project.filling_import_id = ${importRecords.import_id}`)}`,
 )
 
 /** Forgets up to 1,000 records in new projects that are not complete. Returns their number. */
@@ -652,31 +652,31 @@ export const followVersions = async (
   if (ids.length > 0) await raiseVersions(db, { import_id: importId, ids })
 }
 
-const markTrashed = countingStatement(
-  'import_rows.mark_trashed',
+const markHidden = countingStatement(
+  'import_rows.mark_hidden',
   { import_id: 'uuid' },
   (p) => sql`
     update import_rows set outcome = 'undone' where id in (
       select row.id from import_rows row
         join import_records record
           on record.import_id = row.import_id and record.type = row.type and record.resource_id = row.resource_id
-        join projects project on project.id = record.project_id and project.deleted_at is not null
+        join projects project on project.id = record.project_id and project.filling_import_id = ${p.import_id}
       where row.import_id = ${p.import_id} and row.outcome = 'created'
       union all
       select row.id from import_rows row
         join sections section on row.type = 'section' and section.id = row.resource_id
-        join projects project on project.id = section.project_id and project.deleted_at is not null
+        join projects project on project.id = section.project_id and project.filling_import_id = ${p.import_id}
       where row.import_id = ${p.import_id} and row.outcome = 'created' limit 1000)
     returning 1`,
 )
 
-/** Writes that up to 1,000 of the created resources are in the trash with their projects. Returns their number. */
-export const markTrashedRows = ({ db }: Pick<TransactionContext, 'db'>, importId: string): Promise<number> =>
-  markTrashed(db, { import_id: importId })
+/** Writes that up to 1,000 of the resources in new projects that are not complete are gone. Returns their number. */
+export const markHiddenRows = ({ db }: Pick<TransactionContext, 'db'>, importId: string): Promise<number> =>
+  markHidden(db, { import_id: importId })
 
 const forgetOther = forgetting(
   'import_records.forget_undone',
-  sql`(${importRecords.type} not in ('project', 'task') or ${isInTrashedProject}
+  sql`(${importRecords.type} not in ('project', 'task') or ${isInProject(sql`project.deleted_at is not null`)}
     or exists (select from tasks task where task.id = ${importRecords.resource_id} and task.deleted_at is not null))`,
 )
 

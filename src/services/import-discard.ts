@@ -1,5 +1,5 @@
 import { untilNone } from '../db/engine/batches.ts'
-import { countRows, forgetHidden, markTrashedRows, purgeHiddenProjects } from '../db/import-records.ts'
+import { countRows, forgetHidden, markHiddenRows, purgeHiddenProjects } from '../db/import-records.ts'
 import { endImport } from '../db/imports.ts'
 import { type ImportWork, whileOurs } from './import-work.ts'
 
@@ -10,7 +10,7 @@ import { type ImportWork, whileOurs } from './import-work.ts'
  */
 export const discardProjects = async (work: ImportWork): Promise<void> => {
   const { taken, signal } = work
-  await untilNone(() => whileOurs(work, (tx) => markTrashedRows(tx, taken.id)), signal)
+  await untilNone(() => whileOurs(work, (tx) => markHiddenRows(tx, taken.id)), signal)
   await untilNone(() => whileOurs(work, (tx) => forgetHidden(tx, taken.id)), signal)
   await whileOurs(work, async (tx) => {
     await purgeHiddenProjects(tx, taken)

@@ -313,20 +313,28 @@ t.test('a project of the file is new, and is gone if the import fails', async (t
   t.match(await projectsOf(ada), [{ name: 'Garden', role: 'manager', open_task_count: 5 }])
 })
 
-/** The archive of a project with a task that has a file. */
+/** The archive of a project with a section, whose task has a file. */
 const projectArchive = async (): Promise<ImportFile> => {
   const bob = await newAccount()
   const { id: project_id } = await createProject(bob)
-  const task = await createTask(bob, { title: 'With a file', project_id })
+  const { token } = bob
+  const { body: section } = await service.expect('createSection', 201, {
+    token,
+    params: { project_id },
+    body: { name: 'To do' },
+  })
+  const task = await createTask(bob, { title: 'With a file', project_id, section_id: section.id })
   await attachFile(bob, task.id)
   return { name: 'export.zip', content: await archiveOf(service, bob, await finishedExport(service, bob)) }
 }
 
-/** Runs an archive until it has written its project and the task, and waits to store the file. */
-const runUntilFile = async (t: Test, importer: Account) => {
-  const { id: import_id, version } = await uploadedImport(service, importer, await projectArchive())
+/** Runs an archive until it has written its project, or into another one, and the task, and waits to store the file. */
+const runUntilFile = async (t: Test, importer: Account, patch: object = {}) => {
+  const { id: import_id } = await uploadedImport(service, importer, await projectArchive())
   const params = { import_id }
   const request = { token: importer.token, params }
+  await service.expect('updateImport', 200, { ...request, body: patch })
+  const { version } = await settledImport(service, importer, import_id)
   const { promise, resolve } = Promise.withResolvers<void>()
   mayStore = promise
   t.teardown(resolve)
@@ -376,7 +384,7 @@ t.test('the import of somebody who is disabled or deleted ends, and its project 
   const { body } = await service.expect('login', 200, { body: { email, password } })
   const token = 'access_token' in body ? body.access_token : ''
   const { body: ended } = await service.expect('getImport', 200, { ...request, token })
-  t.match(ended, { status: 'failed', failure: 'access_lost', result: { created: 2, undone: 2 } })
+  t.match(ended, { status: 'failed', failure: 'access_lost', result: { created: 3, undone: 3 } })
 
   const zoe = await newAccount()
   const ofZoe = await runUntilFile(t, zoe)
@@ -391,6 +399,28 @@ t.test('the import of somebody who is disabled or deleted ends, and its project 
   )
   t.equal(left.length, 0, 'the projects, and the deleted user')
 })
+
+t.test(
+  'what was imported into a project that is moved to the trash comes back with it, and can be undone',
+  async (t) => {
+    const ada = await newAccount()
+    const { id: project_id } = await createProject(ada)
+    const { request, project, goOn } = await runUntilFile(t, ada, { project_id })
+    t.equal(project.project_id, project_id)
+    await service.expect('deleteProject', 204, { token: ada.token, params: project })
+    goOn()
+    const ended = await settledImport(service, ada, request.params.import_id)
+    t.match(ended, { status: 'failed', failure: 'access_lost', result: { created: 2, undone: 0 } })
+    await service.expect('restoreProject', 200, { token: ada.token, params: project })
+    t.equal((await tasksOf(ada, project)).size, 1)
+    await service.expect('undoImport', 200, request)
+    t.match(await settledImport(service, ada, request.params.import_id), {
+      status: 'undone',
+      result: { undone: 2, kept: 0 },
+    })
+    t.equal((await tasksOf(ada, project)).size, 0)
+  },
+)
 
 t.test('the imports of a user take turns, also if one waits to be tried again', async (t) => {
   const [ada, bob] = [await newAccount(), await newAccount()]
