@@ -19,13 +19,16 @@ import type { ReadAnswer, ReadRequest } from './read-protocol.ts'
 export interface ReadLimits {
   /** Milliseconds until an answer: a batch, or what the file is. */
   readonly deadline: number
+  /** Milliseconds for all answers together. */
+  readonly total: number
   /** MiB of the heap. */
   readonly memory: number
 }
 
 const script = fileURLToPath(new URL('read-process.ts', import.meta.url))
 
-const defaultLimits: ReadLimits = { deadline: 60_000, memory: 768 }
+/** The total keeps a file whose every batch is slow from holding up the jobs of others for days. */
+const defaultLimits: ReadLimits = { deadline: 60_000, total: 1_800_000, memory: 768 }
 
 /** A file in a process that reads it. */
 export interface FileReader {
@@ -46,7 +49,7 @@ export interface FileReader {
 export const openFileReader = (
   path: string,
   signal: AbortSignal,
-  { deadline, memory }: ReadLimits = defaultLimits,
+  { deadline, total, memory }: ReadLimits = defaultLimits,
 ): FileReader => {
   signal.throwIfAborted()
   const child = fork(script, {
@@ -57,8 +60,11 @@ export const openFileReader = (
   })
   // Each request reports it as well.
   child.on('error', () => undefined)
+  let left = total
   const send = async (request: ReadRequest): Promise<ReadAnswer> => {
-    const answer = await ask(child, request, signal, deadline)
+    const started = performance.now()
+    const answer = await ask(child, request, signal, Math.min(deadline, left))
+    left -= performance.now() - started
     if (answer.kind === 'unreadable') throw new UnreadableFile(answer.why, answer.message)
     return answer
   }

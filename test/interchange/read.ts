@@ -49,10 +49,13 @@ t.test('a file is read as its batches are taken', async (t) => {
 
 t.test('a file that takes too much memory or time ends its reading only', async (t) => {
   const large = await fileOf(t, `{"items":[${'{},'.repeat(2_000_000)}{}],"projects":[]}`)
-  const limits = { memory: 48, deadline: 60_000 }
+  const limits = { memory: 48, deadline: 60_000, total: 60_000 }
   await t.rejects(read(t, large, 'todoist', limits), { name: 'UnreadableFile', why: 'exhausted' })
-  const hurried = { memory: 768, deadline: 1 }
+  const hurried = { memory: 768, deadline: 1, total: 60_000 }
   await t.rejects(read(t, large, 'todoist', hurried), { name: 'UnreadableFile', why: 'exhausted' })
+  const long = await fileOf(t, ['title', ...Array.from({ length: 100_000 }, () => 'Task')].join('\n'))
+  const brief = { memory: 768, deadline: 60_000, total: 600 }
+  await t.rejects(read(t, long, 'csv', brief), { name: 'UnreadableFile', why: 'exhausted' })
   await t.rejects(read(t, await fileOf(t, '{'), 'trello'), { name: 'UnreadableFile', why: 'damaged' })
   const stopped = AbortSignal.abort(new Error('Cancelled'))
   t.throws(() => openFileReader(large, stopped), { message: 'Cancelled' })
