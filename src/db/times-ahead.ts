@@ -42,7 +42,10 @@ const delivery = aliasedTable(webhookDeliveries, 'delivery')
 
 const limit = 500
 
-/** Sets a column to the latest time that it can be set to now, where it is later. The column needs an index. */
+/**
+ * Sets a column to the latest time that it can be set to now, where it is later by more than a transaction that has begun after this one
+ * can set it to. The column needs an index.
+ */
 const shorten = (column: AnyPgColumn, longest: SQL) => {
   const { table } = column
   const latest = sql`now() + ${longest}`
@@ -51,7 +54,7 @@ const shorten = (column: AnyPgColumn, longest: SQL) => {
     {},
     () => sql`
       update ${table} set ${sql.identifier(column.name)} = ${latest}
-      where ${batchOf(table, sql`${column} > ${latest}`, limit)} returning 1`,
+      where ${batchOf(table, sql`${column} > ${latest} + ${minStepBack}`, limit)} returning 1`,
   )
 }
 
