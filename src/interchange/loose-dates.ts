@@ -15,19 +15,22 @@ export interface DateContext {
 /** The languages whose names of months are known. Where two differ, the first one counts. */
 const languages = ['en', 'de', 'fr', 'es', 'it', 'pt', 'nl', 'sv', 'da', 'pl', 'cs', 'tr', 'ru', 'uk']
 
-const months: ReadonlyMap<string, number> = new Map(
-  languages
-    .flatMap((language) =>
-      (['long', 'short'] as const).flatMap((month) => {
-        const format = new Intl.DateTimeFormat(language, { day: 'numeric', month, timeZone: 'UTC' })
-        return Array.from({ length: 12 }, (_, index): [string, number] => [
-          partOf(format, Date.UTC(2026, index, 1)),
-          index + 1,
-        ])
-      }),
-    )
-    .toReversed(),
-)
+const monthsOf = (language: string): readonly [string, number][] =>
+  (['long', 'short'] as const).flatMap((month) => {
+    const format = new Intl.DateTimeFormat(language, { day: 'numeric', month, timeZone: 'UTC' })
+    return Array.from({ length: 12 }, (_, index): [string, number] => [
+      partOf(format, Date.UTC(2026, index, 1)),
+      index + 1,
+    ])
+  })
+
+let knownMonths: ReadonlyMap<string, number> | undefined
+
+/** The number of a month. The names are collected at the first one: a process is started for each file, and most have none. */
+const monthNamed = (text: string): number | undefined => {
+  knownMonths ??= new Map(languages.flatMap(monthsOf).toReversed())
+  return knownMonths.get(nameOf(text))
+}
 
 function partOf(format: Intl.DateTimeFormat, time: number): string {
   const month = format.formatToParts(time).find(({ type }) => type === 'month')?.value ?? ''
@@ -103,7 +106,7 @@ const dateFrom = (
   context: DateContext,
 ): string | null => {
   const monthText = match[monthAt] ?? ''
-  const month = /^\d+$/.test(monthText) ? Number(monthText) : months.get(nameOf(monthText))
+  const month = /^\d+$/.test(monthText) ? Number(monthText) : monthNamed(monthText)
   if (month === undefined) return null
   const year = match[yearAt]
   const dayIn = (year: number): string =>
