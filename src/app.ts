@@ -116,7 +116,7 @@ import { instrumentDatabase, instrumentStorage } from './observe/instrument.ts'
 import { reportOutages } from './observe/outages.ts'
 import type { MapError } from './problems/problems.ts'
 import { storageProblem } from './storage/problems.ts'
-import { createSpaceCheck } from './storage/free-space.ts'
+import { openFolder } from './storage/free-space.ts'
 import type { Storage } from './storage/storage.ts'
 import { createAddressRules } from './webhooks/addresses.ts'
 import { createSend, type Resolve } from './webhooks/send.ts'
@@ -360,7 +360,7 @@ export const buildApp = async ({
   const { auditDays, dataDir, eventDays, exportDays, trashDays } = config
   const exportFolder = join(dataDir, 'exports')
   const importFolder = join(dataDir, 'imports')
-  const checkExportSpace = createSpaceCheck(exportFolder, config.diskReserveBytes)
+  const checkExportSpace = () => openFolder(exportFolder, config.diskReserveBytes, 0)
   const { log } = app
   const addressRules = createAddressRules(config.webhookAllow)
   const mailer = openMailer(log)
@@ -389,6 +389,7 @@ export const buildApp = async ({
         log,
         ofUser: null,
         folder: importFolder,
+        diskReserveBytes: config.diskReserveBytes,
         lease: jobTimes.lease,
         taskQuota: config.taskQuota,
         attachmentQuotaBytes: config.attachmentQuotaBytes,

@@ -322,7 +322,7 @@ from "imports"
 where ("imports"."id" = $1::uuid and "imports"."deleted_at" is null);
 
 /* imports.select_taken */
-select "imports"."user_id", "imports"."status", "imports"."failure", "imports"."format", "imports"."csv", "imports"."project_id", "imports"."existing", "imports"."users", "imports"."storage_key", ("imports"."preview" is not null) as "has_preview", ("imports"."result" is not null) as "has_run", "imports"."version", "imports"."authors", "imports"."attempts", "imports"."file_name", "imports"."sha256", "imports"."created_at", "users"."time_zone", "users"."task_quota"
+select "imports"."user_id", "imports"."status", "imports"."failure", "imports"."format", "imports"."csv", "imports"."project_id", "imports"."existing", "imports"."users", "imports"."storage_key", ("imports"."preview" is not null) as "has_preview", ("imports"."result" is not null) as "has_run", "imports"."version", "imports"."authors", "imports"."attempts", "imports"."file_name", "imports"."size", "imports"."sha256", "imports"."created_at", "users"."time_zone", "users"."task_quota"
 from "imports"
 inner join "users" on "users"."id" = "imports"."user_id"
 where ("imports"."id" = $1::uuid and "imports"."lease_id" = $2::uuid);

@@ -386,12 +386,13 @@ const commands: Readonly<Record<string, Command>> = {
 /** Works on an import until it is ready or has ended. */
 const settleImport = (shell: Shell, storage: Storage, of: ShellImport): Promise<Schemas['Import']> => {
   const { ctx, config } = shell
-  const { dataDir, taskQuota, attachmentQuotaBytes, attachmentMaxBytes } = config
+  const { dataDir, diskReserveBytes, taskQuota, attachmentQuotaBytes, attachmentMaxBytes } = config
   const deps: Parameters<typeof settleFromShell>[1] = {
     db: ctx.db,
     storage,
     log: console,
     folder: join(dataDir, 'imports'),
+    diskReserveBytes,
     lease: jobTimes.lease,
     taskQuota,
     attachmentQuotaBytes,

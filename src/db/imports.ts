@@ -341,6 +341,7 @@ export interface TakenImport extends ImportOptions {
   readonly attempts: number
   readonly file_name: string
   readonly storage_key: string | null
+  readonly size: number
   readonly sha256: string
   readonly created_at: string
 }
@@ -395,6 +396,7 @@ const selectTaken = builtStatement('imports.select_taken', { id: 'uuid', lease_i
       authors: imports.authors,
       attempts: imports.attempts,
       file_name: imports.file_name,
+      size: imports.size,
       sha256: imports.sha256,
       created_at: imports.created_at,
       time_zone: users.time_zone,

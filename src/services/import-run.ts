@@ -1,6 +1,6 @@
 import type { FastifyBaseLogger } from 'fastify'
 import { createWriteStream } from 'node:fs'
-import { mkdir, rm } from 'node:fs/promises'
+import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { Database } from '../db/engine/client.ts'
@@ -33,6 +33,7 @@ import {
 } from '../interchange/import-file.ts'
 import { type FileReader, openFileReader } from '../interchange/read.ts'
 import type { ReportLine } from '../interchange/records.ts'
+import { openFolder } from '../storage/free-space.ts'
 import { FileMissing, isFull } from '../storage/storage.ts'
 import { discardProjects } from './import-discard.ts'
 import { undoRun } from './import-undo.ts'
@@ -53,6 +54,8 @@ export interface RunImportsDeps extends WriterDeps {
   readonly log: Pick<FastifyBaseLogger, 'info' | 'warn'>
   /** For the files of imports while they are read. */
   readonly folder: string
+  /** Bytes of its disk that files of imports do not fill. */
+  readonly diskReserveBytes: number
   /** Lease in milliseconds: how long a crashed process can hold up an import. */
   readonly lease: number
   /** The id of the user whose imports are to be run; null for all. */
@@ -166,16 +169,16 @@ const withFile = async (
   }
 }
 
-/** Copies the file of an import to the disk. Returns its path. */
+/** Copies the file of an import to the disk. Returns its path. @throws StorageFull */
 const fetchFile = async (
-  { storage }: RunImportsDeps,
+  { storage, diskReserveBytes }: RunImportsDeps,
   { taken, signal }: ImportWork,
   folder: string,
 ): Promise<string> => {
   const { storage_key: key } = taken
   if (key === null) throw new ImportFailed('damaged')
   const path = join(folder, 'file')
-  await mkdir(folder, { recursive: true, mode: 0o700 })
+  await openFolder(folder, diskReserveBytes, taken.size)
   await pipeline(await storage.open(key), createWriteStream(path, { mode: 0o600 }), { signal })
   return path
 }

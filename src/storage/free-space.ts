@@ -3,14 +3,12 @@ import { folderMode, onDisk } from './disk/file-system.ts'
 import { checkReserve } from './disk/folders.ts'
 
 /**
- * Checks that more than the reserve is free on the disk of a folder, which is created. For a folder outside of the storage.
+ * Creates a folder outside of the storage, and checks that its disk has space for so many bytes besides the reserve.
  *
  * @throws StorageFull, StorageUnavailable
  */
-export const createSpaceCheck =
-  (folder: string, reserveBytes: number): (() => Promise<void>) =>
-  () =>
-    onDisk(async () => {
-      await mkdir(folder, { recursive: true, mode: folderMode })
-      await checkReserve(folder, reserveBytes, 0)
-    })
+export const openFolder = (folder: string, reserveBytes: number, bytes: number): Promise<void> =>
+  onDisk(async () => {
+    await mkdir(folder, { recursive: true, mode: folderMode })
+    await checkReserve(folder, reserveBytes, bytes)
+  })

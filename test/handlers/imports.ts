@@ -322,6 +322,18 @@ t.test('updateImport', async (t) => {
     t.match(failed, { status: 'failed', failure: 'storage_full', csv: null })
     open = presentOpen
     t.match(await patch(failed, {}), { status: 'ready', failure: null, preview: { tasks: 1 } })
+
+    const full = await startService(t, {
+      config: { diskReserveBytes: Number.MAX_SAFE_INTEGER },
+      jobTimes: { ...jobTimes, cleanupAtStart: false, events: 20 },
+      storage,
+    })
+    const bob = await full.register('admin')
+    t.match(
+      await uploadedImport(full, bob),
+      { status: 'failed', failure: 'storage_full' },
+      'reading it copies it to the disk',
+    )
   })
 
   t.test('200: another encoding, also with the rest of the table as it is', async (t) => {

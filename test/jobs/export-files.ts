@@ -10,7 +10,7 @@ import { jobTimes } from '../../src/jobs/registry.ts'
 import { createRunExports, type ExportDeps } from '../../src/jobs/run-exports.ts'
 import { removeOrphans, removeUnfinishedOrphans } from '../../src/jobs/stored-files.ts'
 import { diskStorage } from '../../src/storage/disk.ts'
-import { createSpaceCheck } from '../../src/storage/free-space.ts'
+import { openFolder } from '../../src/storage/free-space.ts'
 import { newKey } from '../../src/storage/keys.ts'
 import { type Storage, StorageUnavailable } from '../../src/storage/storage.ts'
 import { jobDepsOf } from '../fixture/jobs.ts'
@@ -188,7 +188,7 @@ t.test('an export whose records cannot be held is tried again', async (t) => {
 })
 
 t.test('an export fails if the disk of its records is short, at its beginning or later', async (t) => {
-  const checkSpace = createSpaceCheck(folder, Number.MAX_SAFE_INTEGER)
+  const checkSpace = () => openFolder(folder, Number.MAX_SAFE_INTEGER, 0)
   const first = await newExport()
   await runExports({}, { checkSpace })
   t.match(await read(first), { status: 'failed', failure: 'storage_full' })
