@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto'
 import { BASE_62_DIGITS, generateKeyBetween, generateNKeysBetween } from 'fractional-indexing'
+import { v7 } from 'uuid'
 
 /**
  * Positions are fractional indexes: they store the manual order of tasks and sections. A position is text that is compared
@@ -63,10 +64,11 @@ export const positionIn = ({ after, before }: Gap): string | null => {
 
 /** A position after the last row, and before rows created from now on. */
 export const positionAtEnd = (last: string | null): string => {
-  const now = integerPosition(BigInt(Date.now()))
-  const after = last === null || last < now ? now : last
-  const before = generateKeyBetween(after, null)
-  return positionIn({ after, before }) ?? before
+  // Not that of the time: the ids of a process stay in order when the clock is set back.
+  const next = positionOfNew(v7())
+  if (last === null || last < next) return next
+  const before = generateKeyBetween(last, null)
+  return positionIn({ after: last, before }) ?? before
 }
 
 /** Evenly spaced positions in a gap. Null if the gap is so narrow that they would soon be too long again. */
