@@ -6,7 +6,7 @@ import { isProblemCode, problemTypes } from '../src/problems/catalogue.ts'
 import { type Located, lookUp, member, validate } from './fixture/contract-check.ts'
 import { blackPng } from './fixture/images.ts'
 import { finishedExport } from './fixture/exports.ts'
-import { importCopies } from './fixture/imports.ts'
+import { importCopies, ranImport, smallTable } from './fixture/imports.ts'
 import { codeOf } from './fixture/issuer.ts'
 import { notificationOf } from './fixture/notifications.ts'
 import { authenticator, secondFactorActions } from './fixture/second-factor.ts'
@@ -177,14 +177,15 @@ const newExport = async ({ access_token = '', user }: KnownValues) => {
 
 const copyImport = importCopies(service)
 
-/** The path of an import. */
-const importThat =
-  (which: 'ready' | 'ran') =>
-  async ({ access_token: token = '', user }: KnownValues) => ({
-    import_id: (await copyImport({ token, id: user?.id ?? '' }, which)).id,
-  })
-const newImport = importThat('ready')
-const newRanImport = importThat('ran')
+/** The path of an import that is ready. */
+const newImport = async ({ access_token: token = '', user }: KnownValues) => ({
+  import_id: (await copyImport({ token, id: user?.id ?? '' })).id,
+})
+
+/** The path of an import that has run. */
+const newRanImport = async ({ access_token: token = '' }: KnownValues) => ({
+  import_id: (await ranImport(service, { token }, smallTable)).id,
+})
 
 /** The path of an enabled webhook, with a URL that refuses connections. */
 const newWebhook = async ({ access_token: token }: KnownValues) => {
