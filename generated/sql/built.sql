@@ -1585,7 +1585,7 @@ where ("webhooks"."id" = $2::uuid and "webhooks"."deleted_at" is null and "proje
 /* webhooks.shorten */
 update "webhooks"
 set "previous_secret_until" = case when "webhooks"."previous_secret_until" > now() + interval '24 hours' then now() + interval '24 hours' else "webhooks"."previous_secret_until" end, "failing_since" = case when "webhooks"."failing_since" > now() then now() else "webhooks"."failing_since" end, "leased_until" = case when "webhooks"."leased_until" > now() + $1::int * interval '1 millisecond' then now() + $2::int * interval '1 millisecond' else "webhooks"."leased_until" end
-where ("webhooks"."leased_until" > now() + $3::int * interval '1 millisecond' or "webhooks"."failing_since" > now() or "webhooks"."previous_secret_until" > now() + interval '24 hours');
+where ("webhooks"."leased_until" > now() + $3::int * interval '1 millisecond' + interval '1 minute' or "webhooks"."failing_since" > now() + interval '1 minute' or "webhooks"."previous_secret_until" > now() + interval '24 hours' + interval '1 minute');
 
 /* webhooks.update */
 update "webhooks"

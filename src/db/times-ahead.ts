@@ -8,7 +8,6 @@ import {
   aliasedTable,
   type AnyPgColumn,
   getTableName,
-  gt,
   or,
   type SQL,
   sql,
@@ -42,10 +41,10 @@ const delivery = aliasedTable(webhookDeliveries, 'delivery')
 
 const limit = 500
 
-/**
- * Sets a column to the latest time that it can be set to now, where it is later by more than a transaction that has begun after this one
- * can set it to. The column needs an index.
- */
+/** Whether a column is later than a transaction that has begun after this one can have set it to. */
+const isAheadOf = (column: AnyPgColumn, latest: SQL): SQL => sql`${column} > ${latest} + ${minStepBack}`
+
+/** Sets a column that is ahead to the latest time that it can be set to now. The column needs an index. */
 const shorten = (column: AnyPgColumn, longest: SQL) => {
   const { table } = column
   const latest = sql`now() + ${longest}`
@@ -54,7 +53,7 @@ const shorten = (column: AnyPgColumn, longest: SQL) => {
     {},
     () => sql`
       update ${table} set ${sql.identifier(column.name)} = ${latest}
-      where ${batchOf(table, sql`${column} > ${latest} + ${minStepBack}`, limit)} returning 1`,
+      where ${batchOf(table, isAheadOf(column, latest), limit)} returning 1`,
   )
 }
 
@@ -173,9 +172,9 @@ const shortenWebhookTimes = builtStatement('webhooks.shorten', { lease: 'int' },
     })
     .where(
       or(
-        gt(webhooks.leased_until, latest.leased_until),
-        gt(webhooks.failing_since, latest.failing_since),
-        gt(webhooks.previous_secret_until, latest.previous_secret_until),
+        isAheadOf(webhooks.leased_until, latest.leased_until),
+        isAheadOf(webhooks.failing_since, latest.failing_since),
+        isAheadOf(webhooks.previous_secret_until, latest.previous_secret_until),
       ),
     )
 })

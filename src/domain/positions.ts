@@ -62,7 +62,7 @@ export const positionIn = ({ after, before }: Gap): string | null => {
   return position.length > maxPositionLength ? null : position
 }
 
-/** A position after the last row, and before rows created from now on. */
+/** A position after the last row, and before rows created from now on unless the last row is in the future. */
 export const positionAtEnd = (last: string | null): string => {
   // Not that of the time: the ids of a process stay in order when the clock is set back.
   const next = positionOfNew(v7())
