@@ -18,6 +18,8 @@ else exists (select from projects where "projects"."id" = "task"."project_id" an
     where "reminder"."fires_at" <= now() and "reminder"."fires_at" <= case when "reminder"."updated_at" >
 (select coalesce("retention"."skipped_from", "retention"."seen_at") + interval '2 hours' from retention) then now() else
 coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()) end
+      and not exists (
+        select from projects where "projects"."id" = "task"."project_id" and "projects"."filling_import_id" is not null)
     order by "reminder"."fires_at", "reminder"."id" limit 50
     for no key update of reminder skip locked for key share of task, person skip locked
   ), recorded as materialized (

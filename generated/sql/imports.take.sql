@@ -13,7 +13,7 @@
 ) running where running.user_id = "row"."user_id"))
           and "row"."user_id" = coalesce($1::uuid, "row"."user_id")
           and not exists (
-            select from imports other where ("other"."status" in ('reading', 'running', 'undoing', 'discarding')) and "other"."user_id" = "row"."user_id" and ("other"."updated_at", "other"."id") < ("row"."updated_at", "row"."id"))
-        order by "row"."updated_at", "row"."id" limit 1 for update of row skip locked
+            select from imports other where ("other"."status" in ('reading', 'running', 'undoing', 'discarding')) and "other"."user_id" = "row"."user_id" and ("other"."status" <> 'discarding', "other"."updated_at", "other"."id") < ("row"."status" <> 'discarding', "row"."updated_at", "row"."id"))
+        order by ("row"."status" <> 'discarding', "row"."updated_at", "row"."id") limit 1 for update of row skip locked
       ), taken as (update "imports" "row" set "done" = 0, "total" = null, "attempts" = "row"."attempts" + 1, "lease_id" = $2::uuid, "leased_until" = now() + $3::int * interval '1 millisecond' from next where "row"."id" = next.id returning "row"."id")
       select taken.id::text from taken;

@@ -5,7 +5,7 @@ import { instantText } from './engine/instant-text.ts'
 import { presentFor } from './engine/retention.ts'
 import { statement } from './engine/statement.ts'
 import { aliasedTable, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
-import { notificationSettings, reminders, tasks, users } from './schema/tables.ts'
+import { notificationSettings, projects, reminders, tasks, users } from './schema/tables.ts'
 import { touched } from './touch.ts'
 
 /**
@@ -24,7 +24,7 @@ const batchSize = 50
 /** A reminder that is later, after a long stop of the service, is only a notification. */
 const maxLate = sql.raw(`interval '24 hours'`)
 
-// Locks what the notifications refer to as well, or leaves the reminder for the next run: a deletion locks the task before its reminders.
+// Reminders in a project that an import fills wait until their user sees it. Locks what the notifications refer to as well, or leaves the reminder for the next run: a deletion locks the task before its reminders.
 const fire = statement(
   'due_reminders.fire',
   {},
@@ -38,6 +38,8 @@ const fire = statement(
       from reminders reminder join tasks task on ${task.id} = ${reminder.task_id}
         join users person on ${person.id} = ${reminder.user_id}
       where ${reminder.fires_at} <= now() and ${reminder.fires_at} <= ${presentFor(reminder.updated_at)}
+        and not exists (
+          select from projects where ${projects.id} = ${task.project_id} and ${projects.filling_import_id} is not null)
       order by ${reminder.fires_at}, ${reminder.id} limit ${sql.raw(String(batchSize))}
       for no key update of reminder skip locked for key share of task, person skip locked
     ), recorded as materialized (

@@ -489,13 +489,14 @@ const purge = statement(
     where record.import_id = ${p.import_id} and record.project_id = purged.id`,
 )
 
-/** Deletes the new projects of an import that are not complete, which can be imported again. */
+/** Marks the new projects of an import that are not complete for deletion, so that they can be imported again. Returns their ids. */
 export const purgeHiddenProjects = async (
   { db }: TransactionContext,
   { id }: { readonly id: string },
-): Promise<void> => {
+): Promise<readonly string[]> => {
   const ids = (await selectHidden(db, { import_id: id })).map((project) => project.id)
   if (ids.length > 0) await purge(db, { ids, import_id: id })
+  return ids
 }
 
 /** A statement that deletes up to 1,000 records of an import that meet a condition. */
@@ -580,7 +581,7 @@ export const selectCreatedSections = (
 
 /**
  * Whether a task is not as an import has created it. Its version counts its comments, attachments and subtasks; neither the text of a
- * comment nor a relation.
+ * comment nor a relation. Relations to tasks that are being deleted permanently are not counted: they may be the import's own.
  */
 const isTaskTouched = (importId: SQL): SQL => sql`((
     select record.version from import_records record
@@ -589,7 +590,10 @@ const isTaskTouched = (importId: SQL): SQL => sql`((
   or exists (
     select from task_relations relation where task.id in (relation.task_id, relation.other_task_id) and not coalesce((
       select record.is_made from import_records record
-      where record.import_id = ${importId} and record.type = 'relation' and record.resource_id = relation.id), false)))`
+      where record.import_id = ${importId} and record.type = 'relation' and record.resource_id = relation.id), false)
+      and not exists (
+        select from tasks other join projects project on project.id = other.project_id
+        where other.id in (relation.task_id, relation.other_task_id) and project.purged_at is not null)))`
 
 const selectTouched = statement(
   'import_records.select_touched',

@@ -363,8 +363,11 @@ const take = statement(
   { lease_id: 'uuid', lease: 'int', user_id: 'uuid?' },
   { id: 'text' },
   (p) => {
-    // Nothing changes a busy import but its lease and its progress, so this is when it was asked for.
-    const isEarlier = sql`(${other.updated_at}, ${other.id}) < (${row.updated_at}, ${row.id})`
+    // What is discarded goes first: its tasks count against the quota. Nothing changes a busy import but its lease and its progress, so the
+    // others are in the order in which they were asked for.
+    const place = ({ status, updated_at, id }: typeof imports): SQL =>
+      sql`(${status} <> 'discarding', ${updated_at}, ${id})`
+    const isEarlier = sql`${place(other)} < ${place(row)}`
     return sql`
       with next as materialized (
         select ${row.id} from imports row
@@ -372,7 +375,7 @@ const take = statement(
           and ${row.user_id} = coalesce(${p.user_id}, ${row.user_id})
           and not exists (
             select from imports other where ${isImportBusy(other)} and ${other.user_id} = ${row.user_id} and ${isEarlier})
-        order by ${row.updated_at}, ${row.id} limit 1 for update of row skip locked
+        order by ${place(row)} limit 1 for update of row skip locked
       ), taken as ${builder
         .update(row)
         .set({

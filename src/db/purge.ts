@@ -15,9 +15,10 @@ import {
   comments,
   feeds,
   idempotencyKeys,
+  imports,
   notifications,
-  reminders,
   projects,
+  reminders,
   tags,
   taskFollowers,
   tasks,
@@ -236,6 +237,7 @@ const userSteps: readonly Step[] = [
   deletion('idempotency_keys.purge_user', idempotencyKeys, (p) => sql`principal_id = ${p.id}`),
 ]
 
+// The projects that an import fills are found by it.
 const removeUser = statement(
   'purge.remove_user',
   parameters,
@@ -243,7 +245,10 @@ const removeUser = statement(
   (p) => sql`
     delete from users where id = ${p.id} and ${users.deleted_at} is not null
       and not exists (select from tasks where ${p.id} in (${tasks.owner_id}, ${tasks.assignee_id}))
-      and not exists (select from tags where ${tags.owner_id} = ${p.id})`,
+      and not exists (select from tags where ${tags.owner_id} = ${p.id})
+      and not exists (
+        select from projects join imports on ${imports.id} = ${projects.filling_import_id}
+        where ${imports.user_id} = ${p.id} and ${projects.purged_at} is null)`,
 )
 
 /** Selects the ids of hidden rows. */
@@ -272,6 +277,14 @@ export const purgeUserOnce = async (db: Database, id: string): Promise<void> => 
   }
 }
 
+/** Removes a project that is being deleted permanently, with its dependent rows. */
+export const purgeProjectRows = async (db: Database, id: string, stop: AbortSignal): Promise<void> => {
+  await untilNone(() => purgeProjectTasks(db, { id }), stop)
+  await untilNone(() => untagProject(db, { id }), stop)
+  await untilNone(() => purgeProjectDeliveries(db, { id }), stop)
+  if (!stop.aborted) await removeProject(db, { id })
+}
+
 /** Removes deleted tags, webhooks, projects and users with their dependent rows. Several processes may run it concurrently, on different rows. */
 export const purgeDeleted = async (db: Database, stop: AbortSignal): Promise<void> => {
   for (const { id } of await selectTags(db, {})) {
@@ -285,11 +298,8 @@ export const purgeDeleted = async (db: Database, stop: AbortSignal): Promise<voi
     await removeWebhook(db, { id })
   }
   for (const { id } of await selectProjects(db, {})) {
-    await untilNone(() => purgeProjectTasks(db, { id }), stop)
-    await untilNone(() => untagProject(db, { id }), stop)
-    await untilNone(() => purgeProjectDeliveries(db, { id }), stop)
+    await purgeProjectRows(db, id, stop)
     if (stop.aborted) return
-    await removeProject(db, { id })
   }
   for (const { id } of await selectUsers(db, {})) {
     for (const step of userSteps) await untilNone(() => step(db, { id }), stop)

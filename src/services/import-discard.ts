@@ -1,19 +1,22 @@
 import { untilNone } from '../db/engine/batches.ts'
 import { countRows, forgetHidden, markHiddenRows, purgeHiddenProjects } from '../db/import-records.ts'
 import { endImport } from '../db/imports.ts'
+import { purgeProjectRows } from '../db/purge.ts'
 import { type ImportWork, whileOurs } from './import-work.ts'
 
 /**
  * Removes the new projects of an import that has failed or was cancelled, which nobody has seen, and ends it. What was created elsewhere
- * stays, and can be undone. A project can have very many tasks, so what is known of them is forgotten in batches; the projects go last,
- * because it is by them that an interrupted attempt finds the rest.
+ * stays, and can be undone. A project can have very many tasks, so what is known of them is forgotten in batches; the projects are marked
+ * after that, because it is by them that an interrupted attempt finds the rest. Their rows count against the quota, so they are removed
+ * before the end; those that an interrupted attempt leaves are removed by the job that purges.
  */
 export const discardProjects = async (work: ImportWork): Promise<void> => {
   const { taken, signal } = work
   await untilNone(() => whileOurs(work, (tx) => markHiddenRows(tx, taken.id)), signal)
   await untilNone(() => whileOurs(work, (tx) => forgetHidden(tx, taken.id)), signal)
+  const ids = await whileOurs(work, (tx) => purgeHiddenProjects(tx, taken))
+  for (const id of ids) await purgeProjectRows(work.ctx.db, id, signal)
   await whileOurs(work, async (tx) => {
-    await purgeHiddenProjects(tx, taken)
     const result = await countRows(tx, taken)
     const { failure } = taken
     await endImport(tx, taken, { status: failure === null ? 'cancelled' : 'failed', failure, result })

@@ -1,5 +1,7 @@
 import { createHash, randomBytes } from 'node:crypto'
 import t, { type Test } from 'tap'
+import { fireDueReminders } from '../../src/db/due-reminders.ts'
+import { newId } from '../../src/db/engine/ids.ts'
 import { purgeDeleted } from '../../src/db/purge.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { eventually } from '../fixture/eventually.ts'
@@ -313,8 +315,8 @@ t.test('a project of the file is new, and is gone if the import fails', async (t
   t.match(await projectsOf(ada), [{ name: 'Garden', role: 'manager', open_task_count: 5 }])
 })
 
-/** The archive of a project with a section, whose task has a file. */
-const projectArchive = async (): Promise<ImportFile> => {
+/** The archive of a project with a section, whose task has a file; with `related`, also of a personal task that relates to that one. */
+const projectArchive = async ({ related = false } = {}): Promise<ImportFile> => {
   const bob = await newAccount()
   const { id: project_id } = await createProject(bob)
   const { token } = bob
@@ -325,12 +327,22 @@ const projectArchive = async (): Promise<ImportFile> => {
   })
   const task = await createTask(bob, { title: 'With a file', project_id, section_id: section.id })
   await attachFile(bob, task.id)
+  if (related) {
+    const personal = await createTask(bob, { title: 'Personal' })
+    const params = { task_id: task.id, kind: 'relates_to', other_task_id: personal.id }
+    await service.expect('addTaskRelation', 204, { token, params })
+  }
   return { name: 'export.zip', content: await archiveOf(service, bob, await finishedExport(service, bob)) }
 }
 
 /** Runs an archive until it has written its project, or into another one, and the task, and waits to store the file. */
-const runUntilFile = async (t: Test, importer: Account, patch: object = {}) => {
-  const { id: import_id } = await uploadedImport(service, importer, await projectArchive())
+const runUntilFile = async (
+  t: Test,
+  importer: Account,
+  patch: object = {},
+  archive: Promise<ImportFile> = projectArchive(),
+) => {
+  const { id: import_id } = await uploadedImport(service, importer, await archive)
   const params = { import_id }
   const request = { token: importer.token, params }
   await service.expect('updateImport', 200, { ...request, body: patch })
@@ -342,7 +354,7 @@ const runUntilFile = async (t: Test, importer: Account, patch: object = {}) => {
   let id = ''
   await eventually('the project is filled', async () => {
     const [row] = await service.deps.db.run(
-      `select tasks.project_id from tasks join import_records on resource_id = tasks.id where import_id = $1`,
+      `select tasks.project_id from tasks join import_records on resource_id = tasks.id where import_id = $1 and tasks.project_id is not null`,
       [import_id],
     )
     if (row !== undefined) id = String(row.project_id)
@@ -421,6 +433,78 @@ t.test(
     t.equal((await tasksOf(ada, project)).size, 0)
   },
 )
+
+t.test('what was imported beside a project that is discarded can be undone at once', async (t) => {
+  const ada = await newAccount()
+  const { request, goOn } = await runUntilFile(t, ada, {}, projectArchive({ related: true }))
+  await service.expect('cancelImport', 200, request)
+  goOn()
+  t.match(await settledImport(service, ada, request.params.import_id), { status: 'cancelled' })
+  t.strictSame([...(await tasksOf(ada)).keys()], ['Personal'])
+  await service.expect('undoImport', 200, request)
+  t.match(await settledImport(service, ada, request.params.import_id), {
+    status: 'undone',
+    result: { kept: 0 },
+  })
+  t.equal((await tasksOf(ada)).size, 0)
+})
+
+t.test('what is discarded goes before other imports of its owner, and its quota is free again', async (t) => {
+  const ada = await newAccount()
+  const { token } = ada
+  // As many as a user may own. The discarded project has one more.
+  const lines = Array.from({ length: 40 }, (_, n) => `Task ${n}`)
+  const { id: import_id, version } = await uploadedImport(service, ada, table('title', ...lines))
+  const { request, goOn } = await runUntilFile(t, ada)
+  await service.expect('runImport', 200, { token, params: { import_id }, body: { version } })
+  await service.expect('cancelImport', 200, request)
+  goOn()
+  t.match(await settledImport(service, ada, import_id), { status: 'finished', result: { created: 40 } })
+  t.match(await settledImport(service, ada, request.params.import_id), { status: 'cancelled' })
+})
+
+t.test('a reminder that comes due while its project is filled fires when it is shown', async (t) => {
+  const ada = await newAccount()
+  const { request, project, goOn } = await runUntilFile(t, ada)
+  const { db } = service.deps
+  await db.run(
+    `insert into reminders (id, task_id, user_id, at, fires_at)
+     select $3::uuid, id, $2, now(), now() from tasks where project_id = $1`,
+    [project.project_id, ada.id, newId()],
+  )
+  await fireDueReminders(db, new AbortController().signal)
+  goOn()
+  t.match(await settledImport(service, ada, request.params.import_id), { status: 'finished' })
+  await eventually('the reminder fires', async () => {
+    const { body } = await service.expect('listNotifications', 200, { token: ada.token })
+    return body.items.some(({ reason }) => reason === 'reminder')
+  })
+})
+
+t.test('a deleted user goes after the projects that an import of theirs fills', async () => {
+  const { db } = service.deps
+  const [ada, stop] = [await newAccount(), new AbortController().signal]
+  const { id: import_id } = await uploadedImport(service, ada)
+  const [project] = await db.run(
+    `insert into projects (id, name, description, deleted_at, filling_import_id) values (gen_random_uuid(), 'Hidden', '', now(), $1) returning id`,
+    [import_id],
+  )
+  await db.run(
+    `update imports set status = 'running', result = null, leased_until = now() + interval '1 hour' where id = $1`,
+    [import_id],
+  )
+  await service.expect('deleteUser', 204, { token: ada.token, params: { user_id: 'me' } })
+  await purgeDeleted(db, stop)
+  await db.run('update imports set leased_until = null where id = $1', [import_id])
+  await eventually('both are gone', async () => {
+    await purgeDeleted(db, stop)
+    const left = await db.run(
+      'select from projects where id = $1 union all select from users where id = $2',
+      [project?.id, ada.id],
+    )
+    return left.length === 0
+  })
+})
 
 t.test('the imports of a user take turns, also if one waits to be tried again', async (t) => {
   const [ada, bob] = [await newAccount(), await newAccount()]
