@@ -192,7 +192,7 @@ export const adaptOperation = <Db>(
       if (operation.takesIfMatch) checkUnchanged(response, conditions, request)
       const notModified = isNotModified(response, conditions, request)
       // Before any header is set: a problem must not carry the headers of the file that failed to open.
-      const content = notModified ? null : await openContent(response, request)
+      const content = notModified ? null : await openContent(response, request, work)
       const payload = notModified || content !== null ? undefined : payloadOf(response)
       if (payload !== undefined) deps.shares.hold(request, reply, payload)
       setHeaders(operation, response, reply, deps.publicUrl)
@@ -566,12 +566,16 @@ const setHeaders = (
 
 /**
  * The content of a file or an event stream; null for other bodies. HEAD opens a file too, to return the status and length of
- * GET, but sends no bytes.
+ * GET, but sends no bytes. What opening a file asks of the database is part of the request's work; a stream goes on after it.
  */
-const openContent = async ({ body }: PlainResponse, { method }: FastifyRequest): Promise<Readable | null> => {
+const openContent = async (
+  { body }: PlainResponse,
+  { method }: FastifyRequest,
+  work: Work,
+): Promise<Readable | null> => {
   if (isEventStream(body)) return method === 'HEAD' ? Readable.from([]) : body.begin()
   if (!isFile(body)) return null
-  const content = await body.open()
+  const content = await runAs(work, () => body.open())
   if (method !== 'HEAD') return content
   content.destroy()
   return Readable.from([])

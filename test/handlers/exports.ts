@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import t from 'tap'
 import type { components } from '../../generated/openapi.ts'
+import { currentWork } from '../../src/concurrency/work.ts'
 import { expireExports } from '../../src/db/exports.ts'
 import { claimDigest } from '../../src/db/notification-settings.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
@@ -614,6 +615,22 @@ t.test('downloadLinkedExport', async (t) => {
     t.equal(event?.actor_id, admin.id)
     t.ok(event?.session_id, 'with the session that created the link')
     t.strictSame(more, [])
+
+    const callers: string[] = []
+    const beside = await startService(t, {
+      db,
+      storage,
+      jobTimes: { ...jobTimes, cleanupAtStart: false, events: 2 ** 30 },
+      aroundDatabase: (db) => ({
+        ...db,
+        transaction: (...parameters) => {
+          callers.push(currentWork().caller)
+          return db.transaction(...parameters)
+        },
+      }),
+    })
+    await beside.expect('downloadLinkedExport', 200, link)
+    t.strictSame(callers, [`links of ${admin.id}`], 'in the share of their links')
   })
 
   t.test('neither the log nor a problem contains the token', async (t) => {
