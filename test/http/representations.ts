@@ -31,6 +31,14 @@ const unreadable = new Set<Operation['id']>([
   'createExportLink',
 ])
 
+/** A job can change what they create before it is read. */
+const worksMeanwhile = new Set<Operation['id']>([
+  'createExport',
+  'createImport',
+  'testWebhook',
+  'redeliverWebhook',
+])
+
 for (const operation of operations) {
   const { id, method, path } = operation
   if (method !== 'POST' || !operation.statuses.includes(201)) continue
@@ -49,8 +57,10 @@ for (const operation of operations) {
     const token = request.token ?? (created.access_token as string)
     const later = await service.call(read.id, { token, params: idsIn(location, read) ?? {} })
     t.equal(later.status, 200)
-    // A job changes it meanwhile.
-    if (id === 'createExport') return
+    if (worksMeanwhile.has(id)) {
+      t.strictSame(new Set(Object.keys(later.body as Fields)), new Set(Object.keys(created)))
+      return
+    }
     for (const name of ['etag', 'last-modified'])
       if (headers.has(name)) t.equal(headers.get(name), later.headers.get(name), name)
     if (later.body instanceof Uint8Array) return
