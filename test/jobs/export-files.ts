@@ -13,6 +13,7 @@ import { diskStorage } from '../../src/storage/disk.ts'
 import { openFolder } from '../../src/storage/free-space.ts'
 import { newKey } from '../../src/storage/keys.ts'
 import { type Storage, StorageUnavailable } from '../../src/storage/storage.ts'
+import { eventually } from '../fixture/eventually.ts'
 import { jobDepsOf } from '../fixture/jobs.ts'
 import { startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
@@ -82,7 +83,7 @@ const read = async (id: string) => {
   return (await service.expect('getExport', 200, { token: ada.token, params })).body
 }
 
-/** Runs exports in a process that stops at its first attached file until `leave`. */
+/** Runs exports in a process that has begun its archive and stops at its first attached file until `leave`. */
 const stopAtFile = async () => {
   const [reached, left] = [Promise.withResolvers<void>(), Promise.withResolvers<void>()]
   const ended = runExports({
@@ -94,6 +95,8 @@ const stopAtFile = async () => {
     },
   })
   await Promise.race([reached.promise, ended])
+  // The archive is opened meanwhile.
+  await eventually('the archive is begun', async () => (await unfinished()).length > 0)
   return {
     leave: () => {
       left.resolve()
