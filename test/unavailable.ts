@@ -32,10 +32,16 @@ const isUnavailable = (t: Test, { status, headers, body }: Reply, method = ''): 
   t.notMatch(JSON.stringify(body), /select|insert|ECONN|127\.0\.0\.1|postgres|at .*\.ts/i)
 }
 
+/** Starts a service that cannot reach its database. */
+const startWithoutDatabase = async (t: Test) => {
+  const db = openDatabase({ kind: 'server', url: 'postgres://nobody@127.0.0.1:1/none' })
+  const service = await startService(t, { db })
+  t.teardown(() => db.close())
+  return service
+}
+
 t.test('every operation', async (t) => {
-  const lost = openDatabase({ kind: 'server', url: 'postgres://nobody@127.0.0.1:1/none' })
-  const withoutDatabase = await startService(t, { db: lost })
-  t.teardown(() => lost.close())
+  const withoutDatabase = await startWithoutDatabase(t)
   let isLost = false
   let isOpen = false
   const service = await startService(t, {
@@ -81,9 +87,7 @@ t.test('every operation', async (t) => {
 })
 
 t.test('without a database', async (t) => {
-  const db = openDatabase({ kind: 'server', url: 'postgres://nobody@127.0.0.1:1/none' })
-  const service = await startService(t, { db })
-  t.teardown(() => db.close())
+  const service = await startWithoutDatabase(t)
   const tokens = await createAccessTokens(Fastify(), service.deps.secrets, Date.now)
   const issuance = { issuedAt: Date.now(), tokenId: newId(), keyIndex: 0 }
   const token = tokens.issue({ userId: newId(), sessionId: newId() }, issuance)

@@ -24,7 +24,8 @@ const batchSize = 50
 /** A reminder that is later, after a long stop of the service, is only a notification. */
 const maxLate = sql.raw(`interval '24 hours'`)
 
-// Reminders in a project that an import fills wait until their user sees it. Locks what the notifications refer to as well, or leaves the reminder for the next run: a deletion locks the task before its reminders.
+// Reminders in a project that an import fills wait until their user sees it. Locks what the notifications refer to as well, or leaves the
+// reminder for the next run: a deletion locks the task before its reminders.
 const fire = statement(
   'due_reminders.fire',
   {},

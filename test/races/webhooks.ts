@@ -7,6 +7,7 @@ import { projectActions } from '../fixture/projects.ts'
 import { held, type Outcomes, racesOn } from '../fixture/races.ts'
 import { startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
+import { readerHasStarted } from '../fixture/webhooks.ts'
 
 /** Writes to webhooks that wait for a row while what they depend on changes. */
 
@@ -143,10 +144,7 @@ t.test(
     const { token } = owner
     // Deliveries are made only if there are webhooks.
     await service.expect('createWebhook', 201, { token, body: webhookBody })
-    await eventually('the reader has started', async () => {
-      const rows = await db.run(`select from event_readers where name = 'webhooks'`, [])
-      return rows.length === 1
-    })
+    await readerHasStarted(db)
     const id = newId()
     const change = `insert into webhooks (id, owner_id, url, event_types, secret, created_at)
     values ('${id}', '${owner.id}', 'https://example.com/', '{*}', '', clock_timestamp())`

@@ -1,7 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
 import type { components } from '../../generated/openapi.ts'
-import type { Database } from '../../src/db/engine/client.ts'
 import type { WebhookQueue } from '../../src/domain/webhook-queues.ts'
 import { jobTimes } from '../../src/jobs/registry.ts'
 import { openTestDatabase } from '../fixture/database.ts'
@@ -12,6 +11,7 @@ import { taskActions } from '../fixture/tasks.ts'
 import {
   type Behaviour,
   expectedSignature,
+  readerHasStarted,
   type Received,
   type Receiver,
   startReceiver,
@@ -37,14 +37,6 @@ const admin = await service.register('admin')
 let accounts = 0
 const newAccount = (): Promise<Account> => service.register(`webhooks-${(accounts += 1)}`)
 
-const readerHasStarted = (database: Database): Promise<void> =>
-  eventually('the reader has started', async () => {
-    const [row] = await database.run(
-      `select count(*)::int as n from event_readers where name = 'webhooks'`,
-      [],
-    )
-    return row?.n === 1
-  })
 await readerHasStarted(db)
 
 const create = async ({ token }: Account, url: string, fields: object = {}): Promise<WebhookWithSecret> =>
