@@ -1,8 +1,9 @@
 import { spawn } from 'node:child_process'
 import { once } from 'node:events'
-import { readdirSync } from 'node:fs'
+import { globSync } from 'node:fs'
 import { text } from 'node:stream/consumers'
 import { fileURLToPath } from 'node:url'
+import { compileCache, nodeArguments } from '../run/node-settings.ts'
 
 /**
  * Runs the slow test files, then the fault suite: failures of the database server, the network, the disk and the process under load.
@@ -14,24 +15,28 @@ const tests = fileURLToPath(new URL('../run/test.ts', import.meta.url))
 const { DATABASE_URL: _, ...env } = process.env
 let failed = 0
 
-const run = async (file: string, args: readonly string[], cwd?: string): Promise<void> => {
-  const child = spawn(process.execPath, [file, ...args], {
+const run = async (args: readonly string[], cwd?: string): Promise<void> => {
+  const started = performance.now()
+  const child = spawn(process.execPath, args, {
     cwd,
     stdio: ['ignore', 'pipe', 'inherit'],
-    env: { ...env, TAP_TIMEOUT: '1800' },
+    env: { ...env, TAP_TIMEOUT: '1800', NODE_COMPILE_CACHE: compileCache },
   })
   const [output] = await Promise.all([text(child.stdout), once(child, 'exit')])
+  const outcome = child.exitCode === 0 ? 'passed' : 'FAILED'
   console.log(output)
+  console.log(`${outcome} ${args.at(-1)} (${((performance.now() - started) / 1_000).toFixed(0)} s)`)
   if (child.exitCode !== 0) failed += 1
 }
 
-const runInTurn = async (files: readonly string[]): Promise<void> => {
-  for (const file of files) await run(file, [], folder)
+// Three at a time, because they mostly wait for processes to start. The longest begin first.
+const longest = ['imports.ts', 'kill.ts', 'reminders.ts']
+const files = [...new Set([...longest, ...globSync('*.ts', { cwd: folder }).toSorted()])]
+const runFiles = async (): Promise<void> => {
+  for (let file = files.shift(); file !== undefined; file = files.shift())
+    await run([...nodeArguments, file], folder)
 }
 
-await run(tests, ['--slow'])
-// Half of the time goes to one file, which mostly waits for processes to start, so it runs beside the others.
-const longest = 'kill.ts'
-const others = readdirSync(folder).filter((name) => name !== longest)
-await Promise.all([runInTurn([longest]), runInTurn(others.toSorted())])
+await run([tests, '--slow'])
+await Promise.all([runFiles(), runFiles(), runFiles()])
 process.exitCode = failed === 0 ? 0 : 1

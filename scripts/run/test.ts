@@ -7,6 +7,7 @@ import t from 'tap'
 import { coverageFolder } from '../../test/fixture/contract-check.ts'
 import { excerpt } from '../../test/fixture/excerpt.ts'
 import { reportCoverage } from './contract-coverage.ts'
+import { compileCache, nodeArguments } from './node-settings.ts'
 import { temporaryRoot } from './temporary-root.ts'
 import type { Ready } from './test-worker.ts'
 
@@ -31,15 +32,6 @@ const killAfter = fileTimeout + 30
 /** Seconds that a worker may take to exit. Open handles of test files delay it. */
 const exitTimeout = 10
 
-// The embedded database is WebAssembly, and a worker shares its compiled code among all databases. Optimizing only hot functions is
-// faster than V8's early optimization, and so are lazy validation and fewer garbage collections.
-const nodeArguments = [
-  '--wasm-tiering-budget=300000000',
-  '--wasm-lazy-validation',
-  '--min-semi-space-size=16',
-  '--max-semi-space-size=64',
-]
-
 const temporary = mkdtempSync(join(temporaryRoot(), 'taskwright-tests-'))
 process.once('exit', () => rmSync(temporary, { recursive: true, force: true }))
 
@@ -47,8 +39,7 @@ const environment = {
   ...process.env,
   TAP_TIMEOUT: String(fileTimeout),
   TMPDIR: temporary,
-  // Compiled modules are reused by other workers and by the next run.
-  NODE_COMPILE_CACHE: fileURLToPath(new URL('../../node_modules/.cache/node', import.meta.url)),
+  NODE_COMPILE_CACHE: compileCache,
 }
 
 /**

@@ -124,13 +124,16 @@ const importTable = async (
   }
 }
 
-t.test('on the embedded database', async (t) => {
+// Beside each other, because all mostly wait for leases to end.
+t.jobs = 3
+
+t.test('on the embedded database', { buffered: true }, async (t) => {
   const DATA_DIR = await temporaryFolder(t)
   await copyTemplate(DATA_DIR)
   await importTable(t, { DATA_DIR }, { isShared: false })
 })
 
-t.test('by two processes with a server', async (t) =>
+t.test('by two processes with a server', { buffered: true }, async (t) =>
   importTable(
     t,
     { DATA_DIR: await temporaryFolder(t), DATABASE_URL: await startPostgres(t) },
@@ -138,7 +141,7 @@ t.test('by two processes with a server', async (t) =>
   ),
 )
 
-t.test('while it shows its new project', async (t) => {
+t.test('while it shows its new project', { buffered: true }, async (t) => {
   const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: await startPostgres(t) }
   const killed = await startProcess(t, environment)
   const { register, expect } = createClient(killed.url)

@@ -47,12 +47,15 @@ const killRepeatedly = async (t: Test, environment: Readonly<Record<string, stri
   })
 }
 
-t.test('on the embedded database', async (t) => {
+// Beside each other, because both mostly wait.
+t.jobs = 2
+
+t.test('on the embedded database', { buffered: true }, async (t) => {
   const DATA_DIR = await temporaryFolder(t)
   await copyTemplate(DATA_DIR)
   await killRepeatedly(t, { DATA_DIR })
 })
 
-t.test('on a server', async (t) =>
+t.test('on a server', { buffered: true }, async (t) =>
   killRepeatedly(t, { DATA_DIR: await temporaryFolder(t), DATABASE_URL: await startPostgres(t) }),
 )
