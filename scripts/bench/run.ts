@@ -46,9 +46,6 @@ const results = fileURLToPath(new URL('../../.cache/bench.json', import.meta.url
 const memoryTarget = 250 * 1_048_576
 const startTarget = 1_500
 
-/** Maximum ratio of p99 to p50. */
-const tailTarget = 4
-
 /** A measurement of one server under one load. */
 interface Sample extends LoadResult {
   /** Microseconds of CPU time of the server per request. */
@@ -63,11 +60,8 @@ interface Row {
   readonly bare: Sample
   readonly toRaw: number | null
   readonly toBare: number
-  readonly cpuToRaw: number | null
   readonly target: string
   readonly met: boolean
-  /** p99 divided by p50. */
-  readonly tail: number
 }
 
 const main = async (t: Teardown): Promise<void> => {
@@ -252,10 +246,8 @@ const rowOf = (scenario: Scenario, samples: Samples): Row => {
     bare,
     toRaw,
     toBare,
-    cpuToRaw: raw && ours.cpu / raw.cpu,
     target: `${ratio} of ${of}`,
     met: ((of === 'raw' ? toRaw : toBare) ?? 0) >= ratio,
-    tail: ours.p99 / ours.p50,
   }
 }
 
@@ -283,7 +275,7 @@ const print = (server: ServerResults, embedded: readonly EmbeddedRow[]): void =>
   )
   console.table(
     Object.fromEntries(
-      server.rows.map(({ scenario, ours, raw, bare, toRaw, toBare, target, met, tail }) => [
+      server.rows.map(({ scenario, ours, raw, bare, toRaw, toBare, target, met }) => [
         scenario,
         {
           ours: Math.round(ours.perSecond),
@@ -293,7 +285,6 @@ const print = (server: ServerResults, embedded: readonly EmbeddedRow[]): void =>
           'to bare': rounded(toBare),
           p50: rounded(ours.p50),
           p99: rounded(ours.p99),
-          'p99/p50': rounded(tail),
           CPU: Math.round(ours.cpu),
           'raw CPU': raw && Math.round(raw.cpu),
           target,
@@ -301,10 +292,6 @@ const print = (server: ServerResults, embedded: readonly EmbeddedRow[]): void =>
         },
       ]),
     ),
-  )
-  reportTarget(
-    `p99 is at most ${tailTarget} x p50 in all scenarios`,
-    server.rows.every(({ tail }) => tail <= tailTarget),
   )
   reportTarget(
     `start to ready: ${Math.round(server.startTime)} ms of ${startTarget}`,

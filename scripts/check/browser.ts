@@ -385,11 +385,9 @@ const checkSession = async (driver: PageDriver, monitor: ErrorMonitor): Promise<
 /** The start page knows the session of the tab. */
 const checkStartPage = async (driver: PageDriver, state: string): Promise<void> => {
   const { page, url } = driver
-  await page.emulateMedia({ colorScheme: 'dark' })
   await page.goto(`${url}/`)
   await page.getByRole('status').filter({ hasText: state }).waitFor()
-  await driver.capture('start-dark')
-  await page.emulateMedia({ colorScheme: 'light' })
+  await driver.capture('start')
   await page.goto(`${url}/docs`)
   await page.locator('.opblock-tag').first().waitFor()
 }
@@ -436,14 +434,8 @@ const openReference = async (driver: PageDriver): Promise<void> => {
   await page.getByRole('heading', { name: 'Create a task' }).waitFor()
   await page.getByText('tasks:write').first().waitFor()
   await driver.capture('reference-create-a-task')
-  await page.emulateMedia({ colorScheme: 'dark' })
-  await page.reload()
-  await page.getByRole('heading', { name: 'Create a task' }).waitFor()
-  await driver.capture('reference-dark')
   await page.goto(`${driver.url}/docs#/tasks/createTask`)
   await page.locator('#operations-tasks-createTask button.execute').waitFor()
-  await driver.capture('docs-dark', page.locator('#operations-tasks-createTask'))
-  await page.emulateMedia({ colorScheme: 'light' })
 }
 
 const createTask = async (driver: PageDriver): Promise<string> => {
@@ -554,9 +546,6 @@ const resetPassword = async (
   await page.goto(link)
   await page.getByLabel('New password', { exact: true }).waitFor()
   assert.equal(page.url(), `${url}/password-reset`, 'The token stays in the address')
-  await page.emulateMedia({ colorScheme: 'dark' })
-  await driver.capture('reset-password-dark')
-  await page.emulateMedia({ colorScheme: 'light' })
   await setPassword(driver, 'one of them', 'another', /do not match/)
   await driver.capture('passwords-differ')
   await setPassword(driver, 'short', 'short', /8 characters/)

@@ -47,37 +47,47 @@ const checkRows = async (db: Database, storage: Storage): Promise<number> => {
   return summarize('attachments without their file', missing, missing)
 }
 
-const checkFiles = async (db: Database, storage: Storage): Promise<number> => {
+/** Prints each file to which no row refers. `describe` receives its age as a text, and whether it is a problem. */
+const checkListed = async (
+  db: Database,
+  storage: Storage,
+  kind: string,
+  files: ReturnType<Storage['list']>,
+  describe: (key: string, age: string, isOld: boolean) => string,
+): Promise<number> => {
   let [found, problems] = [0, 0]
   const now = await storage.now()
-  for await (const files of filesWithoutRows(db, storage.list())) {
-    for (const { key, modifiedAt } of files) {
+  for await (const batch of filesWithoutRows(db, files)) {
+    for (const { key, modifiedAt } of batch) {
       const age = secondsBetween(modifiedAt, now)
       const isOld = age > graceSeconds
       found += 1
       if (isOld) problems += 1
-      const fate = isOld ? 'a background job will delete it' : 'its upload may be in progress'
-      console.log(`  file ${key}: no attachment refers to it, ${ageText(age)} old; ${fate}`)
+      console.log(`  ${describe(key, ageText(age), isOld)}`)
     }
   }
-  return summarize('files without an attachment', found, problems)
+  return summarize(kind, found, problems)
 }
 
-const checkUnfinished = async (db: Database, storage: Storage): Promise<number> => {
-  let [found, problems] = [0, 0]
-  const now = await storage.now()
-  for await (const files of filesWithoutRows(db, storage.listUnfinished())) {
-    for (const { key, modifiedAt } of files) {
-      const age = secondsBetween(modifiedAt, now)
-      const isOld = age > graceSeconds
-      found += 1
-      if (isOld) problems += 1
-      const fate = isOld ? 'abandoned; a background job will delete it' : 'its upload may be in progress'
-      console.log(`  unfinished file ${key}: last written to ${ageText(age)} ago; ${fate}`)
-    }
-  }
-  return summarize('unfinished files without an upload', found, problems)
-}
+const inProgress = 'its upload may be in progress'
+
+const checkFiles = (db: Database, storage: Storage): Promise<number> =>
+  checkListed(db, storage, 'files without an attachment', storage.list(), (key, age, isOld) => {
+    const fate = isOld ? 'a background job will delete it' : inProgress
+    return `file ${key}: no attachment refers to it, ${age} old; ${fate}`
+  })
+
+const checkUnfinished = (db: Database, storage: Storage): Promise<number> =>
+  checkListed(
+    db,
+    storage,
+    'unfinished files without an upload',
+    storage.listUnfinished(),
+    (key, age, isOld) => {
+      const fate = isOld ? 'abandoned; a background job will delete it' : inProgress
+      return `unfinished file ${key}: last written to ${age} ago; ${fate}`
+    },
+  )
 
 const checkOutbox = async (db: Database): Promise<number> => {
   const { count, seconds } = await countFileDeletions(db)
