@@ -41,6 +41,8 @@ const startWithoutDatabase = async (t: Test) => {
 }
 
 t.test('every operation', async (t) => {
+  // Requests without a database mostly wait for it.
+  t.jobs = 10
   const withoutDatabase = await startWithoutDatabase(t)
   let isLost = false
   let isOpen = false
@@ -70,7 +72,7 @@ t.test('every operation', async (t) => {
     if (!is503 && !is504) continue
     const request = await requestTo(operation)
     if (is503)
-      t.test(`503 without a database: ${id}`, async (t) => {
+      t.test(`503 without a database: ${id}`, { buffered: true }, async (t) => {
         const started = performance.now()
         isUnavailable(t, await withoutDatabase.call(id, request), method)
         t.ok(performance.now() - started < deadline, 'before the deadline')

@@ -22,8 +22,8 @@ import type { Ready } from './test-worker.ts'
 const root = fileURLToPath(new URL('../..', import.meta.url))
 const worker = fileURLToPath(new URL('test-worker.ts', import.meta.url))
 
-// More than the cores of a small machine, because tests wait for I/O.
-const parallel = 4
+// More than the cores of a small machine, because tests wait for I/O. Each more compiles everything once more.
+const parallel = 3
 
 // Seconds. tap ends a file that takes longer, and reports its pending tests; a worker that does not respond is killed. The limit is
 // for files that hang: the longest file takes 70 s of processor time, which can be many minutes on a busy machine.
