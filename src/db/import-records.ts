@@ -3,7 +3,6 @@ import type { ProjectRecord } from '../interchange/records.ts'
 import type { StoredRelation } from '../domain/relations.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { type TaskFields } from '../domain/task-fields.ts'
-import { setOwnRole } from './memberships.ts'
 import { batchOf, countingStatement } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
@@ -446,10 +445,18 @@ export const growTasks = async (
 
 const selectHidden = statement(
   'imports.select_hidden_projects',
-  { import_id: 'uuid' },
+  { import_id: 'uuid', limit: 'int?' },
   { id: 'text' },
   (p) => sql`
-    select id::text from projects where filling_import_id = ${p.import_id} and purged_at is null order by id for update`,
+    select id::text from projects where filling_import_id = ${p.import_id} and purged_at is null order by id limit ${p.limit} for update`,
+)
+
+const insertManagers = statement(
+  'imports.insert_managers',
+  { ids: 'uuid[]', user_id: 'uuid' },
+  {},
+  (p) => sql`
+    insert into project_members (project_id, user_id, role) select id, ${p.user_id}, 'manager' from unnest(${p.ids}) project (id)`,
 )
 
 const restoreProjects = statement(
@@ -467,16 +474,26 @@ const restoreProjects = statement(
     select count(record_event('project.created', null, id, null, null, null, '{}', '{}')) as shown from shown`,
 )
 
-/** Shows the new projects of an import to its owner, who manages them. */
+/** A few tenths of a second: nobody else can use the embedded database meanwhile. */
+const shownAtOnce = 100
+
+/**
+ * Shows up to 100 new projects of an import to its owner, who manages them. Nobody is a member of them yet. Returns whether more may be
+ * hidden.
+ */
 export const showProjects = async (
-  tx: TransactionContext<Principal>,
+  { db, principal }: TransactionContext<Principal>,
   { id }: { readonly id: string },
-): Promise<void> => {
-  const ids = (await selectHidden(tx.db, { import_id: id })).map((project) => project.id)
-  for (const projectId of ids)
-    await setOwnRole(tx, { projectId, userId: tx.principal.userId, role: 'manager' })
-  await restoreProjects(tx.db, { ids, import_id: id })
-  for (const projectId of ids) await beginVisibility(tx.db, projectId)
+): Promise<boolean> => {
+  const hidden = await selectHidden(db, { import_id: id, limit: shownAtOnce })
+  if (hidden.length === 0) return false
+  const ids = hidden.map((project) => project.id)
+  await Promise.all([
+    insertManagers(db, { ids, user_id: principal.userId }),
+    restoreProjects(db, { ids, import_id: id }),
+    beginVisibility(db, ids),
+  ])
+  return ids.length === shownAtOnce
 }
 
 const purge = statement(
@@ -494,7 +511,7 @@ export const purgeHiddenProjects = async (
   { db }: TransactionContext,
   { id }: { readonly id: string },
 ): Promise<readonly string[]> => {
-  const ids = (await selectHidden(db, { import_id: id })).map((project) => project.id)
+  const ids = (await selectHidden(db, { import_id: id, limit: null })).map((project) => project.id)
   if (ids.length > 0) await purge(db, { ids, import_id: id })
   return ids
 }

@@ -138,7 +138,7 @@ export const takeFromTrash = async (
 ): Promise<void> => {
   const { db, principal } = tx
   if (!hasManager) await setOwnRole(tx, { projectId: id, userId: principal.userId, role: 'manager' })
-  await Promise.all([restore(db, { id }), beginVisibility(db, id)])
+  await Promise.all([restore(db, { id }), beginVisibility(db, [id])])
 }
 
 const purge = builtStatement('trashed_projects.purge', { id: 'uuid' }, (db, p) =>

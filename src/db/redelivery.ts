@@ -153,7 +153,7 @@ export const endVisibility = async (db: Runner, ids: readonly string[]): Promise
   ])
 }
 
-/** Begins what is seen of a locked project that the transaction has restored, with `visible_in`; see `hasManyTasks`. */
-export const beginVisibility = async (db: Runner, id: string): Promise<void> => {
-  await Promise.all([computeMembers(db, { ids: [id] }), deliverShown(db, { id, ...start })])
+/** Begins what is seen of locked projects that the transaction has restored, with `visible_in`; see `hasManyTasks`. */
+export const beginVisibility = async (db: Runner, ids: readonly string[]): Promise<void> => {
+  await Promise.all([computeMembers(db, { ids }), ...ids.map((id) => deliverShown(db, { id, ...start }))])
 }

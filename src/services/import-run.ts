@@ -314,9 +314,17 @@ const write = async (
   } finally {
     await writer.close()
   }
-  await whileHeld(work, async (tx) => {
-    await showProjects(tx, taken)
+  await showAndEnd(work)
+}
+
+/** Shows the new projects, and ends the import with the last of them. */
+const showAndEnd = async (work: ImportWork): Promise<void> => {
+  const { taken, progress } = work
+  const hasEnded = await whileHeld(work, async (tx) => {
+    if (await showProjects(tx, taken)) return false
     const result = await countRows(tx, taken)
     await endImport(tx, taken, { status: 'finished', result, done: progress.done })
+    return true
   })
+  if (!hasEnded) await showAndEnd(work)
 }

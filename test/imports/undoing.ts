@@ -115,6 +115,26 @@ t.test('moves a project that nobody has changed to the trash as a whole', async 
   t.match(trash.items, [{ name: 'Garden' }])
 })
 
+t.test('moves more projects than are shown at once', async (t) => {
+  const ada = await newAccount()
+  await allowTasks(ada)
+  const count = 120
+  const rows = Array.from({ length: count }, (_, number) => `Weed ${number},Garden ${number}`)
+  const { id: import_id } = await ranImport(service, ada, table('title,project', ...rows))
+  const projects = async () => {
+    const query = { limit: 200 }
+    return (await service.expect('listProjects', 200, { token: ada.token, query })).body.items
+  }
+  t.strictSame(
+    (await projects()).map(({ role, open_task_count }) => [role, open_task_count]),
+    Array.from({ length: count }, () => ['manager', 1]),
+  )
+  const params = { import_id }
+  await service.expect('undoImport', 200, { token: ada.token, params })
+  t.match((await settledImport(service, ada, import_id)).result, { undone: 2 * count, kept: 0 })
+  t.strictSame(await projects(), [])
+})
+
 t.test('keeps a project that somebody has changed', async (t) => {
   const ada = await newAccount()
   const { token } = ada
