@@ -2647,7 +2647,7 @@ export interface paths {
         put?: never;
         /**
          * Cancel an import
-         * @description Stops an import that is read, ready or running. One that runs removes its new projects in the background; what was created elsewhere stays, and can be undone. One that has ended stays as it is.
+         * @description Stops an import that is read, ready or running. One that runs removes its new projects in the background; what was created elsewhere stays, and can be undone. One that has ended or is being undone stays as it is.
          */
         post: operations["cancelImport"];
         delete?: never;
