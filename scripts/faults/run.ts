@@ -7,7 +7,7 @@ import { compileCache, nodeArguments } from '../run/node-settings.ts'
 
 /**
  * Runs the slow test files, then the fault suite: failures of the database server, the network, the disk and the process under load.
- * FAULT_ROUNDS is how often the suite kills the process, 50 by default.
+ * FAULT_ROUNDS is how often the suite kills the process, 25 by default.
  */
 
 const folder = fileURLToPath(new URL('../../test/faults', import.meta.url))

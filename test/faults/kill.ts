@@ -7,7 +7,7 @@ import { createClient } from '../fixture/service.ts'
 
 /** Kills the service while it writes. No acknowledged write is lost. */
 
-const rounds = Number(process.env.FAULT_ROUNDS ?? 50)
+const rounds = Number(process.env.FAULT_ROUNDS ?? 25)
 
 const killRepeatedly = async (t: Test, environment: Readonly<Record<string, string>>): Promise<void> => {
   const acknowledged: string[] = []
