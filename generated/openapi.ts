@@ -2617,7 +2617,7 @@ export interface paths {
          *     recent authentication.
          *
          *     You own what it creates. A project of the file becomes a new project, which nobody sees until it is complete and which
-         *     is gone if the import fails. Tasks without a project become your personal tasks; with `project_id`, all tasks go into
+         *     is gone if the import fails. At the end, new projects are shown a hundred at a time; those that are shown stay. Tasks without a project become your personal tasks; with `project_id`, all tasks go into
          *     that project. Times of creation and completion come from the file, none is later than now. Tasks are assigned only to
          *     users whom you have mapped, nobody becomes a member, and comments of others keep the name of their author without an
          *     account. A record that an earlier import of yours has created is skipped, even if it was deleted since, or updated if you

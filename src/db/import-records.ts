@@ -474,7 +474,7 @@ const restoreProjects = statement(
     select count(record_event('project.created', null, id, null, null, null, '{}', '{}')) as shown from shown`,
 )
 
-/** A few tenths of a second: nobody else can use the embedded database meanwhile. */
+/** Few, because nobody else can use the embedded database meanwhile. */
 const shownAtOnce = 100
 
 /**

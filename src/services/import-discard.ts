@@ -5,8 +5,8 @@ import { purgeProjectRows } from '../db/purge.ts'
 import { type ImportWork, whileOurs } from './import-work.ts'
 
 /**
- * Removes the new projects of an import that has failed or was cancelled, which nobody has seen, and ends it. What was created elsewhere
- * stays, and can be undone. A project can have very many tasks, so what is known of them is forgotten in batches; the projects are marked
+ * Removes the new projects of an import that has failed or was cancelled, unless they are shown, and ends it. What else was created stays,
+ * and can be undone. A project can have very many tasks, so what is known of them is forgotten in batches; the projects are marked
  * after that, because it is by them that an interrupted attempt finds the rest. Their rows count against the quota, so they are removed
  * before the end; those that an interrupted attempt leaves are removed by the job that purges.
  */

@@ -109,7 +109,7 @@ const workOn = async (deps: RunImportsDeps, taken: TakenImport, stop: AbortSigna
       )
   } catch (error) {
     const failure = failureOf(error)
-    // One that another process has taken, or that was cancelled, is not this process's to release.
+    // If another process has taken it, or it was cancelled, its lease is not the one that is released here.
     if (stop.aborted || lost.signal.aborted || error instanceof ImportLost)
       await releaseImport(db, taken, { wait: 0, refunds: true })
     else if (failure !== null) {

@@ -9,10 +9,12 @@ import {
   board,
   type ImportFile,
   importReaders,
+  noImportRuns,
   ranImport,
   rowsOf,
   settledImport,
   table,
+  uploadedImport,
 } from '../fixture/imports.ts'
 import { recurringRecord, taskRecord } from '../fixture/interchange.ts'
 import { projectActions } from '../fixture/projects.ts'
@@ -115,12 +117,17 @@ t.test('moves a project that nobody has changed to the trash as a whole', async 
   t.match(trash.items, [{ name: 'Garden' }])
 })
 
+/** More projects than are shown at once. */
+const count = 120
+const gardens = table(
+  'title,project',
+  ...Array.from({ length: count }, (_, number) => `Weed ${number},Garden ${number}`),
+)
+
 t.test('moves more projects than are shown at once', async (t) => {
   const ada = await newAccount()
   await allowTasks(ada)
-  const count = 120
-  const rows = Array.from({ length: count }, (_, number) => `Weed ${number},Garden ${number}`)
-  const { id: import_id } = await ranImport(service, ada, table('title,project', ...rows))
+  const { id: import_id } = await ranImport(service, ada, gardens)
   const projects = async () => {
     const query = { limit: 200 }
     return (await service.expect('listProjects', 200, { token: ada.token, query })).body.items
@@ -132,6 +139,50 @@ t.test('moves more projects than are shown at once', async (t) => {
   const params = { import_id }
   await service.expect('undoImport', 200, { token: ada.token, params })
   t.match((await settledImport(service, ada, import_id)).result, { undone: 2 * count, kept: 0 })
+  t.strictSame(await projects(), [])
+})
+
+t.test('keeps the projects that are shown when an import fails, and moves them too', async (t) => {
+  const { db } = service.deps
+  const ada = await newAccount()
+  await allowTasks(ada)
+  const { id: import_id, version } = await uploadedImport(service, ada, gardens)
+  const params = { import_id }
+  const remove = () => db.run('drop function disable_owner cascade', [], 'once')
+  await db.run(
+    `create function disable_owner() returns trigger language plpgsql as
+     $$ begin update users set is_disabled = true where id = '${ada.id}'; return null; end $$`,
+    [],
+    'once',
+  )
+  await db.run(
+    `create trigger disable_owner after update on projects for each row
+     when (old.deleted_at is not null and new.deleted_at is null) execute function disable_owner()`,
+    [],
+    'once',
+  )
+  await service.expect('runImport', 200, { token: ada.token, params, body: { version } })
+  await noImportRuns(service).finally(remove)
+
+  const enable = { params: { user_id: ada.id }, body: { is_disabled: false } }
+  await service.expect('updateUser', 200, { token: admin.token, ...enable })
+  const { email, password } = ada
+  const { body } = await service.expect('login', 200, { body: { email, password } })
+  const token = 'access_token' in body ? body.access_token : ''
+  const read = async () => (await service.expect('getImport', 200, { token, params })).body
+  const shown = 100
+  const gone = 2 * (count - shown)
+  t.match(await read(), {
+    status: 'failed',
+    failure: 'access_lost',
+    result: { created: 2 * count, undone: gone },
+  })
+  const projects = async () =>
+    (await service.expect('listProjects', 200, { token, query: { limit: 200 } })).body.items
+  t.equal((await projects()).length, shown)
+  await service.expect('undoImport', 200, { token, params })
+  await noImportRuns(service)
+  t.match(await read(), { status: 'undone', result: { undone: 2 * count, kept: 0 } })
   t.strictSame(await projects(), [])
 })
 
