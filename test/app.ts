@@ -3,7 +3,6 @@ import { text } from 'node:stream/consumers'
 import t, { type Test } from 'tap'
 import { load as parseYaml } from 'js-yaml'
 import { newId } from '../src/db/engine/ids.ts'
-import { problemTypes } from '../src/problems/catalogue.ts'
 import { maxBodyBytes } from '../src/http/body.ts'
 import type { SeenResponse } from './fixture/contract-check.ts'
 import { eventually } from './fixture/eventually.ts'
@@ -498,22 +497,6 @@ t.test('order of checks', async (t) => {
 t.test('Content-Encoding: identity is accepted', async () => {
   const headers = { 'content-encoding': 'identity' }
   await service.expect('createTask', 201, { token, headers, body: { title: 'Not compressed' } })
-})
-
-t.test('every problem type has a page', async (t) => {
-  for (const [code, { status, title, cause, remedy }] of Object.entries(problemTypes)) {
-    const json = await fetchPath(t, `/problems/${code}`)
-    t.equal(json.status, 200)
-    t.strictSame(json.body, { code, status, title, cause, remedy })
-    t.equal(json.headers.get('vary'), 'Accept')
-    const html = await fetchPath(t, `/problems/${code}`, { headers: { accept: 'text/html,*/*;q=0.8' } })
-    t.equal(html.headers.get('content-type'), 'text/html; charset=utf-8')
-    t.match(html.headers.get('content-security-policy'), "default-src 'none'")
-    t.match(html.body, title)
-    t.match(html.body, String(status))
-  }
-  for (const code of ['unknown', '__proto__', 'constructor', 'toString', '%3Cscript%3E'])
-    t.equal((await fetchPath(t, `/problems/${code}`, { headers: { accept: 'text/html' } })).status, 404, code)
 })
 
 t.test('the type of a problem is the URL of its description', async (t) => {

@@ -4,6 +4,7 @@ import { accountActions } from '../fixture/accounts.ts'
 import { readChanges } from '../fixture/changes.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { eventually } from '../fixture/eventually.ts'
+import { projectRows } from '../fixture/project-rows.ts'
 import { projectActions } from '../fixture/projects.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
 import { countStatuses, pointersOf, type Task, taskActions, unknownId } from '../fixture/tasks.ts'
@@ -16,6 +17,7 @@ const admin = await service.register('admin')
 const { createApiToken } = accountActions(service, admin)
 const { createTask, readTask } = taskActions(service)
 const { createProject, setMember, removeMember } = projectActions(service)
+const { setArchived } = projectRows(db)
 const ada = await service.register('ada')
 const viewer = await service.register('viewer')
 const commenter = await service.register('commenter')
@@ -30,12 +32,6 @@ const newTask = async (): Promise<Task> => {
   await setMember(ada, project, editor, 'editor')
   return createTask(ada, { project_id: project.id })
 }
-
-const setArchived = (task: Task, isArchived: boolean) =>
-  db.run('update projects set archived_at = case when $2::bool then now() end where id = $1', [
-    task.project_id,
-    isArchived,
-  ])
 
 const add = async (task: Task, body = 'A comment', { token }: Account = commenter): Promise<Comment> =>
   (await service.expect('createComment', 201, { token, params: { task_id: task.id }, body: { body } })).body
@@ -220,7 +216,7 @@ t.test('createComment', async (t) => {
   t.test('409 in an archived project: comments stay readable', async (t) => {
     const other = await newTask()
     const comment = await add(other)
-    await setArchived(other, true)
+    await setArchived(other.project_id, true)
     const { token } = commenter
     const refused = [
       await service.expect('createComment', 409, {

@@ -145,7 +145,7 @@ t.test('createInvitation', async (t) => {
 
   t.test('201: in an archived project', async (t) => {
     const project = await newProject()
-    await db.run('update projects set archived_at = now() where id = $1', [project.id])
+    await projectRows(db).setArchived(project.id, true)
     const { token } = await invite(project.id)
     t.match(await accept(token), { status: 200, body: { role: 'editor' } })
   })

@@ -25,25 +25,15 @@ const service = await startService(t, {
   },
 })
 const { createTask, readTask } = taskActions(service)
-const { createProject, setMember } = projectActions(service)
+const { createShared } = projectActions(service)
+const { removeMember, setArchived } = projectRows(db)
 await service.register('admin')
 const ada = await service.register('ada')
 const viewer = await service.register('viewer')
 const editor = await service.register('editor')
 const stranger = await service.register('stranger')
 
-const newProject = async (): Promise<string> => {
-  const project = await createProject(ada)
-  await setMember(ada, project, viewer, 'viewer')
-  await setMember(ada, project, editor, 'editor')
-  return project.id
-}
-
-const setArchived = (project: string, isArchived: boolean) =>
-  db.run('update projects set archived_at = case when $2::bool then now() end where id = $1', [
-    project,
-    isArchived,
-  ])
+const newProject = (): Promise<string> => createShared(ada, { viewer, editor })
 
 const createSection = async (project_id: string, name: string, place: object = {}): Promise<Section> => {
   const request = { token: editor.token, params: { project_id }, body: { name, ...place } }
@@ -305,7 +295,7 @@ t.test('deleteSection', async (t) => {
   t.test(
     '404 after the caller was removed between two batches of its tasks, 204 after it was deleted',
     async (t) => {
-      const remove = (project: string) => projectRows(db).removeMember(project, editor)
+      const remove = (project: string) => removeMember(project, editor)
       const deleteAll = async (project: string) => {
         await db.run('update tasks set section_id = null where project_id = $1', [project])
         await db.run('delete from sections where project_id = $1', [project])

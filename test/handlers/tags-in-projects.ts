@@ -21,9 +21,6 @@ const newProject = async (): Promise<string> => {
   return id
 }
 
-const setArchived = (id: string, isArchived: boolean) =>
-  db.run('update projects set archived_at = case when $2 then now() end where id = $1', [id, isArchived])
-
 const createProjectTag = async ({ token }: Account, project_id: string, name = 'shared'): Promise<Tag> =>
   (await service.expect('createTag', 201, { token, body: { name, project_id } })).body
 
@@ -49,7 +46,7 @@ t.test('createTag: 409 for a name that is taken in the project, and in an archiv
   const taken = await service.expect('createTag', 409, { token: manager.token, body })
   t.match(taken.body, { code: 'tag_exists', errors: [{ pointer: '/name' }] })
   await createProjectTag(manager, await newProject())
-  await setArchived(project_id, true)
+  await rows.setArchived(project_id, true)
   const archived = await service.expect('createTag', 409, {
     token: editor.token,
     body: { name: 'late', project_id },
@@ -91,10 +88,10 @@ t.test('deleteTag: 204 for managers, 403 for viewers, 409 in an archived project
   const params = { tag_id: (await createProjectTag(editor, project_id)).id }
   await service.expect('deleteTag', 404, { token: stranger.token, params })
   await service.expect('deleteTag', 403, { token: viewer.token, params })
-  await setArchived(project_id, true)
+  await rows.setArchived(project_id, true)
   const { body } = await service.expect('deleteTag', 409, { token: editor.token, params })
   t.equal(body.code, 'project_archived')
-  await setArchived(project_id, false)
+  await rows.setArchived(project_id, false)
   await service.expect('deleteTag', 204, { token: manager.token, params })
   await createProjectTag(editor, project_id)
 })

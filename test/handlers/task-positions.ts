@@ -12,7 +12,8 @@ import { countStatuses, pointersOf, type Task, taskActions, unknownId } from '..
 const { db } = await openTestDatabase(t)
 const service = await startService(t, { db })
 const { createTask, readTask } = taskActions(service)
-const { createProject, setMember } = projectActions(service)
+const { createShared } = projectActions(service)
+const { removeMember, setArchived } = projectRows(db)
 const admin = await service.register('admin')
 const ada = await service.register('ada')
 const viewer = await service.register('viewer')
@@ -20,12 +21,7 @@ const editor = await service.register('editor')
 const assignee = await service.register('assignee')
 const stranger = await service.register('stranger')
 
-const newProject = async (owner = ada): Promise<string> => {
-  const project = await createProject(owner)
-  await setMember(owner, project, viewer, 'viewer')
-  await setMember(owner, project, editor, 'editor')
-  return project.id
-}
+const newProject = (owner = ada): Promise<string> => createShared(owner, { viewer, editor })
 
 const newSection = async (project_id: string): Promise<string> => {
   const request = { token: ada.token, params: { project_id }, body: { name: 'A section' } }
@@ -263,7 +259,7 @@ t.test('moveTask', async (t) => {
     const project = await newProject()
     const [a, b] = await newTasks(['a', 'b'], { project_id: project })
     const [personal] = await newTasks(['p'])
-    await db.run('update projects set archived_at = now() where id = $1', [project])
+    await setArchived(project, true)
     const { body } = await service.expect('moveTask', 409, moveRequest(b, { before: a.id }))
     t.equal(body.code, 'project_archived')
     t.equal(await statusOf(b, { project_id: null }), 409)
@@ -292,7 +288,7 @@ t.test('moveTask', async (t) => {
       const reply = await service.expect('moveTask', 422, moveRequest(task, body))
       t.strictSame(pointersOf(reply.body), [pointer], JSON.stringify(body))
     }
-    await projectRows(db).removeMember(invisible, editor)
+    await removeMember(invisible, editor)
     const reply = await service.expect('moveTask', 422, moveRequest(task, { project_id: invisible }))
     t.strictSame(pointersOf(reply.body), ['/project_id'])
   })

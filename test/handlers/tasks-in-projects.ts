@@ -37,12 +37,7 @@ const newProject = async (): Promise<string> => {
   return id
 }
 
-const { setMember: join, removeMember: leave, trashProject } = projectRows(db)
-
-const setArchived = async (project: string, isArchived: boolean): Promise<void> => {
-  const archived = 'update projects set archived_at = case when $2::bool then now() end where id = $1'
-  await db.run(archived, [project, isArchived])
-}
+const { setMember: join, removeMember: leave, setArchived, trashProject } = projectRows(db)
 
 /** Creates a task of the manager, assigned to a user who is no member. */
 const newTask = (project: string, fields: object = {}): Promise<Task> =>

@@ -15,7 +15,7 @@ type WebhookWithSecret = components['schemas']['WebhookWithSecret']
 const { db } = await openTestDatabase(t)
 const webhookAllow = ['builds.internal', '10.1.0.0/16', '127.0.0.2']
 const service = await startService(t, { db, config: { webhookAllow } })
-const { createProject, setMember } = projectActions(service)
+const { createProject, createShared, setMember } = projectActions(service)
 const admin = await service.register('admin')
 const ada = await service.register('ada')
 const manager = await service.register('manager')
@@ -39,12 +39,7 @@ const listWebhooks = async ({ token }: Account, query: Record<string, string | r
 
 const pathOf = ({ id }: Pick<Webhook, 'id'>) => ({ webhook_id: id })
 
-const newProject = async (): Promise<string> => {
-  const project = await createProject(ada)
-  await setMember(ada, project, manager, 'manager')
-  await setMember(ada, project, editor, 'editor')
-  return project.id
-}
+const newProject = (): Promise<string> => createShared(ada, { manager, editor })
 
 const withoutSecret = ({ secret: _secret, ...webhook }: WebhookWithSecret): Webhook => webhook
 

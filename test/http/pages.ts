@@ -226,7 +226,8 @@ t.test('/problems/<code>', async (t) => {
   }
 
   t.test('404 for an unknown code', async (t) => {
-    t.equal((await follow(service.url, '/problems/nonsense')).status, 404)
+    for (const code of ['nonsense', '__proto__', 'constructor', 'toString', '%3Cscript%3E'])
+      t.equal((await follow(service.url, `/problems/${code}`)).status, 404, code)
   })
 })
 
