@@ -18,7 +18,7 @@ import {
   unreachedLimits,
 } from '../run/processes.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
-import { generateLoad, type Intensity, type Load, type LoadResult } from './load.ts'
+import { generateLoad, type Intensity, type Load, type LoadResult } from './wrk.ts'
 import { type Scenario, scenarios } from './scenarios.ts'
 import { type Seed, seedDatabase } from './seed.ts'
 

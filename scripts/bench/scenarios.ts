@@ -1,4 +1,4 @@
-import type { Load } from './load.ts'
+import type { Load } from './wrk.ts'
 import type { Seed } from './seed.ts'
 
 /** A request that is measured on the service and on the floors. */

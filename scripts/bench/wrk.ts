@@ -32,7 +32,7 @@ export interface LoadResult {
   readonly socketErrors: number
 }
 
-const script = fileURLToPath(new URL('load.lua', import.meta.url))
+const script = fileURLToPath(new URL('wrk.lua', import.meta.url))
 
 /** Sends requests with wrk. */
 export const generateLoad = async (

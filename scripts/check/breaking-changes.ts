@@ -7,7 +7,7 @@ import { findGoProgram } from '../run/commands.ts'
 
 /** Compatibility of a version of the contract with the last released one, found with oasdiff. */
 
-export interface ContractState {
+interface ContractState {
   /** `info.version` of openapi.yaml. */
   readonly version: string
   /** `info.version` of the last released contract; null when none has been released. */

@@ -7,7 +7,7 @@ import { findBreaking, findEarlyRemovals, findOasdiff, validateVersion } from '.
 
 /**
  * Fails if openapi.yaml breaks clients of the last released contract without a matching version, or if CHANGELOG.md has no entry
- * for the version. The default for the released contract is that of the newest folder in test/releases; an argument overrides it.
+ * for the version. The released contract is that of the newest folder in test/releases.
  */
 
 const inRepository = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url))
@@ -16,7 +16,7 @@ const currentFile = inRepository('openapi.yaml')
 const [newest] = globSync('test/releases/*/openapi.json', { cwd: inRepository('') }).toSorted((one, other) =>
   other.localeCompare(one, 'en', { numeric: true }),
 )
-const releasedFile = process.argv[2] ?? (newest === undefined ? null : inRepository(newest))
+const releasedFile = newest === undefined ? null : inRepository(newest)
 
 interface Document {
   readonly info: { readonly version: string }

@@ -6,7 +6,8 @@ import { fileURLToPath } from 'node:url'
 import { compileCache, nodeArguments } from '../run/node-settings.ts'
 
 /**
- * Runs the slow test files, then the fault suite: failures of the database server, the network, the disk and the process under load.
+ * Runs the slow test files, then the fault suite: failures of the database server, the network, the disk and the process under load. Names
+ * of files in test/faults as arguments run only these.
  * FAULT_ROUNDS is how often the suite kills the process, 25 by default.
  */
 
@@ -29,14 +30,17 @@ const run = async (args: readonly string[], cwd?: string): Promise<void> => {
   if (child.exitCode !== 0) failed += 1
 }
 
-// Three at a time, because they mostly wait for processes to start. The longest begin first.
+const named = process.argv.slice(2)
+// The longest begin first.
 const longest = ['imports.ts', 'kill.ts', 'reminders.ts']
-const files = [...new Set([...longest, ...globSync('*.ts', { cwd: folder }).toSorted()])]
+const all = [...new Set([...longest, ...globSync('*.ts', { cwd: folder }).toSorted()])]
+const files = named.length > 0 ? named : all
 const runFiles = async (): Promise<void> => {
   for (let file = files.shift(); file !== undefined; file = files.shift())
     await run([...nodeArguments, file], folder)
 }
 
-await run([tests, '--slow'])
+if (named.length === 0) await run([tests, '--slow'])
+// Three at a time, because they mostly wait for processes to start.
 await Promise.all([runFiles(), runFiles(), runFiles()])
 process.exitCode = failed === 0 ? 0 : 1

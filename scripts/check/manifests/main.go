@@ -1,7 +1,7 @@
 // Loads a Compose file like Compose: validates the schema, interpolates variables, reads referenced files and checks consistency.
 // Prints the environment of each service as JSON.
 //
-//	compose <file>
+//	manifests <file>
 package main
 
 import (

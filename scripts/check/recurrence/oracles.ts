@@ -3,7 +3,7 @@ import { formatRule, type Rule } from '../../../src/domain/recurrence-rule.ts'
 
 /** What the oracles are asked, and where their answers are expected to differ. */
 
-export interface Question {
+interface Question {
   readonly rule: Rule
   /** The day that the series starts from. */
   readonly anchor: string
