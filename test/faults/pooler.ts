@@ -1,6 +1,6 @@
 import { fileURLToPath } from 'node:url'
 import t, { type Test } from 'tap'
-import { findPooler, type Pooler, setForRole, startPooler } from '../../scripts/faults/pooler.ts'
+import { findPooler, type Pooler, setForRole, startPooler } from '../fixture/pooler.ts'
 import { createOrdinaryUser, startPostgres } from '../../scripts/run/postgres.ts'
 import { createClient as createSqlClient } from '../../src/db/engine/connection.ts'
 import { createEmptyDatabase } from '../fixture/database.ts'
