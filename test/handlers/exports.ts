@@ -756,7 +756,10 @@ t.test('a notification of the end', async (t) => {
     const settings = { token: ned.token, body: { mail_digest: 'hourly' } }
     await service.expect('updateNotificationSettings', 200, settings)
     await finishedExport(service, ned)
-    await db.run(`update notification_settings set digest_due_at = now() where user_id = $1`, [ned.id])
+    await db.run(
+      `update notification_settings set digest_due_at = now() - interval '1 ms' where user_id = $1`,
+      [ned.id],
+    )
     t.match(await claimDigest(db), { count: 0 })
   })
 

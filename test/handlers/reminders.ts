@@ -428,7 +428,10 @@ t.test('firing', async (t) => {
     await db.run(wait, [lee.id])
     await sendReminders(stop)
     t.equal(service.reminders.length, 2, 'nor after the choice was taken back')
-    await db.run(`update notification_settings set digest_due_at = now() where user_id = $1`, [lee.id])
+    await db.run(
+      `update notification_settings set digest_due_at = now() - interval '1 ms' where user_id = $1`,
+      [lee.id],
+    )
     t.equal((await claimDigest(db))?.count, 0)
   })
 })
