@@ -356,6 +356,18 @@ t.test('requests at the same time', async (t) => {
     t.equal(await offsetOf(owner, upload_id), 5)
   })
 
+  t.test('a request whose lease has expired loses the upload to the next one: one import', async (t) => {
+    const owner = await newOwner()
+    const content = Buffer.from('title\nWater the plants\n')
+    const upload_id = await createUpload(owner, content.length)
+    const stalled = await startChunk(t, owner, upload_id, 0, content.length, content.subarray(0, 5))
+    await db.run(`update uploads set leased_until = now() - interval '1 ms' where id = $1`, [upload_id])
+    t.equal((await sendChunk(owner, upload_id, 0, content)).status, 204)
+    stalled.socket.write(content.subarray(5))
+    t.equal((await stalled.answer()).status, 423)
+    t.equal((await importsOf(owner)).length, 1)
+  })
+
   t.test('the last room for an import twice: one upload', async (t) => {
     const owner = await newOwner()
     await keepImports(service, owner, 19)

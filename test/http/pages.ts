@@ -214,10 +214,14 @@ t.test('/problems/<code>', async (t) => {
   for (const [code, { status, title, cause, remedy }] of Object.entries(problemTypes)) {
     t.test(code, async (t) => {
       const forPrograms = await follow(service.url, `/problems/${code}`)
+      t.equal(forPrograms.status, 200)
       t.equal(forPrograms.headers.get('vary'), 'Accept')
       t.strictSame(JSON.parse(forPrograms.text), { code, status, title, cause, remedy })
-      const forPeople = await follow(service.url, `/problems/${code}`, { headers: { accept: 'text/html' } })
+      const forPeople = await follow(service.url, `/problems/${code}`, {
+        headers: { accept: 'text/html,*/*;q=0.8' },
+      })
       t.equal(forPeople.headers.get('content-type'), 'text/html; charset=utf-8')
+      t.match(forPeople.headers.get('content-security-policy'), "default-src 'none'")
       t.match(forPeople.text, new RegExp(`<code>${code}</code>, status ${status}`))
       for (const text of [title, cause, remedy]) t.match(forPeople.text, proseHtml(text))
       t.match(forPeople.text, `href="/problems#${code}"`)
@@ -227,7 +231,8 @@ t.test('/problems/<code>', async (t) => {
 
   t.test('404 for an unknown code', async (t) => {
     for (const code of ['nonsense', '__proto__', 'constructor', 'toString', '%3Cscript%3E'])
-      t.equal((await follow(service.url, `/problems/${code}`)).status, 404, code)
+      for (const headers of [{}, { accept: 'text/html' }])
+        t.equal((await follow(service.url, `/problems/${code}`, { headers })).status, 404, code)
   })
 })
 
