@@ -49,6 +49,8 @@ const parse = (version: string, name: string): unknown =>
 const emptyTables: Readonly<Record<string, string>> = {
   file_deletions: 'a job deletes each file at once',
   leases: 'a job has one while it runs',
+  logout_tokens: 'a provider sends one, and it expires within minutes',
+  oidc_codes: 'a code is used up at once',
 }
 
 /** Restores the backup to the embedded database. */
