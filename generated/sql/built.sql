@@ -468,6 +468,11 @@ where (($1::bytea is null or "oidc_codes"."subject_hash" = $2::bytea) and ($3::b
 insert into "oidc_codes" ("hash", "sealed", "subject_hash", "sid_hash", "expires_at")
 values ($1::bytea, $2::bytea, $3::bytea, $4::bytea, now() + make_interval(secs => $5::int));
 
+/* oidc_codes.select */
+select "sealed"
+from "oidc_codes"
+where ("oidc_codes"."hash" = $1::bytea and "oidc_codes"."expires_at" between now() and now() + make_interval(secs => $2::int));
+
 /* oidc_codes.take */
 delete from "oidc_codes"
 where "oidc_codes"."hash" = $1::bytea

@@ -2,10 +2,11 @@ import { hash } from 'node:crypto'
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext } from './engine/context.ts'
+import type { Placeholders } from './engine/parameters.ts'
 import { firstRow } from './engine/row-statements.ts'
 import { retentionTime } from './engine/retention.ts'
 import type { Runner } from './engine/transaction.ts'
-import { and, eq, sql } from './schema/drizzle.ts'
+import { and, eq, type SQL, sql } from './schema/drizzle.ts'
 import type { EndedLogin } from './logout-tokens.ts'
 import { oidcCodes } from './schema/tables.ts'
 
@@ -65,19 +66,32 @@ export const removeCodesOfLogin = async ({ db }: StatementContext, ended: EndedL
   await removeOfLogin(db, hashesOf(ended))
 }
 
-// A time further ahead than the lifetime is from before the clock was set back.
-const take = builtStatement('oidc_codes.take', { hash: 'bytes', lifetime: 'int' }, (db, p) =>
+const byHash = { hash: 'bytes', lifetime: 'int' } as const
+
+/** A time further ahead than the lifetime is from before the clock was set back. */
+const isLive = (p: Placeholders<typeof byHash>): SQL<boolean> =>
+  sql<boolean>`${oidcCodes.expires_at} between now() and now() + make_interval(secs => ${p.lifetime})`
+
+const select = builtStatement('oidc_codes.select', byHash, (db, p) =>
+  db
+    .select({ sealed: oidcCodes.sealed })
+    .from(oidcCodes)
+    .where(and(eq(oidcCodes.hash, p.hash), isLive(p))),
+)
+
+/** The sealed identity of a code, which stays usable. Null if it was used or has expired. */
+export const readOidcCode = async ({ db }: StatementContext, hash: Buffer): Promise<Buffer | null> =>
+  firstRow(await select(db, { hash, lifetime: oidcCodeLifetime }))?.sealed ?? null
+
+const take = builtStatement('oidc_codes.take', byHash, (db, p) =>
   db
     .delete(oidcCodes)
     .where(eq(oidcCodes.hash, p.hash))
-    .returning({
-      sealed: oidcCodes.sealed,
-      is_live: sql<boolean>`${oidcCodes.expires_at} between now() and now() + make_interval(secs => ${p.lifetime})`,
-    }),
+    .returning({ sealed: oidcCodes.sealed, is_live: isLive(p) }),
 )
 
-/** Uses a code up. Null if it was used or has expired. */
-export const takeOidcCode = async (db: Runner, hash: Buffer): Promise<Buffer | null> => {
+/** Uses a code up. Null if it was used, has expired, or belongs to a login that its provider has ended. */
+export const takeOidcCode = async ({ db }: StatementContext, hash: Buffer): Promise<Buffer | null> => {
   const row = firstRow(await take(db, { hash, lifetime: oidcCodeLifetime }))
   return row?.is_live === true ? row.sealed : null
 }

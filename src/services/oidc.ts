@@ -28,7 +28,7 @@ import {
 } from '../db/identities.ts'
 import { join, lockInvitation } from '../db/invitations.ts'
 import { endLogin, isLogoutTokenUsed, useLogoutToken, usersOfLogin } from '../db/logout-tokens.ts'
-import { insertOidcCode, removeCodesOfLogin, takeOidcCode } from '../db/oidc-codes.ts'
+import { insertOidcCode, readOidcCode, removeCodesOfLogin, takeOidcCode } from '../db/oidc-codes.ts'
 import { renewAuthentication } from '../db/reauthentication.ts'
 import { actAs } from '../db/record-event.ts'
 import { type StartedSession, viewStarted } from '../db/refresh-tokens.ts'
@@ -160,6 +160,19 @@ interface Proof extends Pick<AuthorizationRequest, 'purpose' | 'codeChallenge' |
   readonly identity: ProvenIdentity
 }
 
+/** A code that its caller may use, and has not used yet. */
+interface OpenedCode {
+  readonly hash: Buffer
+  readonly proof: Proof
+}
+
+/** What a sign-in begins with. */
+interface NewSignIn {
+  readonly linked: LinkedIdentity
+  readonly refreshToken: ReturnType<typeof newRefreshToken>
+  readonly challenge: ReturnType<typeof newChallenge>
+}
+
 /** A page of the caller's identities. */
 export const listIdentities = (ctx: OpContext<SessionPrincipal>, page: PageRequest): Promise<Page> =>
   selectIdentities(ctx, page)
@@ -173,27 +186,78 @@ export const createOidc = (deps: Deps): Oidc => {
     return provider
   }
 
-  /** Uses a code up, and returns what it stands for. Null unless the caller has begun the request, for this purpose. */
-  const redeem = async (
-    ctx: OpContext,
-    { code, codeVerifier }: CodeInput,
+  /** What a stored code stands for. Null unless the caller has begun the request, for this purpose. */
+  const proofOf = (
+    { hash, sealed }: { readonly hash: Buffer; readonly sealed: Buffer },
+    { codeVerifier }: CodeInput,
     purpose: Purpose,
-  ): Promise<Proof | null> => {
-    const hash = hashOidcCode(code)
-    // A statement of its own: a refusal, which rolls a transaction back, must use the code up too.
-    const sealed = hash && (await takeOidcCode(ctx.db, hash))
-    const opened = hash && sealed && open(keys, sealed, contextOf(hash))
+  ): Proof | null => {
+    const opened = open(keys, sealed, contextOf(hash))
     if (opened === null) return null
     const proof = JSON.parse(opened.plaintext.toString()) as Proof
     return proof.purpose === purpose && proof.codeChallenge === challengeOf(codeVerifier) ? proof : null
   }
 
+  /** Opens the code of a sign-in, which stays usable, unless it is refused. */
+  const openCode = async (ctx: OpContext, input: CodeInput): Promise<OpenedCode | null> => {
+    const hash = hashOidcCode(input.code)
+    if (hash === null) return null
+    const sealed = await readOidcCode(ctx, hash)
+    const proof = sealed && proofOf({ hash, sealed }, input, 'sign_in')
+    if (proof !== null) return { hash, proof }
+    await takeOidcCode(ctx, hash)
+    return null
+  }
+
+  /** Begins the session that a code stands for, or a challenge. A logout of the provider ends it, or has removed the code before. */
+  const startSignIn = (
+    ctx: OpContext,
+    { hash, proof: { identity } }: OpenedCode,
+    { linked, refreshToken, challenge }: NewSignIn,
+  ): Promise<StartedSession | 'challenged'> =>
+    transaction<Principal | null, StartedSession | 'challenged'>(ctx, async (tx) => {
+      const { userId, id } = linked
+      const [taken, account, identities] = await Promise.all([
+        takeOidcCode(tx, hash),
+        lockAccount(tx, userId),
+        identitiesOf(tx, userId),
+      ])
+      // It was used, or unlinked, or the account deleted, meanwhile.
+      if (taken === null || account === null || !identities.some((one) => one.id === id))
+        throw problems.invalidOidcCode()
+      if (account.isDisabled) throw problems.accountDisabled()
+      const provenBy = { id, sid: identity.sid }
+      if (account.secondFactor?.isConfirmed === true && !identity.hasSecondFactor) {
+        await Promise.all([
+          insertChallenge(tx, account, {
+            hash: challenge.hash,
+            identity: { ...provenBy, claims: challengedClaims(identity) },
+          }),
+          recordAudit(tx, 'sign_in.challenged', { userId }),
+        ])
+        return 'challenged'
+      }
+      await Promise.all([
+        useIdentity(tx, { id, userId, email: identity.email }, deps.reauthDays),
+        startSession(tx, {
+          userId,
+          tokenHash: refreshToken.hash,
+          // A browser that is signed in at the provider signs in without its user, so an unknown time can be any.
+          identity: { ...provenBy, hours: deps.sessionHours, authenticatedAt: identity.authTime ?? 0 },
+        }),
+      ])
+      return last(viewStarted(tx, refreshToken.hash))
+    })
+
+  /** Uses a code up, in a statement of its own: a refusal, which rolls a transaction back, must use it up too. */
   const redeemInSession = async (
     ctx: OpContext,
     input: CodeInput,
     purpose: Purpose,
   ): Promise<ProvenIdentity> => {
-    const proof = await redeem(ctx, input, purpose)
+    const hash = hashOidcCode(input.code)
+    const sealed = hash && (await takeOidcCode(ctx, hash))
+    const proof = hash && sealed && proofOf({ hash, sealed }, input, purpose)
     if (proof === null) throw problems.unusableOidcCode()
     return proof.identity
   }
@@ -256,50 +320,30 @@ export const createOidc = (deps: Deps): Oidc => {
     },
 
     async exchange(ctx, input) {
-      const proof = await redeem(ctx, input, 'sign_in')
-      if (proof === null) {
+      const opened = await openCode(ctx, input)
+      if (opened === null) {
         if (deps.shouldAuditFailure(ctx.client)) await recordAudit(ctx, 'sign_in.failed', { userId: null })
         throw problems.invalidOidcCode()
       }
+      const { hash, proof } = opened
       const { identity } = proof
-      const linked = (await findIdentity(ctx, identity)) ?? (await firstSignIn(ctx, proof, deps))
       const [refreshToken, challenge] = [newRefreshToken(), newChallenge()]
-      const started = await transaction<Principal | null, StartedSession | 'challenged'>(ctx, async (tx) => {
-        const { userId, id } = linked
-        const [account, identities] = await Promise.all([lockAccount(tx, userId), identitiesOf(tx, userId)])
-        // It was unlinked, or the account deleted, meanwhile.
-        if (account === null || !identities.some((one) => one.id === id)) throw problems.invalidOidcCode()
-        if (account.isDisabled) throw problems.accountDisabled()
-        const provenBy = { id, sid: identity.sid }
-        if (account.secondFactor?.isConfirmed === true && !identity.hasSecondFactor) {
-          await Promise.all([
-            insertChallenge(tx, account, {
-              hash: challenge.hash,
-              identity: { ...provenBy, claims: challengedClaims(identity) },
-            }),
-            recordAudit(tx, 'sign_in.challenged', { userId }),
-          ])
-          return 'challenged'
-        }
-        await Promise.all([
-          useIdentity(tx, { id, userId, email: identity.email }, deps.reauthDays),
-          startSession(tx, {
-            userId,
-            tokenHash: refreshToken.hash,
-            // A browser that is signed in at the provider signs in without its user, so an unknown time can be any.
-            identity: { ...provenBy, hours: deps.sessionHours, authenticatedAt: identity.authTime ?? 0 },
-          }),
-        ])
-        return last(viewStarted(tx, refreshToken.hash))
-      })
-      if (started === 'challenged') throw problems.secondFactorRequired(challenge.token, challengeLifetime)
-      // Not before: somebody who does not get in changes nothing.
-      await applyRuledTeams(
-        ctx,
-        { userId: linked.userId, issuer: identity.issuer, teams: identity.teams },
-        log,
-      )
-      return issueTokens(accessTokens, started, { refreshToken: refreshToken.token })
+      try {
+        const linked = (await findIdentity(ctx, identity)) ?? (await firstSignIn(ctx, proof, deps))
+        const started = await startSignIn(ctx, opened, { linked, refreshToken, challenge })
+        if (started === 'challenged') throw problems.secondFactorRequired(challenge.token, challengeLifetime)
+        // Not before: somebody who does not get in changes nothing.
+        await applyRuledTeams(
+          ctx,
+          { userId: linked.userId, issuer: identity.issuer, teams: identity.teams },
+          log,
+        )
+        return issueTokens(accessTokens, started, { refreshToken: refreshToken.token })
+      } catch (error) {
+        // A refusal, which rolls the transaction back, uses the code up too. After a failure it can be sent again.
+        if (error instanceof Problem) await takeOidcCode(ctx, hash)
+        throw error
+      }
     },
 
     async link(ctx, input) {

@@ -5,6 +5,14 @@ import { newId } from '../../src/db/engine/ids.ts'
 import { correctTimesAhead } from '../../src/db/times-ahead.ts'
 import { accountActions, sessionIdOf } from '../fixture/accounts.ts'
 import { openTestDatabase } from '../fixture/database.ts'
+import {
+  browserAt,
+  logoutClaims,
+  oidcConfig,
+  providerOf,
+  sendLogout,
+  startIssuer,
+} from '../fixture/issuer.ts'
 import { held, racesOn } from '../fixture/races.ts'
 import { type GuardedAccount, secondFactorActions } from '../fixture/second-factor.ts'
 import { type Account, type Call, startService } from '../fixture/service.ts'
@@ -12,7 +20,7 @@ import { type Account, type Call, startService } from '../fixture/service.ts'
 /** Sign-ins, refreshes and changes of credentials that wait for a row while what they depend on changes. */
 
 const { db, options } = await openTestDatabase(t)
-const { skip, resultAfter } = racesOn({ db, options })
+const { skip, resultAfter, untilWaiting } = racesOn({ db, options })
 const service = await startService(t, { db })
 const admin = await service.register('admin')
 const { auditOf, createApiToken, signIn } = accountActions(service, admin)
@@ -115,6 +123,32 @@ t.test('completeLogin waits while the second factor is disabled: 401', { skip },
     service.call('completeLogin', { body: { challenge, code: account.codeAt() } }),
   )
   t.match(reply, { status: 401, body: { code: 'invalid_credentials' } })
+})
+
+t.test('a logout of the provider during exchangeOidcCode ends its session', { skip }, async (t) => {
+  const issuer = await startIssuer()
+  const service = await startService(t, { db, config: { oidc: oidcConfig([providerOf(issuer)]) } })
+  const codeWith = (sub: string, sid: string) => {
+    issuer.claims = { sub, email: `${sub}@example.com`, email_verified: true, sid }
+    return browserAt(service).code()
+  }
+  for (const [name, claims] of [
+    ['by-sid', { sid: 'second' }],
+    ['by-both', { sub: 'by-both', sid: 'second' }],
+  ] as const) {
+    const { user } = (await service.expect('exchangeOidcCode', 200, { body: await codeWith(name, 'first') }))
+      .body
+    const body = await codeWith(name, 'second')
+    const logoutToken = await issuer.sign({ typ: 'logout+jwt' }, logoutClaims(issuer, claims))
+    const [reply, status] = await resultAfter(t, { hold: [heldAccount(user)], waiting: 2 }, async () => {
+      const exchanged = service.expect('exchangeOidcCode', 200, { body })
+      await untilWaiting(1)
+      return await Promise.all([exchanged, sendLogout(service, logoutToken)])
+    })
+    t.equal(status, 200, name)
+    const { status: after } = await service.call('getCurrentUser', { token: reply.body.access_token })
+    t.equal(after, 401, `${name}: the session has ended`)
+  }
 })
 
 /** Changes of the caller's own credentials, whose session ends meanwhile. */
