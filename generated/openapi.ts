@@ -1903,8 +1903,9 @@ export interface paths {
          *     if your notification settings have `mail_reminders`.
          *
          *     A reminder fires once, if the task is open and you can see it then. A time that has passed is refused if you name it,
-         *     and does not fire if it follows from a date. You can have 20 reminders of a task, and 1,000 in all; otherwise the
-         *     response is 413. Available to anyone who can see the task, also in an archived project. The task does not change.
+         *     and does not fire if it follows from a date. You can have 20 reminders of a task, and 1,000 of open tasks in all;
+         *     otherwise the response is 413. Available to anyone who can see the task, also in an archived project. The task does
+         *     not change.
          */
         post: operations["createReminder"];
         delete?: never;

@@ -739,11 +739,6 @@ update "refresh_tokens"
 set "spent_at" = now()
 where "refresh_tokens"."hash" = $1::bytea;
 
-/* reminders.count */
-select count(*)::int as "reminders"
-from "reminders"
-where "reminders"."user_id" = $1::uuid;
-
 /* reminders.delete */
 delete from "reminders"
 where "reminders"."id" = $1::uuid;
@@ -768,9 +763,11 @@ where "reminders"."id" = any((select $1::uuid[])::uuid[]);
 /* reminders.select_new */
 select "tasks"."start_at", "tasks"."start_on", "tasks"."due_at", "tasks"."due_on", "users"."time_zone", (select count(*)::int
 from reminders
-where "reminders"."user_id" = $1::uuid and "reminders"."task_id" = $2::uuid) as "of_task", (select count(*)::int
-from reminders
-where "reminders"."user_id" = $3::uuid) as "reminders"
+where "reminders"."user_id" = $1::uuid and "reminders"."task_id" = $2::uuid) as "of_task", 
+  (select count(*)::int
+from reminders counted join tasks reminded on reminded.id = counted.task_id
+ 
+where counted.user_id = $3::uuid and reminded.status in ('todo', 'in_progress')) as "reminders"
 from "tasks"
 inner join "users" on "users"."id" = $4::uuid
 where "tasks"."id" = $5::uuid;

@@ -1,11 +1,10 @@
 /* reminders.copy */
-  insert into reminders (id, task_id, user_id, relative_to, offset_minutes, time_of_day)
-  select event_id(clock_timestamp(), row_number() over (order by copy.to_id, "reminder"."id")),
-    copy.to_id, user_id, relative_to, offset_minutes, time_of_day
-  from unnest($1::uuid[], $2::uuid[]) as copy (from_id, to_id) join reminders reminder on "reminder"."task_id" = copy.from_id
-    join tasks task on "task"."id" = copy.to_id
-    join users person on "person"."id" = "reminder"."user_id" and "person"."deleted_at" is null and not "person"."is_disabled"
-  where "reminder"."relative_to" is not null and ("task"."deleted_at" is null and (("task"."owner_id" = "person"."id" and "task"."project_id" is null) or (coalesce("task"."assignee_id" = "person"."id", false) and case
+  with wanted as materialized (
+    select reminder.*, copy.to_id, row_number() over (partition by "reminder"."user_id" order by copy.to_id, "reminder"."id") as number
+    from unnest($1::uuid[], $2::uuid[]) as copy (from_id, to_id) join reminders reminder on "reminder"."task_id" = copy.from_id
+      join tasks task on "task"."id" = copy.to_id
+      join users person on "person"."id" = "reminder"."user_id" and "person"."deleted_at" is null and not "person"."is_disabled"
+    where "reminder"."relative_to" is not null and ("task"."deleted_at" is null and (("task"."owner_id" = "person"."id" and "task"."project_id" is null) or (coalesce("task"."assignee_id" = "person"."id", false) and case
 when "task"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["task"."owner_id"])
 else exists (select from projects where "projects"."id" = "task"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
@@ -15,5 +14,13 @@ where "membership"."user_id" = "person"."id" and "membership"."project_id" = "ta
 when "task"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["task"."owner_id"])
 else exists (select from projects where "projects"."id" = "task"."project_id" and "projects"."deleted_at" is null offset 0) end)))
-    and (select count(*) from reminders where "reminders"."user_id" = "reminder"."user_id") < 1000
+  ), room as materialized (
+    select users.user_id, 1000 -
+(select count(*)::int from reminders counted join tasks reminded on reminded.id = counted.task_id
+where counted.user_id = users.user_id and reminded.status in ('todo', 'in_progress')) as room
+    from (select distinct user_id from wanted) users
+  )
+  insert into reminders (id, task_id, user_id, relative_to, offset_minutes, time_of_day)
+  select event_id(clock_timestamp(), row_number() over (order by to_id, id)), to_id, user_id, relative_to, offset_minutes, time_of_day
+  from wanted join room using (user_id) where number <= room
   returning id::text;

@@ -118,9 +118,17 @@ export interface ReminderBasis extends Required<TaskDates> {
 interface NewReminderFacts extends ReminderBasis {
   /** The caller's reminders about the task. */
   readonly of_task: number
-  /** All of the caller's reminders. */
+  /** The caller's reminders of open tasks. */
   readonly reminders: number
 }
+
+/**
+ * The number of a user's reminders of open tasks. Closing an occurrence so frees the room that the reminders of the next one take, and
+ * those of closed tasks, which do not fire, are kept until they are old.
+ */
+const liveReminders = (userId: SQLWrapper): SQL<number> => sql`
+  (select count(*)::int from reminders counted join tasks reminded on reminded.id = counted.task_id
+  where counted.user_id = ${userId} and reminded.status in ('todo', 'in_progress'))`
 
 const selectNew = builtStatement('reminders.select_new', { task_id: 'uuid', user_id: 'uuid' }, (db, p) => {
   const own = sql`select count(*)::int from reminders where ${reminders.user_id} = ${p.user_id}`
@@ -129,7 +137,7 @@ const selectNew = builtStatement('reminders.select_new', { task_id: 'uuid', user
       ...dateColumns,
       time_zone: users.time_zone,
       of_task: sql<number>`(${own} and ${reminders.task_id} = ${p.task_id})`.as('of_task'),
-      reminders: sql<number>`(${own})`.as('reminders'),
+      reminders: liveReminders(p.user_id).as('reminders'),
     })
     .from(tasks)
     .innerJoin(users, eq(users.id, p.user_id))
@@ -200,17 +208,17 @@ const ifAhead = (instant: SQLWrapper, isWanted: SQL): SQL =>
 const isNamed = (p: Pick<Placeholders<typeof fieldParameters>, 'at' | 'snoozed_until'>): SQL =>
   sql`(coalesce(${p.snoozed_until}, ${p.at}) > now() - interval '1 minute')`
 
-const countOwn = builtStatement('reminders.count', { user_id: 'uuid' }, (db, p) =>
-  db
-    .select({ reminders: sql<number>`count(*)::int`.as('reminders') })
-    .from(reminders)
-    .where(eq(reminders.user_id, p.user_id)),
+const countLive = statement(
+  'reminders.count',
+  { user_id: 'uuid' },
+  { reminders: 'int' },
+  (p) => sql`select ${liveReminders(p.user_id)} as reminders`,
 )
 
-/** Locks and counts the caller's reminders. */
+/** Locks and counts the caller's reminders of open tasks. */
 export const countReminders = async ({ db, principal }: TransactionContext<Principal>): Promise<number> => {
   const values = { user_id: principal.userId }
-  const [, counted] = await Promise.all([lockCount(db, values), countOwn(db, values)])
+  const [, counted] = await Promise.all([lockCount(db, values), countLive(db, values)])
   return expectRow(counted).reminders
 }
 
@@ -452,20 +460,25 @@ const keepTimeZonesOfTasks = statement(
     order by ${users.id} for share`,
 )
 
-// A user has at most so many, also because of tasks that others close.
+// A user has at most so many, also because of tasks that others close. Their tasks are closed by now.
 const copy = statement(
   'reminders.copy',
   { from_ids: 'uuid[]', to_ids: 'uuid[]' },
   { id: 'text' },
   (p) => sql`
+    with wanted as materialized (
+      select reminder.*, copy.to_id, row_number() over (partition by ${reminder.user_id} order by copy.to_id, ${reminder.id}) as number
+      from unnest(${p.from_ids}, ${p.to_ids}) as copy (from_id, to_id) join reminders reminder on ${reminder.task_id} = copy.from_id
+        join tasks task on ${task.id} = copy.to_id
+        join users person on ${person.id} = ${reminder.user_id} and ${person.deleted_at} is null and not ${person.is_disabled}
+      where ${reminder.relative_to} is not null and ${isSeenBy(person, task)}
+    ), room as materialized (
+      select users.user_id, ${sql.raw(String(maxReminders))} - ${liveReminders(sql`users.user_id`)} as room
+      from (select distinct user_id from wanted) users
+    )
     insert into reminders (id, task_id, user_id, relative_to, offset_minutes, time_of_day)
-    select event_id(clock_timestamp(), row_number() over (order by copy.to_id, ${reminder.id})),
-      copy.to_id, user_id, relative_to, offset_minutes, time_of_day
-    from unnest(${p.from_ids}, ${p.to_ids}) as copy (from_id, to_id) join reminders reminder on ${reminder.task_id} = copy.from_id
-      join tasks task on ${task.id} = copy.to_id
-      join users person on ${person.id} = ${reminder.user_id} and ${person.deleted_at} is null and not ${person.is_disabled}
-    where ${reminder.relative_to} is not null and ${isSeenBy(person, task)}
-      and (select count(*) from reminders where ${reminders.user_id} = ${reminder.user_id}) < ${sql.raw(String(maxReminders))}
+    select event_id(clock_timestamp(), row_number() over (order by to_id, id)), to_id, user_id, relative_to, offset_minutes, time_of_day
+    from wanted join room using (user_id) where number <= room
     returning id::text`,
 )
 

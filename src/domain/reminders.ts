@@ -14,7 +14,7 @@ export interface ReminderTime {
 /** Reminders of one user about one task. */
 export const maxPerTask = 20
 
-/** Reminders of one user. Bounds the work of a change of the time zone, which moves them: about 100 ms. */
+/** Reminders of one user about open tasks. Bounds, with those of closed tasks that are not old yet, the work of a change of the time zone. */
 export const maxReminders = 1_000
 
 /** How long ago a time in a request may be: it fires at once. Clocks differ, and requests take time. In milliseconds. */

@@ -625,18 +625,21 @@ const writeRelation = async (
 const writeReminders = async ({ tx, tasks, reminders, rows }: Chunk): Promise<void> => {
   if (reminders.length === 0) return
   const free = Math.max(0, maxReminders - (await countReminders(tx)))
-  const leftOut = new Set(reminders.slice(free).map(({ taskId }) => taskId))
+  const ofOpen = reminders.filter(({ taskId }) => isOpen(tasks.get(taskId)?.status ?? 'done'))
+  const leftOut = new Set(ofOpen.slice(free))
+  const incomplete = new Set([...leftOut].map(({ taskId }) => taskId))
   for (const [index, row] of rows.entries())
-    if (row.resource_id !== undefined && leftOut.has(row.resource_id))
+    if (row.resource_id !== undefined && incomplete.has(row.resource_id))
       rows[index] = {
         ...row,
         field: 'reminders',
         code: 'quota_exceeded',
-        message: `Reminders are left out: you can have ${maxReminders}.`,
+        message: `Reminders are left out: you can have ${maxReminders} of open tasks.`,
       }
-  for (const { taskId, reminder } of reminders.slice(0, free)) {
+  for (const imported of reminders) {
+    const { taskId, reminder } = imported
     const task = tasks.get(taskId)
-    if (task === undefined) continue
+    if (task === undefined || leftOut.has(imported)) continue
     const time =
       'at' in reminder
         ? { at: reminder.at, relative_to: null, offset_minutes: null, time_of_day: null }

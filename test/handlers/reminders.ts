@@ -46,6 +46,14 @@ const change = async ({ id: reminder_id }: Reminder, body: object, { token }: Ac
 const list = async (query: object = {}, { token }: Account = ada): Promise<readonly Reminder[]> =>
   (await service.expect('listReminders', 200, { token, query: { ...query } })).body.items
 
+/** Adds more reminders of a task than requests can. */
+const addReminders = ({ id }: Account, task_id: string, count: number) =>
+  db.run(
+    `insert into reminders (id, task_id, user_id, relative_to, offset_minutes, time_of_day)
+     select event_id(now(), n), $2, $1, 'due', 0, '09:00' from generate_series(1, $3::int) n`,
+    [id, task_id, count],
+  )
+
 /** Makes a reminder due `seconds` ago, and fires all that are due. */
 const fire = async ({ id }: Reminder, seconds = 1): Promise<void> => {
   await db.run(`update reminders set fires_at = now() - $1 * interval '1 second' where id = $2`, [
@@ -134,12 +142,7 @@ t.test('createReminder', async (t) => {
   t.test('413: more than 1,000 in all, whichever fire', async (t) => {
     const eve = await service.register('eve')
     const { id: task_id } = await createTask(eve, { due_on: dueOn })
-    await db.run(
-      `insert into reminders (id, task_id, user_id, relative_to, offset_minutes, time_of_day, remind_at, fires_at)
-       select event_id(now(), n), task.id, $1, 'due', 0, '09:00', null, null
-       from tasks task, generate_series(1, 1000) n where task.id = $2`,
-      [eve.id, (await createTask(eve)).id],
-    )
+    await addReminders(eve, (await createTask(eve)).id, 1_000)
     const request = { token: eve.token, params: { task_id }, body: { at: dueMorning } }
     const { body } = await service.expect('createReminder', 413, request)
     t.match(body, { resource: 'reminders', quota: 1_000, used: 1_000 })
@@ -508,6 +511,35 @@ t.test('what moves a reminder', async (t) => {
       ])
     },
   )
+
+  t.test('for as long as it recurs, whatever the closed occurrences had', async (t) => {
+    const eve = await service.register('recurring')
+    const close = async (id: string) => (await changeTask(eve, id, { status: 'done' })).next_task_id ?? ''
+    const first = await createTask(eve, { due_on: dueOn, recurrence: { rule: 'FREQ=DAILY' } })
+    for (let n = 0; n < 20; n += 1) await remind(first.id, { relative_to: 'due', offset_minutes: n }, eve)
+    await addReminders(eve, (await createTask(eve)).id, 980)
+    const { id: other } = await createTask(eve)
+    const refused = { token: eve.token, params: { task_id: other }, body: { at: dueMorning } }
+    const second = await close(first.id)
+    t.match(await service.expect('createReminder', 413, refused), { body: { used: 1_000 } })
+    const third = await close(second)
+    t.equal((await list({ task_id: [third], limit: 100 }, eve)).length, 20, 'all of them')
+    await changeTask(eve, third, { status: 'cancelled', recurrence: null })
+    t.match(await remind(other, undefined, eve), { is_pending: true }, 'closed tasks leave room')
+  })
+
+  t.test('as far as there is room, if those of done subtasks come back', async (t) => {
+    const eve = await service.register('crowded')
+    const task = await createTask(eve, { due_on: dueOn, recurrence: { rule: 'FREQ=DAILY' } })
+    const subtask = await createTask(eve, { parent_id: task.id, due_on: dueOn })
+    for (let n = 0; n < 20; n += 1) await remind(subtask.id, { relative_to: 'due', offset_minutes: n }, eve)
+    await changeTask(eve, subtask.id, { status: 'done' })
+    await addReminders(eve, (await createTask(eve)).id, 999)
+    const { next_task_id: next } = await changeTask(eve, task.id, { status: 'done' })
+    const ofSubtasks = { token: eve.token, query: { parent_id: [next ?? ''] } }
+    const [copy] = (await service.expect('listTasks', 200, ofSubtasks)).body.items
+    t.equal((await list({ task_id: [copy?.id] }, eve)).length, 1)
+  })
 
   t.test('not those of users who cannot see the next task', async (t) => {
     const project = await createProject(ada)

@@ -114,6 +114,27 @@ t.test('reminders relative to a date, which have no time of day in other product
   ])
 })
 
+t.test('reminders of done tasks take no room from those of open ones', async (t) => {
+  const ada = await newAccount()
+  const { id: task_id } = await taskActions(service).createTask(ada)
+  await service.deps.db.run(
+    `insert into reminders (id, task_id, user_id, relative_to, offset_minutes, time_of_day)
+     select event_id(now(), n), $2, $1, 'due', 0, '09:00' from generate_series(1, 999) n`,
+    [ada.id, task_id],
+  )
+  const card = { due: '2090-05-01T08:00:00.000Z', dueReminder: 60 }
+  const cards = [
+    { id: 'a', name: 'Done', dueComplete: true, ...card },
+    { id: 'b', name: 'Open', ...card },
+    { id: 'c', name: 'One too many', ...card },
+  ]
+  const board = { id: '5f0000000000000000000002', name: 'Garden', lists: [], cards }
+  await ranImport(service, ada, { name: 'board.json', content: JSON.stringify(board) })
+  const query = { remind_after: '2090-01-01T00:00:00.000Z' }
+  const { body } = await service.expect('listReminders', 200, { token: ada.token, query })
+  t.equal(body.items.length, 2)
+})
+
 t.test('a task is created no later than it is completed', async (t) => {
   const ada = await newAccount()
   const file = table(
