@@ -1,4 +1,5 @@
 import { applyTeamChange, membershipsOf } from '../db/team-sources.ts'
+import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { LastManager } from '../domain/managers.ts'
 import { planTeams, type TeamChange } from '../domain/team-rules.ts'
 import type { PlainTeams } from '../oidc/claims.ts'
@@ -34,7 +35,8 @@ interface Log {
 }
 
 /**
- * Makes the memberships of a user follow their claims, a team at a time. What cannot be done is left as it is and logged: sign-in goes on.
+ * Makes the memberships of a user follow their claims, a team at a time. What cannot be done is left as it is and logged, because its
+ * caller has signed in or unlinked the identity already.
  */
 export const applyRuledTeams = async (ctx: OpContext, user: RuledUser, log: Log): Promise<void> => {
   const { userId, issuer, teams } = user
@@ -43,15 +45,30 @@ export const applyRuledTeams = async (ctx: OpContext, user: RuledUser, log: Log)
       { user_id: userId, issuer, claim },
       'The provider has left a claim out because it has too many values, so the teams of its rules were not changed: let it send only the groups of this application',
     )
-  for (const change of await planRuledTeams(ctx, user)) {
-    const fields = { user_id: userId, issuer, team_id: change.team }
-    try {
-      const exists = await transaction(ctx, (tx) => applyTeamChange(tx, { userId, source: issuer }, change))
-      if (!exists) log.warn(fields, 'A rule in OIDC_CONFIG names a team that does not exist')
-    } catch (error) {
-      if (!(error instanceof LastManager)) throw error
-      log.warn(fields, 'The user stays in the team, as its last manager or that of one of its projects')
-    }
+  try {
+    for (const change of await planRuledTeams(ctx, user)) await applyRule(ctx, user, change, log)
+  } catch (error) {
+    if (!(error instanceof DatabaseUnavailable)) throw error
+    log.warn(
+      { err: error, user_id: userId, issuer },
+      'The database was unavailable, so teams do not follow the claims of the provider until the next sign-in',
+    )
+  }
+}
+
+const applyRule = async (
+  ctx: OpContext,
+  { userId, issuer }: RuledUser,
+  change: TeamChange,
+  log: Log,
+): Promise<void> => {
+  const fields = { user_id: userId, issuer, team_id: change.team }
+  try {
+    const exists = await transaction(ctx, (tx) => applyTeamChange(tx, { userId, source: issuer }, change))
+    if (!exists) log.warn(fields, 'A rule in OIDC_CONFIG names a team that does not exist')
+  } catch (error) {
+    if (!(error instanceof LastManager)) throw error
+    log.warn(fields, 'The user stays in the team, as its last manager or that of one of its projects')
   }
 }
 

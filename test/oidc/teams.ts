@@ -1,4 +1,6 @@
 import t from 'tap'
+import { DatabaseUnavailable } from '../../src/db/engine/errors.ts'
+import { wrapRuns } from '../../src/db/engine/wrap-runs.ts'
 import { matches, planTeams } from '../../src/domain/team-rules.ts'
 import { previewSignIn } from '../../src/services/oidc-preview.ts'
 import { createProviders } from '../../src/oidc/providers.ts'
@@ -120,6 +122,26 @@ t.test('teams follow the groups at each sign-in', async (t) => {
   t.match(log.join(''), /left a claim out/)
   await signIn({ groups: [] })
   t.strictSame(await teamsOf(token), { Open: 'member' })
+})
+
+t.test('a sign-in succeeds whose teams cannot be read or changed; the next one applies them', async (t) => {
+  for (const statement of ['team_members.select_of_user', 'team_members.insert_sourced']) {
+    const { deps } = service
+    const db = wrapRuns(
+      deps.db,
+      (run) =>
+        (text, ...rest) =>
+          text.includes(statement) ? Promise.reject(new DatabaseUnavailable()) : run(text, ...rest),
+    )
+    const unreachable = await startService(t, { db, config: { oidc: config } })
+    const sub = statement.replaceAll('_', '-')
+    issuer.claims = { sub, email: `${sub}@example.com`, email_verified: true, groups: ['eng-x'] }
+    const body = await browserAt(unreachable).code()
+    const { access_token: token } = (await unreachable.expect('exchangeOidcCode', 200, { body })).body
+    t.strictSame(await teamsOf(token), {}, statement)
+    await signIn({ groups: ['eng-x'] }, sub)
+    t.match(await teamsOf(token), { Engineers: 'member' }, statement)
+  }
 })
 
 t.test('memberships that people made stay', async (t) => {
