@@ -191,6 +191,9 @@ const createProvider = (settings: OidcProvider, publicUrl: string, limits: Fetch
           idTokenExpected: true,
         })
         const claims = { ...tokens.claims() }
+        // openid-client looks at azp only beside several audiences. OpenID Connect Core 1.0, section 3.1.3.7, does not.
+        if (claims.azp !== undefined && claims.azp !== clientId)
+          throw new TypeError('the ID token was issued to another client: its azp is not client_id')
         if (request.purpose === 'reauthenticate') expectRecent(id, claims)
         const isComplete = wantedClaims(settings).every((name) => Object.hasOwn(claims, name))
         if (isComplete || configuration.serverMetadata().userinfo_endpoint === undefined)

@@ -402,6 +402,7 @@ t.test('ID tokens', async (t) => {
     Record<string, (token: { header: Claims; payload: Record<string, unknown> }) => void>
   > = {
     'another audience': ({ payload }) => (payload.aud = 'another-client'),
+    'another authorized party': ({ payload }) => (payload.azp = 'another-client'),
     'several audiences without azp': ({ payload }) => (payload.aud = [clientId, 'another-client']),
     'another issuer': ({ payload }) => (payload.iss = other.url),
     'another nonce': ({ payload }) => (payload.nonce = 'x'),
