@@ -1,7 +1,8 @@
 /** Cells of CSV files that spreadsheets would take for formulas get an apostrophe in front, which `readCell` takes off. */
 
-const formulaStart = /^[=+\-@\t\r]/
-const guarded = /^'[=+\-@\t\r']/
+// Full-width characters too: some spreadsheets take them for the narrow ones.
+const formulaStart = /^[=+\-@＝＋－＠\t\r]/
+const guarded = /^'[=+\-@＝＋－＠\t\r']/
 
 /** A cell that starts with an apostrophe before one of these characters gets another one, so that nothing is taken off it. */
 export const writeCell = (text: string): string =>

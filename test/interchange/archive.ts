@@ -19,6 +19,7 @@ import { readFormat } from '../../src/interchange/formats/formats.ts'
 import { readOwnArchive } from '../../src/interchange/formats/own-archive.ts'
 import { UnreadableFile } from '../../src/interchange/import-file.ts'
 import type { InterchangeRecord, RecordType, RecordTypes, ReportLine } from '../../src/interchange/records.ts'
+import { readCell, writeCell } from '../../src/interchange/table-cells.ts'
 import { openArchive } from '../../src/interchange/zip.ts'
 import type { Teardown } from '../../scripts/run/run-to-end.ts'
 import {
@@ -186,6 +187,15 @@ t.test('records that are written are read again as they were', async (t) => {
   const calendar = await partOf(path, 'tasks.ics')
   t.match(calendar, /RELATED-TO;RELTYPE=PARENT:a/)
   t.match(calendar, /RRULE:FREQ=MONTHLY;BYMONTHDAY=1\r\n/)
+})
+
+t.test('what a spreadsheet would calculate is text in a table, and is read as it was', async (t) => {
+  for (const start of ['=', '+', '-', '@', '＝', '＋', '－', '＠', '\t', '\r']) {
+    const text = `${start}1+1`
+    t.equal(writeCell(text), `'${text}`)
+    for (const cell of [text, `'${text}`]) t.equal(readCell(writeCell(cell)), cell)
+  }
+  t.equal(writeCell("'quoted'"), "'quoted'")
 })
 
 t.test('the table and the calendar in an export can be imported too', async (t) => {
