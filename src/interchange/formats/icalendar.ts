@@ -418,16 +418,18 @@ const todoOf = (component: Component, context: Context) => {
     })
   for (const name of ['RDATE', 'GEO'])
     if (properties.has(name)) faults.push({ field: name, code: 'not_supported', message: 'is left out' })
-  const exceptions = (properties.get('EXDATE') ?? []).flatMap((property) =>
-    property.values.flatMap((value) => {
-      const date = dateOf({ ...property, value }, context, [])
-      return date === null ? [] : [dayOf(date, zoneOf(property, context))]
-    }),
+  const exceptions = new Set(
+    (properties.get('EXDATE') ?? []).flatMap((property) =>
+      property.values.flatMap((value) => {
+        const date = dateOf({ ...property, value }, context, [])
+        return date === null ? [] : [dayOf(date, zoneOf(property, context))]
+      }),
+    ),
   )
-  const moved = movedOn(task, new Set([...exceptions, ...(context.instances.get(uid) ?? [])]))
+  const moved = movedOn(task, [exceptions, context.instances.get(uid) ?? new Set()])
   const next = anchorOf(moved)?.date ?? null
   const zone = moved.recurrence?.time_zone
-  if (next !== null && zone !== undefined && exceptions.some((day) => day > dayOf(next, zone)))
+  if (next !== null && zone !== undefined && [...exceptions].some((day) => day > dayOf(next, zone)))
     faults.push({ field: 'EXDATE', code: 'not_supported', message: 'is left out' })
   return { task: moved, named, comments, faults, order: orderOf(text('X-APPLE-SORT-ORDER'), task.created_at) }
 }
@@ -441,17 +443,22 @@ const orderOf = (text: string, created_at: string | null): number => {
 /** Occurrences that are looked at for one that is left. */
 const maxMoves = 1000
 
-/** The task on the first of its occurrences that is not on one of the days. It is done if there is none. */
-const movedOn = (task: TaskRecord, days: ReadonlySet<string>): TaskRecord => {
+/**
+ * The task on the first of its occurrences that is not on one of the days. It is done if there is none. The sets stay apart: each to-do of
+ * a UID has the same days of the others, which can be thousands.
+ */
+const movedOn = (task: TaskRecord, days: readonly ReadonlySet<string>[]): TaskRecord => {
   const { recurrence } = task
   const anchor = anchorOf(task)
   if (recurrence === null || anchor === null) return task
   const series = { ...recurrence, anchor: anchor.date }
   const first = firstOccurrence(series)
   const rule = parseRule(recurrence.rule, recurrence.from)
-  if (!days.has(first.on) || !isDay(first.on) || 'message' in rule) return task
-  const { items, hasMore } = occurrencesAfter(series, first, Math.min(days.size, maxMoves))
-  const next = items.find(({ on }) => !days.has(on))
+  const isLeftOut = (day: string): boolean => days.some((some) => some.has(day))
+  if (!isLeftOut(first.on) || !isDay(first.on) || 'message' in rule) return task
+  const leftOut = days.reduce((sum, { size }) => sum + size, 0)
+  const { items, hasMore } = occurrencesAfter(series, first, Math.min(leftOut, maxMoves))
+  const next = items.find(({ on }) => !isLeftOut(on))
   if (next === undefined) return hasMore ? task : { ...task, status: 'done', recurrence: null }
   const move = (date: string | null): string | null =>
     date && shift(date, dayNumber(next.on) - dayNumber(first.on), recurrence.time_zone)
