@@ -4359,7 +4359,7 @@ export interface components {
              * @description Place the section directly after this section of the project. Cannot be combined with `before`.
              */
             after?: string;
-        } & unknown;
+        };
         /** @description The fields of a section to change, and its new place. Read-only fields are accepted with their present values. */
         SectionPatch: {
             name?: components["schemas"]["SectionName"];
@@ -4384,7 +4384,7 @@ export interface components {
             readonly created_at?: string;
             /** Format: date-time */
             readonly updated_at?: string;
-        } & unknown;
+        };
         /**
          * @description The role of a member of a project. Each role includes the ones before it. `viewer`: see the project. `commenter`: comment. `editor`: create, change and delete tasks, tags and sections. `manager`: change and delete the project, and manage its members.
          * @enum {string}
