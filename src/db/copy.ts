@@ -46,6 +46,7 @@ export const copyDatabase = async (
       await transaction.unsafe('delete from event_readers')
       const copied: CopiedTable[] = []
       for (const table of tables) copied.push(await copyTable(source, transaction, table))
+      await advanceSequences(transaction)
       await transaction.unsafe(restartHistory)
       return copied
     })
@@ -84,6 +85,19 @@ const copyTable = async (
   const [rows, expected] = [await countRows(target, name), await countRows(source, name)]
   if (rows !== expected) throw new Error(`The table ${table} has ${rows} rows instead of ${expected}`)
   return { table, rows }
+}
+
+/** Sets each sequence past the largest value of its column, so that new rows come after the copied ones. */
+const advanceSequences = async (target: postgres.TransactionSql): Promise<void> => {
+  const sequences = await target<{ sequence: string; table: string; column: string }[]>`
+    select pg_depend.objid::regclass::text as sequence, refobjid::regclass::text as table, quote_ident(attname) as column
+    from pg_depend join pg_class on pg_class.oid = objid and relkind = 'S'
+    join pg_attribute on attrelid = refobjid and attnum = refobjsubid
+    where deptype in ('a', 'i') and relnamespace = 'public'::regnamespace`
+  for (const { sequence, table, column } of sequences)
+    await target.unsafe(
+      `select setval('${sequence}', max(${column})) from ${table} having max(${column}) is not null`,
+    )
 }
 
 const countRows = async (client: postgres.ISql, name: string): Promise<number> => {
