@@ -3,6 +3,10 @@
 # the folder only by its owner.
 set -eu
 cd "$(dirname "$0")"
+if [ -d secrets ]; then
+  echo "The secrets are in $PWD/secrets already. Nothing was changed."
+  exit 0
+fi
 mkdir -m 700 secrets
 cd secrets
 password=$(openssl rand -hex 24)
