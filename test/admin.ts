@@ -417,6 +417,14 @@ t.test('oidc unlink', async (t) => {
   t.equal(wrong.code, 2)
 })
 
+t.test('help is printed with exit code 0', async (t) => {
+  for (const args of [['help'], ['--help'], ['user', 'create', '--help']]) {
+    const { code, output } = await runProcess(environment, program, args)
+    t.equal(code, 0, args.join(' '))
+    t.match(output, /^Usage: /)
+  }
+})
+
 t.test('exit code 1 for refused commands, 2 for wrong usage', async (t) => {
   const nobody = await admin('make-admin nobody')
   t.match(nobody.output, /^admin: There is no user nobody$/m)

@@ -608,6 +608,10 @@ const commandOrUsage = (args: readonly string[]): ReturnType<typeof parseCommand
 }
 
 const args = process.argv.slice(2)
+if (args[0] === 'help' || args.includes('--help')) {
+  console.log(usage)
+  process.exit(0)
+}
 const program = programs[args.join(' ')]
 // It exits at its end.
 if (program !== undefined) await import(program)
