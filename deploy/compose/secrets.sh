@@ -7,8 +7,10 @@ if [ -d secrets ]; then
   echo "The secrets are in $PWD/secrets already. Nothing was changed."
   exit 0
 fi
-mkdir -m 700 secrets
-cd secrets
+# Made beside and then renamed, so that a run that fails leaves nothing behind.
+new=$(mktemp -d "$PWD/secrets.XXXXXX")
+trap 'rm -rf "$new"' EXIT
+cd "$new"
 password=$(openssl rand -hex 24)
 access=$(openssl rand -hex 10)
 secret=$(openssl rand -hex 24)
@@ -18,3 +20,5 @@ echo "postgres://taskwright:$password@postgres:5432/taskwright" >database-url
 printf '[default]\naws_access_key_id = %s\naws_secret_access_key = %s\n' "$access" "$secret" >s3-credentials
 printf 'ROOT_ACCESS_KEY_ID=%s\nROOT_SECRET_ACCESS_KEY=%s\n' "$access" "$secret" >s3.env
 chmod 644 -- *
+cd ..
+mv "$new" secrets
