@@ -339,3 +339,9 @@ t.test('words that are not known have a few notes only', async (t) => {
   t.equal(items.length, 121)
   t.match(items.at(-1), { severity: 'note', message: 'Other words are not known: 80 of the tasks.' })
 })
+
+t.test('cells that are shown have no U+0000', async (t) => {
+  const path = join(await temporaryFolder(t), 'upload.csv')
+  await writeFile(path, `title,no\0tes\nA\0B,C\nLong,${'x'.repeat(300)}\n`)
+  t.match((await inspect(path)).csv, { names: ['title', 'notes'], rows: [['AB', 'C']] })
+})
