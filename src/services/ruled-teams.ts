@@ -1,5 +1,4 @@
 import { applyTeamChange, membershipsOf } from '../db/team-sources.ts'
-import { DatabaseUnavailable } from '../db/engine/errors.ts'
 import { LastManager } from '../domain/managers.ts'
 import { planTeams, type TeamChange } from '../domain/team-rules.ts'
 import type { PlainTeams } from '../oidc/claims.ts'
@@ -48,10 +47,9 @@ export const applyRuledTeams = async (ctx: OpContext, user: RuledUser, log: Log)
   try {
     for (const change of await planRuledTeams(ctx, user)) await applyRule(ctx, user, change, log)
   } catch (error) {
-    if (!(error instanceof DatabaseUnavailable)) throw error
     log.warn(
       { err: error, user_id: userId, issuer },
-      'The database was unavailable, so teams do not follow the claims of the provider until the next sign-in',
+      'Teams do not follow the claims of the provider until the next sign-in',
     )
   }
 }

@@ -1,5 +1,5 @@
 import t from 'tap'
-import { DatabaseUnavailable } from '../../src/db/engine/errors.ts'
+import { DatabaseUnavailable, TooManyStatements } from '../../src/db/engine/errors.ts'
 import { wrapRuns } from '../../src/db/engine/wrap-runs.ts'
 import { matches, planTeams } from '../../src/domain/team-rules.ts'
 import { previewSignIn } from '../../src/services/oidc-preview.ts'
@@ -125,13 +125,18 @@ t.test('teams follow the groups at each sign-in', async (t) => {
 })
 
 t.test('a sign-in succeeds whose teams cannot be read or changed; the next one applies them', async (t) => {
-  for (const statement of ['team_members.select_of_user', 'team_members.insert_sourced']) {
+  const failures = [
+    ['team_members.select_of_user', new DatabaseUnavailable()],
+    ['team_members.insert_sourced', new DatabaseUnavailable()],
+    ['team_members.select_sourced', new TooManyStatements()],
+  ] as const
+  for (const [statement, failure] of failures) {
     const { deps } = service
     const db = wrapRuns(
       deps.db,
       (run) =>
         (text, ...rest) =>
-          text.includes(statement) ? Promise.reject(new DatabaseUnavailable()) : run(text, ...rest),
+          text.includes(statement) ? Promise.reject(failure) : run(text, ...rest),
     )
     const unreachable = await startService(t, { db, config: { oidc: config } })
     const sub = statement.replaceAll('_', '-')
