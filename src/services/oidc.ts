@@ -166,9 +166,8 @@ interface OpenedCode {
   readonly proof: Proof
 }
 
-/** What a sign-in begins with. */
-interface NewSignIn {
-  readonly linked: LinkedIdentity
+/** The tokens that a sign-in returns. */
+interface SignInSecrets {
   readonly refreshToken: ReturnType<typeof newRefreshToken>
   readonly challenge: ReturnType<typeof newChallenge>
 }
@@ -213,10 +212,10 @@ export const createOidc = (deps: Deps): Oidc => {
   const startSignIn = (
     ctx: OpContext,
     { hash, proof: { identity } }: OpenedCode,
-    { linked, refreshToken, challenge }: NewSignIn,
+    { userId, id }: LinkedIdentity,
+    { refreshToken, challenge }: SignInSecrets,
   ): Promise<StartedSession | 'challenged'> =>
     transaction<Principal | null, StartedSession | 'challenged'>(ctx, async (tx) => {
-      const { userId, id } = linked
       const [taken, account, identities] = await Promise.all([
         takeOidcCode(tx, hash),
         lockAccount(tx, userId),
@@ -248,6 +247,19 @@ export const createOidc = (deps: Deps): Oidc => {
       ])
       return last(viewStarted(tx, refreshToken.hash))
     })
+
+  /** Signs in whom a code stands for, the first time too. A refusal uses the code up; after a failure it can be sent again. */
+  const signInBy = async (ctx: OpContext, opened: OpenedCode, secrets: SignInSecrets) => {
+    try {
+      const linked =
+        (await findIdentity(ctx, opened.proof.identity)) ?? (await firstSignIn(ctx, opened.proof, deps))
+      return { linked, started: await startSignIn(ctx, opened, linked, secrets) }
+    } catch (error) {
+      // Its transaction was rolled back, and the use of the code with it.
+      if (error instanceof Problem) await takeOidcCode(ctx, opened.hash)
+      throw error
+    }
+  }
 
   /** Uses a code up, in a statement of its own: a refusal, which rolls a transaction back, must use it up too. */
   const redeemInSession = async (
@@ -325,25 +337,17 @@ export const createOidc = (deps: Deps): Oidc => {
         if (deps.shouldAuditFailure(ctx.client)) await recordAudit(ctx, 'sign_in.failed', { userId: null })
         throw problems.invalidOidcCode()
       }
-      const { hash, proof } = opened
-      const { identity } = proof
+      const { identity } = opened.proof
       const [refreshToken, challenge] = [newRefreshToken(), newChallenge()]
-      try {
-        const linked = (await findIdentity(ctx, identity)) ?? (await firstSignIn(ctx, proof, deps))
-        const started = await startSignIn(ctx, opened, { linked, refreshToken, challenge })
-        if (started === 'challenged') throw problems.secondFactorRequired(challenge.token, challengeLifetime)
-        // Not before: somebody who does not get in changes nothing.
-        await applyRuledTeams(
-          ctx,
-          { userId: linked.userId, issuer: identity.issuer, teams: identity.teams },
-          log,
-        )
-        return issueTokens(accessTokens, started, { refreshToken: refreshToken.token })
-      } catch (error) {
-        // A refusal, which rolls the transaction back, uses the code up too. After a failure it can be sent again.
-        if (error instanceof Problem) await takeOidcCode(ctx, hash)
-        throw error
-      }
+      const { linked, started } = await signInBy(ctx, opened, { refreshToken, challenge })
+      if (started === 'challenged') throw problems.secondFactorRequired(challenge.token, challengeLifetime)
+      // Not before: somebody who does not get in changes nothing.
+      await applyRuledTeams(
+        ctx,
+        { userId: linked.userId, issuer: identity.issuer, teams: identity.teams },
+        log,
+      )
+      return issueTokens(accessTokens, started, { refreshToken: refreshToken.token })
     },
 
     async link(ctx, input) {
