@@ -8,8 +8,4 @@ const guarded = /^'[=+\-@＝＋－＠\t\r']/
 export const writeCell = (text: string): string =>
   formulaStart.test(text) || guarded.test(text) ? `'${text}` : text
 
-/** Without U+0000 too, which the database does not store: the first cells are kept as they are read, to be shown. */
-export const readCell = (text: string): string => {
-  const stored = text.replaceAll('\0', '')
-  return guarded.test(stored) ? stored.slice(1) : stored
-}
+export const readCell = (text: string): string => (guarded.test(text) ? text.slice(1) : text)

@@ -55,12 +55,12 @@ export async function* rowsOf(
   await feeding
 }
 
-/** The first rows of a text that may end within a row. */
+/** The first rows of a text that may end within a row. They are stored to be shown, so they are without U+0000. */
 export const headRows = (text: string, delimiter: string, limit: number): readonly (readonly string[])[] => {
   try {
     const options = { delimiter, relax_column_count: true, relax_quotes: true, to: limit } as const
     const rows = parseAtOnce(text, { ...options, skip_records_with_error: true })
-    return rows.map((row) => row.map(readCell))
+    return rows.map((row) => row.map((cell) => readCell(cell.replaceAll('\0', ''))))
   } catch {
     return []
   }
