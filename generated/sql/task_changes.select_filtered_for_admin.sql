@@ -6,30 +6,29 @@
   select greatest("item"."changed_in", '0'::xid8) as at, "item"."changed_in" as changed_in, "item"."id" as id , "item"."project_id", (
     ($1::bool or "item"."project_id" = any($2::uuid[]) or ($3::bool and "item"."project_id" is null))
     and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true as is_seen
-  from tasks item
-  where ("item"."deleted_at" is null and case
+  from tasks item where ("item"."deleted_at" is null and case
 when "item"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["item"."owner_id"])
 else exists (select from projects where "projects"."id" = "item"."project_id" and "projects"."deleted_at" is null offset 0) end and not exists (
   select from projects project where "project"."id" = "item"."project_id" and ("project"."visible_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) and "project"."deleted_at" is null))) and ((
     ($1::bool or "item"."project_id" = any($2::uuid[]) or ($3::bool and "item"."project_id" is null))
-    and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true or "item"."changed_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when '0'::xid8 > $7::xid8 then '0'::xid8 when '0'::xid8 = $7::xid8 then $8::xid8 else $7::xid8 end, case when '0'::xid8 > $7::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when '0'::xid8 = $7::xid8 then $9::uuid else case when $8::xid8 = $7::xid8 then $9::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
+    and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true or "item"."changed_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when '0'::xid8 > $7::xid8 then '0'::xid8 when '0'::xid8 = $7::xid8 then least($8::xid8, $7::xid8) else $7::xid8 end, case when '0'::xid8 > $7::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when $8::xid8 > $7::xid8 then 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid
+    when $7::xid8 in ('0'::xid8, $8::xid8) then $9::uuid else '00000000-0000-0000-0000-000000000000'::uuid end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
   order by  "item"."changed_in", "item"."id" limit $10::int + 1) union all (
       select reached.* from projects project
         cross join lateral (
   select greatest("item"."changed_in", case when "project"."visible_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "project"."visible_in" else '0'::xid8 end) as at, "item"."changed_in" as changed_in, "item"."id" as id , "item"."project_id", (
     ($1::bool or "item"."project_id" = any($2::uuid[]) or ($3::bool and "item"."project_id" is null))
     and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true as is_seen
-  from tasks item
-  where ("item"."deleted_at" is null and "item"."project_id" = "project"."id") and ((
+  from tasks item where ("item"."deleted_at" is null and "item"."project_id" = "project"."id") and ((
     ($1::bool or "item"."project_id" = any($2::uuid[]) or ($3::bool and "item"."project_id" is null))
-    and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true or "item"."changed_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when case when "project"."visible_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "project"."visible_in" else '0'::xid8 end > $7::xid8 then '0'::xid8 when case when "project"."visible_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "project"."visible_in" else '0'::xid8 end = $7::xid8 then $8::xid8 else $7::xid8 end, case when case when "project"."visible_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "project"."visible_in" else '0'::xid8 end > $7::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when case when "project"."visible_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "project"."visible_in" else '0'::xid8 end = $7::xid8 then $9::uuid else case when $8::xid8 = $7::xid8 then $9::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and case when "project"."visible_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "project"."visible_in" else '0'::xid8 end < pg_snapshot_xmin(pg_current_snapshot())
+    and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true or "item"."changed_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when case when "project"."visible_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "project"."visible_in" else '0'::xid8 end > $7::xid8 then '0'::xid8 when case when "project"."visible_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "project"."visible_in" else '0'::xid8 end = $7::xid8 then least($8::xid8, $7::xid8) else $7::xid8 end, case when case when "project"."visible_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "project"."visible_in" else '0'::xid8 end > $7::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when $8::xid8 > $7::xid8 then 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid
+    when $7::xid8 in (case when "project"."visible_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "project"."visible_in" else '0'::xid8 end, $8::xid8) then $9::uuid else '00000000-0000-0000-0000-000000000000'::uuid end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and case when "project"."visible_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "project"."visible_in" else '0'::xid8 end < pg_snapshot_xmin(pg_current_snapshot())
   order by "item"."deleted_at", "item"."changed_in", "item"."id" limit $10::int + 1) reached
       where ("project"."visible_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) and "project"."deleted_at" is null))) seen
         union all select * from (
   select greatest("tombstone"."changed_in", '0'::xid8) as at, "tombstone"."changed_in" as changed_in, "tombstone"."task_id" as id , false as is_seen
-  from task_tombstones tombstone
-  where "tombstone"."project_id" is null and "tombstone"."user_id" is null and "tombstone"."changed_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where "tasks"."id" = "tombstone"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $11::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $11::uuid, false) and case
+  from task_tombstones tombstone where "tombstone"."project_id" is null and "tombstone"."user_id" is null and "tombstone"."changed_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where "tasks"."id" = "tombstone"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $11::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $11::uuid, false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
@@ -38,11 +37,12 @@ where "membership"."user_id" = $11::uuid and "membership"."project_id" = "tasks"
   and true offset 0) or (true and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
-else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and ("tombstone"."changed_in", "tombstone"."task_id") > (case when '0'::xid8 > $7::xid8 then '0'::xid8 when '0'::xid8 = $7::xid8 then $8::xid8 else $7::xid8 end, case when '0'::xid8 > $7::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when '0'::xid8 = $7::xid8 then $9::uuid else case when $8::xid8 = $7::xid8 then $9::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "tombstone"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and ("tombstone"."changed_in", "tombstone"."task_id") > (case when '0'::xid8 > $7::xid8 then '0'::xid8 when '0'::xid8 = $7::xid8 then least($8::xid8, $7::xid8) else $7::xid8 end, case when '0'::xid8 > $7::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when $8::xid8 > $7::xid8 then 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid
+    when $7::xid8 in ('0'::xid8, $8::xid8) then $9::uuid else '00000000-0000-0000-0000-000000000000'::uuid end) and "tombstone"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
   order by  "tombstone"."changed_in", "tombstone"."task_id" limit $10::int + 1) lost union all
     select reached.* from membership_tombstones ended cross join lateral (
       (
-  select greatest("item"."changed_in", "ended"."left_in") as at, "item"."changed_in" as changed_in, "item"."id" as id , exists (select from tasks where "tasks"."id" = "item"."id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $11::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $11::uuid, false) and case
+  select "ended"."left_in" as at, "item"."changed_in" as changed_in, "item"."id" as id , exists (select from tasks where "tasks"."id" = "item"."id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $11::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $11::uuid, false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
@@ -54,13 +54,11 @@ then not (array(select id from users where "users"."deleted_at" is not null) @> 
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and (
     ($1::bool or "item"."project_id" = any($2::uuid[]) or ($3::bool and "item"."project_id" is null))
     and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true as is_seen
-  from tasks item
-  where "item"."project_id" = "ended"."project_id" and "item"."deleted_at" is null
-          and coalesce("item"."placed_at", "item"."created_at") <= "ended"."created_at" and not exists (select from projects where "projects"."id" = "ended"."project_id" and "projects"."deleted_at" is null offset 0) and ("item"."changed_in", "item"."id") > (case when "ended"."left_in" > $7::xid8 then '0'::xid8 when "ended"."left_in" = $7::xid8 then $8::xid8 else $7::xid8 end, case when "ended"."left_in" > $7::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when "ended"."left_in" = $7::xid8 then $9::uuid else case when $8::xid8 = $7::xid8 then $9::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and "ended"."left_in" < pg_snapshot_xmin(pg_current_snapshot())
+  from tasks item where "item"."project_id" = "ended"."project_id" and "item"."deleted_at" is null
+          and coalesce("item"."placed_at", "item"."created_at") <= "ended"."created_at" and not exists (select from projects where "projects"."id" = "ended"."project_id" and "projects"."deleted_at" is null offset 0) and ("item"."changed_in", "item"."id") > (case when "ended"."left_in" = $7::xid8 then $8::xid8 else '0'::xid8 end, case when "ended"."left_in" = $7::xid8 then $9::uuid else '00000000-0000-0000-0000-000000000000'::uuid end)
   order by "item"."deleted_at", "item"."changed_in", "item"."id" limit $10::int + 1) union all (
-  select greatest("tombstone"."changed_in", "ended"."left_in") as at, "tombstone"."changed_in" as changed_in, "tombstone"."task_id" as id , false as is_seen
-  from task_tombstones tombstone
-  where "tombstone"."project_id" = "ended"."project_id" and "tombstone"."user_id" is null and "tombstone"."placed_at" <= "ended"."created_at" and "tombstone"."changed_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where "tasks"."id" = "tombstone"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $11::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $11::uuid, false) and case
+  select "ended"."left_in" as at, "tombstone"."changed_in" as changed_in, "tombstone"."task_id" as id , false as is_seen
+  from task_tombstones tombstone where "tombstone"."project_id" = "ended"."project_id" and "tombstone"."user_id" is null and "tombstone"."placed_at" <= "ended"."created_at" and "tombstone"."changed_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where "tasks"."id" = "tombstone"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $11::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $11::uuid, false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
@@ -69,11 +67,11 @@ where "membership"."user_id" = $11::uuid and "membership"."project_id" = "tasks"
   and true offset 0) or (true and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
-else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and ("tombstone"."changed_in", "tombstone"."task_id") > (case when "ended"."left_in" > $7::xid8 then '0'::xid8 when "ended"."left_in" = $7::xid8 then $8::xid8 else $7::xid8 end, case when "ended"."left_in" > $7::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when "ended"."left_in" = $7::xid8 then $9::uuid else case when $8::xid8 = $7::xid8 then $9::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "tombstone"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and "ended"."left_in" < pg_snapshot_xmin(pg_current_snapshot())
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and ("tombstone"."changed_in", "tombstone"."task_id") > (case when "ended"."left_in" = $7::xid8 then $8::xid8 else '0'::xid8 end, case when "ended"."left_in" = $7::xid8 then $9::uuid else '00000000-0000-0000-0000-000000000000'::uuid end)
   order by  "tombstone"."changed_in", "tombstone"."task_id" limit $10::int + 1)
     ) reached
     where "ended"."user_id" is null
-      and "ended"."left_in" >= coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())) and "ended"."left_in" < pg_snapshot_xmin(pg_current_snapshot())) found
+      and "ended"."left_in" >= greatest(coalesce($6::xid8, pg_snapshot_xmin(pg_current_snapshot())), $7::xid8) and "ended"."left_in" < pg_snapshot_xmin(pg_current_snapshot())) found
       order by at, changed_in, id limit $10::int + 1
     ), numbered as (
       select picked.*, row_number() over (order by at, changed_in, id) as ordinal from picked

@@ -6,31 +6,31 @@
   select greatest("item"."changed_in", '0'::xid8) as at, "item"."changed_in" as changed_in, "item"."id" as id , "item"."project_id", (
     ($1::bool or "item"."project_id" = any($2::uuid[]) or ($3::bool and "item"."project_id" is null))
     and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true as is_seen
-  from tasks item
-  where ("item"."deleted_at" is null and "item"."owner_id" = $6::uuid and "item"."project_id" is null) and ((
+  from tasks item where ("item"."deleted_at" is null and "item"."owner_id" = $6::uuid and "item"."project_id" is null) and ((
     ($1::bool or "item"."project_id" = any($2::uuid[]) or ($3::bool and "item"."project_id" is null))
-    and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true or "item"."changed_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when '0'::xid8 > $8::xid8 then '0'::xid8 when '0'::xid8 = $8::xid8 then $9::xid8 else $8::xid8 end, case when '0'::xid8 > $8::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when '0'::xid8 = $8::xid8 then $10::uuid else case when $9::xid8 = $8::xid8 then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
+    and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true or "item"."changed_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when '0'::xid8 > $8::xid8 then '0'::xid8 when '0'::xid8 = $8::xid8 then least($9::xid8, $8::xid8) else $8::xid8 end, case when '0'::xid8 > $8::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when $9::xid8 > $8::xid8 then 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid
+    when $8::xid8 in ('0'::xid8, $9::xid8) then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
   order by  "item"."changed_in", "item"."id" limit $11::int + 1) union all (
   select greatest("item"."changed_in", '0'::xid8) as at, "item"."changed_in" as changed_in, "item"."id" as id , "item"."project_id", (
     ($1::bool or "item"."project_id" = any($2::uuid[]) or ($3::bool and "item"."project_id" is null))
     and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true as is_seen
-  from tasks item
-  where ("item"."deleted_at" is null and "item"."assignee_id" = $6::uuid and case
+  from tasks item where ("item"."deleted_at" is null and "item"."assignee_id" = $6::uuid and case
 when "item"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["item"."owner_id"])
 else exists (select from projects where "projects"."id" = "item"."project_id" and "projects"."deleted_at" is null offset 0) end) and ((
     ($1::bool or "item"."project_id" = any($2::uuid[]) or ($3::bool and "item"."project_id" is null))
-    and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true or "item"."changed_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when '0'::xid8 > $8::xid8 then '0'::xid8 when '0'::xid8 = $8::xid8 then $9::xid8 else $8::xid8 end, case when '0'::xid8 > $8::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when '0'::xid8 = $8::xid8 then $10::uuid else case when $9::xid8 = $8::xid8 then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
+    and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true or "item"."changed_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when '0'::xid8 > $8::xid8 then '0'::xid8 when '0'::xid8 = $8::xid8 then least($9::xid8, $8::xid8) else $8::xid8 end, case when '0'::xid8 > $8::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when $9::xid8 > $8::xid8 then 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid
+    when $8::xid8 in ('0'::xid8, $9::xid8) then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
   order by  "item"."changed_in", "item"."id" limit $11::int + 1) union all (
   with heads as materialized (
   select reached.* from memberships membership cross join lateral (
   select greatest("item"."changed_in", case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end) as at, "item"."changed_in" as changed_in, "item"."id" as id , "item"."project_id", (
     ($1::bool or "item"."project_id" = any($2::uuid[]) or ($3::bool and "item"."project_id" is null))
     and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true as is_seen
-  from tasks item
-  where ("item"."deleted_at" is null and "item"."project_id" = "membership"."project_id") and ((
+  from tasks item where ("item"."deleted_at" is null and "item"."project_id" = "membership"."project_id") and ((
     ($1::bool or "item"."project_id" = any($2::uuid[]) or ($3::bool and "item"."project_id" is null))
-    and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true or "item"."changed_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end > $8::xid8 then '0'::xid8 when case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end = $8::xid8 then $9::xid8 else $8::xid8 end, case when case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end > $8::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end = $8::xid8 then $10::uuid else case when $9::xid8 = $8::xid8 then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end < pg_snapshot_xmin(pg_current_snapshot())
+    and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true or "item"."changed_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end > $8::xid8 then '0'::xid8 when case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end = $8::xid8 then least($9::xid8, $8::xid8) else $8::xid8 end, case when case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end > $8::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when $9::xid8 > $8::xid8 then 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid
+    when $8::xid8 in (case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end, $9::xid8) then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end < pg_snapshot_xmin(pg_current_snapshot())
   order by "item"."deleted_at", "item"."changed_in", "item"."id" limit 3) reached
   where "membership"."user_id" = $6::uuid and true and true
   ), continued as materialized (
@@ -45,17 +45,16 @@ else exists (select from projects where "projects"."id" = "item"."project_id" an
   select greatest("item"."changed_in", case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end) as at, "item"."changed_in" as changed_in, "item"."id" as id , "item"."project_id", (
     ($1::bool or "item"."project_id" = any($2::uuid[]) or ($3::bool and "item"."project_id" is null))
     and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true as is_seen
-  from tasks item
-  where ("item"."deleted_at" is null and "item"."project_id" = "membership"."project_id") and ((
+  from tasks item where ("item"."deleted_at" is null and "item"."project_id" = "membership"."project_id") and ((
     ($1::bool or "item"."project_id" = any($2::uuid[]) or ($3::bool and "item"."project_id" is null))
-    and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true or "item"."changed_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end > $8::xid8 then '0'::xid8 when case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end = $8::xid8 then $9::xid8 else $8::xid8 end, case when case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end > $8::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end = $8::xid8 then $10::uuid else case when $9::xid8 = $8::xid8 then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end < pg_snapshot_xmin(pg_current_snapshot())
+    and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true or "item"."changed_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot()))) and ("item"."changed_in", "item"."id") > (case when case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end > $8::xid8 then '0'::xid8 when case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end = $8::xid8 then least($9::xid8, $8::xid8) else $8::xid8 end, case when case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end > $8::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when $9::xid8 > $8::xid8 then 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid
+    when $8::xid8 in (case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end, $9::xid8) then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and case when "membership"."joined_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) then "membership"."joined_in" else '0'::xid8 end < pg_snapshot_xmin(pg_current_snapshot())
   order by "item"."deleted_at", "item"."changed_in", "item"."id" limit $11::int + 1) reached
   where "membership"."user_id" = $6::uuid and true and "membership"."project_id" in (select project_id from continued))) seen
         union all select * from (
         (
   select greatest("tombstone"."changed_in", '0'::xid8) as at, "tombstone"."changed_in" as changed_in, "tombstone"."task_id" as id , false as is_seen
-  from task_tombstones tombstone
-  where "tombstone"."user_id" = $6::uuid and "tombstone"."changed_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where "tasks"."id" = "tombstone"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $6::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $6::uuid, false) and case
+  from task_tombstones tombstone where "tombstone"."user_id" = $6::uuid and "tombstone"."changed_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where "tasks"."id" = "tombstone"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $6::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $6::uuid, false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
@@ -64,13 +63,13 @@ where "membership"."user_id" = $6::uuid and "membership"."project_id" = "tasks".
   and true offset 0) or (false and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
-else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and ("tombstone"."changed_in", "tombstone"."task_id") > (case when '0'::xid8 > $8::xid8 then '0'::xid8 when '0'::xid8 = $8::xid8 then $9::xid8 else $8::xid8 end, case when '0'::xid8 > $8::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when '0'::xid8 = $8::xid8 then $10::uuid else case when $9::xid8 = $8::xid8 then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "tombstone"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and ("tombstone"."changed_in", "tombstone"."task_id") > (case when '0'::xid8 > $8::xid8 then '0'::xid8 when '0'::xid8 = $8::xid8 then least($9::xid8, $8::xid8) else $8::xid8 end, case when '0'::xid8 > $8::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when $9::xid8 > $8::xid8 then 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid
+    when $8::xid8 in ('0'::xid8, $9::xid8) then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end) and "tombstone"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
   order by  "tombstone"."changed_in", "tombstone"."task_id" limit $11::int + 1)
         union all
   select reached.* from memberships membership cross join lateral (
   select greatest("tombstone"."changed_in", '0'::xid8) as at, "tombstone"."changed_in" as changed_in, "tombstone"."task_id" as id , false as is_seen
-  from task_tombstones tombstone
-  where "tombstone"."project_id" = "membership"."project_id" and "tombstone"."user_id" is null and "tombstone"."changed_in" >= "membership"."joined_in" and "tombstone"."changed_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where "tasks"."id" = "tombstone"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $6::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $6::uuid, false) and case
+  from task_tombstones tombstone where "tombstone"."project_id" = "membership"."project_id" and "tombstone"."user_id" is null and "tombstone"."changed_in" >= "membership"."joined_in" and "tombstone"."changed_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where "tasks"."id" = "tombstone"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $6::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $6::uuid, false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
@@ -79,12 +78,13 @@ where "membership"."user_id" = $6::uuid and "membership"."project_id" = "tasks".
   and true offset 0) or (false and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
-else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and ("tombstone"."changed_in", "tombstone"."task_id") > (case when '0'::xid8 > $8::xid8 then '0'::xid8 when '0'::xid8 = $8::xid8 then $9::xid8 else $8::xid8 end, case when '0'::xid8 > $8::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when '0'::xid8 = $8::xid8 then $10::uuid else case when $9::xid8 = $8::xid8 then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "tombstone"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and ("tombstone"."changed_in", "tombstone"."task_id") > (case when '0'::xid8 > $8::xid8 then '0'::xid8 when '0'::xid8 = $8::xid8 then least($9::xid8, $8::xid8) else $8::xid8 end, case when '0'::xid8 > $8::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when $9::xid8 > $8::xid8 then 'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid
+    when $8::xid8 in ('0'::xid8, $9::xid8) then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end) and "tombstone"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and '0'::xid8 < pg_snapshot_xmin(pg_current_snapshot())
   order by  "tombstone"."changed_in", "tombstone"."task_id" limit $11::int + 1) reached
   where "membership"."user_id" = $6::uuid and true and true) lost union all
     select reached.* from membership_tombstones ended cross join lateral (
       (
-  select greatest("item"."changed_in", "ended"."left_in") as at, "item"."changed_in" as changed_in, "item"."id" as id , exists (select from tasks where "tasks"."id" = "item"."id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $6::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $6::uuid, false) and case
+  select "ended"."left_in" as at, "item"."changed_in" as changed_in, "item"."id" as id , exists (select from tasks where "tasks"."id" = "item"."id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $6::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $6::uuid, false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
@@ -96,16 +96,14 @@ then not (array(select id from users where "users"."deleted_at" is not null) @> 
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and (
     ($1::bool or "item"."project_id" = any($2::uuid[]) or ($3::bool and "item"."project_id" is null))
     and ($4::bool or coalesce("item"."assignee_id" = any($5::uuid[]), false))) is true as is_seen
-  from tasks item
-  where "item"."project_id" = "ended"."project_id" and "item"."deleted_at" is null
+  from tasks item where "item"."project_id" = "ended"."project_id" and "item"."deleted_at" is null
           and coalesce("item"."placed_at", "item"."created_at") <= "ended"."created_at" and not exists (
 select from memberships membership
 where "membership"."user_id" = $6::uuid and "membership"."project_id" = "ended"."project_id"
-  and true offset 0) and ("item"."changed_in", "item"."id") > (case when "ended"."left_in" > $8::xid8 then '0'::xid8 when "ended"."left_in" = $8::xid8 then $9::xid8 else $8::xid8 end, case when "ended"."left_in" > $8::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when "ended"."left_in" = $8::xid8 then $10::uuid else case when $9::xid8 = $8::xid8 then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "item"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and "ended"."left_in" < pg_snapshot_xmin(pg_current_snapshot())
+  and true offset 0) and ("item"."changed_in", "item"."id") > (case when "ended"."left_in" = $8::xid8 then $9::xid8 else '0'::xid8 end, case when "ended"."left_in" = $8::xid8 then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end)
   order by "item"."deleted_at", "item"."changed_in", "item"."id" limit $11::int + 1) union all (
-  select greatest("tombstone"."changed_in", "ended"."left_in") as at, "tombstone"."changed_in" as changed_in, "tombstone"."task_id" as id , false as is_seen
-  from task_tombstones tombstone
-  where "tombstone"."project_id" = "ended"."project_id" and "tombstone"."user_id" is null and "tombstone"."placed_at" <= "ended"."created_at" and "tombstone"."changed_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where "tasks"."id" = "tombstone"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $6::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $6::uuid, false) and case
+  select "ended"."left_in" as at, "tombstone"."changed_in" as changed_in, "tombstone"."task_id" as id , false as is_seen
+  from task_tombstones tombstone where "tombstone"."project_id" = "ended"."project_id" and "tombstone"."user_id" is null and "tombstone"."placed_at" <= "ended"."created_at" and "tombstone"."changed_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) and not exists (select from tasks where "tasks"."id" = "tombstone"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = $6::uuid and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = $6::uuid, false) and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
 else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end) or exists (
@@ -114,11 +112,11 @@ where "membership"."user_id" = $6::uuid and "membership"."project_id" = "tasks".
   and true offset 0) or (false and case
 when "tasks"."project_id" is null
 then not (array(select id from users where "users"."deleted_at" is not null) @> array["tasks"."owner_id"])
-else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and ("tombstone"."changed_in", "tombstone"."task_id") > (case when "ended"."left_in" > $8::xid8 then '0'::xid8 when "ended"."left_in" = $8::xid8 then $9::xid8 else $8::xid8 end, case when "ended"."left_in" > $8::xid8 then '00000000-0000-0000-0000-000000000000'::uuid when "ended"."left_in" = $8::xid8 then $10::uuid else case when $9::xid8 = $8::xid8 then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end end) and "tombstone"."changed_in" < pg_snapshot_xmin(pg_current_snapshot()) and "ended"."left_in" < pg_snapshot_xmin(pg_current_snapshot())
+else exists (select from projects where "projects"."id" = "tasks"."project_id" and "projects"."deleted_at" is null offset 0) end)))) and ("tombstone"."changed_in", "tombstone"."task_id") > (case when "ended"."left_in" = $8::xid8 then $9::xid8 else '0'::xid8 end, case when "ended"."left_in" = $8::xid8 then $10::uuid else '00000000-0000-0000-0000-000000000000'::uuid end)
   order by  "tombstone"."changed_in", "tombstone"."task_id" limit $11::int + 1)
     ) reached
     where "ended"."user_id" = $6::uuid
-      and "ended"."left_in" >= coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())) and "ended"."left_in" < pg_snapshot_xmin(pg_current_snapshot())) found
+      and "ended"."left_in" >= greatest(coalesce($7::xid8, pg_snapshot_xmin(pg_current_snapshot())), $8::xid8) and "ended"."left_in" < pg_snapshot_xmin(pg_current_snapshot())) found
       order by at, changed_in, id limit $11::int + 1
     ), numbered as (
       select picked.*, row_number() over (order by at, changed_in, id) as ordinal from picked

@@ -90,6 +90,7 @@ type P = Placeholders<typeof parameters> & ContextPlaceholders
 
 const never = sql.raw("'0'::xid8")
 const firstId = sql.raw(`'${nilId}'::uuid`)
+const lastId = sql.raw("'ffffffff-ffff-ffff-ffff-ffffffffffff'::uuid")
 
 /** Rows `(at, changed_in, id, is_seen, …)` of one source of the feed. */
 interface Source {
@@ -97,27 +98,43 @@ interface Source {
   readonly id: SQLWrapper
   readonly changedIn: SQLWrapper
   readonly condition: SQL
-  /** The transaction from which on the rows are in the feed: a row is at its own change only if that is later. */
-  readonly since?: SQLWrapper
   /** The columns of the index before the transaction of the last change, if any. */
   readonly prefix?: SQL
   readonly columns?: SQL
   readonly limit?: SQL
 }
 
-/** The first rows of a source after the position. */
-const rowsAfter = (
+const firstRows = (
   p: P,
-  { from, id, changedIn, condition, since = never, prefix = sql``, columns, limit }: Source,
-): SQL => {
-  const ofSameChange = sql`case when ${p.changed_in} = ${p.at} then ${p.id} else ${firstId} end`
-  const changedAfter = sql`case when ${since} > ${p.at} then ${never} when ${since} = ${p.at} then ${p.changed_in} else ${p.at} end`
-  const idAfter = sql`case when ${since} > ${p.at} then ${firstId} when ${since} = ${p.at} then ${p.id} else ${ofSameChange} end`
-  return sql`
-    select greatest(${changedIn}, ${since}) as at, ${changedIn} as changed_in, ${id} as id ${columns ?? sql``}
-    from ${from}
-    where ${condition} and (${changedIn}, ${id}) > (${changedAfter}, ${idAfter}) and ${changedIn} < ${horizon} and ${since} < ${horizon}
-    order by ${prefix} ${changedIn}, ${id} limit ${limit ?? sql`${p.limit} + 1`}`
+  at: SQL,
+  { from, id, changedIn, condition, prefix, columns, limit }: Source,
+): SQL => sql`
+    select ${at} as at, ${changedIn} as changed_in, ${id} as id ${columns ?? sql``}
+    from ${from} where ${condition}
+    order by ${prefix ?? sql``} ${changedIn}, ${id} limit ${limit ?? sql`${p.limit} + 1`}`
+
+/** The first rows of a source after the position, each at its last change, but not before the transaction `since`. */
+const rowsAfter = (p: P, source: Source, since: SQLWrapper = never): SQL => {
+  const { id, changedIn, condition } = source
+  const changedAfter = sql`case when ${since} > ${p.at} then ${never} when ${since} = ${p.at} then least(${p.changed_in}, ${p.at}) else ${p.at} end`
+  // Of rows at one transaction, those that have changed after it are the last.
+  const idAfter = sql`case when ${since} > ${p.at} then ${firstId} when ${p.changed_in} > ${p.at} then ${lastId}
+      when ${p.at} in (${since}, ${p.changed_in}) then ${p.id} else ${firstId} end`
+  return firstRows(p, sql`greatest(${changedIn}, ${since})`, {
+    ...source,
+    condition: sql`${condition} and (${changedIn}, ${id}) > (${changedAfter}, ${idAfter}) and ${changedIn} < ${horizon} and ${since} < ${horizon}`,
+  })
+}
+
+/** The first rows of a source after the position, all at the transaction `at`, which is not before the position's. */
+const rowsAt = (p: P, at: SQLWrapper, source: Source): SQL => {
+  const { id, changedIn, condition } = source
+  const ifReached = (passed: SQLWrapper, none: SQL): SQL =>
+    sql`case when ${at} = ${p.at} then ${passed} else ${none} end`
+  return firstRows(p, sql`${at}`, {
+    ...source,
+    condition: sql`${condition} and (${changedIn}, ${id}) > (${ifReached(p.changed_in, never)}, ${ifReached(p.id, firstId)})`,
+  })
 }
 
 /** Whether a task passes the filter of the feed. */
@@ -158,33 +175,31 @@ const seenTasks = ({ role, p, caller, matches, tombstonesFrom }: Feed): SQL => {
     changeBranches(role, caller, tombstonesFrom),
     ({ beganIn }) =>
       (condition, { limit } = {}) =>
-        rowsAfter(p, {
-          from: sql`tasks item`,
-          id: item.id,
-          changedIn: item.changed_in,
-          condition: sql`${condition} and (${matches(item)} or ${item.changed_in} >= ${tombstonesFrom})`,
-          ...(beganIn !== undefined && { since: ifUnread(beganIn), prefix: sql`${item.deleted_at},` }),
-          columns: sql`, ${item.project_id}, ${matches(item)} as is_seen`,
-          ...(limit !== undefined && { limit }),
-        }),
+        rowsAfter(
+          p,
+          {
+            from: sql`tasks item`,
+            id: item.id,
+            changedIn: item.changed_in,
+            condition: sql`${condition} and (${matches(item)} or ${item.changed_in} >= ${tombstonesFrom})`,
+            ...(beganIn !== undefined && { prefix: sql`${item.deleted_at},` }),
+            columns: sql`, ${item.project_id}, ${matches(item)} as is_seen`,
+            ...(limit !== undefined && { limit }),
+          },
+          beganIn === undefined ? never : ifUnread(beganIn),
+        ),
     { order: sql`at, changed_in, id`, count: sql`${p.limit} + 1` },
   )
 }
 
-/** Tombstones that meet `condition`, of tasks that the caller does not see by another relation. `since` is as in `Source`. */
-const unreadTombstones = (
-  { p, caller, tombstonesFrom }: Feed,
-  condition: SQL,
-  { since }: Pick<Source, 'since'> = {},
-): SQL =>
-  rowsAfter(p, {
-    from: sql`task_tombstones tombstone`,
-    id: tombstone.task_id,
-    changedIn: tombstone.changed_in,
-    condition: sql`${condition} and ${tombstone.changed_in} >= ${tombstonesFrom} and not ${seesTask(caller, tombstone.task_id)}`,
-    ...(since !== undefined && { since }),
-    columns: sql`, false as is_seen`,
-  })
+/** Tombstones that meet `condition`, of tasks that the caller does not see by another relation. */
+const unreadTombstones = ({ caller, tombstonesFrom }: Feed, condition: SQL): Source => ({
+  from: sql`task_tombstones tombstone`,
+  id: tombstone.task_id,
+  changedIn: tombstone.changed_in,
+  condition: sql`${condition} and ${tombstone.changed_in} >= ${tombstonesFrom} and not ${seesTask(caller, tombstone.task_id)}`,
+  columns: sql`, false as is_seen`,
+})
 
 /** Whether a tombstone is that of a task for the members of a project. */
 const isOfProject = (projectId: SQLWrapper): SQL =>
@@ -196,15 +211,15 @@ const isOfProject = (projectId: SQLWrapper): SQL =>
  * an administrator reads those of all administrators.
  */
 const lostTasks = (feed: Feed): SQL => {
+  const lost = (condition: SQL): SQL => rowsAfter(feed.p, unreadTombstones(feed, condition))
   if (feed.role === 'admin')
-    return unreadTombstones(feed, sql`${tombstone.project_id} is null and ${tombstone.user_id} is null`)
+    return lost(sql`${tombstone.project_id} is null and ${tombstone.user_id} is null`)
   const { caller } = feed.p
-  const lostByMembers = unreadTombstones(
-    feed,
+  const lostByMembers = lost(
     sql`${isOfProject(membership.project_id)} and ${tombstone.changed_in} >= ${membership.joined_in}`,
   )
   return sql`
-          (${unreadTombstones(feed, sql`${tombstone.user_id} = ${caller}`)})
+          (${lost(sql`${tombstone.user_id} = ${caller}`)})
           union all ${rowsOfMemberships(caller, sql`true`, () => lostByMembers, null)}`
 }
 
@@ -213,32 +228,32 @@ const lostTasks = (feed: Feed): SQL => {
  * unless the caller has joined again, and the tombstones of those that have left it. A task placed in the project later is not
  * among them. For administrators, a project is left when it moves to the trash. Tasks that the caller sees by another relation are
  * reported in their current state, since they may have been hidden while the project was in the trash.
+ *
+ * All are at the transaction of leaving, also those that have changed since, and beyond the horizon: the next page begins after it.
  */
 const tasksOfLeftProjects = (feed: Feed): SQL => {
   const { role, p, caller, matches, tombstonesFrom } = feed
   const isBack =
     role === 'admin' ? isProjectLive(ended.project_id) : isMember(ended.project_id, p.caller, 'viewer')
-  const stillThere = rowsAfter(p, {
+  const stillThere: Source = {
     from: sql`tasks item`,
     id: item.id,
     changedIn: item.changed_in,
     condition: sql`${item.project_id} = ${ended.project_id} and ${item.deleted_at} is null
             and coalesce(${item.placed_at}, ${item.created_at}) <= ${ended.created_at} and not ${isBack}`,
-    since: ended.left_in,
     prefix: sql`${item.deleted_at},`,
     columns: sql`, ${seesTask(caller, item.id)} and ${matches(item)} as is_seen`,
-  })
+  }
   const gone = unreadTombstones(
     feed,
     sql`${isOfProject(ended.project_id)} and ${tombstone.placed_at} <= ${ended.created_at}`,
-    { since: ended.left_in },
   )
   return sql`
       select reached.* from membership_tombstones ended cross join lateral (
-        (${stillThere}) union all (${gone})
+        (${rowsAt(p, ended.left_in, stillThere)}) union all (${rowsAt(p, ended.left_in, gone)})
       ) reached
       where ${role === 'admin' ? sql`${ended.user_id} is null` : sql`${ended.user_id} = ${p.caller}`}
-        and ${ended.left_in} >= ${tombstonesFrom} and ${ended.left_in} < ${horizon}`
+        and ${ended.left_in} >= greatest(${tombstonesFrom}, ${p.at}) and ${ended.left_in} < ${horizon}`
 }
 
 /**
