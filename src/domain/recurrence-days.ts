@@ -29,6 +29,8 @@ export const dayText = (day: DayNumber): string => new Date(day * msPerDay).toIS
 const dayOf = (year: number, month: number, day: number): DayNumber =>
   new Date(0).setUTCFullYear(year, month - 1, day) / msPerDay
 
+const yearOf = (day: DayNumber): number => new Date(day * msPerDay).getUTCFullYear()
+
 /** 0 is Monday. 1970-01-01 was a Thursday. */
 const weekdayOf = (day: DayNumber): number => modulo(day + 3, 7)
 
@@ -85,7 +87,7 @@ const periodsOf = ({ freq, weekStart }: Rule): Periods => {
       }
     case 'YEARLY':
       return {
-        numberOf: (day) => new Date(day * msPerDay).getUTCFullYear(),
+        numberOf: yearOf,
         firstDay: (period) => dayOf(period, 1, 1),
       }
   }
@@ -119,6 +121,29 @@ export const withoutImplied = (rule: Rule, anchor: string): Rule => {
   )
 }
 
+/** The periods of a rule that INTERVAL counts from that of the anchor, and their days. */
+interface RulePeriods {
+  readonly interval: number
+  readonly firstDay: (period: number) => DayNumber
+  /** The period that has a day, or else the next one. */
+  readonly periodAt: (day: DayNumber) => number
+  readonly daysIn: (period: number) => readonly DayNumber[]
+}
+
+const rulePeriods = (rule: Rule, monthEnd: MonthEnd, anchor: DayNumber): RulePeriods => {
+  const matches = testOf(withImplied(rule, anchor), monthEnd)
+  const positions = new Set(rule.bySetPos)
+  const { numberOf, firstDay } = periodsOf(rule)
+  const { interval } = rule
+  const start = numberOf(anchor)
+  return {
+    interval,
+    firstDay,
+    periodAt: (day) => start + Math.ceil((numberOf(day) - start) / interval) * interval,
+    daysIn: (period) => atPositions(matching(matches, firstDay(period), firstDay(period + 1)), positions),
+  }
+}
+
 /** The days of a rule after `after`, up to `lastDayAfter`. `after` is the anchor or later: the rule says nothing of days before. */
 export function* daysAfter(
   rule: Rule,
@@ -126,16 +151,54 @@ export function* daysAfter(
   anchor: DayNumber,
   after: DayNumber,
 ): Generator<DayNumber, void> {
-  const matches = testOf(withImplied(rule, anchor), monthEnd)
-  const positions = new Set(rule.bySetPos)
-  const { numberOf, firstDay } = periodsOf(rule)
+  const { interval, firstDay, periodAt, daysIn } = rulePeriods(rule, monthEnd, anchor)
   const last = lastDayAfter(after)
-  const start = numberOf(anchor)
-  const steps = Math.ceil((numberOf(after) - start) / rule.interval)
-  for (let period = start + steps * rule.interval; firstDay(period) <= last; period += rule.interval) {
-    const days = matching(matches, firstDay(period), firstDay(period + 1))
-    for (const day of atPositions(days, positions)) if (day > after && day <= last) yield day
+  for (let period = periodAt(after); firstDay(period) <= last; period += interval)
+    for (const day of daysIn(period)) if (day > after && day <= last) yield day
+}
+
+/**
+ * The number of days of a rule that `daysAfter` has before `end`, however far that is. Years that begin on the same weekday, have the same
+ * length, and begin at the same place of INTERVAL have equally many, so few of them are evaluated.
+ */
+export const countDays = (
+  rule: Rule,
+  monthEnd: MonthEnd,
+  anchor: DayNumber,
+  after: DayNumber,
+  end: DayNumber,
+): number => {
+  const { interval, firstDay, periodAt, daysIn } = rulePeriods(rule, monthEnd, anchor)
+  const firstPeriodOf = (year: number): number => {
+    const first = dayOf(year, 1, 1)
+    const period = periodAt(first)
+    return firstDay(period) < first ? period + interval : period
   }
+  const countOf = (year: number): number => {
+    let count = 0
+    const next = firstPeriodOf(year + 1)
+    for (let period = firstPeriodOf(year); period < next; period += interval)
+      count += daysIn(period).filter((day) => day > after && day < end).length
+    return count
+  }
+
+  const counts = new Map<string, number>()
+  const countOfWhole = (year: number): number => {
+    const first = dayOf(year, 1, 1)
+    const key = [weekdayOf(first), dayOf(year + 1, 1, 1) - first, firstDay(firstPeriodOf(year)) - first].join(
+      ' ',
+    )
+    const count = counts.get(key) ?? countOf(year)
+    counts.set(key, count)
+    return count
+  }
+
+  // A week belongs to the year that it begins in.
+  const [firstYear, lastYear] = [yearOf(after), yearOf(end)]
+  let sum = 0
+  for (let year = firstYear - 1; year <= lastYear; year += 1)
+    sum += year > firstYear && year < lastYear - 1 ? countOfWhole(year) : countOf(year)
+  return sum
 }
 
 const matching = (

@@ -1,5 +1,6 @@
 import { isDay } from './dates.ts'
 import {
+  countDays,
   type DayNumber,
   dayNumber,
   daysAfter,
@@ -86,12 +87,10 @@ export const nextOccurrence = (
   completedOn: string,
 ): Occurrence | EndReason => {
   const rule = ruleOf(series)
-  const fromCompletion = series.from === 'completion'
-  const after = fromCompletion ? { ...current, on: completedOn } : current
-  const earliest = dayNumber(fromCompletion || series.missed === 'each' ? after.on : completedOn)
-  for (const candidate of candidatesAfter(series, rule, after))
-    if (candidate.day >= earliest) return resolve(series, rule, candidate)
-  return 'exhausted'
+  const after = series.from === 'completion' ? { ...current, on: completedOn } : current
+  const earliest = series.missed === 'skip' ? completedOn : after.on
+  const [next] = candidatesAfter(series, rule, after, earliest)
+  return next === undefined ? 'exhausted' : resolve(series, rule, next)
 }
 
 const ruleOf = ({ rule, from }: Recurrence): Rule => {
@@ -105,20 +104,41 @@ interface Candidate {
   readonly day: DayNumber
 }
 
-/** What follows a position by the days alone, without COUNT and UNTIL. */
-function* candidatesAfter(series: Series, rule: Rule, after: Position): Generator<Candidate, void> {
+/** What follows a position by the days alone, without COUNT and UNTIL, and is not before a day. */
+function* candidatesAfter(
+  series: Series,
+  rule: Rule,
+  after: Position,
+  earliest = after.on,
+): Generator<Candidate, void> {
   const anchor = dayOf(series.anchor, series.time_zone)
   // In some time zones, the first and the last instants are on days outside of the years 1 to 9999.
   if (!isDay(anchor) || !isDay(after.on)) return
+  const passed = earliest > after.on ? passMissed(series, rule, dayNumber(anchor), after, earliest) : after
   const days =
     series.from === 'schedule'
-      ? existingDays(series, rule, dayNumber(anchor), dayNumber(after.on))
-      : chainAfter(series, rule, dayNumber(after.on))
-  let { number } = after
+      ? existingDays(series, rule, dayNumber(anchor), dayNumber(passed.on))
+      : chainAfter(series, rule, dayNumber(passed.on))
+  let { number } = passed
   for (const day of days) {
     number += 1
     yield { number, day }
   }
+}
+
+/** The day before `earliest`, with the number of the last occurrence up to it. */
+const passMissed = (
+  { month_end, time_zone }: Series,
+  rule: Rule,
+  anchor: DayNumber,
+  { number, on }: Position,
+  earliest: string,
+): Position => {
+  const count = (after: DayNumber, end: DayNumber): number => countDays(rule, month_end, anchor, after, end)
+  const [after, end] = [dayNumber(on), dayNumber(earliest)]
+  const missing = missingDays(dayText(after + 1), earliest, time_zone).map(dayNumber)
+  const matching = missing.filter((day) => count(day - 1, day + 1) > 0)
+  return { number: number + count(after, end) - matching.length, on: dayText(end - 1) }
 }
 
 /** Counts each day from the one before. */

@@ -1,4 +1,5 @@
 import t from 'tap'
+import { generateCases } from '../../scripts/check/recurrence/cases.ts'
 import {
   type EndReason,
   firstOccurrence,
@@ -8,6 +9,8 @@ import {
   type Recurrence,
   type Series,
 } from '../../src/domain/recurrence.ts'
+import { countDays, dayNumber, daysAfter, dayText } from '../../src/domain/recurrence-days.ts'
+import { parseRule } from '../../src/domain/recurrence-rule.ts'
 import { shift } from '../../src/domain/time-zones.ts'
 
 /** The dates of a recurring task. `scripts/check/recurrence` compares those of thousands of rules with two libraries. */
@@ -536,6 +539,39 @@ const completions: readonly Completion[] = [
     next: [3653, '2026-11-26T08:00Z'],
   },
   {
+    name: 'late, from the first day of spreadsheets',
+    rule: 'FREQ=DAILY',
+    anchor: '1900-01-01',
+    current: [1, '1900-01-01'],
+    completedOn: '2026-11-26',
+    next: [46_351, '2026-11-26'],
+  },
+  {
+    name: 'two thousand years late, past COUNT',
+    rule: 'FREQ=DAILY;COUNT=739945',
+    anchor: '0001-01-01',
+    current: [1, '0001-01-01'],
+    completedOn: '2026-11-26',
+    next: 'count',
+  },
+  {
+    name: 'two thousand years late, the last of COUNT',
+    rule: 'FREQ=DAILY;COUNT=739946',
+    anchor: '0001-01-01',
+    current: [1, '0001-01-01'],
+    completedOn: '2026-11-26',
+    next: [739_946, '2026-11-26'],
+  },
+  {
+    name: 'centuries late, past a day that the zone left out and the rule does not have',
+    rule: 'FREQ=WEEKLY',
+    time_zone: 'Pacific/Apia',
+    anchor: '1800-01-06',
+    current: [1, '1800-01-06'],
+    completedOn: '2026-11-26',
+    next: [11_840, '2026-11-30'],
+  },
+  {
     name: 'late, past a day that the zone left out',
     rule: 'FREQ=DAILY',
     time_zone: 'Pacific/Apia',
@@ -605,6 +641,29 @@ t.test('a completion is followed by the next occurrence', async (t) => {
     const [number, on] = current
     const found = nextOccurrence(seriesOf(anchor, settings), { number, on }, completedOn)
     t.strictSame(typeof found === 'string' ? found : [found.number, dateOf(found)], next, name)
+  }
+})
+
+t.test('days are counted as they are listed', async (t) => {
+  for (const { rule: text, anchor, month_end } of generateCases(200, 2)) {
+    const rule = parseRule(text, 'schedule')
+    if ('message' in rule) throw new Error(rule.message)
+    const start = dayNumber(anchor)
+    const end = start + 40 * 365
+    const listed = daysAfter(rule, month_end, start, start)
+      .filter((day) => day < end)
+      .toArray()
+    t.equal(
+      countDays(rule, month_end, start, start, end),
+      listed.length,
+      `${text} from ${anchor}, ${month_end}`,
+    )
+    const middle = listed[Math.floor(listed.length / 2)] ?? start
+    t.equal(
+      countDays(rule, month_end, start, middle, end),
+      listed.filter((day) => day > middle).length,
+      `${text} from ${anchor}, ${month_end}, after ${dayText(middle)}`,
+    )
   }
 })
 
