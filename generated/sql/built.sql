@@ -408,14 +408,16 @@ where ("leases"."name" = $2::text and "leases"."holder" = $3::uuid)
 returning "name";
 
 /* logout_tokens.insert */
-insert into "logout_tokens" ("issuer", "token_id", "expires_at")
-values ($1::text, $2::text, to_timestamp($3::bigint))
-on conflict do nothing;
+insert into "logout_tokens" ("issuer", "token_id", "expires_at", "subject_hash", "sid_hash", "received_at", "is_used")
+values ($1::text, $2::text, to_timestamp($3::bigint), $4::bytea, $5::bytea, default, $6)
+on conflict ("issuer","token_id") do update
+set "token_id" = $7::text
+returning "is_used";
 
-/* logout_tokens.select */
-select "token_id"
-from "logout_tokens"
-where ("logout_tokens"."issuer" = $1::text and "logout_tokens"."token_id" = $2::text);
+/* logout_tokens.use */
+update "logout_tokens"
+set "is_used" = $1
+where ("logout_tokens"."issuer" = $2::text and "logout_tokens"."token_id" = $3::text);
 
 /* memberships.select_unmanaged */
 select "id"
@@ -466,17 +468,31 @@ where (($1::bytea is null or "oidc_codes"."subject_hash" = $2::bytea) and ($3::b
 
 /* oidc_codes.insert */
 insert into "oidc_codes" ("hash", "sealed", "subject_hash", "sid_hash", "expires_at")
-values ($1::bytea, $2::bytea, $3::bytea, $4::bytea, now() + make_interval(secs => $5::int));
+values ($1::bytea, $2::bytea, $3::bytea, $4::bytea, to_timestamp($5::bigint / 1000.0) + make_interval(secs => $6::int));
 
 /* oidc_codes.select */
 select "sealed"
 from "oidc_codes"
-where ("oidc_codes"."hash" = $1::bytea and "oidc_codes"."expires_at" between now() and now() + make_interval(secs => $2::int));
+where ("oidc_codes"."hash" = $1::bytea and ("oidc_codes"."expires_at" between now() and now() + make_interval(secs => $2::int) and not exists (
+  select
+from logout_tokens
+ 
+where ("logout_tokens"."subject_hash" = "oidc_codes"."subject_hash"
+      or ("logout_tokens"."subject_hash" is null and "logout_tokens"."sid_hash" = "oidc_codes"."sid_hash"))
+    and ("logout_tokens"."sid_hash" is null or "oidc_codes"."sid_hash" is null or "logout_tokens"."sid_hash" = "oidc_codes"."sid_hash")
+    and "logout_tokens"."received_at" >= "oidc_codes"."expires_at" - make_interval(secs => $3::int))));
 
 /* oidc_codes.take */
 delete from "oidc_codes"
 where "oidc_codes"."hash" = $1::bytea
-returning "sealed", "expires_at" between now() and now() + make_interval(secs => $2::int);
+returning "sealed", ("oidc_codes"."expires_at" between now() and now() + make_interval(secs => $2::int) and not exists (
+  select
+from logout_tokens
+ 
+where ("logout_tokens"."subject_hash" = "oidc_codes"."subject_hash"
+      or ("logout_tokens"."subject_hash" is null and "logout_tokens"."sid_hash" = "oidc_codes"."sid_hash"))
+    and ("logout_tokens"."sid_hash" is null or "oidc_codes"."sid_hash" is null or "logout_tokens"."sid_hash" = "oidc_codes"."sid_hash")
+    and "logout_tokens"."received_at" >= "oidc_codes"."expires_at" - make_interval(secs => $3::int)));
 
 /* one_time_tokens.count */
 select count(*)::int

@@ -1,8 +1,10 @@
+import { hash } from 'node:crypto'
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
 import { retentionTime } from './engine/retention.ts'
+import { expectRow } from './engine/row-statements.ts'
 import { and, eq, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
 import { identities, logoutTokens, oneTimeTokens, providerSessions, sessions } from './schema/tables.ts'
 
@@ -16,41 +18,62 @@ export interface EndedLogin {
   readonly sid: string | null
 }
 
+/** A logout token that was verified. */
+interface LogoutToken extends EndedLogin {
+  readonly id: string
+  /** Seconds since the epoch. */
+  readonly expiresAt: number
+}
+
+const hashOf = (issuer: string, id: string): Buffer => hash('sha256', JSON.stringify([issuer, id]), 'buffer')
+
+/** What a login is found by before it has an account. */
+export const loginHashes = ({ issuer, subject, sid }: EndedLogin) => ({
+  subject_hash: subject === null ? null : hashOf(issuer, subject),
+  sid_hash: sid === null ? null : hashOf(issuer, sid),
+})
+
+// An update without effect, so that the row is returned.
 const insert = builtStatement(
   'logout_tokens.insert',
-  { issuer: 'text', token_id: 'text', expires_at: 'int8' },
+  { issuer: 'text', token_id: 'text', expires_at: 'int8', subject_hash: 'bytes?', sid_hash: 'bytes?' },
   (db, p) =>
     db
       .insert(logoutTokens)
-      .values({ issuer: p.issuer, token_id: p.token_id, expires_at: sql`to_timestamp(${p.expires_at})` })
-      .onConflictDoNothing(),
+      .values({ ...p, expires_at: sql`to_timestamp(${p.expires_at})`, is_used: false })
+      .onConflictDoUpdate({
+        target: [logoutTokens.issuer, logoutTokens.token_id],
+        set: { token_id: p.token_id },
+      })
+      .returning({ isUsed: logoutTokens.is_used }),
 )
 
-interface UsedToken {
-  readonly issuer: string
-  readonly id: string
-}
-
-/** Records that a logout token was used. `expiresAt` is in seconds since the epoch. */
-export const useLogoutToken = async (
+/**
+ * Records that a logout token was received: from now on, no code of a sign-in that has begun before is accepted. Returns whether the token
+ * was used before.
+ */
+export const insertLogoutToken = async (
   { db }: StatementContext,
-  { issuer, id, expiresAt }: UsedToken & { readonly expiresAt: number },
-): Promise<void> => {
-  await insert(db, { issuer, token_id: id, expires_at: expiresAt })
+  { issuer, id, expiresAt, ...login }: LogoutToken,
+): Promise<boolean> => {
+  const hashes = loginHashes({ issuer, ...login })
+  return expectRow(await insert(db, { issuer, token_id: id, expires_at: expiresAt, ...hashes })).isUsed
 }
 
-const selectUsed = builtStatement('logout_tokens.select', { issuer: 'text', token_id: 'text' }, (db, p) =>
+const use = builtStatement('logout_tokens.use', { issuer: 'text', token_id: 'text' }, (db, p) =>
   db
-    .select({ token_id: logoutTokens.token_id })
-    .from(logoutTokens)
+    .update(logoutTokens)
+    .set({ is_used: true })
     .where(and(eq(logoutTokens.issuer, p.issuer), eq(logoutTokens.token_id, p.token_id))),
 )
 
-/** Whether a logout token was used before. */
-export const isLogoutTokenUsed = async (
+/** Records that a logout token was used. */
+export const useLogoutToken = async (
   { db }: StatementContext,
-  { issuer, id }: UsedToken,
-): Promise<boolean> => (await selectUsed(db, { issuer, token_id: id })).length > 0
+  { issuer, id }: Pick<LogoutToken, 'issuer' | 'id'>,
+): Promise<void> => {
+  await use(db, { issuer, token_id: id })
+}
 
 const login = { issuer: 'text', subject: 'text?', sid: 'text?' } as const
 

@@ -7,6 +7,7 @@ import { open, seal } from '../auth/seal.ts'
 import { lockAccount, lockOwnAccount } from '../db/accounts.ts'
 import { recordAudit } from '../db/audit.ts'
 import { endEarlierAccess } from '../db/end-access.ts'
+import { readClock } from '../db/engine/database-clock.ts'
 import { ConstraintViolation } from '../db/engine/errors.ts'
 import { newId } from '../db/engine/ids.ts'
 import { last } from '../db/engine/transaction.ts'
@@ -27,7 +28,7 @@ import {
   viewIdentity,
 } from '../db/identities.ts'
 import { join, lockInvitation } from '../db/invitations.ts'
-import { endLogin, isLogoutTokenUsed, useLogoutToken, usersOfLogin } from '../db/logout-tokens.ts'
+import { endLogin, insertLogoutToken, useLogoutToken, usersOfLogin } from '../db/logout-tokens.ts'
 import { insertOidcCode, readOidcCode, removeCodesOfLogin, takeOidcCode } from '../db/oidc-codes.ts'
 import { renewAuthentication } from '../db/reauthentication.ts'
 import { actAs } from '../db/record-event.ts'
@@ -297,6 +298,8 @@ export const createOidc = (deps: Deps): Oidc => {
       if (request === null || request.provider !== id || !providers.allowsReturn(request.returnTo))
         throw problems.invalidOidcState()
       const { purpose, codeChallenge, invitationToken } = request
+      // Exactly, since a logout from then on ends what has begun.
+      const begunAt = await readClock(db)
       const goOn = (parameters: Readonly<Record<string, string>>): string => {
         const url = new URL(request.returnTo)
         const answer = { ...parameters, state: request.clientState, iss: ownIssuer }
@@ -312,14 +315,14 @@ export const createOidc = (deps: Deps): Oidc => {
         })
       }
       // A time so far ahead is from before the clock was set back.
-      if (request.expiresAt <= now() || request.expiresAt > now() + authorizationLifetime)
+      if (request.expiresAt <= begunAt || request.expiresAt > begunAt + authorizationLifetime)
         return refuse('invalid_request', `The request to ${id} is older than 10 minutes`)
       try {
         const identity = await provider.authenticate(request, redirected)
         const { token: code, hash } = newOidcCode()
         const proof: Proof = { purpose, codeChallenge, invitationToken, identity }
         const sealed = seal(keys, Buffer.from(JSON.stringify(proof)), contextOf(hash))
-        await insertOidcCode(db, { hash, sealed }, identity)
+        await insertOidcCode(db, { hash, sealed, owner: identity, begunAt })
         return goOn({ code })
       } catch (error) {
         // The code is that of OpenID Connect Core Unmet Authentication Requirements 1.0.
@@ -407,8 +410,8 @@ export const createOidc = (deps: Deps): Oidc => {
         log.warn({ provider: id, request_id: ctx.client.requestId }, error.message)
         throw problems.invalidLogoutToken()
       })
-      if (await isLogoutTokenUsed(ctx, logout)) throw problems.invalidLogoutToken()
-      // First, so that no session begins behind it.
+      // First, so that no session begins behind it: neither by a code that there will be, nor by one that there is.
+      if (await insertLogoutToken(ctx, logout)) throw problems.invalidLogoutToken()
       await transaction(ctx, (tx) => removeCodesOfLogin(tx, logout))
       // A user at a time, since users are locked before what is theirs.
       for (const userId of await usersOfLogin(ctx, logout))

@@ -113,6 +113,29 @@ t.test('Back-Channel Logout', async (t) => {
     await service.expect('exchangeOidcCode', 401, { body: bySid })
   })
 
+  for (const [name, ended] of [
+    ['sid', { sid: 'under-way' }],
+    ['sub', { sub: 'by-sub' }],
+    ['both', { sub: 'by-both', sid: 'under-way' }],
+  ] as const)
+    t.test(`200: by ${name}, a sign-in that waits for the user info`, async (t) => {
+      const sub = `by-${name}`
+      issuer.claims = { sub, email: `${sub}@example.com`, email_verified: true, sid: 'under-way' }
+      const logout = await logoutToken(ended)
+      issuer.intercept = (request, response) => {
+        if (request.url !== '/userinfo') return false
+        void (async () => {
+          t.equal(await sendLogout(service, logout), 200)
+          response.setHeader('content-type', 'application/json').end(JSON.stringify({ sub }))
+        })()
+        return true
+      }
+      const body = await browserAt(service).code()
+      issuer.intercept = null
+      await service.expect('exchangeOidcCode', 401, { body })
+      t.equal(await statusOf((await signIn(sub, 'next')).token), 200, 'a later one is not ended')
+    })
+
   t.test('a token whose request has failed is sent again', async (t) => {
     const { token } = await signIn('failing', 'f1')
     const logout = await logoutToken({ sid: 'f1' })

@@ -125,30 +125,62 @@ t.test('completeLogin waits while the second factor is disabled: 401', { skip },
   t.match(reply, { status: 401, body: { code: 'invalid_credentials' } })
 })
 
-t.test('a logout of the provider during exchangeOidcCode ends its session', { skip }, async (t) => {
+t.test('exchangeOidcCode', { skip }, async (t) => {
   const issuer = await startIssuer()
   const service = await startService(t, { db, config: { oidc: oidcConfig([providerOf(issuer)]) } })
   const codeWith = (sub: string, sid: string) => {
     issuer.claims = { sub, email: `${sub}@example.com`, email_verified: true, sid }
     return browserAt(service).code()
   }
+  const exchange = (body: Awaited<ReturnType<typeof codeWith>>) => service.call('exchangeOidcCode', { body })
+
   for (const [name, claims] of [
     ['by-sid', { sid: 'second' }],
+    ['by-sub', { sub: 'by-sub' }],
     ['by-both', { sub: 'by-both', sid: 'second' }],
-  ] as const) {
-    const { user } = (await service.expect('exchangeOidcCode', 200, { body: await codeWith(name, 'first') }))
-      .body
-    const body = await codeWith(name, 'second')
-    const logoutToken = await issuer.sign({ typ: 'logout+jwt' }, logoutClaims(issuer, claims))
-    const [reply, status] = await resultAfter(t, { hold: [heldAccount(user)], waiting: 2 }, async () => {
-      const exchanged = service.expect('exchangeOidcCode', 200, { body })
-      await untilWaiting(1)
-      return await Promise.all([exchanged, sendLogout(service, logoutToken)])
+  ] as const)
+    await t.test(`a logout of the provider meanwhile, ${name}, ends the session`, async (t) => {
+      const { user } = (
+        await service.expect('exchangeOidcCode', 200, { body: await codeWith(name, 'first') })
+      ).body
+      const body = await codeWith(name, 'second')
+      const logoutToken = await issuer.sign({ typ: 'logout+jwt' }, logoutClaims(issuer, claims))
+      const [reply, status] = await resultAfter(t, { hold: [heldAccount(user)], waiting: 2 }, async () => {
+        const exchanged = service.expect('exchangeOidcCode', 200, { body })
+        await untilWaiting(1)
+        return await Promise.all([exchanged, sendLogout(service, logoutToken)])
+      })
+      t.equal(status, 200)
+      const { status: after } = await service.call('getCurrentUser', { token: reply.body.access_token })
+      t.equal(after, 401)
     })
-    t.equal(status, 200, name)
-    const { status: after } = await service.call('getCurrentUser', { token: reply.body.access_token })
-    t.equal(after, 401, `${name}: the session has ended`)
-  }
+
+  for (const [ending, status] of [
+    ['the user is disabled', 403],
+    ['the user is deleted', 401],
+  ] as const)
+    await t.test(`waits while ${ending}: ${status}, and the code is used`, async (t) => {
+      const name = `one-of-${status}`
+      const { user } = (
+        await service.expect('exchangeOidcCode', 200, { body: await codeWith(name, 'first') })
+      ).body
+      const body = await codeWith(name, 'second')
+      const race = { hold: [heldAccount(user)], change: endings[ending](user) }
+      const reply = await resultAfter(t, race, () => exchange(body))
+      t.equal(reply.status, status)
+      t.equal(await count('sessions', user), 0)
+      t.match(await exchange(body), { status: 401, body: { code: 'invalid_credentials' } })
+    })
+
+  await t.test('waits while the role changes: 200 with the new one', async (t) => {
+    const { user } = (
+      await service.expect('exchangeOidcCode', 200, { body: await codeWith('promoted', 'first') })
+    ).body
+    const body = await codeWith('promoted', 'second')
+    const change = `update users set role = 'admin' where id = '${user.id}'`
+    const reply = await resultAfter(t, { hold: [heldAccount(user)], change }, () => exchange(body))
+    t.match(reply, { status: 200, body: { user: { role: 'admin' } } })
+  })
 })
 
 /** Changes of the caller's own credentials, whose session ends meanwhile. */

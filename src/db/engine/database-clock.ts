@@ -1,6 +1,8 @@
 import type { Database } from './client.ts'
 import { sql } from '../schema/drizzle.ts'
+import { expectRow } from './row-statements.ts'
 import { statement } from './statement.ts'
+import type { Runner } from './transaction.ts'
 
 /**
  * The clock of the database, which all instances share. Tokens and links that one instance issues are verified by others, whose own
@@ -20,14 +22,17 @@ const select = statement(
   () => sql`select floor(extract(epoch from clock_timestamp()) * 1000)::bigint as now`,
 )
 
+/** The clock of the database now, in milliseconds since the epoch. */
+export const readClock = async (db: Runner): Promise<number> => expectRow(await select(db, {})).now
+
 export const createDatabaseClock = (): DatabaseClock => {
   let atStart = Date.now() - performance.now()
   return {
     now: () => atStart + performance.now(),
     async follow(db) {
-      const [row] = await select(db, {})
+      const now = await readClock(db)
       // Behind by the time of the answer, but never ahead: nothing expires early.
-      if (row !== undefined) atStart = row.now - performance.now()
+      atStart = now - performance.now()
     },
   }
 }

@@ -201,7 +201,7 @@ export const oidcCodes = pgTable(
   (t) => [index('oidc_codes_expiry').on(t.expires_at)],
 )
 
-/** The logout tokens of identity providers that were used, until they expire. */
+/** The logout tokens of identity providers, until they expire. */
 export const logoutTokens = pgTable(
   'logout_tokens',
   {
@@ -209,8 +209,21 @@ export const logoutTokens = pgTable(
     /** The claim `jti`. */
     token_id: text('token_id').notNull(),
     expires_at: instant('expires_at').notNull(),
+    /** SHA-256, as in `oidc_codes`. */
+    subject_hash: bytea('subject_hash'),
+    sid_hash: bytea('sid_hash'),
+    received_at: instant('received_at')
+      .notNull()
+      .default(sql`now()`),
+    /** Whether all that it ends has ended. */
+    is_used: boolean('is_used').notNull().default(true),
   },
-  (t) => [primaryKey({ columns: [t.issuer, t.token_id] }), index('logout_tokens_expiry').on(t.expires_at)],
+  (t) => [
+    primaryKey({ columns: [t.issuer, t.token_id] }),
+    index('logout_tokens_expiry').on(t.expires_at),
+    index('logout_tokens_subject').on(t.subject_hash),
+    index('logout_tokens_sid').on(t.sid_hash),
+  ],
 )
 
 /** Spent tokens are kept until their expiry, so that a reuse is detected. */
