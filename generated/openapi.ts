@@ -929,7 +929,7 @@ export interface paths {
         head: operations["getUploadOffset"];
         /**
          * Upload a chunk
-         * @description Appends a chunk to an upload. `Upload-Offset` must equal the current offset. If the connection is lost, the bytes received so far are kept; a chunk with `Upload-Checksum` is stored completely or not at all. The last chunk turns the file into an attachment or an import, whose URL is in `Content-Location`. If that would exceed a quota, or an import requires a recent authentication, the upload can still be completed later. Available to the user who started the upload, while they can attach files to the task; API tokens need `attachments:write` for a file of a task, and `imports:write` for a file to import.
+         * @description Appends a chunk to an upload. `Upload-Offset` must equal the current offset. If the connection is lost, the bytes received so far are kept; a chunk with `Upload-Checksum` is stored completely or not at all. The last chunk turns the file into an attachment or an import, whose URL is in `Content-Location`. If that would exceed a quota, the upload can still be completed later. Available to the user who started the upload, while they can attach files to the task; API tokens need `attachments:write` for a file of a task, and `imports:write` for a file to import.
          */
         patch: operations["appendUpload"];
         trace?: never;
@@ -9631,7 +9631,7 @@ export interface operations {
             };
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthorized"];
-            403: components["responses"]["ForbiddenOrUnproven"];
+            403: components["responses"]["Forbidden"];
             404: components["responses"]["NotFound"];
             409: components["responses"]["UploadConflict"];
             410: components["responses"]["UploadGone"];

@@ -4,7 +4,7 @@ import { loadContract } from '../../src/contract/contract.ts'
 import { retryRules } from '../../src/contract/retries.ts'
 import { problemCodes, problemTypes } from '../../src/problems/catalogue.ts'
 
-/** Generates tables in docs/, each between `<!-- name -->` and `<!-- /name -->`. */
+/** Generates tables and lists in docs/, each between `<!-- name -->` and `<!-- /name -->`. */
 
 const problemTable = (): string => {
   const rows = problemCodes.map((code) => {
@@ -27,6 +27,14 @@ const retryTable = (): string => {
     ...rows,
   ].join('\n')
 }
+
+const recentSignInList = (): string =>
+  [...loadContract().operations.values()]
+    .flatMap(({ method, path, recentSignIn }) => {
+      if (recentSignIn === null) return []
+      return [`- \`${method} ${path}\`${recentSignIn === 'always' ? '' : `, ${recentSignIn}`}`]
+    })
+    .join('\n')
 
 const settingsTable = (): string => {
   const rowOf = ({
@@ -55,5 +63,6 @@ const replaceSection = (path: string, name: string, content: string): void => {
 }
 
 replaceSection('docs/guides/errors.md', 'problems', problemTable())
+replaceSection('docs/guides/authentication.md', 'recent sign-ins', recentSignInList())
 replaceSection('docs/guides/concurrency-and-idempotency.md', 'retries', retryTable())
 replaceSection('docs/operations/configuration.md', 'settings', settingsTable())

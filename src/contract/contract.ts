@@ -30,6 +30,8 @@ export interface ContractOperation {
   readonly permission: Permission
   /** The private content in the response, whose reads by administrators are audited. Null if there is none. */
   readonly shows: ShownContent | null
+  /** When a session must have authenticated recently: `always`, or a condition, as text for people. Null if never. */
+  readonly recentSignIn: string | null
   /** The rate limit policy: per network for an operation without authentication, otherwise per user. */
   readonly rateLimit: RateLimitPolicy | 'none'
   /** Whether only requests that fail count against the rate limit. */
@@ -85,8 +87,8 @@ export const loadContract = (): Contract =>
   (loaded ??= parseContract(readFileSync(new URL('../../openapi.yaml', import.meta.url))))
 
 /**
- * @throws Error if `x-scope`, `x-permission`, `x-audited-read`, `x-rate-limit`, `x-rate-limit-counts`, `x-repeat` or `security` of an
- * operation is missing or inconsistent, or if a deprecation has no dates
+ * @throws Error if `x-scope`, `x-permission`, `x-audited-read`, `x-recent-sign-in`, `x-rate-limit`, `x-rate-limit-counts`, `x-repeat` or
+ * `security` of an operation is missing or inconsistent, or if a deprecation has no dates
  */
 export const parseContract = (yaml: Buffer): Contract => {
   const document = asObject(load(yaml.toString()))
@@ -129,6 +131,7 @@ const readOperation = (document: Json, path: string, method: string, operation: 
     scope,
     permission,
     shows: readShownContent(id, path, operation['x-audited-read']),
+    recentSignIn: readRecentSignIn(id, operation),
     rateLimit,
     countsFailures: counted === 'failures',
     mediaTypes: Object.keys(asObject(asObject(operation.requestBody ?? {}).content ?? {})),
@@ -181,6 +184,16 @@ const readShownContent = (id: string, path: string, value: unknown): ShownConten
   if (kind === undefined || parameter === undefined)
     throw new Error(`${id} has no known x-audited-read in openapi.yaml`)
   return { kind, parameter }
+}
+
+const unprovenResponse = '#/components/responses/ForbiddenOrUnproven'
+
+const readRecentSignIn = (id: string, operation: Json): string | null => {
+  const value = operation['x-recent-sign-in']
+  const { $ref } = asObject(asObject(operation.responses)['403'] ?? {})
+  if (($ref === unprovenResponse) !== (typeof value === 'string'))
+    throw new Error(`${id}: x-recent-sign-in and the response 403 disagree in openapi.yaml`)
+  return typeof value === 'string' ? value : null
 }
 
 const readRepeat = (id: string, method: string, takesIdempotencyKey: boolean, value: unknown): Repeat => {
