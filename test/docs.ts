@@ -8,6 +8,7 @@ import t from 'tap'
 import { isInstalled } from '../scripts/run/commands.ts'
 import { readConfig } from '../src/config/config.ts'
 import { loadContract } from '../src/contract/contract.ts'
+import { fieldNames } from '../src/domain/task-condition.ts'
 import { deriveTools } from '../src/mcp/tools.ts'
 import { isProblemCode, problemTypes } from '../src/problems/catalogue.ts'
 import { changesToBeKnown } from './fixture/changes.ts'
@@ -120,6 +121,13 @@ t.test('the tools of assistants are listed with their scopes', async (t) => {
     listed.toSorted(),
     tools.map(({ name, operation }) => `${[operation.scope].flat().join()} ${name}`).toSorted(),
   )
+})
+
+t.test('the fields of filters are listed', async (t) => {
+  const guide = await read('docs/guides/lists-and-sync.md')
+  const cells = matchesOf(guide, /^\| (`.*?`) +\|/gm)
+  const listed = cells.flatMap((cell) => matchesOf(cell, /`(\w+)(?:\.key)?`/g))
+  t.strictSame(listed.toSorted(), fieldNames.toSorted())
 })
 
 t.test('the documented settings are those that the service reads', async (t) => {

@@ -198,7 +198,8 @@ const ownNames: readonly string[] = [
   ...Object.keys(fields),
   ...(['is_blocked', 'tags'] satisfies FieldName[]),
 ]
-const fieldNames: readonly string[] = [...ownNames, ...integrationFieldNames]
+/** What `filter` compares. */
+export const fieldNames: readonly string[] = [...ownNames, ...integrationFieldNames]
 
 const readFieldName = (word: Word): FieldName => {
   const { text, hasOpenStart, hasOpenEnd } = word
