@@ -835,7 +835,7 @@ export interface paths {
         };
         /**
          * Download an attachment by link
-         * @description Downloads a file with a link that `POST /attachments/{attach_id}/links` created. The token in the URL authenticates the request. The response is the same as that of `GET /attachments/{attach_id}` with the disposition of the link, except that pages of other origins can embed it and browsers may reuse it for a minute. Requests count against the user who created the link, in a rate limit of their own that is as high as the limit of the user's other requests. An expired link returns 410; a link that was revoked or never existed returns 404.
+         * @description Downloads a file with a link that `POST /attachments/{attach_id}/links` created. The token in the URL authenticates the request. The response is the same as that of `GET /attachments/{attach_id}` with the disposition of the link, except that pages of other origins can embed it and browsers may reuse it for a minute. Requests count against the user who created the link, in a rate limit of their own that is as high as the limit of the user's other requests. An expired link returns 410; a link that was revoked or never existed returns 404. Unknown query parameters are ignored.
          */
         get: operations["downloadLinkedAttachment"];
         put?: never;
@@ -2353,6 +2353,8 @@ export interface paths {
          *
          *     Requests count against the owner of the feed, in the rate limit of links. A revoked feed returns 410; a wrong token, or a feed
          *     whose owner is disabled or deleted, or has to sign in with an identity provider again, returns 404.
+         *
+         *     Unknown query parameters, which calendar programs append, are ignored.
          */
         get: operations["getFeedCalendar"];
         put?: never;
@@ -2521,7 +2523,7 @@ export interface paths {
         };
         /**
          * Download an export by link
-         * @description Downloads an archive with a link that `POST /exports/{export_id}/links` created. The token in the URL authenticates the request. The response is the same as that of `GET /exports/{export_id}/archive`. Requests count against the user who created the link, in the rate limit of links. An expired link returns 410; a link that was revoked or never existed returns 404.
+         * @description Downloads an archive with a link that `POST /exports/{export_id}/links` created. The token in the URL authenticates the request. The response is the same as that of `GET /exports/{export_id}/archive`. Requests count against the user who created the link, in the rate limit of links. An expired link returns 410; a link that was revoked or never existed returns 404. Unknown query parameters are ignored.
          */
         get: operations["downloadLinkedExport"];
         put?: never;

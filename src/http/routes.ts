@@ -87,8 +87,8 @@ interface GlueSchema {
 
 /**
  * Replaces Fastify's validation, which stops at the first invalid part of a request. Validates bodies of any media type (the
- * adapter checks the type first), refuses unknown query parameters, and looks up headers by Node's lower-case names. Forms
- * are validated by their reader.
+ * adapter checks the type first), refuses unknown query parameters except in links, to which the programs that open them append their
+ * own, and looks up headers by Node's lower-case names. Forms are validated by their reader.
  */
 const validateRequests = (route: RouteOptions): void => {
   const { params, body, querystring, headers } = (route.schema ?? {}) as GlueSchema
@@ -97,7 +97,12 @@ const validateRequests = (route: RouteOptions): void => {
     params,
     body: body?.content?.['application/json']?.schema,
     isPatch: route.method === 'PATCH',
-    querystring: { type: 'object', properties: {}, ...querystring, additionalProperties: false },
+    querystring: {
+      type: 'object',
+      properties: {},
+      ...querystring,
+      additionalProperties: route.config?.operation?.scope === 'link',
+    },
     // Header validation reads every header of a request, so it runs only where needed.
     headers: Object.keys(checked?.properties ?? {}).length > 0 ? checked : undefined,
   })

@@ -256,6 +256,13 @@ t.test('getFeedCalendar', async (t) => {
     t.match(await open(feed, { method: 'HEAD' }), { status: 200, body: null })
   })
 
+  t.test('200: parameters that calendar programs append are ignored', async (t) => {
+    const owner = await register()
+    const feed = await create(owner)
+    const query = { token: tokenIn(feed), nocache: '1', utm_source: ['a', 'b'] }
+    t.match(await service.call('getFeedCalendar', { params: { feed_id: feed.id }, query }), { status: 200 })
+  })
+
   t.test('200: what the filter and the owner see, the nearest due dates first', async (t) => {
     const [owner, colleague] = [await register(), await register()]
     const project = await createProject(colleague, 'Shared')
@@ -400,7 +407,7 @@ t.test('neither the log nor a problem contains the token of a feed', async (t) =
   lines.length = 0
   const feed = await create(owner)
   await open(feed)
-  const refused = await open(feed, { query: { token: tokenIn(feed), more: 'x' } })
+  const refused = await open(feed, { query: { token: [tokenIn(feed), 'x'] } })
   t.equal(refused.status, 400)
   await service.expect('deleteFeed', 204, { token: owner.token, params: { feed_id: feed.id } })
   const revoked = await open(feed)

@@ -134,7 +134,7 @@ const fieldsOf = (body: Located, isMergePatch: boolean): readonly Place[] => {
   })
 }
 
-const placesIn = ({ path, method }: Operation): readonly Place[] => {
+const placesIn = ({ path, method, scope }: Operation): readonly Place[] => {
   const item = lookUp(['paths', path])
   const operation = item && member(item, method.toLowerCase())
   if (item === undefined || operation === undefined) throw new Error(`${path} is not in the contract`)
@@ -143,7 +143,7 @@ const placesIn = ({ path, method }: Operation): readonly Place[] => {
   return [
     ...parametersOf(item),
     ...parametersOf(operation),
-    { part: 'query', ...unheardOf },
+    ...(scope === 'link' ? [] : [{ part: 'query', ...unheardOf } as const]),
     ...(body === undefined ? [] : fieldsOf(body, method === 'PATCH')),
     ...(isClosed ? [{ part: 'body', ...unheardOf } as const] : []),
   ]
