@@ -244,9 +244,12 @@ async function* calendarTasks(
     yield { ...task, updated_at: task.updated_at ?? task.created_at ?? createdAt, tags: tagsOf(task, names) }
 }
 
+/** Without it, Excel reads the bytes as a code page. */
+const byteOrderMark = '\uFEFF'
+
 /** The columns are the fields that a table can have when it is imported. */
 async function* tableOf(tasks: AsyncIterable<TaskRecord>, names: Names): AsyncGenerator<string, void> {
-  yield row(csvFields)
+  yield `${byteOrderMark}${row(csvFields)}`
   for await (const task of tasks) {
     const cells: Readonly<Record<CsvField, string | null>> = {
       id: task.id,
@@ -281,7 +284,7 @@ const readme = `# Export of tasks
 - *.jsonl: all records, one JSON object a line. Records name others by id. Parents come before their subtasks.
 - files/: the attached files. Their names are their SHA-256; attachments.jsonl has their real names.
 - tasks.ics: the tasks for calendar programs (iCalendar).
-- tasks.csv: the tasks for spreadsheets. An apostrophe before =, +, - or @ keeps a spreadsheet from calculating it.
+- tasks.csv: the tasks for spreadsheets, in UTF-8 with a byte order mark. An apostrophe before =, +, - or @ keeps a spreadsheet from calculating it.
 
 Another installation can import this file as it is.
 `

@@ -2,7 +2,7 @@ import { createHash, randomBytes } from 'node:crypto'
 import { readFile, writeFile } from 'node:fs/promises'
 import { join } from 'node:path'
 import { PassThrough, Readable } from 'node:stream'
-import { buffer, text } from 'node:stream/consumers'
+import { buffer } from 'node:stream/consumers'
 import { Ajv } from 'ajv'
 import t from 'tap'
 import { ZipFile } from 'yazl'
@@ -17,7 +17,7 @@ import { loadContract } from '../../src/contract/contract.ts'
 import { checkDrafts } from '../../src/interchange/check.ts'
 import { readFormat } from '../../src/interchange/formats/formats.ts'
 import { readOwnArchive } from '../../src/interchange/formats/own-archive.ts'
-import { UnreadableFile } from '../../src/interchange/import-file.ts'
+import { csvFields, UnreadableFile } from '../../src/interchange/import-file.ts'
 import type { InterchangeRecord, RecordType, RecordTypes, ReportLine } from '../../src/interchange/records.ts'
 import { readCell, writeCell } from '../../src/interchange/table-cells.ts'
 import { openArchive } from '../../src/interchange/zip.ts'
@@ -147,11 +147,12 @@ const read = async (path: string): Promise<readonly (InterchangeRecord | ReportL
   }
 }
 
+/** With its byte order mark, if it has one. */
 const partOf = async (path: string, name: string): Promise<string> => {
   const archive = await openArchive(path)
-  const part = await text(await archive.open(name))
+  const part = await buffer(await archive.open(name))
   archive.close()
-  return part
+  return String(part)
 }
 
 t.test('records that are written are read again as they were', async (t) => {
@@ -177,7 +178,8 @@ t.test('records that are written are read again as they were', async (t) => {
   }
   t.equal(await partOf(path, `files/${sha256}`), String(content))
 
-  const [, first, second] = (await partOf(path, 'tasks.csv')).split('\r\n')
+  const [header, first, second] = (await partOf(path, 'tasks.csv')).split('\r\n')
+  t.equal(header, `\uFEFF${csvFields.join()}`, 'spreadsheets see that it is UTF-8')
   t.match(
     first,
     `a,'=1+1,"Two\nlines",done,high,2026-02-27,2026-02-28,${at},${at},"Ünïcode, ""quoted""",Later,`,
