@@ -81,5 +81,8 @@ export const isVisible = (text: string): boolean =>
 /** Whether text can be stored and returned unchanged: no U+0000, no lone surrogate. */
 export const isCleanText = (text: string): boolean => !text.includes('\0') && text.isWellFormed()
 
+/** Text as it can be stored: without U+0000, and with U+FFFD for lone surrogates. */
+export const toCleanText = (text: string): string => text.replaceAll('\0', '').toWellFormed()
+
 /** Escapes the characters with a meaning in a LIKE pattern whose escape character is the backslash. */
 export const escapeLike = (text: string): string => text.replace(/[\\%_]/g, (character) => `\\${character}`)

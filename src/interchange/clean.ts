@@ -1,4 +1,4 @@
-import { hasTooManyMarks, isVisible, toNfc } from '../domain/text.ts'
+import { hasTooManyMarks, isVisible, toCleanText, toNfc } from '../domain/text.ts'
 import type { Fault } from './drafts.ts'
 
 /** The limits of the contract, in characters. */
@@ -24,7 +24,7 @@ export const cleanText = (
   faults: Fault[],
   name: string = field,
 ): string => {
-  const stored = text.replaceAll('\0', '').toWellFormed()
+  const stored = toCleanText(text)
   const most = limits[field]
   // Code units first: counting characters of every text takes time.
   if (stored.length <= most) return stored

@@ -1,3 +1,4 @@
+import { toCleanText } from '../domain/text.ts'
 import type { InterchangeRecord, ReportCode, ReportLine } from './records.ts'
 
 /** What readers make of the rows of a file, before `checkDrafts` compares them with each other. */
@@ -22,12 +23,12 @@ export const isDraft = (item: Draft | ReportLine): item is Draft => 'record' in 
 
 export const note = (code: ReportCode, message: string, part: string | null = null): ReportLine => ({
   severity: 'note',
-  part,
+  part: part && toCleanText(part),
   row: null,
   id: null,
   field: null,
   code,
-  message,
+  message: toCleanText(message),
 })
 
 export const refusal = (
@@ -35,7 +36,15 @@ export const refusal = (
   row: number | null,
   { field, code, message }: Fault,
   id: string | null = null,
-): ReportLine => ({ severity: 'refused', part, row, id, field, code, message })
+): ReportLine => ({
+  severity: 'refused',
+  part: part && toCleanText(part),
+  row,
+  id,
+  field: field && toCleanText(field),
+  code,
+  message: toCleanText(message),
+})
 
 /** What is wrong with a document itself, each once. */
 export const rootNotes = ({ faults }: { readonly faults: readonly Fault[] }): readonly ReportLine[] =>

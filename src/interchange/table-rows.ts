@@ -1,6 +1,7 @@
 import { parse } from 'csv-parse'
 import { parse as parseAtOnce } from 'csv-parse/sync'
 import { pipeline } from 'node:stream/promises'
+import { toCleanText } from '../domain/text.ts'
 import { type CsvMapping, delimiters } from './import-file.ts'
 import { readCell } from './table-cells.ts'
 import { decoded } from './text-encoding.ts'
@@ -60,7 +61,7 @@ export const headRows = (text: string, delimiter: string, limit: number): readon
   try {
     const options = { delimiter, relax_column_count: true, relax_quotes: true, to: limit } as const
     const rows = parseAtOnce(text, { ...options, skip_records_with_error: true })
-    return rows.map((row) => row.map((cell) => readCell(cell.replaceAll('\0', ''))))
+    return rows.map((row) => row.map((cell) => readCell(toCleanText(cell))))
   } catch {
     return []
   }

@@ -4,6 +4,7 @@ import { rm } from 'node:fs/promises'
 import { join } from 'node:path'
 import { pipeline } from 'node:stream/promises'
 import type { Database } from '../db/engine/client.ts'
+import { UnstorableText } from '../db/engine/errors.ts'
 import { newId } from '../db/engine/ids.ts'
 import { countRows, showProjects, writeRows, type WrittenRow } from '../db/import-records.ts'
 import {
@@ -129,7 +130,7 @@ const workOn = async (deps: RunImportsDeps, taken: TakenImport, stop: AbortSigna
 const failureOf = (error: unknown): ImportFailure | null => {
   if (error instanceof ImportFailed) return error.failure
   if (error instanceof UnreadableFile) return error.why
-  if (error instanceof FileMissing) return 'damaged'
+  if (error instanceof FileMissing || error instanceof UnstorableText) return 'damaged'
   return isFull(error) ? 'storage_full' : null
 }
 

@@ -59,6 +59,15 @@ export class ConstraintViolation extends Error {
   }
 }
 
+/** A text has characters that the database cannot store, such as U+0000. The statement changed nothing. */
+export class UnstorableText extends Error {
+  override readonly name = 'UnstorableText'
+
+  constructor(options?: ErrorOptions) {
+    super('A text cannot be stored', options)
+  }
+}
+
 /** The caller was disabled or deleted since they were authenticated. */
 export class CallerGone extends Error {
   override readonly name = 'CallerGone'
@@ -95,23 +104,29 @@ export const isReadOnly = (error: unknown): boolean =>
 export const isAborted = (error: unknown): boolean => sqlState(error) === '25P02'
 
 /** Whether the statement was certainly rolled back: true for errors that do not end the session. */
-export const isRolledBack = (error: unknown): boolean =>
-  error instanceof Error && 'severity' in error && error.severity === 'ERROR'
+export const isRolledBack = (error: unknown): boolean => isOfServer(error) && error.severity === 'ERROR'
 
 /** Whether the database did not answer, for whatever reason. */
 export const isUnavailable = (error: unknown): boolean => translateError(error) instanceof DatabaseUnavailable
 
 /**
- * Maps driver errors to the errors above. Any other error is a bug and returned unchanged; it is logged and never shown to
- * a client.
+ * Maps driver errors to the errors above. Any other error is a bug and returned; it is logged and never shown to a client. Driver
+ * errors lose the fields that quote rows and parameters, which are not for the log.
  */
 export const translateError = (error: unknown): unknown => {
+  if (isOfServer(error)) for (const field of quotingFields) Reflect.deleteProperty(error, field)
   const constraint = constraintOf(error)
   if (constraint !== null) return new ConstraintViolation(constraint, { cause: error })
+  if (unstorable.has(sqlState(error))) return new UnstorableText({ cause: error })
   if (writeRefusals.has(sqlState(error))) return new WritesRefused({ cause: error })
   if (unavailable.test(sqlState(error))) return new DatabaseUnavailable({ cause: error })
   return error
 }
+
+const quotingFields = ['detail', 'where', 'internal_query'] as const
+
+// 22021: an invalid byte sequence. 22P05: a character that cannot be stored.
+const unstorable: ReadonlySet<string> = new Set(['22021', '22P05'])
 
 // 53100: disk full.
 const writeRefusals: ReadonlySet<string> = new Set([...readOnlyStates, '53100'])
@@ -121,6 +136,9 @@ const writeRefusals: ReadonlySet<string> = new Set([...readOnlyStates, '53100'])
 // operator has set. Others: driver, system.
 const unavailable =
   /^(08|28|3D|53|57|58|25006|25P0[34]|55P03)|^(CONNECTION_\w+|CONNECT_TIMEOUT|E(CONN(REFUSED|RESET|ABORTED)|PIPE|NOENT|TIMEDOUT|(HOST|NET)UNREACH|NOTFOUND|AI_AGAIN|MFILE|NFILE))$/
+
+const isOfServer = (error: unknown): error is Error & { readonly severity: unknown } =>
+  error instanceof Error && 'severity' in error
 
 const sqlState = (error: unknown): string =>
   error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : ''
