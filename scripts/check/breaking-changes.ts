@@ -67,7 +67,7 @@ const hasEntry = (changelog: string, version: string): boolean =>
   changelog.split('\n').some((line) => line === `## ${version}` || line.startsWith(`## ${version} `))
 
 /** In the newest version whose dependencies are all in the Go module proxy. Null if Go is not installed. */
-export const findOasdiff = (): string | null => findGoProgram('github.com/oasdiff/oasdiff', 'v1.33.0')
+export const findOasdiff = (): string | null => findGoProgram('github.com/oasdiff/oasdiff', 'v1.37.0')
 
 type Json = Readonly<Record<string, unknown>>
 

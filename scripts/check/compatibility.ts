@@ -1,22 +1,19 @@
-import { globSync, readFileSync } from 'node:fs'
+import { readFileSync } from 'node:fs'
 import { fileURLToPath } from 'node:url'
 import { load } from 'js-yaml'
 import manifest from '../../package.json' with { type: 'json' }
 import { skip } from '../run/commands.ts'
+import { releasedContract } from '../run/released-contract.ts'
 import { findBreaking, findEarlyRemovals, findOasdiff, validateVersion } from './breaking-changes.ts'
 
 /**
  * Fails if openapi.yaml breaks clients of the last released contract without a matching version, or if CHANGELOG.md has no entry
- * for the version. The released contract is that of the newest folder in test/releases.
+ * for the version.
  */
 
 const inRepository = (path: string): string => fileURLToPath(new URL(`../../${path}`, import.meta.url))
 
 const currentFile = inRepository('openapi.yaml')
-const [newest] = globSync('test/releases/*/openapi.json', { cwd: inRepository('') }).toSorted((one, other) =>
-  other.localeCompare(one, 'en', { numeric: true }),
-)
-const releasedFile = newest === undefined ? null : inRepository(newest)
 
 interface Document {
   readonly info: { readonly version: string }
@@ -35,6 +32,7 @@ interface Facts {
   /** The date of the x-sunset of a deprecated operation, which may have been removed. */
   readonly sunset?: string
   readonly isRemoved?: boolean
+  readonly needsToken?: boolean
 }
 
 const contractWith = ({
@@ -44,6 +42,7 @@ const contractWith = ({
   mayGrow = true,
   sunset,
   isRemoved = false,
+  needsToken = false,
 }: Facts): object => {
   const jsonOf = (properties: object) => ({ 'application/json': { schema: { type: 'object', properties } } })
   const status = { type: 'string', [mayGrow ? 'x-extensible-enum' : 'enum']: values }
@@ -53,11 +52,16 @@ const contractWith = ({
     responses: { 200: { description: 'Done.', content: jsonOf({ status }) } },
   }
   const deprecation = sunset === undefined ? {} : { deprecated: true, 'x-sunset': sunset }
-  const get = { ...deprecation, responses: { 204: { description: 'Done.' } } }
+  const get = {
+    ...deprecation,
+    ...(needsToken && { security: [{ token: [] }] }),
+    responses: { 204: { description: 'Done.' } },
+  }
   return {
     openapi: '3.0.3',
     info: { title: 'Proof', version: '1.0.0' },
     paths: { '/tasks': isRemoved ? { post } : { post, get } },
+    components: { securitySchemes: { token: { type: 'http', scheme: 'bearer' } } },
   }
 }
 
@@ -79,6 +83,8 @@ const knownChanges: readonly (readonly [name: string, Outcome, current: Facts, r
   ['an enum that may grow from now on', 'breaking', {}, { mayGrow: false }],
   ['another default', 'breaking', { fallback: 'proof' }],
   ['a new parameter in the middle of the others', 'breaking', { parameters: ['limit', 'proof', 'sort'] }],
+  ['an operation that needs a token from now on', 'breaking', { needsToken: true }],
+  ['an operation that needs no token any more', 'harmless', {}, { needsToken: true }],
   ['a removed operation', 'breaking', { isRemoved: true }],
   ['a removed operation whose sunset has passed', 'breaking', { isRemoved: true }, { sunset: '2020-01-01' }],
   ['an operation removed before its sunset', 'early', { isRemoved: true }, { sunset: '2999-01-01' }],
@@ -100,7 +106,7 @@ const verifyTool = (oasdiff: string): void => {
 const check = (): void => {
   const current = read(currentFile)
   const { version } = current.info
-  const released = releasedFile === null ? null : read(releasedFile)
+  const released = releasedContract === undefined ? null : read(releasedContract)
   const oasdiff = findOasdiff()
   if (oasdiff === null) skip('Go is not installed')
   else verifyTool(oasdiff)
