@@ -5000,7 +5000,8 @@ export interface components {
             project_id: string | null;
             url: string;
             description: string;
-            event_types: components["schemas"]["WebhookEventTypes"];
+            /** @description The event types to send, as in `WebhookEventTypes`; later versions have more. */
+            event_types: string[];
             /** @description Whether events are sent. */
             is_enabled: boolean;
             /**
@@ -5227,10 +5228,7 @@ export interface components {
             /** Format: date-time */
             readonly updated_at?: string;
         };
-        /**
-         * Format: binary
-         * @description An iCalendar file, in UTF-8.
-         */
+        /** @description An iCalendar file, in UTF-8. */
         FeedCalendar: string;
         /** @description How far the work is. */
         JobProgress: {

@@ -36,7 +36,7 @@ type Feed = Pick<Schemas['FeedWithUrl'], 'id' | 'calendar_url'>
 const open = (feed: Feed, more: Call = {}, on: Pick<Service, 'call'> = service): Promise<Reply> =>
   on.call('getFeedCalendar', { params: { feed_id: feed.id }, query: { token: tokenIn(feed) }, ...more })
 
-const textOf = ({ body }: Reply): string => Buffer.from(body as Uint8Array).toString()
+const textOf = ({ body }: Reply): string => String(body)
 
 /** The values of a property of the file, in their order. */
 const valuesOf = (text: string, property: string): string[] =>
