@@ -52,6 +52,8 @@ export interface Generator {
   readonly tools: readonly string[]
   /** Steps of the scenario that the program does not take. */
   readonly omitted?: readonly string[]
+  /** Whether the client refuses a response that differs from the contract. */
+  readonly isStrict?: boolean
   readonly plan: (paths: Paths) => Plan
 }
 
@@ -155,6 +157,7 @@ const typescript: Generator = {
 /** openapi-python-client, pinned with its dependencies in requirements.txt. The environment is kept between runs. */
 const python: Generator = {
   tools: ['python3'],
+  isStrict: true,
   plan: (paths) => {
     const { contract: file, source, output, cache } = paths
     const patterns = keyed.map((path) => path.replaceAll(/\{\w+\}/g, '[^/]+'))

@@ -7,13 +7,15 @@ import { startProcess, temporaryFolder } from '../../test/fixture/process.ts'
 import { createClient } from '../../test/fixture/service.ts'
 import { startReceiver } from '../../test/fixture/webhooks.ts'
 import { CommandFailure, isInstalled, runCommand } from '../run/commands.ts'
+import { releasedContract } from '../run/released-contract.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 import { type Generator, generators, type Paths, type Plan, type Step } from './generators.ts'
 import { startGrowthProxy, startUnreliableProxy, unknownValue } from './proxies.ts'
 
 /**
  * Generates a client from openapi.yaml with each generator, compiles it, and runs the scenario with it against a new service: directly,
- * and through a proxy that answers as a later version could, with unknown fields and unknown values of enumerations that may grow.
+ * and through a proxy that answers as a later version could, with unknown fields and unknown values of enumerations that may grow. The
+ * Python client, which parses every field, is generated from the last released contract as well: users have such clients.
  *
  *     node scripts/sdk/run.ts [language...]
  *     node scripts/sdk/run.ts package FOLDER        makes only the packages for npm and PyPI, and copies their archives to the folder
@@ -59,8 +61,8 @@ const deadline = 60 * 60_000
 
 const root = fileURLToPath(new URL('../..', import.meta.url))
 
-const pathsOf = (name: string): Paths => ({
-  contract: join(root, 'openapi.yaml'),
+const pathsOf = (name: string, contract = join(root, 'openapi.yaml')): Paths => ({
+  contract,
   source: join(root, 'scripts/sdk', name),
   output: join(root, '.cache/sdk', name),
   cache: join(root, '.cache/sdk-tools', name),
@@ -130,22 +132,17 @@ const makePackages = async (t: Teardown, folder: string): Promise<void> => {
 const runGenerator = async (
   t: Teardown,
   name: string,
-  { plan, omitted = [] }: Generator,
+  { plan, omitted = [], isStrict = false }: Generator,
   urls: Urls,
 ): Promise<void> => {
   const paths = pathsOf(name)
   const planned = plan(paths)
   const { steps, program, examples } = planned
-  await prepare(t, paths, planned)
-  await runSteps(t, steps, paths.output)
   // The output must be complete, and must not contain warnings.
   const expected = Object.keys(scenario)
     .filter((step) => !omitted.includes(step))
     .map((step) => `ok ${step}`)
-  for (const [title, url, growth] of [
-    [program.title, urls.direct, {}],
-    [`${program.title} against a later version`, urls.proxy, { TASKWRIGHT_UNKNOWN_VALUE: unknownValue }],
-  ] as const) {
+  const runProgram = async (title: string, url: string, growth = {}): Promise<void> => {
     const output = await runStep(t, { ...program, title }, paths.output, {
       TASKWRIGHT_URL: url,
       TASKWRIGHT_UNRELIABLE: urls.unreliable,
@@ -155,6 +152,18 @@ const runGenerator = async (
     if (!isDeepStrictEqual(output.trim().split('\n'), expected))
       throw new CommandFailure(`${title}: printed\n${output}\ninstead of\n${expected.join('\n')}`)
   }
+  if (isStrict && releasedContract !== undefined) {
+    const released = plan(pathsOf(name, releasedContract))
+    await prepare(t, paths, released)
+    await runSteps(t, released.steps, paths.output)
+    await runProgram('run the released client', urls.direct)
+  }
+  await prepare(t, paths, planned)
+  await runSteps(t, steps, paths.output)
+  await runProgram(program.title, urls.direct)
+  await runProgram(`${program.title} against a later version`, urls.proxy, {
+    TASKWRIGHT_UNKNOWN_VALUE: unknownValue,
+  })
   if (examples !== undefined) await runStep(t, examples, paths.output, { TASKWRIGHT_URL: urls.direct })
 }
 

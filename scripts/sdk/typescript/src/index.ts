@@ -48,16 +48,16 @@ export class TaskwrightError extends Error {
 const isProblem = (body: unknown): body is Problem =>
   typeof body === 'object' && body !== null && 'code' in body && 'title' in body
 
-/** All items of a list: calls `page` with the cursor of each page, first with none. */
+/** All items of a list: calls `page` with the parameters of each page's position, first with none. */
 export async function* each<Item>(
-  page: (cursor?: string) => Promise<{ items: readonly Item[]; next_cursor: string | null }>,
+  page: (position: { cursor?: string }) => Promise<{ items: readonly Item[]; next_cursor: string | null }>,
 ): AsyncGenerator<Item, void, undefined> {
-  let cursor: string | undefined
+  let cursor: string | null = null
   do {
-    const { items, next_cursor } = await page(cursor)
+    const { items, next_cursor } = await page(cursor === null ? {} : { cursor })
     yield* items
-    cursor = next_cursor ?? undefined
-  } while (cursor !== undefined)
+    cursor = next_cursor
+  } while (cursor !== null)
 }
 
 /** Statuses that say that nothing was done. */

@@ -116,7 +116,7 @@ for (let number = 1; number <= 5; number += 1) {
   created.push((await taskwright.createTask({ body: { title: `Task ${number}` } })).id)
 }
 const listed: string[] = []
-for await (const { id } of each((cursor) => taskwright.listTasks({ query: { limit: 2, cursor } })))
+for await (const { id } of each((next) => taskwright.listTasks({ query: { limit: 2, ...next } })))
   listed.push(id)
 equal('every task once', listed.toSorted(), created.toSorted())
 ok('page')
@@ -124,7 +124,7 @@ ok('page')
 // The service behind this proxy fails twice, and works at last.
 const patient = connect({ baseUrl: process.env.TASKWRIGHT_UNRELIABLE ?? '', auth: () => tokens.access_token })
 const once = await patient.createTask({ body: { title: 'Only once' } })
-const found = each((cursor) => taskwright.listTasks({ query: { q: '"Only once"', cursor } }))
+const found = each((next) => taskwright.listTasks({ query: { q: '"Only once"', ...next } }))
 equal(
   'one task',
   (await Array.fromAsync(found)).map(({ id }) => id),
@@ -164,7 +164,7 @@ const edited = await taskwright.updateComment(edit)
 equal('version', edited.version, 2)
 await problem(412, taskwright.updateComment(edit))
 const answer = await colleague.createComment({ path: ofPlan, body: { body: 'It is.' } })
-const comments = each((cursor) => taskwright.listTaskComments({ path: ofPlan, query: { limit: 1, cursor } }))
+const comments = each((next) => taskwright.listTaskComments({ path: ofPlan, query: { limit: 1, ...next } }))
 equal('comments', await Array.fromAsync(comments), [edited, answer])
 ok('comment')
 
