@@ -8,6 +8,7 @@ import { lockAccount, lockOwnAccount } from '../db/accounts.ts'
 import { recordAudit } from '../db/audit.ts'
 import { endEarlierAccess } from '../db/end-access.ts'
 import { readClock } from '../db/engine/database-clock.ts'
+import type { TransactionContext } from '../db/engine/context.ts'
 import { ConstraintViolation } from '../db/engine/errors.ts'
 import { newId } from '../db/engine/ids.ts'
 import { last } from '../db/engine/transaction.ts'
@@ -173,6 +174,13 @@ interface SignInSecrets {
   readonly challenge: ReturnType<typeof newChallenge>
 }
 
+type SignedIn = StartedSession | 'challenged'
+
+/** Finds the identity that somebody signs in with, or links it, in the transaction of the sign-in. */
+type Identify = (tx: TransactionContext) => Promise<LinkedIdentity>
+
+type Start = (identify: Identify) => Promise<SignedIn>
+
 /** A page of the caller's identities. */
 export const listIdentities = (ctx: OpContext<SessionPrincipal>, page: PageRequest): Promise<Page> =>
   selectIdentities(ctx, page)
@@ -205,18 +213,34 @@ export const createOidc = (deps: Deps): Oidc => {
     const sealed = await readOidcCode(ctx, hash)
     const proof = sealed && proofOf({ hash, sealed }, input, 'sign_in')
     if (proof !== null) return { hash, proof }
-    await takeOidcCode(ctx, hash)
+    await useUp(ctx, hash)
     return null
   }
 
-  /** Begins the session that a code stands for, or a challenge. A logout of the provider ends it, or has removed the code before. */
+  /** Uses the code of a sign-in up that is refused. Whether that succeeds or not, the refusal is the answer. */
+  const useUp = async (ctx: OpContext, hash: Buffer): Promise<void> => {
+    try {
+      await takeOidcCode(ctx, hash)
+    } catch (error) {
+      log.warn(
+        { err: error, request_id: ctx.client.requestId },
+        'The code of a refused sign-in was not used up: it expires within a minute',
+      )
+    }
+  }
+
+  /**
+   * Begins the session that a code stands for, or a challenge, together with what `identify` makes for it. A logout of the provider ends
+   * it, or has removed the code before.
+   */
   const startSignIn = (
     ctx: OpContext,
     { hash, proof: { identity } }: OpenedCode,
-    { userId, id }: LinkedIdentity,
     { refreshToken, challenge }: SignInSecrets,
-  ): Promise<StartedSession | 'challenged'> =>
-    transaction<Principal | null, StartedSession | 'challenged'>(ctx, async (tx) => {
+    identify: Identify,
+  ): Promise<SignedIn> =>
+    transaction<Principal | null, SignedIn>(ctx, async (tx) => {
+      const { id, userId } = await identify(tx)
       const [taken, account, identities] = await Promise.all([
         takeOidcCode(tx, hash),
         lockAccount(tx, userId),
@@ -250,14 +274,14 @@ export const createOidc = (deps: Deps): Oidc => {
     })
 
   /** Signs in whom a code stands for, the first time too. A refusal uses the code up; after a failure it can be sent again. */
-  const signInBy = async (ctx: OpContext, opened: OpenedCode, secrets: SignInSecrets) => {
+  const signInBy = async (ctx: OpContext, opened: OpenedCode, secrets: SignInSecrets): Promise<SignedIn> => {
+    const start: Start = (identify) => startSignIn(ctx, opened, secrets, identify)
     try {
-      const linked =
-        (await findIdentity(ctx, opened.proof.identity)) ?? (await firstSignIn(ctx, opened.proof, deps))
-      return { linked, started: await startSignIn(ctx, opened, linked, secrets) }
+      const linked = await findIdentity(ctx, opened.proof.identity)
+      return await (linked === null ? firstSignIn(ctx, opened.proof, deps, start) : start(async () => linked))
     } catch (error) {
       // Its transaction was rolled back, and the use of the code with it.
-      if (error instanceof Problem) await takeOidcCode(ctx, opened.hash)
+      if (error instanceof Problem) await useUp(ctx, opened.hash)
       throw error
     }
   }
@@ -342,12 +366,12 @@ export const createOidc = (deps: Deps): Oidc => {
       }
       const { identity } = opened.proof
       const [refreshToken, challenge] = [newRefreshToken(), newChallenge()]
-      const { linked, started } = await signInBy(ctx, opened, { refreshToken, challenge })
+      const started = await signInBy(ctx, opened, { refreshToken, challenge })
       if (started === 'challenged') throw problems.secondFactorRequired(challenge.token, challengeLifetime)
       // Not before: somebody who does not get in changes nothing.
       await applyRuledTeams(
         ctx,
-        { userId: linked.userId, issuer: identity.issuer, teams: identity.teams },
+        { userId: started.userId, issuer: identity.issuer, teams: identity.teams },
         log,
       )
       return issueTokens(accessTokens, started, { refreshToken: refreshToken.token })
@@ -511,23 +535,27 @@ const passedOn = new Set([
 const clientError = (code: string | null): string =>
   code !== null && passedOn.has(code) ? code : 'server_error'
 
-/** The account of an identity that was not linked to one. */
+/** Signs in with an identity that was linked to no account. */
 const firstSignIn = async (
   ctx: OpContext,
   { identity, invitationToken }: Proof,
   deps: Deps,
-): Promise<LinkedIdentity> => {
+  start: Start,
+): Promise<SignedIn> => {
   try {
-    return (
-      (await linkByAddress(ctx, identity, deps)) ??
-      (await createAccount(ctx, identity, invitationToken, deps))
-    )
+    const found = await findAccountToLink(ctx, identity, deps)
+    return found === null
+      ? await createAccount(ctx, { identity, invitationToken }, deps, start)
+      : await thenForget(
+          start((tx) => linkByAddress(tx, found, identity, deps)),
+          () => deps.credentials.forgetUser(found),
+        )
   } catch (error) {
     // Somebody who signs in twice at once has an account when the second one wants to make it.
     const isRefused = error instanceof Problem || error instanceof ConstraintViolation
     const linked = isRefused ? await findIdentity(ctx, identity) : null
     if (linked === null) throw error
-    return linked
+    return start(async () => linked)
   }
 }
 
@@ -540,36 +568,36 @@ export const isTakenOver = (
   { hasSecondFactor }: ProvenIdentity,
 ): boolean => role !== 'admin' && !isLinked && (!isGuarded || hasSecondFactor)
 
-/**
- * Links an identity to the account with its address, only if the provider has verified the address and its operator is trusted with
- * that. Whoever registered the account need not have had the address, so nothing of their access is left.
- */
-const linkByAddress = async (
+/** The account that an identity may be linked to by its address, only if the provider has verified it and its operator is trusted with that. */
+const findAccountToLink = async (
   ctx: OpContext,
+  { provider, email, isEmailVerified }: ProvenIdentity,
+  { providers }: Deps,
+): Promise<string | null> => {
+  if (email === null || !isEmailVerified || providers.find(provider)?.settings.linksByEmail !== true)
+    return null
+  return (await findUserByEmail(ctx, email))?.id ?? null
+}
+
+/** Links an identity to the account with its address. Whoever registered the account need not have had the address, so nothing of their access is left. */
+const linkByAddress = async (
+  tx: TransactionContext,
+  userId: string,
   proven: ProvenIdentity,
-  { providers, credentials, reauthDays }: Deps,
-): Promise<LinkedIdentity | null> => {
-  const { provider: id, issuer, subject, email, isEmailVerified } = proven
-  if (email === null || !isEmailVerified || providers.find(id)?.settings.linksByEmail !== true) return null
-  const found = await findUserByEmail(ctx, email)
-  if (found === null) return null
-  const { id: userId } = found
+  { reauthDays }: Deps,
+): Promise<LinkedIdentity> => {
+  const { issuer, subject, email } = proven
+  const account = await lockAccount(tx, userId)
+  const user = email === null ? null : await findUserByEmail(tx, email)
+  if (account === null || user?.id !== userId || !isTakenOver(user, proven))
+    throw problems.emailOfAnotherAccount()
+  await endEarlierAccess(tx, userId)
   const identity = { id: newId(), userId, issuer, subject, email }
-  return thenForget(
-    transaction(ctx, async (tx) => {
-      const [account, user] = [await lockAccount(tx, userId), await findUserByEmail(tx, email)]
-      if (account === null || user?.id !== userId || !isTakenOver(user, proven))
-        throw problems.emailOfAnotherAccount()
-      if (account.isDisabled) throw problems.accountDisabled()
-      await endEarlierAccess(tx, userId)
-      await Promise.all([
-        insertIdentity(tx, identity, reauthDays),
-        recordAudit(tx, 'identity.linked', { userId, actorId: userId }),
-      ])
-      return identity
-    }),
-    () => credentials.forgetUser(userId),
-  )
+  await Promise.all([
+    insertIdentity(tx, identity, reauthDays),
+    recordAudit(tx, 'identity.linked', { userId, actorId: userId }),
+  ])
+  return identity
 }
 
 /** Names that are tried for a new account: what the provider suggests, and then with a random suffix. */
@@ -596,13 +624,13 @@ export const refusalOfAccount = (
   return email === null || !(isEmailVerified || trustsEmail) ? problems.emailUnverified() : null
 }
 
-/** Creates an account, which accepts the invitation. It is never one of an administrator, nor is the next one to register. */
+/** Signs in to a new account, which accepts the invitation. It is never one of an administrator, nor is the next one to register. */
 const createAccount = async (
   ctx: OpContext,
-  identity: ProvenIdentity,
-  invitationToken: string | null,
+  { identity, invitationToken }: Pick<Proof, 'identity' | 'invitationToken'>,
   { create, invitations, providers, reauthDays }: Deps,
-): Promise<LinkedIdentity> => {
+  start: Start,
+): Promise<SignedIn> => {
   const { issuer, subject, email, displayName } = identity
   const refusal = refusalOfAccount(identity, {
     isAddressTaken: email !== null && (await findUserByEmail(ctx, email)) !== null,
@@ -617,8 +645,8 @@ const createAccount = async (
   const isKnown = identity.timeZone === defaultTimeZone || (await knowsTimeZone(ctx, identity.timeZone))
   const timeZone = isKnown ? identity.timeZone : defaultTimeZone
   const ids = { id: newId(), userId: newId() }
-  const insert = (username: string): Promise<LinkedIdentity> =>
-    transaction(ctx, async (tx) => {
+  const startAs = (username: string): Promise<SignedIn> =>
+    start(async (tx) => {
       await claimInstallation(tx)
       const invitation = invitationHash === null ? null : await lockInvitation(tx, invitationHash)
       if (invitationHash !== null && invitation === null) throw invalidInvitation()
@@ -635,7 +663,7 @@ const createAccount = async (
     })
   for (let attempt = 1; ; attempt += 1) {
     try {
-      return await insert(attempt === 1 ? identity.username : withSuffix(identity.username))
+      return await startAs(attempt === 1 ? identity.username : withSuffix(identity.username))
     } catch (error) {
       const isTaken = error instanceof ConstraintViolation && error.constraint === 'users_username_unique'
       if (!isTaken || attempt === maxNames) throw error

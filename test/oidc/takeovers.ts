@@ -1,6 +1,8 @@
 import t from 'tap'
 import { deriveKeys } from '../../src/auth/keys.ts'
 import { openRequest, sealRequest } from '../../src/oidc/authorization-request.ts'
+import { DatabaseUnavailable } from '../../src/db/engine/errors.ts'
+import { wrapRuns } from '../../src/db/engine/wrap-runs.ts'
 import { shellContext } from '../../src/services/context.ts'
 import { allowPassword, setPassword } from '../../src/services/passwords.ts'
 import { accountActions } from '../fixture/accounts.ts'
@@ -321,6 +323,54 @@ t.test('codes of this service', async (t) => {
     return rows.map(({ text }) => `${String(text)} ${kept.code}`)
   })()
   t.notMatch(stored, /coded@example/)
+})
+
+t.test('a sign-in that fails leaves nothing, and one that is refused is told so', async (t) => {
+  /** A service whose database fails when `fails` says so of a statement. */
+  const failing = (fails: (statement: string) => boolean) => {
+    const db = wrapRuns(service.deps.db, (run) => (text, ...rest) => {
+      const [, statement = ''] = /\/\* (\S+) \*\//.exec(text) ?? []
+      return fails(statement) ? Promise.reject(new DatabaseUnavailable()) : run(text, ...rest)
+    })
+    return startService(t, { db, config: { oidc: oidcConfig(providers) } })
+  }
+  const withoutSessions = await failing((statement) => statement === 'refresh_tokens.insert')
+
+  await t.test('no account of a first one, whose invitation and code can be used', async (t) => {
+    const { createProject } = projectActions(service)
+    const { id } = await createProject(admin, 'Shared')
+    const invitation = { email: 'unlucky@example.com', role: 'editor' }
+    const inviting = { token: admin.token, params: { project_id: id }, body: invitation }
+    await service.expect('createInvitation', 201, inviting)
+    issuer.claims = verified('unlucky')
+    const body = await browser.code('sign_in', { invitation_token: service.invitations.at(-1)?.token })
+    await withoutSessions.expect('exchangeOidcCode', 503, { body })
+    t.strictSame([...(await db.run(`select from users where email = 'unlucky@example.com'`, []))], [])
+    const { access_token: token } = (await service.expect('exchangeOidcCode', 200, { body })).body
+    await service.expect('getProject', 200, { token, params: { project_id: id } })
+  })
+
+  await t.test('no link to an account with the address, which keeps its access', async (t) => {
+    const { id, token, email } = await service.register('spared')
+    issuer.claims = verified('sparing', email)
+    const body = await browser.code()
+    await withoutSessions.expect('exchangeOidcCode', 503, { body })
+    await service.expect('getCurrentUser', 200, { token })
+    t.equal(userOf(await service.expect('exchangeOidcCode', 200, { body })).id, id)
+    await service.expect('getCurrentUser', 401, { token })
+  })
+
+  await t.test('a refusal whose code cannot be used up is the answer', async () => {
+    const { id } = userOf(await signIn(verified('refused')))
+    const disabling = { token: admin.token, params: { user_id: id }, body: { is_disabled: true } }
+    await service.expect('updateUser', 200, disabling)
+    let taken = 0
+    const failsAfterwards = await failing((statement) => statement === 'oidc_codes.take' && (taken += 1) > 1)
+    await failsAfterwards.expect('exchangeOidcCode', 403, { body: await browser.code() })
+    await failsAfterwards.expect('exchangeOidcCode', 401, {
+      body: { ...(await browser.code()), code_verifier: 'w'.repeat(43) },
+    })
+  })
 })
 
 t.test('answers of a provider', async (t) => {
