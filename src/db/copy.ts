@@ -33,8 +33,8 @@ export const copyDatabase = async (
   to: ConnectionOptions,
   schema: Schema = readSchema(),
 ): Promise<readonly CopiedTable[]> => {
-  await migrate(from, schema)
-  await migrate(to, schema)
+  await migrate(from, { schema })
+  await migrate(to, { schema })
   const options = { max_lifetime: null, connection: { statement_timeout: 0, timezone: 'UTC' } }
   const source = createClient(from, from.kind === 'server' ? options : {})
   const target = createClient(to, options)

@@ -7,7 +7,7 @@ import { listenForBackups } from './backup-socket.ts'
 import { makeDataDir } from './data-dir.ts'
 import { createFirstAdmin } from './first-admin.ts'
 import { type Database, openDatabase } from '../db/engine/client.ts'
-import { clusterFolder } from '../db/engine/cluster-folder.ts'
+import { clusterFolder, hasCluster } from '../db/engine/cluster-folder.ts'
 import { type ConnectionOptions, standbysAt } from '../db/engine/connection.ts'
 import { startEmbedded } from '../db/engine/embedded.ts'
 import { startEmbeddedMaintenance } from '../db/engine/maintenance.ts'
@@ -75,13 +75,12 @@ const startService = async (config: Config, process: ServiceProcess): Promise<vo
   const { info, warn, onShutdown, stopping, worker } = process
   if (worker === null) await prepare(config, process)
   const connection = await openConnection(config, process)
-  info('migrating the database schema')
   const { firstAdmin } = config
   const migrated = migrateWhenPossible(connection, {
     prepare: async () => {
       if (firstAdmin !== null) await createFirstAdmin(connection, firstAdmin, { info })
     },
-    log: { warn },
+    log: { info, warn },
     signal: stopping,
   })
   const served = await serve(config, process, { connection, migrated })
@@ -108,8 +107,9 @@ const serve = async (
   { connection, migrated }: DatabaseStart,
 ): Promise<{ readonly database: Database; readonly url: string } | null> => {
   const { onShutdown, warn, stopping, worker } = process
+  const format = readLogFormat()
   startWatchdog({
-    format: readLogFormat(),
+    format,
     worker,
     onError: ({ message }) =>
       warn(
@@ -164,9 +164,13 @@ const serve = async (
   if (connection.kind === 'embedded') await migrated
   if (stopping.aborted) return null
   const { host, port } = config
+  const { level } = app.log
+  // Fastify says in JSON where it listens, which `logReady` says as text.
+  if (format === 'pretty') app.log.level = 'silent'
   await app.listen({ host: listenAddress(host), port, backlog: listenBacklog }).catch((error: unknown) => {
     throw listenError({ prefix: '', host, port }, error)
   })
+  app.log.level = level
   // The log line with the address must precede the one that reports readiness.
   await logStream.flush()
   return { database, url: listeningUrl(config, app.server.address()) }
@@ -279,7 +283,11 @@ const openConnection = async (
     info('using the database server at DATABASE_URL')
     return { kind: 'server', url: databaseUrl, waitsForStandbys: databaseReadUrl !== null }
   }
-  info(`starting the embedded database in ${dataDir} (the first start takes a few seconds to initialize it)`)
+  info(
+    (await hasCluster(clusterFolder(dataDir)))
+      ? `starting the embedded database in ${dataDir}`
+      : `creating an embedded database in ${dataDir}; the first start takes a few seconds`,
+  )
   const embedded = await startEmbedded({ dataDir, log: { info, warn }, onFailure: fail })
   onShutdown(() => embedded.close())
   onShutdown(await listenForBackups(dataDir, embedded))

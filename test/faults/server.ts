@@ -24,7 +24,7 @@ t.test('faults of the database server', async (t) => {
   url.port = String(proxy.port)
   const service = await startProcess(
     t,
-    { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url.href, LOG_LEVEL: 'info' },
+    { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url.href },
     { until: 'listening' },
   )
   const { call, expect, register } = createClient(service.url)

@@ -24,7 +24,8 @@ const oneForAll = serverUrl !== undefined && 'a server has many clients'
 
 /** Each test continues with the process of the one before, or starts one with the data that it left. */
 const environment = await environmentFor(t, false)
-const first = await startProcess(t, environment)
+const first = await startProcess(t, { ...environment, LOG_LEVEL: 'info' })
+const firstStart = first.output()
 const { token } = await createClient(first.url).register('ada')
 const { body: kept } = await createClient(first.url).expect('createTask', 201, {
   token,
@@ -38,8 +39,12 @@ const titlesOf = async ({ url }: ServiceProcess): Promise<readonly string[]> => 
 }
 
 t.test('the start and a missing file are logged', async (t) => {
-  t.match(first.output(), /schema/)
-  t.match(first.output(), `version ${manifest.version} on Node.js ${process.versions.node}\n`)
+  const lines = firstStart.split('\n')
+  for (const line of lines) t.match(line, /^taskwright: /, 'text, and no JSON')
+  t.match(lines.at(-1), /^taskwright: ready and listening; /)
+  t.match(firstStart, /^taskwright: migrating the database schema$/m)
+  t.equal(firstStart.includes('first start'), serverUrl === undefined)
+  t.match(firstStart, `version ${manifest.version} on Node.js ${process.versions.node}\n`)
   const { expect } = createClient(first.url)
   const { body: task } = await expect('createTask', 201, { token, body: { title: 'With a file' } })
   const upload = { token, params: { task_id: task.id }, body: fileForm('content') }
@@ -78,6 +83,7 @@ t.test('no acknowledged write is lost by a stop, a new secret or a kill', async 
   const secret = await readFile(join(environment.DATA_DIR, 'jwt-secret'), 'utf8')
   const JWT_SECRET = `a new secret in front of the one of the file, ${secret}`
   const second = await startProcess(t, { ...environment, JWT_SECRET })
+  t.notMatch(second.output(), /first start|migrating/, 'only the first time')
   const client = createClient(second.url)
   const found = await client.expect('getTask', 200, { token, params: { task_id: kept.id } })
   t.strictSame(found.body, kept, 'a task and the token survive a stop and a new active secret')
@@ -165,7 +171,7 @@ t.test('a schema that cannot be migrated prevents the start, and is the only err
 
 t.test('the service waits for an unreachable database', async (t) => {
   const url = 'postgres://nobody:hidden@127.0.0.1:1/none'
-  const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url, LOG_LEVEL: 'info' }
+  const environment = { DATA_DIR: await temporaryFolder(t), DATABASE_URL: url }
   const service = await startProcess(t, environment, { until: 'listening' })
   const { call, expect } = createClient(service.url)
   await expect('getLiveness', 200)

@@ -66,6 +66,12 @@ export const readSchema = (folder: string = fileURLToPath(new URL('..', import.m
   }
 }
 
+interface MigrateOptions {
+  readonly schema?: Schema
+  /** Called before something is applied; again, if another process was faster. */
+  readonly onPending?: () => void
+}
+
 /**
  * Migrates a database to this version's schema. Several processes may do so concurrently: on a server, the others wait for
  * the first. (The embedded database has a single process and a single session, so a lock has no effect.) Resolves to the
@@ -74,9 +80,12 @@ export const readSchema = (folder: string = fileURLToPath(new URL('..', import.m
  * @throws DatabaseUnavailable
  * @throws DatabaseUnsuitable when the tables were created by another program, or by a version before the first release
  */
-export const migrate = (connection: ConnectionOptions, schema: Schema = readSchema()): Promise<number> =>
+export const migrate = (
+  connection: ConnectionOptions,
+  { schema = readSchema(), onPending = () => undefined }: MigrateOptions = {},
+): Promise<number> =>
   withClient(connection, async (client) => {
-    while (!(await applyPending(client, schema)));
+    while (!(await applyPending(client, schema, onPending)));
     return compare(await readApplied(client), schema).unknown
   })
 
@@ -178,12 +187,17 @@ const exists = async (client: postgres.Sql, table: string): Promise<boolean> => 
 }
 
 /** Resolves to false if another process migrated first; the state must then be read again. */
-const applyPending = async (client: postgres.Sql, schema: Schema): Promise<boolean> => {
+const applyPending = async (
+  client: postgres.Sql,
+  schema: Schema,
+  onPending: () => void,
+): Promise<boolean> => {
   const applied = await readApplied(client)
   const pending = pendingMigrations(applied, schema)
   const routines = areRoutinesPending(applied, schema) ? schema.routines : null
   expectMigratable(applied, schema)
   if (pending.length === 0 && routines === null) return true
+  onPending()
   try {
     await client.unsafe(scriptOf(applied, pending, routines)).simple()
     return true

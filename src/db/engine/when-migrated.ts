@@ -7,7 +7,7 @@ import { migrate } from './migrate.ts'
 interface WaitOptions {
   /** Runs after the migration and before requests are served. Retried in the same way. */
   readonly prepare: () => Promise<void>
-  readonly log: { warn(message: string): void }
+  readonly log: { info(message: string): void; warn(message: string): void }
   /** Stops waiting when aborted. */
   readonly signal: AbortSignal
 }
@@ -30,10 +30,11 @@ export const migrateWhenPossible = async (
   { prepare, log, signal }: WaitOptions,
 ): Promise<void> => {
   const stopped = rejectedBy(signal)
+  const onPending = (): void => log.info('migrating the database schema')
   let lastMessage = ''
   for (let attempt = 0; ; attempt += 1) {
     try {
-      const unknown = await Promise.race([migrate(connection), stopped])
+      const unknown = await Promise.race([migrate(connection, { onPending }), stopped])
       if (unknown > 0)
         log.warn(
           `The database has ${unknown} migrations from a newer version of Taskwright; this version can use it only during a rolling upgrade`,

@@ -39,13 +39,13 @@ const atRevision = (wanted: number, mark: string) => (routines: string) =>
 const readMark = async () => (await run('select mark()'))[0]?.mark
 
 t.test('an up-to-date database is not changed', async (t) => {
-  await migrate(options)
+  await migrate(options, { onPending: () => t.fail('something is applied') })
   t.match(await readMigrationState(options), { pending: 0, unknown: 0 })
 })
 
 t.test('changed routines are applied again', async (t) => {
   const changed = await schemaWith(t, atRevision(revision, 'changed'))
-  await migrate(options, changed)
+  await migrate(options, { schema: changed })
   t.equal(await readMark(), 'changed')
   t.match(await readMigrationState(options), { pending: 1 }, 'the original routines differ again')
   await migrate(options)
@@ -53,16 +53,16 @@ t.test('changed routines are applied again', async (t) => {
 })
 
 t.test('an older version works on a newer schema and does not replace its routines', async (t) => {
-  await migrate(options, await schemaWith(t, atRevision(revision + 1, 'newer')))
+  await migrate(options, { schema: await schemaWith(t, atRevision(revision + 1, 'newer')) })
   await run(`insert into drizzle.__drizzle_migrations (hash, created_at) values ('newer', 9000000000000)`)
   await run('alter table tasks add column mood text')
   await run(`create or replace function mark() returns text language sql as $$ select 'by hand' $$`)
 
   const warnings: string[] = []
-  const log = { warn: (message: string) => void warnings.push(message) }
+  const warn = (message: string) => void warnings.push(message)
   await migrateWhenPossible(options, {
     prepare: async () => undefined,
-    log,
+    log: { info: warn, warn },
     signal: new AbortController().signal,
   })
   t.match(warnings, [/^The database has 1 migrations from a newer version of Taskwright/])
@@ -98,7 +98,7 @@ t.test('a migration can take longer than statement_timeout', { skip }, async (t)
     'once',
   )
   const slow = (routines: string) => `${atRevision(revision + 1, 'slow')(routines)} select pg_sleep(1);`
-  await migrate(other, await schemaWith(t, slow))
+  await migrate(other, { schema: await schemaWith(t, slow) })
   t.match(await db.run('select mark()', [], 'once'), [{ mark: 'slow' }])
 })
 
