@@ -11,7 +11,9 @@ import { createClient, fileForm } from './fixture/service.ts'
 
 /** `npm run admin`: with the service running on a database server, and stopped on the embedded one. */
 
-const program = fileURLToPath(new URL('../scripts/operate/admin.ts', import.meta.url))
+const operate = (name: string): string =>
+  fileURLToPath(new URL(`../scripts/operate/${name}.ts`, import.meta.url))
+const program = operate('admin')
 const serverUrl = process.env.DATABASE_URL
 const environment = await environmentFor(t)
 const password = 'correct horse battery'
@@ -418,10 +420,21 @@ t.test('oidc unlink', async (t) => {
 })
 
 t.test('help is printed with exit code 0', async (t) => {
-  for (const args of [['help'], ['--help'], ['user', 'create', '--help']]) {
+  for (const args of [
+    ['help'],
+    ['-h'],
+    ['--help'],
+    ['user', 'create', '--help'],
+    ['storage', 'check', '--help'],
+  ]) {
     const { code, output } = await runProcess(environment, program, args)
     t.equal(code, 0, args.join(' '))
-    t.match(output, /^Usage: /)
+    t.match(output, /^Usage: npm run --silent admin/)
+  }
+  for (const command of ['backup', 'doctor', 'migrate-to', 'restore']) {
+    const { code, output } = await runProcess({}, operate(command), ['--help'])
+    t.equal(code, 0, command)
+    t.match(output, `Usage: npm run ${command.replace('-', ':')}`)
   }
 })
 

@@ -47,6 +47,7 @@ import { openStorage } from '../../src/storage/open.ts'
 import { storageProblem } from '../../src/storage/problems.ts'
 import type { Storage } from '../../src/storage/storage.ts'
 import { openConfigured } from './configured-database.ts'
+import { helpIfAsked } from './help.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
 /**
@@ -608,10 +609,7 @@ const commandOrUsage = (args: readonly string[]): ReturnType<typeof parseCommand
 }
 
 const args = process.argv.slice(2)
-if (args[0] === 'help' || args.includes('--help')) {
-  console.log(usage)
-  process.exit(0)
-}
+helpIfAsked(usage)
 const program = programs[args.join(' ')]
 // It exits at its end.
 if (program !== undefined) await import(program)

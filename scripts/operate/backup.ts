@@ -7,6 +7,7 @@ import { clusterFolder } from '../../src/db/engine/cluster-folder.ts'
 import { freeBytesOf, minFreeBytes } from '../../src/db/engine/disk-space.ts'
 import { syncFolder, unfinishedName, walk, writeArchive } from './archive.ts'
 import { hasEmbedded, lockData } from './configured-database.ts'
+import { helpIfAsked } from './help.ts'
 import { connectToService } from './running-service.ts'
 import { copyRunning } from './snapshot.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
@@ -21,11 +22,15 @@ import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
 const deadline = 24 * 3_600_000
 
-const usage = 'Usage: npm run backup -- <file>, such as npm run backup -- /backups/taskwright.tar'
+const usage = `Usage: npm run backup -- <file>, such as npm run backup -- /backups/taskwright.tar
+
+Writes the embedded database, the attachments and the generated secret of DATA_DIR to a new file, also while the service runs.`
 
 /** Files of a running process. */
 const excluded = new Set(['lock', 'postgres.sock', 'backup.sock', 'postgres.new', 'compiled', 'backing-up'])
 const isExcluded = (path: string): boolean => excluded.has(path)
+
+helpIfAsked(usage)
 
 await runToEnd('backup', deadline, async (t) => {
   const [name, ...more] = process.argv.slice(2)

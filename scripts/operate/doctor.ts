@@ -30,6 +30,7 @@ import { readGeneratedSecret } from '../../src/process/secrets.ts'
 import { type Ownership, ownershipOf, ownershipConflict } from '../../src/jobs/ownership.ts'
 import { filesFolder, openStorage } from '../../src/storage/open.ts'
 import { hasEmbedded, openConfigured, openEmbedded } from './configured-database.ts'
+import { helpIfAsked } from './help.ts'
 import { runToEnd, type Teardown } from '../run/run-to-end.ts'
 
 /**
@@ -365,6 +366,10 @@ const runCheck = async (name: string, check: Check, config: Config, t: Teardown)
     return false
   }
 }
+
+helpIfAsked(`Usage: npm run doctor
+
+Checks the configuration and everything that the service depends on, and says what to do. Exits with 0 if the service can start.`)
 
 await runToEnd('doctor', deadline, async (t) => {
   let passed = true

@@ -5,6 +5,7 @@ import { restartHistoryIfCopied } from '../../src/db/task-changes.ts'
 import { claimFiles, ownershipOf, ownershipConflict } from '../../src/jobs/ownership.ts'
 import { openStorage } from '../../src/storage/open.ts'
 import { openConfigured } from './configured-database.ts'
+import { helpIfAsked } from './help.ts'
 import { runToEnd } from '../run/run-to-end.ts'
 
 /**
@@ -18,9 +19,15 @@ import { runToEnd } from '../run/run-to-end.ts'
 
 const deadline = 24 * 3_600_000
 
+const usage = `Usage: npm run migrate:to -- postgres://user:password@host:5432/taskwright
+
+Copies the embedded database of DATA_DIR to an empty database on a PostgreSQL server. Stop the service first.`
+
+helpIfAsked(usage)
+
 await runToEnd('migrate:to', deadline, async (t) => {
   const [url = '', ...more] = process.argv.slice(2)
-  if (url === '' || more.length > 0) throw new Error('Usage: npm run migrate:to -- postgres://…')
+  if (url === '' || more.length > 0) throw new Error(usage)
   const config = readConfig()
   const { databaseUrl } = readConfig({ DATABASE_URL: url })
   if (databaseUrl === null) throw new Error('The URL of the new database is missing')

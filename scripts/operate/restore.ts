@@ -10,6 +10,7 @@ import { migrate } from '../../src/db/engine/migrate.ts'
 import { restartHistory } from '../../src/db/task-changes.ts'
 import { readArchive, syncFolder } from './archive.ts'
 import { exitWithError, lockData } from './configured-database.ts'
+import { helpIfAsked } from './help.ts'
 import { runToEnd } from '../run/run-to-end.ts'
 
 /**
@@ -22,7 +23,11 @@ import { runToEnd } from '../run/run-to-end.ts'
 
 const deadline = 24 * 3_600_000
 
-const usage = 'Usage: npm run restore -- <file of npm run backup>'
+const usage = `Usage: npm run restore -- <file of npm run backup>
+
+Restores a backup to DATA_DIR, which must be empty or missing.`
+
+helpIfAsked(usage)
 
 await runToEnd('restore', deadline, async (t) => {
   const [file, ...more] = process.argv.slice(2)
