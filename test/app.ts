@@ -124,8 +124,7 @@ t.test('405 with Allow for methods that a path does not have', async (t) => {
     return methods.includes('GET') ? [...methods, 'HEAD'] : methods
   }
   const paths = new Map(operations.map(({ path }) => [path, methodsOf(path)]))
-  for (const page of ['/', '/docs', '/reference', '/problems', '/problems/not_found'])
-    paths.set(page, ['GET', 'HEAD'])
+  for (const page of ['/', '/docs', '/problems', '/problems/not_found']) paths.set(page, ['GET', 'HEAD'])
   for (const [path, methods] of paths) {
     for (const method of allMethods.filter((method) => !methods.includes(method))) {
       const { status, headers, body } = await fetchPath(t, path.replaceAll(/\{\w+\}/g, newId()), { method })
@@ -148,7 +147,7 @@ t.test('405 with Allow for methods that a path does not have', async (t) => {
 })
 
 t.test('HEAD of a page has the headers of GET, and no body', async (t) => {
-  for (const path of ['/', '/docs', '/reference']) {
+  for (const path of ['/', '/docs']) {
     const got = await fetchPath(t, path, { headers: bearer })
     const { status, headers, body } = await fetchPath(t, path, { method: 'HEAD', headers: bearer })
     t.equal(status, 200, path)
@@ -551,7 +550,7 @@ t.test('with a path in PUBLIC_URL', async (t) => {
   })
 
   t.test('requests work with and without the path', async (t) => {
-    for (const path of ['/tasks', '/', '/docs', '/reference', '/openapi.json', '/problems/not_found']) {
+    for (const path of ['/tasks', '/', '/docs', '/openapi.json', '/problems/not_found']) {
       const without = await fetchPath(t, path, { headers }, proxied)
       const withIt = await fetchPath(t, `/api${path}`, { headers }, proxied)
       t.equal(without.status, 200, path)
@@ -563,7 +562,7 @@ t.test('with a path in PUBLIC_URL', async (t) => {
   })
 
   t.test('links on the pages start with the path', async (t) => {
-    for (const page of ['/api/', '/api/docs', '/api/reference', '/api/problems/not_found']) {
+    for (const page of ['/api/', '/api/docs', '/api/problems/not_found']) {
       const { body } = await fetchPath(t, page, { headers: { accept: 'text/html' } }, proxied)
       const links = linksIn(body)
       t.ok(links.length > 0)

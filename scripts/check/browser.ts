@@ -20,7 +20,6 @@ import { exampleResults } from './examples.ts'
  *
  * - Swagger UI: find an operation, sign in, create a task, list it, upload and download a file, get a problem, reload, open a second tab, sign out.
  * - Swagger UI on the desktop: a new user executes the first example of each operation (examples.ts).
- * - The API reference.
  * - Files by link, embedded in a page of another origin and opened directly.
  * - Password reset, with the keyboard only.
  * - Invitations, accepted with a new and with an existing account.
@@ -420,24 +419,6 @@ const authorize = async (driver: PageDriver, token: string): Promise<void> => {
   await page.getByText('Not signed in').waitFor()
 }
 
-const openReference = async (driver: PageDriver): Promise<void> => {
-  const { page } = driver
-  await page.getByRole('link', { name: 'Reference', exact: true }).click()
-  await page.getByRole('heading', { name: 'Taskwright' }).waitFor()
-  await driver.capture('reference')
-  await page.keyboard.press('Control+k')
-  await page.getByRole('combobox').fill('webhook')
-  await page.getByRole('option').first().waitFor()
-  await page.keyboard.press('Enter')
-  await page.waitForURL(/webhook/i)
-  await page.goto(`${driver.url}/reference#tag/tasks/POST/tasks`)
-  await page.getByRole('heading', { name: 'Create a task' }).waitFor()
-  await page.getByText('tasks:write').first().waitFor()
-  await driver.capture('reference-create-a-task')
-  await page.goto(`${driver.url}/docs#/tasks/createTask`)
-  await page.locator('#operations-tasks-createTask button.execute').waitFor()
-}
-
 const createTask = async (driver: PageDriver): Promise<string> => {
   const block = await driver.open('tasks', 'createTask')
   await driver.capture('create-a-task', block)
@@ -670,7 +651,6 @@ const testDevice = async (t: Teardown, browser: Browser, device: Device): Promis
   await checkSession(driver, monitor)
   await authorize(driver, account.token)
   monitor.check()
-  await openReference(driver)
   monitor.check()
   await page.goto(`${url}/problems/invalid_request`)
   await page.getByText('invalid_request').waitFor()

@@ -74,7 +74,6 @@ const rootLinks = (publicUrl: string): string =>
   [
     `<${publicUrl}/openapi.yaml>; rel="service-desc"`,
     `<${publicUrl}/docs>; rel="service-doc"`,
-    `<${publicUrl}/reference>; rel="service-doc"`,
     catalogLink(publicUrl),
   ].join(', ')
 
@@ -92,10 +91,7 @@ const linkSet = (publicUrl: string): string =>
           { href: `${publicUrl}/openapi.yaml`, type: 'application/yaml' },
           { href: `${publicUrl}/openapi.json`, type: 'application/json' },
         ],
-        'service-doc': [
-          { href: `${publicUrl}/docs`, type: 'text/html' },
-          { href: `${publicUrl}/reference`, type: 'text/html' },
-        ],
+        'service-doc': [{ href: `${publicUrl}/docs`, type: 'text/html' }],
         status: [{ href: `${publicUrl}/health/ready`, type: 'application/json' }],
       },
     ],
@@ -150,7 +146,6 @@ work with it in Swagger UI.</p>
 <p><output id="signed-in" data-key="${escapeHtml(sessionKey(base))}">Not signed in: ${register}<a href="${root}/docs#/auth/login">sign in</a> in Swagger UI.</output></p>
 <ul class="ways">
   <li><a href="${root}/docs">Work with the API in Swagger UI</a> Sign in and send requests.</li>
-  <li><a href="${root}/reference">Read the API reference</a> Every operation, with samples in many languages.</li>
   <li><a href="${root}/guides">Read the guides</a> Sign-in, errors, lists, retries, events, uploads and more.</li>
 </ul>
 <ul>

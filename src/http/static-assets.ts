@@ -1,14 +1,12 @@
 import { negotiate } from '@fastify/accept-negotiator'
 import type { FastifyInstance } from 'fastify'
 import { createHash } from 'node:crypto'
-import { once } from 'node:events'
 import { readFileSync } from 'node:fs'
 import { readFile } from 'node:fs/promises'
 import { findPackageJSON } from 'node:module'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { promisify } from 'node:util'
-import { Worker } from 'node:worker_threads'
 import { createGunzip, gzip } from 'node:zlib'
 import { matchesWeakly, parseETagList } from './conditional.ts'
 import { addVary } from './cors.ts'
@@ -66,18 +64,6 @@ export const ownAsset = async (name: AssetName): Promise<Asset> =>
 export const packageAsset = (packageName: string, name: AssetName): Asset => {
   const { folder, version } = findPackage(packageName)
   return defineAsset(name, version, async () => compress(await readFile(join(folder, name))))
-}
-
-/** The bundle of Scalar, the API reference. */
-export const scalarAsset = (): Asset => {
-  const { version } = findPackage('@scalar/fastify-api-reference')
-  return defineAsset('scalar.js', version, async () => {
-    const [content] = (await once(
-      new Worker(new URL('reference-bundle.ts', import.meta.url)),
-      'message',
-    )) as [Uint8Array]
-    return Buffer.from(content.buffer, content.byteOffset, content.byteLength)
-  })
 }
 
 const findPackage = (name: string): { readonly folder: string; readonly version: string } => {

@@ -46,7 +46,6 @@ t.test('the root page', async (t) => {
       '/docs#/auth/register',
       '/docs#/auth/login',
       '/docs',
-      '/reference',
       '/guides',
       '/openapi.yaml',
       '/openapi.json',
@@ -83,7 +82,7 @@ t.test('the root page', async (t) => {
 
   t.test('has a Link header to the contract, its pages and the catalog, also for HEAD', async (t) => {
     const links =
-      '</openapi.yaml>; rel="service-desc", </docs>; rel="service-doc", </reference>; rel="service-doc", </.well-known/api-catalog>; rel="api-catalog"'
+      '</openapi.yaml>; rel="service-desc", </docs>; rel="service-doc", </.well-known/api-catalog>; rel="api-catalog"'
     t.equal(response.headers.get('link'), links)
     const head = await follow(service.url, '/', { method: 'HEAD' })
     t.equal(head.status, 200)
@@ -108,10 +107,7 @@ t.test('/.well-known/api-catalog', async (t) => {
             { href: '/openapi.yaml', type: 'application/yaml' },
             { href: '/openapi.json', type: 'application/json' },
           ],
-          'service-doc': [
-            { href: '/docs', type: 'text/html' },
-            { href: '/reference', type: 'text/html' },
-          ],
+          'service-doc': [{ href: '/docs', type: 'text/html' }],
           status: [{ href: '/health/ready', type: 'application/json' }],
         },
       ],
@@ -120,7 +116,6 @@ t.test('/.well-known/api-catalog', async (t) => {
       '/openapi.yaml': 'application/yaml',
       '/openapi.json': 'application/json',
       '/docs': 'text/html',
-      '/reference': 'text/html',
       '/health/ready': 'application/json',
     }
     for (const [address, type] of Object.entries(types)) {
