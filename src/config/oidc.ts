@@ -1,5 +1,7 @@
 import { Ajv } from 'ajv'
+import ipaddr from 'ipaddr.js'
 import { readFileSync } from 'node:fs'
+import { isIP } from 'node:net'
 import { dirname, resolve } from 'node:path'
 import type { TeamRule } from '../domain/team-rules.ts'
 import schema from './oidc.schema.json' with { type: 'json' }
@@ -123,8 +125,24 @@ function hostOf({ hostname }: URL): string {
 }
 
 /** Whether requests may be sent to a URL: encrypted, or to this machine. */
-export function isSecureUrl(url: URL): boolean {
+function isSecureUrl(url: URL): boolean {
   return url.protocol === 'https:' || (url.protocol === 'http:' && isLoopback(hostOf(url)))
+}
+
+/** Whether a URL is on this machine, also by the names and addresses that `isLoopback` does not trust. */
+function isOnThisMachine(url: URL): boolean {
+  const host = hostOf(url).replace(/\.$/, '')
+  if (isIP(host) === 0) return host === 'localhost' || host.endsWith('.localhost')
+  return ['loopback', 'unspecified'].includes(ipaddr.process(host).range())
+}
+
+/**
+ * Whether an issuer may have an endpoint at a URL. One that is reached by `https://` is no way to other services of this machine, which
+ * anybody could have asked; one on this machine without encryption is for development.
+ */
+export function isAllowedEndpoint(issuer: URL, url: URL): boolean {
+  if (issuer.protocol === 'http:') return isSecureUrl(url)
+  return url.protocol === 'https:' && (url.origin === issuer.origin || !isOnThisMachine(url))
 }
 
 function isIssuer(text: string): boolean {

@@ -1,4 +1,4 @@
-import { isSecureUrl } from '../config/oidc.ts'
+import { isAllowedEndpoint } from '../config/oidc.ts'
 
 /** The limits of requests to a provider. */
 export interface FetchLimits {
@@ -25,11 +25,12 @@ export type BoundedFetch = (
   },
 ) => Promise<Response>
 
-/** Sends requests to a provider: encrypted or to this machine, without redirects, and bounded in time and size. */
+/** Sends requests to a provider: to allowed endpoints of its issuer, without redirects, and bounded in time and size. */
 export const createBoundedFetch =
-  ({ timeout, maxBytes }: FetchLimits): BoundedFetch =>
+  (issuer: URL, { timeout, maxBytes }: FetchLimits): BoundedFetch =>
   async (url, { method, headers, body }) => {
-    if (!isSecureUrl(new URL(url))) throw new ResponseRefused(`${originOf(url)} is not an https:// URL`)
+    if (!isAllowedEndpoint(issuer, new URL(url)))
+      throw new ResponseRefused(`${originOf(url)} is not an https:// URL, or is of this machine`)
     const response = await fetch(url, {
       method,
       headers,

@@ -1,6 +1,6 @@
 import { createRemoteJWKSet, customFetch as joseFetch, jwtVerify, type JWTVerifyGetKey } from 'jose'
 import * as client from 'openid-client'
-import { allowsReturn, isSecureUrl, type OidcProvider } from '../config/oidc.ts'
+import { allowsReturn, isAllowedEndpoint, type OidcProvider } from '../config/oidc.ts'
 import type { OidcConfig } from '../config/config.ts'
 import { type AuthorizationRequest, challengeOf, secretsOf } from './authorization-request.ts'
 import {
@@ -109,7 +109,7 @@ interface Discovered {
 const createProvider = (settings: OidcProvider, publicUrl: string, limits: FetchLimits): Provider => {
   const { id, issuer, clientId, scopes } = settings
   const redirectUri = `${publicUrl}/auth/oidc/${id}/callback`
-  const fetch = createBoundedFetch(limits)
+  const fetch = createBoundedFetch(new URL(issuer), limits)
 
   const discovered = keepFresh(async (): Promise<Discovered> => {
     const configuration = await client.discovery(
@@ -138,7 +138,7 @@ const createProvider = (settings: OidcProvider, publicUrl: string, limits: Fetch
       userinfo_endpoint: optional.userinfo_endpoint,
       end_session_endpoint: optional.end_session_endpoint,
     }
-    for (const [name, url] of Object.entries(endpoints)) expectSecure(name, url)
+    for (const [name, url] of Object.entries(endpoints)) expectAllowed(new URL(issuer), name, url)
     const keys = createRemoteJWKSet(new URL(keysUri), {
       timeoutDuration: limits.timeout,
       cooldownDuration: keysCooldown,
@@ -240,11 +240,13 @@ const expectRecent = (provider: string, { auth_time }: ClaimSet): void => {
 }
 
 /** A browser is sent to some of the addresses of a discovery document. @throws TypeError */
-const expectSecure = (name: string, text: string | undefined): void => {
+const expectAllowed = (issuer: URL, name: string, text: string | undefined): void => {
   if (text === undefined) return
   const url = URL.parse(text)
-  if (url === null || !isSecureUrl(url))
-    throw new TypeError(`its discovery document has no https:// URL as ${name}`)
+  if (url === null || !isAllowedEndpoint(issuer, url))
+    throw new TypeError(
+      `its discovery document has no https:// URL as ${name}, or one of this machine, which only an issuer on it may have`,
+    )
 }
 
 const clientAuth = ({ clientSecret, clientAuth }: OidcProvider): client.ClientAuth => {

@@ -1,6 +1,6 @@
 import t from 'tap'
 import { createProviders } from '../../src/oidc/providers.ts'
-import { ProviderUnavailable } from '../../src/oidc/failures.ts'
+import { NotAuthenticated, ProviderUnavailable } from '../../src/oidc/failures.ts'
 import { browserAt, oidcConfig, providerOf, returnTo, startIssuer } from '../fixture/issuer.ts'
 import { startService } from '../fixture/service.ts'
 
@@ -76,6 +76,66 @@ t.test('a discovery document with another issuer, or with an address that must n
     one.metadata = { [name]: script }
     await isRefused(name)
   }
+})
+
+t.test('a discovery document that names addresses of this machine', async (t) => {
+  const https = 'https://login.example'
+  const asked: string[] = []
+  /** Whether a provider is used whose discovery document has these endpoints. It is asked for nothing else if not. */
+  const isUsed = async (issuer: string, endpoints: Readonly<Record<string, string>>) => {
+    const document = {
+      issuer,
+      authorization_endpoint: `${issuer}/authorize`,
+      token_endpoint: `${issuer}/token`,
+      jwks_uri: `${issuer}/jwks`,
+      ...endpoints,
+    }
+    const { fetch } = globalThis
+    t.teardown(() => Object.assign(globalThis, { fetch }))
+    Object.assign(globalThis, {
+      fetch: async (url: string) => {
+        asked.push(url)
+        return Response.json(document)
+      },
+    })
+    const [provider] = createProviders(oidcConfig([providerOf({ url: issuer })])).all
+    asked.length = 0
+    const failure = await provider?.verifyLogoutToken('x.y.z').catch((error: unknown) => error)
+    Object.assign(globalThis, { fetch })
+    if (failure instanceof ProviderUnavailable)
+      t.strictSame(asked, [`${issuer}/.well-known/openid-configuration`], 'asked for nothing else')
+    return failure instanceof NotAuthenticated
+  }
+  t.equal(await isUsed(https, {}), true)
+  t.equal(await isUsed(https, { jwks_uri: 'https://keys.example/' }), true, 'another host')
+  t.equal(await isUsed(https, { jwks_uri: 'https://10.0.0.1/' }), true, 'a private network')
+  const local = [
+    'http://127.0.0.1:5432/',
+    'https://127.0.0.1:5432/',
+    'https://127.1/',
+    'https://localhost/',
+    'https://localhost./',
+    'https://keys.localhost/',
+    'https://[::1]/',
+    'https://[::ffff:127.0.0.1]/',
+    'https://0.0.0.0/',
+    'https://[::]/',
+  ]
+  for (const url of local) t.equal(await isUsed(https, { jwks_uri: url }), false, url)
+  for (const name of [
+    'authorization_endpoint',
+    'token_endpoint',
+    'userinfo_endpoint',
+    'end_session_endpoint',
+  ])
+    t.equal(await isUsed(https, { [name]: 'https://127.0.0.1/' }), false, name)
+  t.equal(await isUsed('https://localhost:8443', {}), true, 'an issuer on this machine')
+  t.equal(await isUsed('https://localhost:8443', { jwks_uri: 'https://localhost:5432/' }), false)
+  t.equal(
+    await isUsed('http://localhost:8080', { jwks_uri: 'http://localhost:8081/' }),
+    true,
+    'for development',
+  )
 })
 
 t.test('a provider that fails after the user has authenticated', async (t) => {
