@@ -94,11 +94,15 @@ const checkKubernetes = async (run: Run, folder: string): Promise<string> => {
 }
 
 const checkCompose = async (run: Run, folder: string): Promise<string> => {
-  await run('deploy/compose/secrets.sh')
+  await run('deploy/compose/secrets.sh', 'ada@example.com')
+  const again = await run('deploy/compose/secrets.sh')
+  if (!again.startsWith('Everything is there')) throw new CommandFailure(`secrets.sh made more: ${again}`)
   for (const file of ['compose.yaml', 'deploy/compose/single.yaml']) {
     const output = await run(join(cache, 'manifests'), file)
     const { taskwright = {} } = JSON.parse(output) as { readonly taskwright?: Environment }
     checkSettings(taskwright, '/run/secrets', join(folder, 'deploy/compose/secrets'))
+    if (file === 'compose.yaml' && (taskwright.ADMIN_EMAIL ?? '') === '')
+      throw new CommandFailure('the first stranger would become administrator')
   }
   return 'Compose accepts its files'
 }
