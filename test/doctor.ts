@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process'
 import { once } from 'node:events'
 import { chmod, readdir, writeFile } from 'node:fs/promises'
 import { type AddressInfo, createServer } from 'node:net'
@@ -153,8 +154,24 @@ t.test(
       new RegExp(`ok +host: port ${port} of 127.0.0.1 is in use by the running service`),
     )
     t.equal(running.code, 0)
+    const beside = await runProcess({ ...environment, DATA_DIR: await temporaryFolder(t) }, doctor)
+    t.match(beside.output, taken, 'another Taskwright is another program')
+    t.equal(beside.code, 1)
   },
 )
+
+t.test('too few files, and a disk whose reserve is not free, fail before anything exists', async (t) => {
+  const limited = ['-c', 'ulimit -n 64; exec "$@"', 'sh', process.execPath, doctor]
+  const { PATH } = process.env
+  const few = spawnSync('sh', limited, { env: { PATH, DATA_DIR: '/proc/nope' }, encoding: 'utf8' })
+  t.match(few.stdout, /FAIL +open files: This user can open 64 files/)
+  t.equal(few.status, 1)
+  const parent = await temporaryFolder(t)
+  const environment = { DATA_DIR: join(parent, 'data'), DISK_RESERVE_BYTES: String(2 ** 50) }
+  const { code, output } = await runProcess(environment, doctor)
+  t.match(output, /FAIL +storage: .*does not exceed DISK_RESERVE_BYTES/)
+  t.equal(code, 1)
+})
 
 t.test('a HOST that is not an address of this machine fails', async (t) => {
   const { code, output } = await runProcess({ DATA_DIR: await temporaryFolder(t), HOST: '192.0.2.1' }, doctor)
@@ -196,6 +213,10 @@ t.test('a newer schema passes; missing permissions and a read-only database fail
   )
   t.equal(newer.code, 0)
 
+  const later = 'const now = Date.now; Date.now = () => now() + 172_800_000'
+  const NODE_OPTIONS = `--import=data:text/javascript,${encodeURIComponent(later)}`
+  t.match((await runProcess({ ...environment, NODE_OPTIONS }, doctor)).output, /clock is 2 days behind/)
+
   // Even the owner of a table can lack permissions on it.
   await sql`revoke insert on tasks from current_user`
   const denied = await runProcess(environment, doctor)
@@ -219,7 +240,8 @@ t.test('a database that cannot be migrated fails here and at the start', { skip 
     for (const program of [doctor, undefined]) {
       const { code, output } = await runProcess(environment, program)
       t.match(output, reason)
-      t.not(code, 0)
+      t.equal(code, program === doctor ? 1 : 78)
+      t.notMatch(output, /^ +at /m, 'no stack')
     }
   }
   const latin = `${new URL(options.url).pathname.slice(1)}_latin1`
@@ -234,6 +256,6 @@ t.test('a database that cannot be migrated fails here and at the start', { skip 
   await sql`revoke create on schema public from pg_database_owner, public`
   await refused(
     options.url,
-    /lacks the permission\. Make the user the owner|permission denied for schema public/,
+    /lacks the permission\. Make the user the owner|permission denied for schema public\)\. Make the user the owner/,
   )
 })

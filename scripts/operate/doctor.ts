@@ -1,11 +1,13 @@
 import { Redis } from 'ioredis'
-import { randomBytes } from 'node:crypto'
+import { randomBytes, randomUUID } from 'node:crypto'
 import { constants } from 'node:fs'
-import { access, cp, mkdtemp, readdir, realpath, rm, stat } from 'node:fs/promises'
+import { access, cp, mkdtemp, readdir, readFile, realpath, rm, stat } from 'node:fs/promises'
 import { tmpdir } from 'node:os'
 import { dirname, join } from 'node:path'
 import { Readable } from 'node:stream'
 import { buffer } from 'node:stream/consumers'
+import { issueLinkToken } from '../../src/auth/file-links.ts'
+import { deriveKeys } from '../../src/auth/keys.ts'
 import { type Config, ConfigError, readConfig, unknownSettings } from '../../src/config/config.ts'
 import { openDatabase } from '../../src/db/engine/client.ts'
 import { clusterFolder, isMissing } from '../../src/db/engine/cluster-folder.ts'
@@ -70,18 +72,42 @@ const checkAddresses: Check = async (config) => {
   return `${host} is an address of this machine`
 }
 
-/** Whether the program that listens on the configured port is the running service. */
-const isServedBy = async ({ host, port, dataDir, databaseUrl }: Config): Promise<boolean> => {
+/** Whether the program that listens on the configured port is the running service: only with its secret, a link has expired. */
+const isServedBy = async ({ host, port, dataDir, jwtSecrets }: Config): Promise<boolean> => {
   const reachable = host === '0.0.0.0' || host === '::' ? 'localhost' : host
+  const [resourceId, userId, id] = [randomUUID(), randomUUID(), randomUUID()]
   try {
-    const response = await fetch(`${httpUrl(reachable, port)}/openapi.json`, {
-      signal: AbortSignal.timeout(5_000),
+    const secret = jwtSecrets === null ? await readGeneratedSecret(dataDir) : Buffer.from(jwtSecrets[0])
+    if (secret === null) return false
+    const token = issueLinkToken(deriveKeys([secret], 'attachment-link'), {
+      resourceId,
+      disposition: 'attachment',
+      expiresAt: 0,
+      userId,
+      createdWith: { kind: 'session', id },
     })
-    const { info } = (await response.json()) as { info?: { title?: string } }
-    return info?.title === 'Taskwright' && (databaseUrl !== null || (await isLocked(dataDir)))
+    const { status } = await fetch(
+      `${httpUrl(reachable, port)}/attachments/${resourceId}/content?token=${token}`,
+      { signal: AbortSignal.timeout(5_000) },
+    )
+    return status === 410
   } catch {
     return false
   }
+}
+
+/** Files and connections that an idle service has open, and some more. */
+const minOpenFiles = 256
+
+/** Node.js has raised the limit of this process to the highest that is allowed, as for the service. */
+const checkOpenFiles: Check = async () => {
+  const limits = await readFile('/proc/self/limits', 'utf8').catch(() => '')
+  const [, limit = 'unlimited'] = /^Max open files +(\w+)/m.exec(limits) ?? []
+  if (Number(limit) < minOpenFiles)
+    throw new Fault(
+      `This user can open ${limit} files, of which the service needs ${minOpenFiles}, and one more for each connection. Raise the limit (ulimit -n, LimitNOFILE of systemd).`,
+    )
+  return `the limit is ${limit}`
 }
 
 /** The folder, or its nearest ancestor that exists. */
@@ -89,6 +115,12 @@ const nearestFolder = async (path: string): Promise<string> =>
   (await isMissing(path)) ? nearestFolder(dirname(path)) : path
 
 const mebibytes = (bytes: number): number => Math.floor(bytes / 1_048_576)
+
+/** Bytes of a new database. */
+const initialBytes = 48 * 1_048_576
+
+const neededBytes = async (dataDir: string): Promise<number> =>
+  minFreeBytes + ((await hasEmbedded({ dataDir })) ? 0 : initialBytes)
 
 const checkFolder: Check = async ({ dataDir, databaseUrl, jwtSecrets }) => {
   let folder = dataDir
@@ -101,7 +133,7 @@ const checkFolder: Check = async ({ dataDir, databaseUrl, jwtSecrets }) => {
     )
   }
   const freeBytes = await freeBytesOf(folder)
-  if (freeBytes < (databaseUrl === null ? minFreeBytes : 1))
+  if (freeBytes < (databaseUrl === null ? await neededBytes(dataDir) : 1))
     throw new Fault(
       `The disk with DATA_DIR ${dataDir} is full: ${mebibytes(freeBytes)} MiB are free. Free up space, or choose another folder.`,
     )
@@ -155,6 +187,18 @@ const expectUsableFiles = async (folder: string): Promise<number> => {
   return size
 }
 
+/** A duration in milliseconds, in the largest unit of which it has two or more. */
+const durationText = (milliseconds: number): string => {
+  const seconds = Math.round(milliseconds / 1_000)
+  const units = [
+    ['days', 86_400],
+    ['hours', 3_600],
+    ['minutes', 60],
+  ] as const
+  const [unit, length] = units.find(([, each]) => seconds >= 2 * each) ?? ['seconds', 1]
+  return `${Math.round(seconds / length)} ${unit}`
+}
+
 const checkDatabase: Check = async (config, t) => {
   const isEmbedded = config.databaseUrl === null
   if (isEmbedded && !(await hasEmbedded(config)))
@@ -180,7 +224,7 @@ const checkDatabase: Check = async (config, t) => {
       )
     if (Math.abs(clockAhead) > maxSkew)
       throw new Fault(
-        `Its clock is ${Math.round(clockAhead / 1_000)} s ahead of this machine's. Synchronize both with NTP.`,
+        `Its clock is ${durationText(Math.abs(clockAhead))} ${clockAhead > 0 ? 'ahead of' : 'behind'} this machine's. Synchronize both with NTP.`,
       )
     const { statementTimeout, notifies } = sessions
     if (!isEmbedded && (statementTimeout === 0 || statementTimeout > maxStatementTimeout))
@@ -232,8 +276,11 @@ const checkStorage: Check = (config, t) =>
 
 const checkFilesFolder = async (config: Config): Promise<string> => {
   const folder = filesFolder(config)
+  if (await isMissing(folder)) {
+    await expectAboveReserve(config, await nearestFolder(folder))
+    return 'none yet; the first start creates a folder in DATA_DIR'
+  }
   try {
-    if (await isMissing(folder)) return 'none yet; the first start creates a folder in DATA_DIR'
     const entries = await readdir(folder, { withFileTypes: true })
     const folders = entries.filter((entry) => entry.isDirectory()).map(({ name }) => join(folder, name))
     for (const path of [folder, ...folders])
@@ -241,12 +288,19 @@ const checkFilesFolder = async (config: Config): Promise<string> => {
   } catch (error) {
     throw new Fault(`${messageOf(error)}. Make the service user its owner.`)
   }
+  await expectAboveReserve(config, folder)
+  return `${folder} is writable`
+}
+
+const expectAboveReserve = async (
+  { diskReserveBytes }: Pick<Config, 'diskReserveBytes'>,
+  folder: string,
+): Promise<void> => {
   const freeBytes = await freeBytesOf(folder)
-  if (freeBytes <= config.diskReserveBytes)
+  if (diskReserveBytes > 0 && freeBytes <= diskReserveBytes)
     throw new Fault(
       `The disk with ${folder} has ${mebibytes(freeBytes)} MiB free, which does not exceed DISK_RESERVE_BYTES, so uploads are rejected. Free up space.`,
     )
-  return `${folder} is writable`
 }
 
 /** Only a write shows whether the credentials have the permission. */
@@ -336,6 +390,7 @@ const checkProviders: Check = async ({ oidc }) => {
 }
 
 const checks: Readonly<Record<string, Check>> = {
+  'open files': checkOpenFiles,
   host: checkAddresses,
   folder: checkFolder,
   database: checkDatabase,

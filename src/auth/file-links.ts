@@ -60,7 +60,7 @@ const linkCredential = ({ credential }: BearerPrincipal): Link['createdWith'] =>
  * The token of a link: 88 characters of base64url. It is sealed rather than signed, so that it reveals nothing about the
  * session of its creator.
  */
-const issueLinkToken = (keys: KeyRing, link: Link): string => {
+export const issueLinkToken = (keys: KeyRing, link: Link): string => {
   const content = Buffer.alloc(length)
   const flags =
     (link.disposition === 'inline' ? isInline : 0) |

@@ -191,10 +191,17 @@ function readSecretFiles(env: NodeJS.ProcessEnv, faults: string[]): ReadonlyMap<
   return contents
 }
 
-/** The settings whose names are long enough to recognize a misspelled one, and that are the service's own. */
+/** The settings whose names are long enough to recognize a misspelled one. */
 const recognizable = Object.values<Setting<unknown>>(settings)
   .map(({ name }) => name)
-  .filter((name) => name.length >= 8 && !/^(OTEL|NODE)_/.test(name))
+  .filter((name) => name.length >= 8 && !name.startsWith('NODE_'))
+
+/** Names of other programs for what a setting says. */
+const otherNames: Readonly<Record<string, string>> = {
+  S3_BUCKET: 'STORAGE_URL',
+  S3_ENDPOINT: 'STORAGE_URL',
+  S3_URL: 'STORAGE_URL',
+}
 
 /** Set by Kubernetes for services with names such as `taskwright`. */
 const serviceLink = /^TASKWRIGHT_(.*_)?(SERVICE_(HOST|PORT)|PORT_\d+_(TCP|UDP))(_.*)?$/
@@ -211,14 +218,15 @@ export function unknownSettings(env: NodeJS.ProcessEnv = process.env): readonly 
   )
   return Object.entries(env).flatMap(([name, value = '']) => {
     const isLink = serviceLink.test(name) || value.startsWith('tcp://')
-    if (known.has(name) || name.startsWith('OTEL_') || isLink || commandVariable.test(name)) return []
+    if (known.has(name) || isLink || commandVariable.test(name)) return []
     const stem = name
       .toUpperCase()
       .replace(/^TASKWRIGHT_/, '')
       .replace(/_FILE$/, '')
+      .replace(/IES$/, 'Y')
     const meant = known.has(stem)
       ? stem
-      : closestMatch(stem, recognizable, { maxDistance: Math.floor(stem.length / 5) })
+      : (otherNames[stem] ?? closestMatch(stem, recognizable, { maxDistance: 2 }))
     // "host" is a variable of some shells.
     const isOurs = name.startsWith('TASKWRIGHT_') || (meant !== undefined && recognizable.includes(meant))
     if (!isOurs) return []

@@ -54,9 +54,16 @@ export function parsePort(text: string): Parsed<number> {
 /** A postgres:// URL, which may name several hosts. */
 export function parseDatabaseUrl(text: string): Parsed<string> {
   if (!/^postgres(ql)?:\/\//.test(text)) return { fault: 'must begin with postgres:// or postgresql://' }
-  if (!URL.canParse(firstHostOnly(text))) {
+  const url = URL.parse(firstHostOnly(text))
+  const [, authority = '', rest = ''] = /:\/\/([^/?#]*)(.*)/.exec(text) ?? []
+  // The driver takes what follows the first @ for the host.
+  const [, ...hosts] = authority.split('@')
+  if (hosts.length > 1 || (hosts.length === 0 && rest.includes('@')))
+    return { fault: 'has a special character in its user name or password; percent-encode it (@ is %40)' }
+  if (url === null)
     return { fault: 'is not a valid URL; special characters in its password must be percent-encoded' }
-  }
+  if (percentDecoded(url.username) === null || percentDecoded(url.password) === null)
+    return { fault: 'has an invalid percent-encoding; encode % as %25' }
   return { value: text }
 }
 

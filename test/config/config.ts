@@ -189,7 +189,18 @@ const bad: readonly (readonly [name: string, fault: RegExp, texts: readonly stri
   ['HOST', /must be a host name or an IP address/, ['localhost:3000', 'http://host', 'a b', '-a', '[::1]']],
   ['PORT', /0 to 65535/, ['65536', '-1', '80.5', '0x50', '1e3', ' 80', 'http', '99999999999999999999']],
   ['DATABASE_URL', /must begin with postgres:/, ['mysql://host/db', 'host/db', ' postgres://host']],
-  ['DATABASE_URL', /percent-encoded/, ['postgres://u:p/w@host/db', 'postgres://host:port/db']],
+  ['DATABASE_URL', /percent-encoded/, ['postgres://host:port/db']],
+  [
+    'DATABASE_URL',
+    /percent-encode it \(@ is %40\)/,
+    [
+      'postgres://u:p@ss@host/db',
+      'postgres://u:p/w@host/db',
+      'postgres://u:1#p@host',
+      'postgres://u:1?p@host',
+    ],
+  ],
+  ['DATABASE_URL', /encode % as %25/, ['postgres://u:100%@host/db']],
   ['DATA_DIR', /must be a path/, ['a\0b']],
   [
     'WEBHOOK_ALLOW',
@@ -512,6 +523,11 @@ t.test('variables that look like settings are reported', async (t) => {
     TASKWRIGHT_PORT: 'PORT',
     TASKWRIGHT_DATABASE_URL: 'DATABASE_URL',
     TASKWRIGHT_METRIC_PORT: 'METRICS_PORT',
+    SMPT_URL: 'SMTP_URL',
+    TRUST_PROXIES: 'TRUST_PROXY',
+    OIDC_CONF: 'OIDC_CONFIG',
+    S3_BUCKET: 'STORAGE_URL',
+    OTEL_EXPORTER_OTLP_ENPOINT: 'OTEL_EXPORTER_OTLP_ENDPOINT',
   }
   const found = unknownSettings(Object.fromEntries(Object.keys(meant).map((name) => [name, 'x'])))
   t.strictSame(

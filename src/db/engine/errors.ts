@@ -48,6 +48,16 @@ export class SchemaUnknown extends DatabaseUnsuitable {
   }
 }
 
+/** The user may not do what the service does: the database or its tables belong to another one. */
+export class DatabaseForbidden extends DatabaseUnsuitable {
+  constructor(cause: Error) {
+    super(
+      `The database refuses its user what the service needs (${cause.message}). Make the user the owner of the database (ALTER DATABASE … OWNER TO …) and of its tables (REASSIGN OWNED BY … TO …), or set DATABASE_URL to the user that owns them`,
+      { cause },
+    )
+  }
+}
+
 /** A statement violated a constraint and changed nothing. `constraint` is its name in `schema/tables.ts`. */
 export class ConstraintViolation extends Error {
   override readonly name = 'ConstraintViolation'
@@ -79,6 +89,9 @@ export class SerializationFailure extends Error {
   /** The SQLSTATE of the same failure in the database. */
   readonly code = '40001'
 }
+
+/** Whether the user lacks a privilege. */
+export const isForbidden = (error: unknown): error is Error => sqlState(error) === '42501'
 
 /** Whether the database does not know a value, such as a time zone. */
 export const isUnknownValue = (error: unknown): boolean => sqlState(error) === '22023'

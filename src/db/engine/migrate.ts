@@ -6,8 +6,10 @@ import { withTimeout } from '../../concurrency/deadline.ts'
 import { type ConnectionOptions, createClient } from './connection.ts'
 import { type MigrationMeta, readMigrationFiles } from '../schema/drizzle.ts'
 import {
+  DatabaseForbidden,
   DatabaseUnavailable,
   DatabaseUnsuitable,
+  isForbidden,
   isTransient,
   SchemaUnknown,
   translateError,
@@ -78,7 +80,8 @@ interface MigrateOptions {
  * number of migrations from a newer version; they are compatible with this version.
  *
  * @throws DatabaseUnavailable
- * @throws DatabaseUnsuitable when the tables were created by another program, or by a version before the first release
+ * @throws DatabaseUnsuitable when the tables were created by another program or by a version before the first release, or belong to another
+ * user
  */
 export const migrate = (
   connection: ConnectionOptions,
@@ -131,7 +134,7 @@ const withClient = async <T>(
   try {
     return await use(client)
   } catch (error) {
-    throw translateError(error)
+    throw isForbidden(error) ? new DatabaseForbidden(error) : translateError(error)
   } finally {
     await client.end({ timeout: 5 })
   }
