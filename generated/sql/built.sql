@@ -517,19 +517,6 @@ where "identities"."user_id" = $1::uuid and "identities"."issuer" = $2::text
 insert into "one_time_tokens" ("hash", "purpose", "user_id", "email", "identity_id", "sid", "claims", "created_at", "expires_at")
 values ($1::bytea, $2::text, $3::uuid, $4::text, $5::uuid, $6::text, $7::text, default, now() + make_interval(secs => $8::int));
 
-/* one_time_tokens.move_back */
-update "one_time_tokens" "token"
-set "created_at" = moved.created_at, "expires_at" = moved.created_at + ("token"."expires_at" - "token"."created_at")
-from (
-        select "token"."hash", now() - (row_number() over (partition by "token"."user_id"
-order by "token"."created_at" desc) - 1)
-          * interval '1 millisecond' as created_at
-       
-from one_time_tokens token
-where "token"."created_at" > now()
-      ) moved
-where "token"."hash" = moved.hash and "token"."created_at" > now();
-
 /* one_time_tokens.select */
 select "user_id"
 from "one_time_tokens"
@@ -798,20 +785,28 @@ update "reminders"
 set "at" = $1::timestamptz, "relative_to" = $2::text, "offset_minutes" = $3::int, "time_of_day" = $4::text, "snoozed_until" = $5::timestamptz, "remind_at" = $6::timestamptz, "fires_at" = case when $7::timestamptz > now() or (coalesce($8::timestamptz, $9::timestamptz) > now() - interval '1 minute') then $10::timestamptz end, "version" = "reminders"."version" + 1, "updated_at" = greatest(clock_timestamp(), "reminders"."created_at")
 where "reminders"."id" = $11::uuid;
 
+/* retention.accept_set_back */
+update "retention"
+set "unconfirmed" = greatest("retention"."unconfirmed", '0'), "set_back_at" = $1
+where "retention"."seen_at" - "retention"."set_back_at" >= $2::int * interval '1 millisecond';
+
 /* retention.confirm */
 update "retention"
-set "seen_at" = now(), "unconfirmed" = $1, "skipped_from" = $2;
+set "seen_at" = now(), "unconfirmed" = $1, "skipped_from" = $2, "set_back_at" = $3;
 
 /* retention.look */
-insert into "retention" ("singleton", "seen_at", "unconfirmed", "skipped_from")
-values ($1, now(), $2, default)
+insert into "retention" ("singleton", "seen_at", "unconfirmed", "skipped_from", "set_back_at")
+values ($1, now(), $2, default, default)
 on conflict ("singleton") do update
-set "seen_at" = now(), "unconfirmed" = case when ("retention"."unconfirmed"
-    + case when now() - "retention"."seen_at" > interval '3 days' or now() - "retention"."seen_at" < -interval '1 minute' then now() - "retention"."seen_at" else '0' end) > interval '3 days' then ("retention"."unconfirmed"
-    + case when now() - "retention"."seen_at" > interval '3 days' or now() - "retention"."seen_at" < -interval '1 minute' then now() - "retention"."seen_at" else '0' end) else '0' end, "skipped_from" = case when ("retention"."unconfirmed"
-    + case when now() - "retention"."seen_at" > interval '3 days' or now() - "retention"."seen_at" < -interval '1 minute' then now() - "retention"."seen_at" else '0' end) > interval '3 days' then coalesce("retention"."skipped_from", "retention"."seen_at") end
+set "seen_at" = now(), "unconfirmed" = case when ("retention"."unconfirmed" + case when now() - "retention"."seen_at" < -interval '1 minute' or now() - "retention"."seen_at" > interval '3 days' then now() - "retention"."seen_at" else '0' end) between -interval '3 days' and interval '3 days' then '0' else ("retention"."unconfirmed" + case when now() - "retention"."seen_at" < -interval '1 minute' or now() - "retention"."seen_at" > interval '3 days' then now() - "retention"."seen_at" else '0' end) end, "skipped_from" = case when ("retention"."unconfirmed" + case when now() - "retention"."seen_at" < -interval '1 minute' or now() - "retention"."seen_at" > interval '3 days' then now() - "retention"."seen_at" else '0' end) > interval '3 days'
+          then coalesce("retention"."skipped_from", "retention"."seen_at" - "retention"."unconfirmed") end, "set_back_at" = case when now() - "retention"."seen_at" < -interval '1 minute' then now() when not now() - "retention"."seen_at" > interval '3 days' then "retention"."set_back_at" end
 returning floor(extract(epoch
-from "unconfirmed"))::float8;
+from greatest("unconfirmed", '0')))::float8;
+
+/* retention.select_set_back */
+select "set_back_at"
+from "retention"
+where "retention"."seen_at" - "retention"."set_back_at" >= $1::int * interval '1 millisecond';
 
 /* second_factors.confirm */
 update "second_factors"
@@ -823,13 +818,6 @@ insert into "second_factors" ("user_id", "secret", "created_at", "confirmed_at",
 values ($1::uuid, $2::bytea, default, default, default)
 on conflict ("user_id") do update
 set "secret" = $3::bytea, "created_at" = now();
-
-/* second_factors.move_back */
-update "second_factors"
-set "last_step" = floor(extract(epoch
-from now()) / 30)::bigint
-where "second_factors"."last_step" > floor(extract(epoch
-from now()) / 30)::bigint + 2;
 
 /* second_factors.select */
 select "confirmed_at"
@@ -1282,7 +1270,7 @@ returning "storage_key", "size", "sha256";
 update "projects"
 set "purged_at" = now()
 where "projects"."deleted_at" < 
-  coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed"
+  coalesce((select least(now() - greatest("retention"."unconfirmed", '0'), "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute')
 from retention), now()) - make_interval(days => $1::int) and ("projects"."deleted_at" is not null and "projects"."purged_at" is null and "projects"."filling_import_id" is null);
 
 /* trashed_projects.lock_people */
@@ -1600,11 +1588,6 @@ left join "projects" on "projects"."id" = "webhooks"."project_id"
 left join "memberships" on ("memberships"."project_id" = "webhooks"."project_id" and "memberships"."user_id" = $1::uuid)
 where ("webhooks"."id" = $2::uuid and "webhooks"."deleted_at" is null and "projects"."deleted_at" is null and ("webhooks"."project_id" is not null or "users"."deleted_at" is null));
 
-/* webhooks.shorten */
-update "webhooks"
-set "previous_secret_until" = case when "webhooks"."previous_secret_until" > now() + interval '24 hours' then now() + interval '24 hours' else "webhooks"."previous_secret_until" end, "failing_since" = case when "webhooks"."failing_since" > now() then now() else "webhooks"."failing_since" end, "leased_until" = case when "webhooks"."leased_until" > now() + $1::int * interval '1 millisecond' then now() + $2::int * interval '1 millisecond' else "webhooks"."leased_until" end
-where ("webhooks"."leased_until" > now() + $3::int * interval '1 millisecond' + interval '1 minute' or "webhooks"."failing_since" > now() + interval '1 minute' or "webhooks"."previous_secret_until" > now() + interval '24 hours' + interval '1 minute');
-
 /* webhooks.update */
 update "webhooks"
 set "url" = $1::text, "description" = $2::text, "event_types" = $3::text[], "is_enabled" = $4::bool, "disabled_reason" = case when not $5::bool then "webhooks"."disabled_reason" end, "failing_since" = case when not $6::bool then "webhooks"."failing_since" end
@@ -1614,3 +1597,8 @@ where "webhooks"."id" = $7::uuid;
 update "webhooks"
 set "secret" = $1::bytea, "previous_secret" = nullif($2::bytea, '')
 where ("webhooks"."id" = $3::uuid and "webhooks"."secret" = $4::bytea);
+
+/* webhooks.wake */
+update "webhooks"
+set "due_at" = now()
+where "webhooks"."due_at" > now();

@@ -15,9 +15,10 @@ else exists (select from projects where "projects"."id" = "task"."project_id" an
       clock_timestamp() - "reminder"."fires_at" as late
     from reminders reminder join tasks task on "task"."id" = "reminder"."task_id"
       join users person on "person"."id" = "reminder"."user_id"
-    where "reminder"."fires_at" <= now() and "reminder"."fires_at" <= case when "reminder"."updated_at" >
-(select coalesce("retention"."skipped_from", "retention"."seen_at") + interval '2 hours' from retention) then now() else
-coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()) end
+    where "reminder"."fires_at" <= now() and "reminder"."fires_at" <= case
+when "reminder"."updated_at" > (select coalesce("retention"."skipped_from" + interval '1 minute', "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention) then now()
+else
+coalesce((select least(now() - greatest("retention"."unconfirmed", '0'), "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention), now()) end
       and not exists (
         select from projects where "projects"."id" = "task"."project_id" and "projects"."filling_import_id" is not null)
     order by "reminder"."fires_at", "reminder"."id" limit 50

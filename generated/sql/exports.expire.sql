@@ -2,7 +2,7 @@
   old as materialized (
     select "row"."id", "row"."storage_key" from exports row
     where "row"."storage_key" is not null and ("row"."expires_at" <
-coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()) or not (
+coalesce((select least(now() - greatest("retention"."unconfirmed", '0'), "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention), now()) or not (
 exists (
   select from users person where "person"."id" = "row"."requested_by" and "person"."deleted_at" is null and not "person"."is_disabled"
     and ("row"."requested_by" = "row"."user_id" or "person"."role" = 'admin'))

@@ -2,7 +2,7 @@
   old as materialized (
     select "row"."id", "row"."storage_key" from imports row
     where "row"."storage_key" is not null and "row"."file_expires_at" <
-coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()) and not ("row"."status" in ('reading', 'running', 'undoing', 'discarding'))
+coalesce((select least(now() - greatest("retention"."unconfirmed", '0'), "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention), now()) and not ("row"."status" in ('reading', 'running', 'undoing', 'discarding'))
     limit 100 for update skip locked
   ), marked as (update "imports" "row" set "storage_key" = null, "version" = "row"."version" + 1, "updated_at" = greatest(clock_timestamp(), "row"."created_at") from old where "row"."id" = old.id),
   expired as (select storage_key from old), changed as (

@@ -1,3 +1,3 @@
 /* notifications.delete_old */ with changed as (delete from "notifications" where ctid = any(array(
 select ctid from "notifications" where "notifications"."created_at" <
-coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()) - make_interval(days => $1::int) limit 500 for update skip locked)) returning 1) select count(*) as changed from changed;
+coalesce((select least(now() - greatest("retention"."unconfirmed", '0'), "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention), now()) - make_interval(days => $1::int) limit 500 for update skip locked)) returning 1) select count(*) as changed from changed;

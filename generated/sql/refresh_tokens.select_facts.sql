@@ -2,7 +2,7 @@
   select "session"."id"::text as session_id, "session"."user_id"::text,
     "shown"."expires_at" > now() and "session"."expires_at" > now() as is_live,
     "shown"."expires_at" <=
-coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()) as is_expired_for_certain,
+coalesce((select least(now() - greatest("retention"."unconfirmed", '0'), "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention), now()) as is_expired_for_certain,
     "shown"."spent_at" is not null as is_spent,
     (select encode("next"."hash", 'hex') from refresh_tokens next
       where "next"."session_id" = "session"."id"

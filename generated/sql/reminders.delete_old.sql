@@ -1,4 +1,4 @@
 /* reminders.delete_old */ with changed as (delete from "reminders" where ctid = any(array(
 select ctid from "reminders" where
   "reminders"."fires_at" is null and "reminders"."remind_at" <
-coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()) - make_interval(days => $1::int) limit 500 for update skip locked)) returning 1) select count(*) as changed from changed;
+coalesce((select least(now() - greatest("retention"."unconfirmed", '0'), "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention), now()) - make_interval(days => $1::int) limit 500 for update skip locked)) returning 1) select count(*) as changed from changed;

@@ -3,7 +3,7 @@
       delete from "task_tombstones" where ctid = any(array(
         select ctid from "task_tombstones"
         where "task_tombstones"."created_at" <
-coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()) - make_interval(days => $1::int) limit $2::int))
+coalesce((select least(now() - greatest("retention"."unconfirmed", '0'), "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention), now()) - make_interval(days => $1::int) limit $2::int))
       returning "task_tombstones"."changed_in" as ended_in
     ), noted as (
       insert into change_history as history (pruned_through)

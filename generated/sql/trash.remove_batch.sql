@@ -2,7 +2,7 @@
   with
 candidates as materialized (
   select id, parent_id from tasks where "tasks"."deleted_at" <
-coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()) - make_interval(days => $1::int) order by "tasks"."deleted_at" limit $2::int for update skip locked
+coalesce((select least(now() - greatest("retention"."unconfirmed", '0'), "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention), now()) - make_interval(days => $1::int) order by "tasks"."deleted_at" limit $2::int for update skip locked
 ), touched as materialized (
   select candidates.id, parent.id as task_id from candidates join tasks parent on parent.id = candidates.parent_id
   union select candidates.id, other_task_id from candidates join task_relations on task_id = candidates.id

@@ -8,12 +8,14 @@
         bool_or(is_gone) as is_gone
       from delivery having count(*) > 0
     ), webhook as (update "webhooks" "webhook" set "is_enabled" = "webhook"."is_enabled" and case when result.is_gone then 'gone'
-    when result.has_failed and (case when case when not result.has_succeeded then "webhook"."failing_since" end >
-(select coalesce("retention"."skipped_from", "retention"."seen_at") + interval '2 hours' from retention) then now() else greatest(
-coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()), case when not result.has_succeeded then "webhook"."failing_since" end) end - case when not result.has_succeeded then "webhook"."failing_since" end) > interval '3 days' then 'failing' end is null, "disabled_reason" = coalesce(case when result.is_gone then 'gone'
-    when result.has_failed and (case when case when not result.has_succeeded then "webhook"."failing_since" end >
-(select coalesce("retention"."skipped_from", "retention"."seen_at") + interval '2 hours' from retention) then now() else greatest(
-coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()), case when not result.has_succeeded then "webhook"."failing_since" end) end - case when not result.has_succeeded then "webhook"."failing_since" end) > interval '3 days' then 'failing' end, "webhook"."disabled_reason"), "failing_since" = case when result.has_failed then coalesce(case when not result.has_succeeded then "webhook"."failing_since" end, now()) else case when not result.has_succeeded then "webhook"."failing_since" end end, "queue" = coalesce($3::text, "webhook"."queue") from result where "webhook"."id" = $2::uuid and "webhook"."lease_id" = $4::uuid
+    when result.has_failed and greatest(case
+when case when not result.has_succeeded then "webhook"."failing_since" end > (select coalesce("retention"."skipped_from" + interval '1 minute', "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention) then now()
+else
+coalesce((select least(now() - greatest("retention"."unconfirmed", '0'), "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention), now()) end - case when not result.has_succeeded then "webhook"."failing_since" end, '0') > interval '3 days' then 'failing' end is null, "disabled_reason" = coalesce(case when result.is_gone then 'gone'
+    when result.has_failed and greatest(case
+when case when not result.has_succeeded then "webhook"."failing_since" end > (select coalesce("retention"."skipped_from" + interval '1 minute', "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention) then now()
+else
+coalesce((select least(now() - greatest("retention"."unconfirmed", '0'), "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention), now()) end - case when not result.has_succeeded then "webhook"."failing_since" end, '0') > interval '3 days' then 'failing' end, "webhook"."disabled_reason"), "failing_since" = case when result.has_failed then coalesce(case when not result.has_succeeded then "webhook"."failing_since" end, now()) else case when not result.has_succeeded then "webhook"."failing_since" end end, "queue" = coalesce($3::text, "webhook"."queue") from result where "webhook"."id" = $2::uuid and "webhook"."lease_id" = $4::uuid
           and (result.has_failed or "webhook"."failing_since" is not null or "webhook"."queue" <> $3::text) returning "webhook"."id", "webhook"."owner_id", "webhook"."project_id", "webhook"."url", "webhook"."description", "webhook"."event_types", "webhook"."secret", "webhook"."previous_secret", "webhook"."previous_secret_until", "webhook"."is_enabled", "webhook"."disabled_reason", "webhook"."failing_since", "webhook"."last_sequence", "webhook"."due_at", "webhook"."queue", "webhook"."lease_id", "webhook"."leased_until", "webhook"."version", "webhook"."created_at", "webhook"."updated_at", "webhook"."deleted_at")
     select case when not "webhook"."is_enabled" then "webhook"."disabled_reason" end as disabled_reason,
       "owner"."email", "webhook"."url"

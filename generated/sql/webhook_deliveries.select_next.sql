@@ -1,8 +1,9 @@
 /* webhook_deliveries.select_next */
   select "delivery"."id"::text, "delivery"."event_id"::text, "delivery"."sequence", "delivery"."attempts",
-    (extract(epoch from (case when "delivery"."created_at" >
-(select coalesce("retention"."skipped_from", "retention"."seen_at") + interval '2 hours' from retention) then now() else greatest(
-coalesce((select least(now(), "retention"."seen_at" + interval '2 hours') - "retention"."unconfirmed" from retention), now()), "delivery"."created_at") end - "delivery"."created_at")) * 1000)::bigint as age, "webhook"."url", "webhook"."secret",
+    (extract(epoch from greatest(case
+when "delivery"."created_at" > (select coalesce("retention"."skipped_from" + interval '1 minute', "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention) then now()
+else
+coalesce((select least(now() - greatest("retention"."unconfirmed", '0'), "retention"."seen_at" - "retention"."unconfirmed" + interval '1 minute') from retention), now()) end - "delivery"."created_at", '0')) * 1000)::bigint as age, "webhook"."url", "webhook"."secret",
     case when "webhook"."previous_secret_until" > now() then "webhook"."previous_secret" else '' end as previous_secret,
     "delivery"."event_changed_in" is null or coalesce(("owner"."deleted_at" is null and not "owner"."is_disabled" and (("event"."recipient_id" is null or ("event"."recipient_id" = "webhook"."owner_id" and not ("webhook"."project_id" is not null and "owner"."role" = 'admin'))) and (("event"."task_id" is not null and (exists (select from tasks where "tasks"."id" = "event"."task_id" and ("tasks"."deleted_at" is null and (("tasks"."owner_id" = "webhook"."owner_id" and "tasks"."project_id" is null) or (coalesce("tasks"."assignee_id" = "webhook"."owner_id", false) and case
 when "tasks"."project_id" is null

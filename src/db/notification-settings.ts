@@ -240,7 +240,11 @@ const claim = statement(
   },
 )
 
-const correct = statement('notification_settings.correct_times', {}, {}, () => {
+/**
+ * Corrects times that are further ahead than the service sets them, after the clock was set back. Notifications of a digest that was
+ * sent are moved with its end, so that the next digest has those that follow, and no others.
+ */
+export const correctDigestTimes = statement('notification_settings.correct_times', {}, {}, () => {
   const latest = sql`now() + case ${settings.mail_digest} when 'hourly' then interval '1 hour' else interval '25 hours' end`
   const isDueTooLate = sql`${settings.digest_due_at} > ${latest}`
   const isDigestedAhead = sql`${settings.digested_until} > now()`
@@ -257,14 +261,6 @@ const correct = statement('notification_settings.correct_times', {}, {}, () => {
     where ${isDigestedAhead} and ${notification.user_id} = ${settings.user_id} and ${notification.created_at} > now()
       and ${notification.created_at} <= ${settings.digested_until}`
 })
-
-/**
- * Corrects times that are further ahead than the service sets them, after the clock was set back. Notifications of a digest that was
- * sent are moved with its end, so that the next digest has those that follow, and no others.
- */
-export const correctDigestTimes = async (db: Database): Promise<void> => {
-  await correct(db, {})
-}
 
 /**
  * Claims the digest that has been due for longest: without lines if there are no notifications, and null if none is due. Digests of

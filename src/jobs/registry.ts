@@ -15,7 +15,7 @@ import { purgeDeleted } from '../db/purge.ts'
 import { removeOldReminders } from '../db/reminders.ts'
 import { removeSpentRefreshTokens } from '../db/refresh-tokens.ts'
 import { expireImports, selectImportLeases } from '../db/imports.ts'
-import { lookAtClock } from '../db/engine/retention.ts'
+import { afterSetBack } from '../db/engine/retention.ts'
 import { redeliverTasks } from '../db/redelivery.ts'
 import { removeExpiredSessions } from '../db/sessions.ts'
 import { removeOldTombstones } from '../db/task-changes.ts'
@@ -50,7 +50,7 @@ export interface JobTimes {
   readonly retry: number
   /** Interval of the jobs that read events. */
   readonly events: number
-  /** Interval of the jobs that read the clock of the database, and correct times after it was set back. */
+  /** Interval of the looks at the clock of the database. One that was set back is accepted after three. */
   readonly clock: number
   /** Minimum age of an orphan. A younger file without a row may still get one. */
   readonly grace: number
@@ -116,32 +116,25 @@ const deliveryDays = 30
 /** All background jobs. Each works in batches, so that none occupies the database for long. */
 export const jobsOf = (deps: JobDeps) => {
   const { db, auditDays, eventDays, trashDays, times = jobTimes } = deps
-  const hourly = (run: Job['run']): Job => ({
-    interval: times.cleanup,
+  /** No job of a start runs before a look at the clock. */
+  const job = (interval: number, run: Job['run']): Job => ({
+    interval,
+    atStart: true,
+    exclusive: false,
+    async run(stop) {
+      await deps.databaseClock.followed(db)
+      await run(stop)
+    },
+  })
+  const cleanup = (run: Job['run']): Job => ({
+    ...job(times.cleanup, run),
     atStart: times.cleanupAtStart,
     exclusive: true,
-    run,
   })
-  const cleanup = (run: Job['run']): Job =>
-    hourly(async (stop) => {
-      await lookAtClock(db)
-      await run(stop)
-    })
   /** A job that several instances share; each takes different rows. */
-  const completion = (run: Job['run']): Job => ({
-    interval: times.retry,
-    atStart: true,
-    exclusive: false,
-    run,
-  })
+  const completion = (run: Job['run']): Job => job(times.retry, run)
   /** A job that reads events. Instances take turns by leases of their own. */
-  const reader = (run: Job['run']): Job => ({ interval: times.events, atStart: true, exclusive: false, run })
-  const clockJob = (run: Job['run']): Job => ({
-    interval: times.clock,
-    atStart: true,
-    exclusive: false,
-    run,
-  })
+  const reader = (run: Job['run']): Job => job(times.events, run)
   const orphans = (stop: AbortSignal) => ({ grace: times.grace, stop })
   const runExports = createRunExports({
     ...deps,
@@ -151,9 +144,11 @@ export const jobsOf = (deps: JobDeps) => {
   })
   const removeFiles = (stop: AbortSignal) => removeDeletedFiles(deps, { retryAfter: times.retry, stop })
   return {
-    follow_database_clock: clockJob(() => deps.databaseClock.follow(db)),
-    correct_times_ahead: clockJob((stop) => correctTimesAhead(db, { webhookLease }, stop)),
-    report_skipped_time: hourly(createSkippedTimeReport(deps)),
+    follow_database_clock: job(times.clock, () => deps.databaseClock.follow(db)),
+    correct_times_ahead: job(times.clock, (stop) =>
+      afterSetBack(db, 3 * times.clock, () => correctTimesAhead(db, { webhookLease }, stop)),
+    ),
+    report_skipped_time: cleanup(createSkippedTimeReport(deps)),
     confirm_file_ownership: cleanup(() => confirmFileOwnership(deps)),
     remove_old_trash: cleanup((stop) => removeOldTrash(db, trashDays, stop)),
     remove_old_tombstones: cleanup((stop) => removeOldTombstones(db, tombstoneDays, stop)),

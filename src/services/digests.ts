@@ -1,5 +1,5 @@
 import type { Database } from '../db/engine/client.ts'
-import { claimDigest, correctDigestTimes } from '../db/notification-settings.ts'
+import { claimDigest } from '../db/notification-settings.ts'
 import type { Mailer } from '../mail/mailer.ts'
 import { settledOrStopped } from './settled-or-stopped.ts'
 
@@ -16,7 +16,6 @@ export const createSendDigests =
   ({ db, mailer }: Deps) =>
   async (stop: AbortSignal): Promise<void> => {
     if (!mailer.delivers) return
-    await correctDigestTimes(db)
     while (!stop.aborted) {
       const digest = await claimDigest(db)
       if (digest === null) break

@@ -1,8 +1,8 @@
 import { mock } from 'node:test'
 import t, { type Test } from 'tap'
 import type { OperationId } from '../../src/contract/contract.ts'
-import { fireDueReminders } from '../../src/db/due-reminders.ts'
 import type { Database } from '../../src/db/engine/client.ts'
+import { createDatabaseClock } from '../../src/db/engine/database-clock.ts'
 import { newId } from '../../src/db/engine/ids.ts'
 import { confirmClock, lookAtClock } from '../../src/db/engine/retention.ts'
 import { takeLease } from '../../src/db/leases.ts'
@@ -23,7 +23,7 @@ import { runOnce } from '../../src/jobs/runner.ts'
 /** A clock that is wrong, and one that has been corrected. */
 
 const { db } = await openTestDatabase(t)
-// Jobs that clean up or correct times run only when a test runs them. The tests share the clock: each leaves it confirmed.
+// Jobs that clean up or correct times run only when a test runs them.
 const service = await startService(t, {
   db,
   jobTimes: { ...jobTimes, events: 50, clock: 3_600_000, cleanupAtStart: false },
@@ -36,6 +36,8 @@ const never = new AbortController().signal
 const admin = await service.register('admin')
 // The readers of events begin with the next event.
 await runJobs(jobDeps)
+
+t.afterEach(() => confirmClock(db))
 
 /** The access token of a new session: those before a jump of the clock have expired. */
 const signIn = async ({ email, password }: Pick<Account, 'email' | 'password'>): Promise<string> => {
@@ -77,17 +79,43 @@ const startJobs = () => {
   const errors: unknown[] = []
   const log = jobDeps.log.child({})
   log.error = (...line: unknown[]) => void errors.push(line)
-  const jobs = jobsOf({ ...jobDeps, log })
-  return { errors, runAll: () => runOnce(jobs, log) }
+  const jobs = jobsOf({ ...jobDeps, log, databaseClock: createDatabaseClock() })
+  return { errors, jobs, runAll: () => runOnce(jobs, log) }
 }
 
-/** What `correct_times_ahead` does every 10 seconds. */
-const correctTimes = () => jobsOf(jobDeps).correct_times_ahead.run(never)
+/** Moves the clock, as the looks of a running service see it. */
+const stepClock = async (by: string): Promise<void> => {
+  await moveClock(db, by)
+  await lookAtClock(db)
+}
 
+/** Sets the clock back, until the service has accepted it. */
 const setBack = async (by: string): Promise<void> => {
-  await moveClock(db, `-${by}`)
-  await correctTimes()
+  await stepClock(`-${by}`)
+  await stepClock('30 seconds')
+  const { correct_times_ahead } = jobsOf(jobDeps)
+  await correct_times_ahead.run(never)
+  await correct_times_ahead.run(never)
 }
+
+/** A reminder that is due in a time, in milliseconds. */
+const remindIn = async (account: Account, time: number) => {
+  const { id: task_id } = await createTask(account)
+  const { body } = await service.expect('createReminder', 201, {
+    token: await signIn(account),
+    params: { task_id },
+    body: { at: new Date(Date.now() + time).toISOString() },
+  })
+  return {
+    id: body.id,
+    isPending: async () => {
+      const request = { token: await signIn(account), params: { reminder_id: body.id } }
+      return (await service.expect('getReminder', 200, request)).body.is_pending
+    },
+  }
+}
+
+const minute = 60_000
 
 /** A webhook for new tasks whose receiver always fails, and is tried again an hour later at the earliest. */
 const failingWebhook = async (t: Test, { token }: Pick<Account, 'token'>) => {
@@ -141,7 +169,6 @@ t.test('a start with the clock 400 days ahead deletes nothing', async (t) => {
     await runAll()
   }
   t.strictSame((await left()).trash, before.trash, 'only the time that the service has seen counts')
-  await confirmClock(db)
 })
 
 t.test('once an operator has confirmed the clock, what is older than its retention is deleted', async (t) => {
@@ -165,39 +192,87 @@ t.test('time that the service has seen pass counts for retention', async (t) => 
   t.equal((await left()).trash, 0)
 })
 
-t.test(
-  'a clock that is days ahead fires no reminder early, and one that is confirmed fires it late',
-  async (t) => {
-    const ada = await service.register('reminded')
-    const { id: task_id } = await createTask(ada)
-    await lookAtClock(db)
-    const at = new Date(Date.now() + 48 * 3_600_000).toISOString()
-    const request = { token: ada.token, params: { task_id }, body: { at } }
-    const { body: reminder } = await service.expect('createReminder', 201, request)
-    const isPending = async () => {
-      const params = { reminder_id: reminder.id }
-      const { body } = await service.expect('getReminder', 200, { token: await signIn(ada), params })
-      return body.is_pending
-    }
-    await moveClock(db, '20 days')
-    await fireDueReminders(db, never)
-    t.equal(await isPending(), true, 'before the service has looked at the clock')
-    await runJobs(jobDeps)
-    await fireDueReminders(db, never)
-    t.equal(await isPending(), true, 'and after it')
-    const later = { ...request, token: await signIn(ada), body: { at: new Date().toISOString() } }
-    const { body: ofAfter } = await service.expect('createReminder', 201, later)
-    await fireDueReminders(db, never)
-    const params = { reminder_id: ofAfter.id }
-    const read = await service.expect('getReminder', 200, { token: await signIn(ada), params })
-    t.equal(read.body.is_pending, false, 'one that was made after the jump')
-    await confirmClock(db)
-    await fireDueReminders(db, never)
-    t.equal(await isPending(), false)
-    const inbox = await service.expect('listNotifications', 200, { token: await signIn(ada) })
-    t.match(inbox.body.items, [{ reminder_id: reminder.id }, { reminder_id: ofAfter.id }])
-  },
-)
+t.test('a start with the clock 400 days ahead fires no reminder before its time', async (t) => {
+  const ada = await service.register('reminded')
+  const reminder = await remindIn(ada, 90 * minute)
+  await lookAtClock(db)
+  await moveClock(db, '400 days')
+  const { jobs } = startJobs()
+  await jobs.fire_reminders.run(never)
+  t.equal(await reminder.isPending(), true, 'no job runs before the look at the clock')
+  await stepClock('10 seconds')
+  await jobs.fire_reminders.run(never)
+  t.equal(await reminder.isPending(), true)
+  const written = await remindIn(ada, 0)
+  await jobs.fire_reminders.run(never)
+  t.equal(await written.isPending(), false, 'one that is written after the jump fires')
+
+  await stepClock('-400 days')
+  await jobs.fire_reminders.run(never)
+  t.equal(await reminder.isPending(), true, 'the clock is right again')
+  await stepClock('91 minutes')
+  await jobs.fire_reminders.run(never)
+  t.equal(await reminder.isPending(), false)
+  const inbox = await service.expect('listNotifications', 200, { token: await signIn(ada) })
+  t.equal(inbox.body.items.length, 2, 'each fires once')
+})
+
+t.test('once an operator has confirmed the clock, reminders from before fire late', async (t) => {
+  const ada = await service.register('reminded-late')
+  await lookAtClock(db)
+  const reminder = await remindIn(ada, 48 * 60 * minute)
+  await moveClock(db, '20 days')
+  const { jobs } = startJobs()
+  await jobs.fire_reminders.run(never)
+  t.equal(await reminder.isPending(), true)
+  await confirmClock(db)
+  await jobs.fire_reminders.run(never)
+  t.equal(await reminder.isPending(), false)
+})
+
+for (const back of ['10 seconds', '1 hour', '400 days'])
+  t.test(`a clock that is ${back} back for ten seconds changes nothing`, async (t) => {
+    const { ada, left } = await newData(`back-${back.replace(' ', '-')}`)
+    const held = await remindIn(ada, 90 * minute)
+    const due = await remindIn(ada, minute / 2)
+    const { errors, jobs, runAll } = startJobs()
+    await runAll()
+    const before = await left()
+    await stepClock(`-${back}`)
+    await runAll()
+    t.strictSame(await left(), before)
+    await stepClock('10 seconds')
+    await moveClock(db, back)
+    await runAll()
+    t.strictSame(await left(), before)
+    t.strictSame(errors, [])
+    await service.expect('refreshToken', 200, { body: { refresh_token: ada.refreshToken } })
+    await stepClock('30 seconds')
+    await runAll()
+    t.strictSame([await due.isPending(), await held.isPending()], [false, true], 'reminders fire in time')
+
+    await moveClock(db, '400 days')
+    await jobs.fire_reminders.run(never)
+    await runAll()
+    t.strictSame(await left(), before, 'the clock is watched as before')
+    t.match(errors, [[{ days: 400 }]])
+    t.equal(await held.isPending(), true)
+    await stepClock('-400 days')
+  })
+
+t.test('a clock that stays set back is accepted, and watched', async (t) => {
+  const { ada, left } = await newData('accepted')
+  const reminder = await remindIn(ada, 90 * minute)
+  const { errors, runAll } = startJobs()
+  await runAll()
+  const before = await left()
+  await setBack('400 days')
+  await stepClock('400 days')
+  await runAll()
+  t.strictSame(await left(), before)
+  t.match(errors, [[{ days: 400 }]])
+  t.equal(await reminder.isPending(), true)
+})
 
 t.test('webhooks are not silent after the clock was set back', async (t) => {
   const { db } = await openTestDatabase(t)
@@ -324,10 +399,16 @@ t.test('webhooks fail and rotate no later than usual after the clock was set bac
   await createTask(ada, { title: 'Before' })
   await failing.tried(1)
   await setBack('10 days')
-  await moveClock(db, '73 hours')
+  await stepClock('71 hours')
   await failing.tried(2)
   t.equal(failing.signatures(), 1, 'the previous secret no longer signs')
-  t.match(await failing.state(), { status: 'failed', disabled_reason: 'failing' })
+  t.match(await failing.state(), { status: 'failed', disabled_reason: null })
+  await createTask(ada, { title: 'After' })
+  await stepClock('2 hours')
+  await eventually('it has failed for too long', async () => {
+    const { disabled_reason } = await failing.state()
+    return disabled_reason === 'failing'
+  })
 })
 
 t.test('an unconfirmed jump of the clock neither ends retries early nor prolongs them', async (t) => {
@@ -345,17 +426,16 @@ t.test('an unconfirmed jump of the clock neither ends retries early nor prolongs
   const after = await failingWebhook(t, bob)
   await createTask(bob, { title: 'After' })
   await after.tried(1)
-  // An hour and a half before the webhooks have failed for too long. What follows the look counts for at most two hours.
+  // An hour and a half before the webhooks have failed for too long.
   await moveClock(db, '70 hours 30 minutes')
   await lookAtClock(db)
   await before.tried(3)
   await after.tried(2)
-  await moveClock(db, '3 hours')
+  await stepClock('3 hours')
   await before.tried(4)
   await after.tried(3)
   for (const webhook of [before, after])
     t.match(await webhook.state(), { status: 'failed', disabled_reason: 'failing' })
-  await confirmClock(db)
 })
 
 t.test('instances accept the tokens and links of one whose clock is an hour ahead', async (t) => {

@@ -1,5 +1,6 @@
 import type { Database } from './client.ts'
 import { sql } from '../schema/drizzle.ts'
+import { lookAtClock } from './retention.ts'
 import { expectRow } from './row-statements.ts'
 import { statement } from './statement.ts'
 import type { Runner } from './transaction.ts'
@@ -11,8 +12,10 @@ import type { Runner } from './transaction.ts'
 export interface DatabaseClock {
   /** Milliseconds since the epoch. Until the first `follow`, by the clock of this process. */
   readonly now: () => number
-  /** Reads the clock of the database. Until the next call, time passes as in this process. */
+  /** Looks at the clock of the database. Until the next call, time passes as in this process. */
   readonly follow: (db: Database) => Promise<void>
+  /** Resolves after the first `follow`, which it calls if nobody has. */
+  readonly followed: (db: Database) => Promise<void>
 }
 
 const select = statement(
@@ -27,12 +30,22 @@ export const readClock = async (db: Runner): Promise<number> => expectRow(await 
 
 export const createDatabaseClock = (): DatabaseClock => {
   let atStart = Date.now() - performance.now()
+  let first: Promise<void> | null = null
+  const follow = async (db: Database): Promise<void> => {
+    await lookAtClock(db)
+    const now = await readClock(db)
+    // Behind by the time of the answer, but never ahead: nothing expires early.
+    atStart = now - performance.now()
+  }
   return {
     now: () => atStart + performance.now(),
-    async follow(db) {
-      const now = await readClock(db)
-      // Behind by the time of the answer, but never ahead: nothing expires early.
-      atStart = now - performance.now()
+    follow,
+    async followed(db) {
+      first ??= follow(db).catch((error: unknown) => {
+        first = null
+        throw error
+      })
+      await first
     },
   }
 }

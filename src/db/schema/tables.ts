@@ -1612,10 +1612,12 @@ export const retention = pgTable(
     singleton: boolean('singleton').primaryKey().default(true),
     /** When the service last looked at the clock. */
     seen_at: instant('seen_at').notNull(),
-    /** The time that has passed by the clock without the service seeing it, and that no operator has confirmed. */
+    /** The time that has passed by the clock without the service seeing it, and that no operator has confirmed. Negative: set back. */
     unconfirmed: interval('unconfirmed').notNull(),
     /** When the service last looked at the clock before it skipped the unconfirmed time; null if there is none. */
     skipped_from: instant('skipped_from'),
+    /** When the service noticed that the clock was set back; null once the times that it had set before are corrected. */
+    set_back_at: instant('set_back_at'),
   },
   (t) => [check('retention_is_one', sql`${t.singleton}`)],
 )

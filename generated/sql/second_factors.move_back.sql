@@ -1,0 +1,1 @@
+/* second_factors.move_back */ with changed as (update "second_factors" set "last_step" = floor(extract(epoch from now()) / 30)::bigint where "second_factors"."last_step" > floor(extract(epoch from now()) / 30)::bigint + 2 returning "user_id") select count(*) as changed from changed;

@@ -1,0 +1,1 @@
+/* webhooks.shorten_leases */ with changed as (update "webhooks" set "leased_until" = now() + $1::int * interval '1 millisecond' where "webhooks"."leased_until" > now() + $1::int * interval '1 millisecond' + interval '1 minute' returning "id") select count(*) as changed from changed;

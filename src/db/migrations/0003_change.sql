@@ -1,0 +1,1 @@
+ALTER TABLE "retention" ADD COLUMN "set_back_at" timestamp (3) with time zone;
