@@ -1,5 +1,11 @@
 import { type MapError, type Problem, problems } from '../problems/problems.ts'
-import { CallerGone, ConstraintViolation, DatabaseUnavailable, TooManyStatements } from './engine/errors.ts'
+import {
+  CallerGone,
+  ConstraintViolation,
+  DatabaseUnavailable,
+  TooManyConflicts,
+  TooManyStatements,
+} from './engine/errors.ts'
 
 /** The problem for each constraint of the schema that a request can violate. */
 const constraintProblems: Readonly<Record<string, () => Problem>> = {
@@ -41,6 +47,7 @@ export const databaseProblem: MapError = (error) => {
   if (error instanceof ConstraintViolation) return constraintProblems[error.constraint]?.() ?? null
   if (error instanceof CallerGone) return problems.invalidToken()
   if (error instanceof TooManyStatements) return problems.tooManyStatements(error.retryAfterSeconds)
+  if (error instanceof TooManyConflicts) return problems.writeConflict(error)
   if (error instanceof DatabaseUnavailable)
     return problems.serviceUnavailable('The database is unavailable. Retry in a few seconds.', error)
   return null

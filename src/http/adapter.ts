@@ -180,7 +180,9 @@ export const adaptOperation = <Db>(
         shows === null ? respond() : deps.auditRead(ctx, auditedContent(shows, request), respond)
       const responding = countingFailures(operation, request, runAs(work, respondAudited)).catch(
         (error: unknown) => {
-          throw deps.isUnavailable(error) ? unavailable(work, request, error) : error
+          throw deps.isUnavailable(error) && mayHaveChanged(work, request)
+            ? problems.outcomeUnknown(error)
+            : error
         },
       )
       // On failure, the handler still has to remove a partial file and release a lease.
@@ -260,15 +262,13 @@ interface RequestWork extends Work {
 }
 
 /** A read changes nothing, so its outcome is never unknown. */
-const unavailable = (work: Work, request: FastifyRequest, cause: unknown): Error => {
-  if (!isRead(request) && mayHaveWritten(work)) return problems.outcomeUnknown(cause)
-  return problems.serviceUnavailable('The database is unavailable. Retry in a few seconds.', cause)
-}
+const mayHaveChanged = (work: Work, request: FastifyRequest): boolean =>
+  !isRead(request) && mayHaveWritten(work)
 
 /** Marks the request as late: it sends no further statements, unless it may have written already. */
 const tooLate = (work: RequestWork, request: FastifyRequest): Error => {
   work.isLate = true
-  if (!isRead(request) && mayHaveWritten(work)) return problems.outcomeUnknown()
+  if (mayHaveChanged(work, request)) return problems.outcomeUnknown()
   return problems.serviceUnavailable('The response took too long. Retry in a few seconds.')
 }
 

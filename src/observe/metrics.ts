@@ -2,7 +2,7 @@ import type { FastifyInstance, FastifyReply, FastifyRequest } from 'fastify'
 import { AggregatorRegistry, collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client'
 import type { OperationId } from '../contract/contract.ts'
 import type { Database } from '../db/engine/client.ts'
-import { ConstraintViolation, DatabaseUnavailable } from '../db/engine/errors.ts'
+import { ConstraintViolation, DatabaseUnavailable, TooManyConflicts } from '../db/engine/errors.ts'
 import { version } from '../domain/version.ts'
 import { routeOf } from '../http/request-log.ts'
 import { onRequestEnd, onStreaming } from '../http/running.ts'
@@ -218,7 +218,7 @@ const timed =
   }
 
 const outcomeOfStatement = (error: unknown): Outcome => {
-  if (error instanceof ConstraintViolation) return 'refused'
+  if (error instanceof ConstraintViolation || error instanceof TooManyConflicts) return 'refused'
   return error instanceof DatabaseUnavailable ? 'unavailable' : 'failed'
 }
 

@@ -456,6 +456,14 @@ export const problemTypes = {
       'The database, the file storage or an identity provider is unavailable, or the service is busy or stopping. Nothing was done.',
     remedy: 'Retry after the seconds in Retry-After.',
   },
+  write_conflict: {
+    status: 503,
+    title: 'Write conflict',
+    cause:
+      'Other requests changed the same resources at the same time, in each of several attempts of the service. Nothing was done.',
+    remedy:
+      'Retry after the seconds in Retry-After. If it happens often, send fewer requests for the same resources at once.',
+  },
   outcome_unknown: {
     status: 504,
     title: 'Outcome unknown',

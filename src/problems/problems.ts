@@ -613,6 +613,12 @@ export const problems = {
     ),
   serviceUnavailable: (detail: string, cause?: unknown) =>
     new Problem('service_unavailable', detail, { ...retryAfter(2), cause }),
+  writeConflict: (cause: unknown) =>
+    new Problem(
+      'write_conflict',
+      'Other requests kept changing the same resources. Retry in a few seconds.',
+      { ...retryAfter(2), cause },
+    ),
   outcomeUnknown: (cause?: unknown) =>
     new Problem(
       'outcome_unknown',

@@ -1,5 +1,10 @@
 import t from 'tap'
-import { DatabaseUnavailable, SchemaPending } from '../../src/db/engine/errors.ts'
+import {
+  DatabaseUnavailable,
+  SchemaPending,
+  SerializationFailure,
+  TooManyConflicts,
+} from '../../src/db/engine/errors.ts'
 import { diskStorage } from '../../src/storage/disk.ts'
 import { StorageUnavailable } from '../../src/storage/storage.ts'
 import { openTestDatabase } from '../fixture/database.ts'
@@ -12,6 +17,7 @@ const { db } = await openTestDatabase(t)
 const disk = await diskStorage(await temporaryFolder(t))
 let isPending = false
 let isAway = false
+let meetsOthers = false
 const lines: Record<string, unknown>[] = []
 const service = await startService(t, {
   config: { logLevel: 'info' },
@@ -22,6 +28,10 @@ const service = await startService(t, {
       if (isPending) throw new SchemaPending()
       if (isAway) throw new DatabaseUnavailable({ cause: new Error('connect ECONNREFUSED') })
       return db.run(...parameters)
+    },
+    async transaction(...parameters) {
+      if (meetsOthers) throw new TooManyConflicts({ cause: new SerializationFailure() })
+      return db.transaction(...parameters)
     },
   },
   storage: {
@@ -55,4 +65,19 @@ t.test('an outage is logged once, and each refused request with the reason', asy
   t.equal(others.at(-1)?.status, 200)
   t.notOk(others.at(-1)?.reason)
   t.notMatch(JSON.stringify(lines), /\.ts:/, 'no stack traces')
+})
+
+t.test('a write that met others in every attempt is to be sent again, and is no outage', async (t) => {
+  lines.length = 0
+  meetsOthers = true
+  const { body, headers } = await service.expect('createTask', 503, { token, body: { title: 'Once' } })
+  meetsOthers = false
+  t.match(body, { code: 'write_conflict', type: '/problems/write_conflict' })
+  t.ok(Number(headers.get('retry-after')) > 0)
+  await service.expect('createTask', 201, { token, body: { title: 'Once' } })
+  t.match(lines, [
+    { msg: 'request', status: 503, problem: 'write_conflict', reason: /kept changing/ },
+    { msg: 'request', status: 201 },
+  ])
+  t.equal(lines.length, 2, 'no other line')
 })

@@ -1,3 +1,4 @@
+import { setTimeout as pause } from 'node:timers/promises'
 import { withTimeout } from '../../concurrency/deadline.ts'
 import { fairQueue } from '../../concurrency/fair-queue.ts'
 import { currentWork, type Work, writes } from '../../concurrency/work.ts'
@@ -10,6 +11,7 @@ import {
   isUnavailable,
   NoAnswer,
   OutcomeUnknown,
+  TooManyConflicts,
   TooManyStatements,
   translateError,
 } from './errors.ts'
@@ -25,6 +27,7 @@ export interface Database extends Runner {
    * connections fairly (`concurrency/fair-queue.ts`).
    *
    * @throws ConstraintViolation when it violates a constraint
+   * @throws TooManyConflicts when every attempt met a deadlock or a serialization failure
    * @throws TooManyStatements when too many statements of its caller are waiting
    * @throws OutcomeUnknown when it writes, was sent, and got no response
    * @throws DatabaseUnavailable when the database cannot be reached, does not respond in time, or too many statements
@@ -37,7 +40,7 @@ export interface Database extends Runner {
    * name of `actor`.
    *
    * @throws OutcomeUnknown when the commit was sent but not answered
-   * @throws DatabaseUnavailable, TooManyStatements, ConstraintViolation as `run` does, and the errors of `body`; nothing was done
+   * @throws DatabaseUnavailable, TooManyConflicts, TooManyStatements, ConstraintViolation as `run` does, and the errors of `body`; nothing was done
    */
   transaction<T>(body: (transaction: Runner) => Promise<T | Last<T>>, actor: string | null): Promise<T>
   /** Listens for notifications until `close`. A no-op on the embedded database, which has only one session. */
@@ -48,7 +51,10 @@ export interface Database extends Runner {
   close(): Promise<void>
 }
 
-const attempts = 3
+const attempts = 9
+
+/** Milliseconds that the first pause takes at most. Each one can be twice as long as the one before: 2.5 s in all, half of that on average. */
+const firstPause = 10
 
 /** Statements that may wait for a connection: in total, and per caller. */
 const maxWaitingInAll = 2_000
@@ -160,14 +166,18 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
     }
   }
 
-  /** Repeats a task whose error says that it may succeed then: it was certainly rolled back. */
+  /**
+   * Repeats a task whose error says that it may succeed then: it was certainly rolled back. The pauses are random, so that those that
+   * conflict with each other do not all come again at once.
+   */
   const repeatedly = async <T>(task: () => Promise<T>): Promise<T> => {
     for (let attempt = 1; ; attempt += 1) {
       try {
         return await task()
       } catch (error) {
         if (!isTransient(error)) throw translateError(error)
-        if (attempt >= attempts) throw new DatabaseUnavailable({ cause: error })
+        if (attempt >= attempts) throw new TooManyConflicts({ cause: error })
+        await pause(Math.random() * firstPause * 2 ** (attempt - 1))
       }
     }
   }

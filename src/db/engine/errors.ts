@@ -21,6 +21,14 @@ export class WritesRefused extends DatabaseUnavailable {}
 /** A statement that writes was sent but got no response: it may have committed, or may still commit. */
 export class OutcomeUnknown extends DatabaseUnavailable {}
 
+/**
+ * Other transactions kept changing the same rows, in every attempt. Nothing was changed. This is not an outage of the database, but whatever
+ * waits for the end of one can be tried again as well.
+ */
+export class TooManyConflicts extends DatabaseUnavailable {
+  override readonly message = 'Other transactions kept changing the same rows'
+}
+
 /** Too many statements of one principal are waiting. The statement was not sent. */
 export class TooManyStatements extends Error {
   override readonly name = 'TooManyStatements'

@@ -5,7 +5,12 @@ import { runAs } from '../../../src/concurrency/work.ts'
 import { openDatabase } from '../../../src/db/engine/client.ts'
 import { createClient } from '../../../src/db/engine/connection.ts'
 import { shellContext, transaction } from '../../../src/services/context.ts'
-import { ConstraintViolation, DatabaseUnavailable, OutcomeUnknown } from '../../../src/db/engine/errors.ts'
+import {
+  ConstraintViolation,
+  DatabaseUnavailable,
+  OutcomeUnknown,
+  SerializationFailure,
+} from '../../../src/db/engine/errors.ts'
 import { idleTransactions, last, type Runner } from '../../../src/db/engine/transaction.ts'
 import { openTestDatabase } from '../../fixture/database.ts'
 import { eventually } from '../../fixture/eventually.ts'
@@ -106,6 +111,22 @@ t.test('a transaction that awaits something other than the database is reported'
     await tx.run('select 1', [])
   }, null)
   t.equal(reports.length, 1)
+})
+
+t.test('a transaction that meets others is repeated, and refused in the end', async (t) => {
+  t.intercept(Math, 'random', { value: () => 0 })
+  let attempts = 0
+  const meeting = (others: number) =>
+    db.transaction(async (tx) => {
+      attempts += 1
+      await insert(tx, 20 + others)
+      if (attempts <= others) throw new SerializationFailure()
+    }, null)
+  await meeting(5)
+  t.equal(attempts, 6)
+  t.strictSame(await notes(25), ['new'], 'it was done once')
+  await t.rejects(meeting(1_000), /kept changing the same rows/)
+  t.strictSame(await notes(1_020), [])
 })
 
 t.test('tasks after the commit run once, and not after a rollback', async (t) => {
