@@ -1,5 +1,6 @@
 import t from 'tap'
 import type { OperationId } from '../src/contract/contract.ts'
+import { lockOrder } from '../src/db/lock-order.ts'
 import { operations, prepareOperations, rows } from './fixture/operations.ts'
 import { rowsRead } from './fixture/plan.ts'
 import { recordRuns, type Run } from './fixture/recorded-runs.ts'
@@ -133,6 +134,29 @@ const statementsOf = async (id: OperationId, call: Call): Promise<{ statements: 
   return { statements, reply }
 }
 
+/** The kind of rows that a statement locks and waits for; null for others. */
+const lockedBy = (text: string): string | null => {
+  if (text.includes('lock_trees(')) return 'tasks'
+  if (!/ for (no key update|update|key share|share)\b/.test(text) || text.includes('skip locked')) return null
+  let outer = text
+  for (let inner = ''; inner !== outer;) [inner, outer] = [outer, outer.replaceAll(/\([^()]*\)/g, '')]
+  return /from "?(\w+)/.exec(outer)?.[1] ?? null
+}
+
+/** Locks of rows that come after locks of a later kind, each with that. */
+const outOfOrder = (texts: readonly string[]): readonly string[] => {
+  let latest = ''
+  return texts.flatMap((text) => {
+    const locked = text === 'commit' ? '' : lockedBy(text)
+    if (locked === null || (locked !== '' && rankOf(locked) < 0)) return []
+    if (locked !== '' && rankOf(locked) < rankOf(latest)) return [`${locked} after ${latest}`]
+    latest = locked
+    return []
+  })
+}
+
+const rankOf = (kind: string): number => lockOrder.findIndex((one) => one === kind)
+
 for (const operation of operations) {
   const { id, method } = operation
   t.test(id, async (t) => {
@@ -141,6 +165,7 @@ for (const operation of operations) {
     const { statements, reply } = await statementsOf(id, request)
     const texts = statements.map(({ text }) => text)
     const isRead = readMethods.has(method)
+    t.strictSame(outOfOrder(texts), [], 'rows are locked in their order')
     const [expected, because = ''] = rows[id].statements ?? []
     if (expected !== undefined) t.equal(texts.length, expected, because, { texts })
     else if (isRead) t.equal(texts.length, 1, 'one statement', { texts })

@@ -1010,7 +1010,31 @@ for key share;
 /* task_locks.lock_users */
 select "id", "time_zone", "deleted_at"
 from "users"
-where "users"."id" = any((select $1::uuid[])::uuid[])
+where "users"."id" = any(array(
+            with recursive tree as (
+              select id, owner_id, assignee_id
+from tasks
+             
+where id = any($1::uuid[]) and (series_id is not null or $2::bool)
+              union all select task.id, task.owner_id, task.assignee_id
+from tree cross join lateral (
+                select id, owner_id, assignee_id
+from tasks
+where parent_id = tree.id and deleted_at is null offset 0
+              ) task
+            )
+            select unnest($3::uuid[]) union select owner_id
+from tree union select assignee_id
+from tree
+            union 
+  select user_id
+from task_followers
+where task_id in (select id
+from tree)
+  union select user_id
+from reminders
+where task_id in (select id
+from tree)))
 order by "users"."id"
 for key share;
 

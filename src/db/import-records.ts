@@ -243,34 +243,24 @@ export const insertImportedSections = async (
   await insertSections(db, { sections: { rows } })
 }
 
-const findSection = statement(
-  'imports.find_section',
-  { project_id: 'uuid', name: 'text' },
-  { id: 'text' },
+const findSections = statement(
+  'imports.find_sections',
+  { project_ids: 'uuid[]', names: 'text[]' },
+  { id: 'text', project_id: 'text', name: 'text' },
   (p) => sql`
-    select id::text from sections where project_id = ${p.project_id} and name = ${p.name} order by position, id limit 1`,
+    select distinct on (project_id, name) id::text, project_id::text, name from sections
+    where (project_id, name) in (select * from unnest(${p.project_ids}, ${p.names})) order by project_id, name, position, id`,
 )
 
-/** The id of a section of a project that has a name. */
-export const findSectionNamed = async (
+/** The first sections of projects that have these names. */
+export const findSectionsNamed = (
   { db }: TransactionContext,
-  projectId: string,
-  name: string,
-): Promise<string | null> => (await findSection(db, { project_id: projectId, name }))[0]?.id ?? null
-
-const lockAll = statement(
-  'imports.lock_sections',
-  { ids: 'uuid[]' },
-  { id: 'text' },
-  (p) => sql`select id::text from sections where id = ${anyOf(p.ids)} order by id for key share`,
-)
-
-/** The ids of those of the sections that are still there, locked. */
-export const lockSections = async (
-  { db }: TransactionContext,
-  ids: readonly string[],
-): Promise<ReadonlySet<string>> =>
-  new Set(ids.length === 0 ? [] : (await lockAll(db, { ids })).map(({ id }) => id))
+  wanted: readonly { readonly project_id: string; readonly name: string }[],
+) =>
+  findSections(db, {
+    project_ids: wanted.map(({ project_id }) => project_id),
+    names: wanted.map(({ name }) => name),
+  })
 
 /** When a task of a row was completed; null if it is not. */
 const completedInRow = sql.raw(
@@ -393,19 +383,6 @@ export const colourTags = async (
 ): Promise<void> => {
   await colour(db, { tags: { rows } })
 }
-
-const selectPlaces = statement(
-  'imports.select_places',
-  { ids: 'uuid[]' },
-  { id: 'text', place: 'text', is_live: 'bool' },
-  (p) => sql`
-    select id::text, coalesce(project_id, owner_id)::text as place, deleted_at is null as is_live from tasks where id = ${anyOf(p.ids)}
-    order by id for no key update`,
-)
-
-/** Where tasks are that an earlier import has created, locked. */
-export const lockPlaces = async ({ db }: TransactionContext, ids: readonly string[]) =>
-  ids.length === 0 ? [] : await selectPlaces(db, { ids })
 
 /** By how many what belongs to a task becomes more. */
 export interface TaskGrowth {

@@ -15,6 +15,7 @@ import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statemen
 import { query, statement, type StatementName } from './engine/statement.ts'
 import { selectPage } from './lists/list.ts'
 import type { SortField } from './lists/keyset.ts'
+import { lockUser } from './members.ts'
 import { reminderJson } from './read-models.ts'
 import { aliasedTable, eq, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
 import { reminders, tasks, users } from './schema/tables.ts'
@@ -23,9 +24,8 @@ import { touched } from './touch.ts'
 
 /**
  * Reminders. What they are computed from changes in other transactions too: the dates of the task, and the time zone of the user. Whoever
- * computes one locks it first, or for a new one its task and its user, and then reads what it depends on. Whoever changes a date or a time
- * zone writes that before: of two transactions, the second sees the change of the first. The order of the locks: tasks, users, reminders,
- * each by id; a change of a user locks no tasks.
+ * computes one locks it first, or for a new one its user and its task, and then reads what it depends on. Whoever changes a date or a time
+ * zone writes that before: of two transactions, the second sees the change of the first. The order of the locks is that of `lock-order.ts`.
  */
 
 const { start_at, start_on, due_at, due_on } = tasks
@@ -144,7 +144,7 @@ const selectNew = builtStatement('reminders.select_new', { task_id: 'uuid', user
     .where(eq(tasks.id, p.task_id))
 })
 
-// Not the row of the user, which other transactions lock before their tasks.
+// Not the row of the user: closing a task counts the reminders of others, after the task was locked.
 const lockCount = statement(
   'reminders.lock_count',
   { user_id: 'uuid' },
@@ -153,17 +153,9 @@ const lockCount = statement(
     sql`select pg_advisory_xact_lock(hashtextextended('reminders ' || ${p.user_id}::text, 0))::text as locked`,
 )
 
-const keepTimeZones = statement(
-  'reminders.keep_time_zones',
-  { ids: 'uuid[]' },
-  { id: 'text' },
-  (p) =>
-    sql`select ${users.id}::text from users where ${users.id} = ${anyOf(p.ids)} order by ${users.id} for share`,
-)
-
 /**
- * Locks the task, and the number and the time zone of the caller's reminders, and reads under the locks what a new one depends on; null if
- * they cannot see the task.
+ * Locks the time zone of the caller, the task and the number of the caller's reminders, and reads under the locks what a new one depends on;
+ * null if they cannot see the task.
  */
 export const lockForReminder = async (
   tx: TransactionContext<Principal>,
@@ -171,9 +163,9 @@ export const lockForReminder = async (
 ): Promise<(NewReminderFacts & Pick<TaskFacts, 'relations'>) | null> => {
   const { userId } = tx.principal
   const [, task, , [row]] = await Promise.all([
-    lockCount(tx.db, { user_id: userId }),
+    lockUser(tx.db, { id: userId }),
     lockTask(tx, taskId),
-    keepTimeZones(tx.db, { ids: [userId] }),
+    lockCount(tx.db, { user_id: userId }),
     selectNew(tx.db, { task_id: taskId, user_id: userId }),
   ])
   return task === null || row === undefined ? null : { ...row, relations: task.relations }
@@ -279,7 +271,7 @@ const selectBases = builtStatement('reminders.select_bases', { ids: 'uuid[]' }, 
     .where(eq(reminders.id, anyOf(p.ids))),
 )
 
-/** Locks a reminder of the caller and, before it, its task and their time zone, and reads it under the locks, unless they cannot see the task. */
+/** Locks a reminder of the caller and, before it, their time zone and its task, and reads it under the locks, unless they cannot see the task. */
 export const lockReminder = async (
   tx: TransactionContext<Principal>,
   id: string,
@@ -287,9 +279,9 @@ export const lockReminder = async (
   // A reminder stays with its task and its user.
   const [place] = await selectPlace(tx.db, { id })
   if (place?.user_id !== tx.principal.userId) return null
-  const [task, , , [row]] = await Promise.all([
+  const [, task, , [row]] = await Promise.all([
+    lockUser(tx.db, { id: place.user_id }),
     lockTask(tx, place.task_id),
-    keepTimeZones(tx.db, { ids: [place.user_id] }),
     lock(tx.db, { id }),
     selectBases(tx.db, { ids: [id] }),
   ])
@@ -450,16 +442,6 @@ export const moveRemindersOfUser = async (
   now: Date,
 ): Promise<void> => compute(tx, await lockOfUser(tx.db, { id }), withTimeZone(now.toISOString()))
 
-const keepTimeZonesOfTasks = statement(
-  'reminders.keep_time_zones_of_tasks',
-  { ids: 'uuid[]' },
-  { id: 'text' },
-  (p) => sql`
-    select ${users.id}::text from users
-    where ${users.id} in (select user_id from reminders where ${reminders.task_id} = ${anyOf(p.ids)} and ${reminders.relative_to} is not null)
-    order by ${users.id} for share`,
-)
-
 // A user has at most so many, also because of tasks that others close. Their tasks are closed by now.
 const copy = statement(
   'reminders.copy',
@@ -482,17 +464,14 @@ const copy = statement(
     returning id::text`,
 )
 
-/** Gives new tasks that repeat others the reminders that are relative to their dates, of users who see them. */
+/** Gives new tasks that repeat others the reminders that are relative to their dates, of users who see them, and who are locked. */
 export const remindOfCopies = async (
   tx: TransactionContext,
   copies: readonly { readonly from: string; readonly to: string }[],
   now: Date,
 ): Promise<void> => {
   const from_ids = copies.map(({ from }) => from)
-  const [, made] = await Promise.all([
-    keepTimeZonesOfTasks(tx.db, { ids: from_ids }),
-    copy(tx.db, { from_ids, to_ids: copies.map(({ to }) => to) }),
-  ])
+  const made = await copy(tx.db, { from_ids, to_ids: copies.map(({ to }) => to) })
   if (made.length === 0) return
   const locked = await lockById(tx.db, { ids: made.map(({ id }) => id) })
   await compute(tx, locked, withDate(now.toISOString()), { isNew: true })

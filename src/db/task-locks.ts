@@ -1,5 +1,5 @@
 import type { TaskFields } from '../domain/task-fields.ts'
-import { recurringRoot } from '../domain/task-trees.ts'
+import { recurringRoot, subtasksOf } from '../domain/task-trees.ts'
 import type { Principal } from '../domain/permissions.ts'
 import type { ProjectRole } from '../domain/project-roles.ts'
 import { allowsTag } from './access/permissions.ts'
@@ -8,15 +8,14 @@ import { anyOf } from './engine/parameters.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { SerializationFailure } from './engine/errors.ts'
 import { query, statement } from './engine/statement.ts'
-import { aliasedTable, and, eq, isNull, sql } from './schema/drizzle.ts'
+import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
 import { memberships, projects, reminders, sections, tags, tasks, taskTags, users } from './schema/tables.ts'
 import { idsOfProjects, lockProjects, lockTaskRows } from './task-facts.ts'
 import { seriesColumns } from './tasks.ts'
 
 /**
- * What writes of tasks depend on, read under locks. The order of the locks: users, projects, sections, tags, tasks with their trees; each
- * by id. A statement that locks returns the present state of the rows that it locked; everything else is read by later statements, since
- * its snapshot is from before it waited.
+ * What writes of tasks depend on, read under locks, in the order of `lock-order.ts`. A statement that locks returns the present state of the
+ * rows that it locked; everything else is read by later statements, since its snapshot is from before it waited.
  */
 
 /** What a request names. */
@@ -100,13 +99,43 @@ export interface LockedReferences {
   readonly recurringTrees: ReadonlyMap<string, number>
 }
 
-const lockUsers = builtStatement('task_locks.lock_users', { ids: 'uuid[]' }, (db, p) =>
-  db
-    .select({ id: users.id, time_zone: users.time_zone, deleted_at: users.deleted_at })
-    .from(users)
-    .where(eq(users.id, anyOf(p.ids)))
-    .orderBy(users.id)
-    .for('key share'),
+// Who follows a task, or is reminded of it, follows the one that repeats it, or is reminded of that.
+const usersOfTasks = (ids: SQL): SQL => sql`
+  select user_id from task_followers where task_id in (${ids})
+  union select user_id from reminders where task_id in (${ids})`
+
+/** Those named, and whom the next occurrences of tasks will refer to. */
+const lockUsers = builtStatement(
+  'task_locks.lock_users',
+  { ids: 'uuid[]', repeated: 'uuid[]', starts_series: 'bool' },
+  (db, p) =>
+    db
+      .select({ id: users.id, time_zone: users.time_zone, deleted_at: users.deleted_at })
+      .from(users)
+      .where(
+        eq(
+          users.id,
+          sql`any(array(
+            with recursive tree as (
+              select id, owner_id, assignee_id from tasks
+              where id = any(${p.repeated}) and (series_id is not null or ${p.starts_series})
+              union all select task.id, task.owner_id, task.assignee_id from tree cross join lateral (
+                select id, owner_id, assignee_id from tasks where parent_id = tree.id and deleted_at is null offset 0
+              ) task
+            )
+            select unnest(${p.ids}) union select owner_id from tree union select assignee_id from tree
+            union ${usersOfTasks(sql`select id from tree`)}))`,
+        ),
+      )
+      .orderBy(users.id)
+      .for('key share'),
+)
+
+const selectUsersOfTasks = statement(
+  'task_locks.select_users_of_tasks',
+  { ids: 'uuid[]' },
+  { id: 'text' },
+  (p) => sql`select user_id::text as id from (${usersOfTasks(sql`select unnest(${p.ids})`)}) person`,
 )
 
 const selectProjects = builtStatement(
@@ -270,7 +299,8 @@ const byId = <Row extends { readonly id: string }>(rows: readonly Row[]): Map<st
 /**
  * Locks what a write names, and reads it under the locks. Tasks include the parents and subtasks that the write concerns.
  *
- * @throws SerializationFailure when a task was moved while its project was locked; the transaction is repeated
+ * @throws SerializationFailure when a task was moved while its project was locked, or when others came to it while users were locked; the
+ *   transaction is repeated
  */
 export const lockReferences = async (
   tx: TransactionContext<Principal>,
@@ -283,7 +313,7 @@ export const lockReferences = async (
     sections: sectionIds = [],
     tags: tagIds = [],
   } = references
-  const { leaving = [], anchors = [] } = references
+  const { leaving = [], anchors = [], turning = [], startsSeries = false } = references
   const { db } = tx
   const ifAny = <T>(names: readonly string[], read: () => Promise<readonly T[]>) =>
     names.length === 0 ? [] : read()
@@ -294,7 +324,6 @@ export const lockReferences = async (
   const ofProjects = { project_ids: projectIds, task_ids: taskIds }
   /** The trees are found while they are locked. What they are repeated from is read whole. */
   const lockTreesAndSelect = async () => {
-    const { turning = [], startsSeries = false } = references
     const trees = await lockTrees(db, { targets: ids, parents, roots, turning, trashed: trashed ?? null })
     const recurring = new Map(trees.flatMap((tree) => (tree.recurs ? [[tree.id, tree.next_task_id]] : [])))
     const isWhole = writesDescriptions || startsSeries || recurring.size > 0
@@ -316,7 +345,9 @@ export const lockReferences = async (
   const ofAny = [...projectIds, ...taskIds]
   const linked = references.writesTags === true ? ids : []
   const [lockedUsers, lockedProjects, ofSections, , rows, ofProject, ofTags, ofLinks] = await Promise.all([
-    ifAny(userIds, () => lockUsers(db, { ids: userIds })),
+    ifAny([...userIds, ...turning], () =>
+      lockUsers(db, { ids: userIds, repeated: turning, starts_series: startsSeries }),
+    ),
     ifAny(ofAny, () => lockProjects(db, ofProjects)),
     ifAny([...sectionIds, ...anchors], () => lockSections(db, { ids: sectionIds, task_ids: anchors })),
     ifAny(tagIds, () => lockTags(db, { ids: tagIds })),
@@ -328,25 +359,34 @@ export const lockReferences = async (
   const areLocked = new Set(lockedProjects.map(({ id }) => id))
   for (const { project_id } of rows)
     if (project_id !== null && !areLocked.has(project_id)) throw new SerializationFailure()
-  const areLockedUsers = new Set(lockedUsers.map(({ id }) => id))
-  for (const { id, owner_id } of rows)
-    if (leaving.includes(id) && !areLockedUsers.has(owner_id)) throw new SerializationFailure()
+  const areLockedUsers = new Set<string | null>([null, ...lockedUsers.map(({ id }) => id)])
+  const expectLocked = (userId: string | null): void => {
+    if (!areLockedUsers.has(userId)) throw new SerializationFailure()
+  }
+  for (const { id, owner_id } of rows) if (leaving.includes(id)) expectLocked(owner_id)
   const ofTasks = rows.map(({ owner_id, owner_zone, owner_deleted_at }) => ({
     id: owner_id,
     time_zone: owner_zone,
     deleted_at: owner_deleted_at,
   }))
   const tasksById = byId(rows)
-  const isRepeating =
-    references.startsSeries === true ||
-    rows.some(({ id, series_id }) => series_id !== null && references.turning?.includes(id) === true)
+  const repeated = rows.filter(
+    ({ id, series_id }) => turning.includes(id) && (series_id !== null || startsSeries),
+  )
+  const live = rows.filter(({ deleted_at }) => deleted_at === null)
+  const copied = [...repeated, ...repeated.flatMap(({ id }) => subtasksOf(live, id))]
+  const copiedIds = copied.map(({ id }) => id)
+  const isRepeating = startsSeries || repeated.length > 0
   const whole = isRepeating ? rows.map(({ id }) => id) : []
   const growing = [...new Set(parents.flatMap((id) => recurringRoot(tasksById, id)?.id ?? []))]
-  const [ofTrees, related, sizes] = await Promise.all([
+  const [ofTrees, related, sizes, ofCopied] = await Promise.all([
     ifAny(whole, () => selectLinks(db, { ids: whole })),
     ifAny(whole, () => selectRelated(db, { ids: whole })),
     ifAny(growing, () => countTrees(db, { ids: growing })),
+    ifAny(copiedIds, () => selectUsersOfTasks(db, { ids: copiedIds })),
   ])
+  for (const { owner_id, assignee_id } of copied) [owner_id, assignee_id].forEach(expectLocked)
+  for (const { id } of ofCopied) expectLocked(id)
   const links = Map.groupBy(isRepeating ? ofTrees : ofLinks, ({ task_id }) => task_id)
   return {
     tasks: tasksById,

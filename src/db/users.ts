@@ -209,7 +209,7 @@ const lockAdministrators = statement(
 /** Locks a user. */
 export const lockToChange = rowLock('users.lock_to_change', users, 'no key update')
 
-/** Locks a user also against rows that refer to them: before a change of what is unique, and before a deletion. */
+/** Locks a user also against rows that refer to them: before a change of what is unique or others compute from, and before a deletion. */
 export const lockToRename = rowLock('users.lock_to_rename', users, 'update')
 
 const lockFor = { use: lockToUse, change: lockToChange, rename: lockToRename } as const
@@ -275,8 +275,8 @@ export const readCaller = async ({
 }
 
 /**
- * What a user is locked for. `use` adds rows that refer to the user. `rename` also changes what is unique, or deletes them: `use` waits for
- * it.
+ * What a user is locked for. `use` adds rows that refer to the user. `rename` also changes what is unique, or the time zone that reminders are
+ * computed from, or deletes them: `use` waits for it.
  */
 interface UserLock {
   readonly purpose: 'use' | 'change' | 'rename'

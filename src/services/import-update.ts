@@ -5,8 +5,7 @@ import type { TaskFields, TaskPatch } from '../domain/task-fields.ts'
 import type { TaskRecord } from '../interchange/records.ts'
 import { Problem } from '../problems/problems.ts'
 import type { OpTransaction } from './context.ts'
-import { openPlan, type PlannedTask, type TaskPlan, writePlan } from './task-plan.ts'
-import { referencesOfBatch } from './task-references.ts'
+import { type PlannedTask, type TaskPlan, writePlan } from './task-plan.ts'
 import { planUpdate } from './task-rules.ts'
 
 /**
@@ -46,6 +45,10 @@ export interface ImportUpdate {
   readonly known: KnownRecord
 }
 
+/** What a file changes of a task, if nobody has changed that here. */
+export const patchOfUpdate = (update: Pick<ImportUpdate, 'record' | 'known'>): TaskPatch =>
+  patchOf(update.record, differences(update))
+
 const patchOf = (record: TaskRecord, changed: readonly Part[]): TaskPatch => {
   const { title, description, status, priority, start_at, start_on, due_at, due_on } = record
   const values = {
@@ -59,17 +62,13 @@ const patchOf = (record: TaskRecord, changed: readonly Part[]): TaskPatch => {
   return Object.assign({}, ...changed.map((part) => values[part])) as TaskPatch
 }
 
-/** Updates tasks, and returns what became of their rows. */
+/** Updates tasks, which were locked for that, and returns what became of their rows. */
 export const updateImported = async (
   tx: OpTransaction<Principal>,
   source: string,
+  plan: TaskPlan,
   updates: readonly ImportUpdate[],
 ): Promise<readonly WrittenRow[]> => {
-  const patches = updates.map((update) => ({
-    task_id: update.known.resource_id,
-    patch: patchOf(update.record, differences(update)),
-  }))
-  const plan = await openPlan(tx, referencesOfBatch({ update: patches }, tx.principal.userId))
   const results = updates.map((update) => planPatch(plan, update))
   await writePlan(tx, plan)
   await writeFields(
@@ -115,7 +114,7 @@ export const importedBefore = {
 } as const
 
 /** The parts in which the file differs from the last import. */
-const differences = ({ record, known }: ImportUpdate): readonly Part[] => {
+const differences = ({ record, known }: Pick<ImportUpdate, 'record' | 'known'>): readonly Part[] => {
   const { fields } = known
   return fields === null ? [] : partNames.filter((part) => digest(parts[part](record)) !== fields[part])
 }

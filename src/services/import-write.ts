@@ -4,8 +4,7 @@ import { newId } from '../db/engine/ids.ts'
 import {
   colourTags,
   findRecords,
-  findSectionNamed,
-  lockSections,
+  findSectionsNamed,
   growTasks,
   type ImportedComment,
   type ImportedProject,
@@ -17,7 +16,6 @@ import {
   insertImportedSections,
   insertImportedTasks,
   type KnownRecord,
-  lockPlaces,
   type RecordKey,
   recordImportedTasks,
   type TaskGrowth,
@@ -25,14 +23,12 @@ import {
   writeRows,
   type WrittenRow,
 } from '../db/import-records.ts'
-import { lockProject } from '../db/projects.ts'
 import { chargeAttachment, countTasks, lockStorageUse } from '../db/quotas.ts'
 import { findBlockingPath, lockJoins } from '../db/relations.ts'
 import { countReminders, insertReminder } from '../db/reminders.ts'
-import { selectLiveUsers } from '../db/users.ts'
 import { addNamedTags, type NamedTag } from '../db/task-rows.ts'
 import { type ImportUsers, sourceOf } from '../domain/imports.ts'
-import { grants, type Principal } from '../domain/permissions.ts'
+import { grants, type Principal, relationsToProject } from '../domain/permissions.ts'
 import { positionOfNew } from '../domain/positions.ts'
 import { storedRelation } from '../domain/relations.ts'
 import { maxReminders, morning, remindAt } from '../domain/reminders.ts'
@@ -59,9 +55,17 @@ import { putWithTypeDetection } from '../storage/content-type.ts'
 import { FileTooLarge, type Storage } from '../storage/storage.ts'
 import { expectRoom } from './attaching.ts'
 import type { OpTransaction } from './context.ts'
-import { digestsOf, importedBefore, type ImportUpdate, updateImported } from './import-update.ts'
+import {
+  digestsOf,
+  importedBefore,
+  type ImportUpdate,
+  patchOfUpdate,
+  updateImported,
+} from './import-update.ts'
 import { ImportFailed, type ImportWork, whileHeld } from './import-work.ts'
 import { discardFile, keepIfUsed } from './stored-files.ts'
+import { openPlan, type TaskPlan } from './task-plan.ts'
+import { referencesOfBatch } from './task-references.ts'
 
 /**
  * Writes the records of a file, in transactions of a bounded number of records, each with its rows of the report: what was written before
@@ -178,11 +182,11 @@ interface PlannedRelation {
 /** What a transaction is going to write. */
 interface Chunk extends Writing {
   readonly tx: OpTransaction<Principal>
+  /** What was there before, locked, and what changes of it. */
+  readonly present: TaskPlan
   readonly known: Map<string, KnownRecord>
-  /** The projects that were there before, and that the caller may edit. */
-  readonly editable: ReadonlySet<string>
-  /** The places of tasks that an earlier import has created; those that were deleted are left out. */
-  readonly places: ReadonlyMap<string, string>
+  /** The ids of sections that were there before, by their projects and names. */
+  readonly sectionsNamed: ReadonlyMap<string, string>
   /** What the import knows from now on, by its key. */
   readonly records: Map<string, KnownRecord>
   readonly rows: WrittenRow[]
@@ -191,8 +195,6 @@ interface Chunk extends Writing {
   readonly sections: ImportedSection[]
   /** The sections of this transaction, by the ids of those in the file. */
   readonly found: Map<string, SectionPlace>
-  /** The ids of sections that are still there. */
-  readonly present: ReadonlySet<string>
   readonly tasks: Map<string, ImportedTask>
   readonly namedTags: NamedTag[]
   readonly comments: ImportedComment[]
@@ -224,48 +226,63 @@ const keysOf = (record: InterchangeRecord): readonly RecordKey[] => {
   return keys.filter((key) => key !== null)
 }
 
+/** Locks and reads what records name, and what they change. */
 const openChunk = async (
   writing: Writing,
   tx: OpTransaction<Principal>,
   records: readonly InterchangeRecord[],
 ): Promise<Chunk> => {
   const { taken } = writing.work
+  const { userId } = tx.principal
   const found = await findRecords(tx, writing.source, records.flatMap(keysOf))
   const known = new Map(found.map((record) => [keyOf(record.type, record.source_id), record]))
-  const earlier = found.filter(({ is_made, import_id }) => is_made && import_id !== taken.id)
-  const ids = (type: string) => earlier.flatMap((one) => (one.type === type ? [one.resource_id] : []))
-  const editable = new Set<string>()
-  for (const id of [...(taken.project_id === null ? [] : [taken.project_id]), ...ids('project')].toSorted()) {
-    const project = await lockProject(tx, id, 'use')
-    if (project !== null && project.archived_at === null && grants('project.edit', project.relations))
-      editable.add(id)
-  }
-  if (taken.project_id !== null && !editable.has(taken.project_id)) throw new ImportFailed('access_lost')
-  const places = await lockPlaces(tx, ids('task'))
-  const named = [...new Set([...writing.mapped.values(), ...writing.authors.values()])]
-  const users = named.length === 0 ? new Set<string>() : await selectLiveUsers(tx, named)
-  const live = (ids: ReadonlyMap<string, string>): ReadonlyMap<string, string> =>
-    new Map([...ids].filter(([, id]) => users.has(id.toLowerCase())))
+  const made = (type: string) => found.filter((one) => one.is_made && one.type === type)
+  const namedSections = records.flatMap((record) => {
+    if (record.type !== 'section') return []
+    const project_id = taken.project_id ?? known.get(keyOf('project', record.project_id))?.resource_id
+    return project_id === undefined ? [] : [{ project_id, name: record.name }]
+  })
+  const sections = namedSections.length === 0 ? [] : await findSectionsNamed(tx, namedSections)
+  const sectionsOfTasks = records.flatMap((record) =>
+    record.type === 'task' ? (writing.sectionsHere.get(record.section_id ?? '')?.id ?? []) : [],
+  )
+  const updated = records.flatMap((record) => {
+    const one = known.get(keyOf(record.type, sourceIdOf(record)))
+    return record.type === 'task' &&
+      taken.existing === 'update' &&
+      one?.is_made === true &&
+      one.import_id !== taken.id
+      ? [{ task_id: one.resource_id, patch: patchOfUpdate({ record, known: one }) }]
+      : []
+  })
+  const ids = (rows: readonly { readonly resource_id: string }[]) =>
+    rows.map(({ resource_id }) => resource_id)
+  const references = referencesOfBatch({ update: updated }, userId)
+  const present = await openPlan(tx, {
+    ...references,
+    users: [...new Set([userId, ...writing.mapped.values(), ...writing.authors.values()])],
+    projects: [...(taken.project_id === null ? [] : [taken.project_id]), ...ids(made('project'))],
+    sections: [...sectionsOfTasks, ...sections.map(({ id }) => id)],
+    tasks: ids(made('task')),
+  })
+  const live = (mapped: ReadonlyMap<string, string>): ReadonlyMap<string, string> =>
+    new Map([...mapped].filter(([, id]) => present.facts.users.get(id.toLowerCase())?.deleted_at === null))
+  if (taken.project_id !== null && !isEditable(present, taken.project_id))
+    throw new ImportFailed('access_lost')
   return {
     ...writing,
     tx,
+    present,
     mapped: live(writing.mapped),
     authors: live(writing.authors),
     known,
-    editable,
-    places: new Map(places.flatMap(({ id, place, is_live }) => (is_live ? [[id, place]] : []))),
+    sectionsNamed: new Map(sections.map(({ project_id, name, id }) => [keyOf(project_id, name), id])),
     records: new Map(),
     rows: [],
     updates: [],
     projects: [],
     sections: [],
     found: new Map(),
-    present: await lockSections(
-      tx,
-      records.flatMap((record) =>
-        record.type === 'task' ? (writing.sectionsHere.get(record.section_id ?? '')?.id ?? []) : [],
-      ),
-    ),
     tasks: new Map(),
     namedTags: [],
     comments: [],
@@ -273,6 +290,16 @@ const openChunk = async (
     reminders: [],
     growth: new Map(),
   }
+}
+
+/** Whether the owner of the import may write to a project that was there before. */
+const isEditable = ({ facts, principal }: TaskPlan, id: string): boolean => {
+  const project = facts.projects.get(id)
+  return (
+    project?.deleted_at === null &&
+    project.archived_at === null &&
+    grants('project.edit', relationsToProject(principal, project.role))
+  )
 }
 
 const writeChunk = async (
@@ -285,17 +312,17 @@ const writeChunk = async (
     tx,
     items.map(({ record }) => record),
   )
-  for (const item of items) await plan(chunk, item)
+  for (const item of items) plan(chunk, item)
   await writePlanned(chunk)
   return chunk.found
 }
 
-const plan = async (chunk: Chunk, { number, record }: NumberedRecord): Promise<void> => {
+const plan = (chunk: Chunk, { number, record }: NumberedRecord): void => {
   // With a target, the projects of the file do not matter.
   if (record.type === 'project' && chunk.work.taken.project_id !== null) return
   if (isPresent(chunk, number, record)) return
   if (record.type === 'project') planProject(chunk, number, record)
-  else if (record.type === 'section') await planSection(chunk, number, record)
+  else if (record.type === 'section') planSection(chunk, number, record)
   else if (record.type === 'task') planTask(chunk, number, record)
   else if (record.type === 'comment') planComment(chunk, number, record)
   else if (record.type === 'relation') planRelation(chunk, number, record)
@@ -384,20 +411,21 @@ const placeIn = (
   const known = chunk.known.get(keyOf('project', sourceId))
   if (known?.is_made !== true) return undefined
   if (known.import_id === importId) return { id: known.resource_id, isNew: true }
-  return chunk.editable.has(known.resource_id) ? { id: known.resource_id, isNew: false } : undefined
+  return isEditable(chunk.present, known.resource_id) ? { id: known.resource_id, isNew: false } : undefined
 }
 
-const planSection = async (chunk: Chunk, number: number, section: SectionRecord): Promise<void> => {
+const planSection = (chunk: Chunk, number: number, section: SectionRecord): void => {
   const place = placeIn(chunk, section.project_id)
   if (place === undefined || place.id === null) return refuse(chunk, number, section, unknown('project'))
   const { id: project_id } = place
   const { name } = section
+  const named = chunk.sectionsNamed.get(keyOf(project_id, name))
   const present =
     chunk.sections.find((one) => one.project_id === project_id && one.name === name)?.id ??
-    (await findSectionNamed(chunk.tx, project_id, name))
+    (named !== undefined && chunk.present.facts.sections.has(named) ? named : undefined)
   const id = present ?? newId()
   chunk.found.set(section.id, { id, project_id })
-  if (present !== null) return
+  if (present !== undefined) return
   chunk.rows.push({ ...rowOf(number, section), outcome: 'created', resource_id: id })
   chunk.sections.push({ id, project_id, name, position: positionOfNew(id) })
 }
@@ -407,7 +435,8 @@ const sectionOf = (chunk: Chunk, sourceId: string | null, projectId: string | nu
   if (sourceId === null) return null
   const written = chunk.sectionsHere.get(sourceId)
   const section =
-    chunk.found.get(sourceId) ?? (written && chunk.present.has(written.id) ? written : undefined)
+    chunk.found.get(sourceId) ??
+    (written && chunk.present.facts.sections.has(written.id) ? written : undefined)
   return section?.project_id === projectId ? section.id : null
 }
 
@@ -474,7 +503,8 @@ const parentOf = (chunk: Chunk, sourceId: string | null, place: string): string 
   const known = chunk.known.get(keyOf('task', sourceId))
   if (known?.is_made !== true) return undefined
   if (known.import_id === chunk.work.taken.id) return known.resource_id
-  return chunk.places.get(known.resource_id) === place ? known.resource_id : undefined
+  const parent = chunk.present.tasks.get(known.resource_id)
+  return parent?.isTrashed === false && placeOf(parent) === place ? parent.id : undefined
 }
 
 /** The series of a task: its own, with new ids, or a new one that starts with it. */
@@ -577,7 +607,8 @@ const writePlanned = async (chunk: Chunk): Promise<void> => {
   await writeReminders(chunk)
   await writeRecords(tx, source, [...chunk.records.values()])
   await growTasks(tx, [...chunk.growth.values()], importId)
-  if (chunk.updates.length > 0) chunk.rows.push(...(await updateImported(tx, source, chunk.updates)))
+  if (chunk.updates.length > 0)
+    chunk.rows.push(...(await updateImported(tx, source, chunk.present, chunk.updates)))
   await writeRows(tx, importId, chunk.rows)
   if (tasks.size > 0) await expectQuota(chunk)
 }
@@ -622,7 +653,7 @@ const writeRelation = async (
 }
 
 /** Those that are past do not fire. More than a user may have are left out, and the rows of their tasks say so. */
-const writeReminders = async ({ tx, tasks, reminders, rows }: Chunk): Promise<void> => {
+const writeReminders = async ({ tx, present, tasks, reminders, rows }: Chunk): Promise<void> => {
   if (reminders.length === 0) return
   const free = Math.max(0, maxReminders - (await countReminders(tx)))
   const ofOpen = reminders.filter(({ taskId }) => isOpen(tasks.get(taskId)?.status ?? 'done'))
@@ -636,6 +667,7 @@ const writeReminders = async ({ tx, tasks, reminders, rows }: Chunk): Promise<vo
         code: 'quota_exceeded',
         message: `Reminders are left out: you can have ${maxReminders} of open tasks.`,
       }
+  const timeZone = present.facts.users.get(tx.principal.userId)?.time_zone ?? tx.principal.timeZone
   for (const imported of reminders) {
     const { taskId, reminder } = imported
     const task = tasks.get(taskId)
@@ -644,7 +676,7 @@ const writeReminders = async ({ tx, tasks, reminders, rows }: Chunk): Promise<vo
       'at' in reminder
         ? { at: reminder.at, relative_to: null, offset_minutes: null, time_of_day: null }
         : { at: null, ...reminder, time_of_day: reminder.time_of_day ?? morning }
-    const remind_at = remindAt(time, task, tx.principal.timeZone)
+    const remind_at = remindAt(time, task, timeZone)
     await insertReminder(tx, newId(), taskId, { ...time, snoozed_until: null, remind_at })
   }
 }

@@ -198,8 +198,8 @@ const optionsAfter = async (
 ): Promise<ImportOptions> => {
   const { format = found.format, project_id = found.project_id } = patch
   const { existing = found.existing, users = found.users } = patch
-  if (patch.project_id != null && project_id !== found.project_id) await expectTarget(tx, patch.project_id)
   if (patch.users !== undefined) await expectUsers(tx, patch.users)
+  if (patch.project_id != null && project_id !== found.project_id) await expectTarget(tx, patch.project_id)
   const csv = tableAfter(format === found.format ? found.csv : null, patch.csv)
   if (csv !== null && format !== 'csv') throw problems.invalidField('/csv', 'is only for the format csv')
   return { format, csv, project_id, existing, users }

@@ -169,8 +169,9 @@ export const updateUser = async (
   ctx: OpContext<Principal>,
   { id, change, undoHash }: UserUpdate,
 ): Promise<ChangedUser> => {
-  if (change.time_zone !== undefined) await expectTimeZone(ctx, change.time_zone)
-  const isRenamed = change.username !== undefined || change.email !== undefined
+  const { username, email, time_zone } = change
+  if (time_zone !== undefined) await expectTimeZone(ctx, time_zone)
+  const isRenamed = [username, email, time_zone].some((value) => value !== undefined)
   const lock = {
     purpose: isRenamed ? 'rename' : 'change',
     removesAdministrator: mayRemoveAdministrator(change),

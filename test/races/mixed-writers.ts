@@ -1,10 +1,11 @@
 import { setTimeout as pause } from 'node:timers/promises'
 import t, { type Test } from 'tap'
-import { openDatabase } from '../../src/db/engine/client.ts'
+import { type Database, openDatabase } from '../../src/db/engine/client.ts'
 import { purgeDeleted } from '../../src/db/purge.ts'
 import { removeOldTrash } from '../../src/db/trash.ts'
 import { createTestDatabase } from '../fixture/database.ts'
 import { checkDerived } from '../fixture/derived.ts'
+import { writeImport } from '../fixture/mixed-imports.ts'
 import { mixedWrites } from '../fixture/mixed-writes.ts'
 import { type Account, type Service, startService } from '../fixture/service.ts'
 
@@ -83,7 +84,18 @@ t.test(`every kind of write at once for ${seconds} s, seed ${seed}`, { skip }, a
       ])
     }
   }
-  await Promise.all([...world.callers.map(writeUntilOver), purgeUntilOver()])
+  const importUntilOver = async (db: Database, service: Service): Promise<void> => {
+    while (!isOver())
+      await timed('import', () => writeImport(db, service, world.nextImport())).catch((error: unknown) => {
+        failures.push(`import: ${String(error)}`)
+      })
+  }
+  await Promise.all([
+    ...world.callers.map(writeUntilOver),
+    purgeUntilOver(),
+    importUntilOver(databases[0], services[0]),
+    importUntilOver(databases[1], services[1]),
+  ])
   // Sessions report their deadlocks when they end.
   await close()
 

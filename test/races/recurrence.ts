@@ -1,8 +1,9 @@
 import t from 'tap'
 import { openDatabase } from '../../src/db/engine/client.ts'
+import { createClient } from '../../src/db/engine/connection.ts'
 import { openTestDatabase } from '../fixture/database.ts'
 import { projectActions } from '../fixture/projects.ts'
-import { roundsOfRace } from '../fixture/races.ts'
+import { held, racesOn, roundsOfRace } from '../fixture/races.ts'
 import { startService } from '../fixture/service.ts'
 import { taskActions } from '../fixture/tasks.ts'
 
@@ -20,7 +21,9 @@ async function openAnother() {
 
 const ada = await one.register('ada')
 const { createTask } = taskActions(one)
-const { createProject } = projectActions(one)
+const { createProject, setMember } = projectActions(one)
+const { resultAfter, skip } = racesOn({ db, options })
+const onServer = { skip }
 const { token } = ada
 
 const newTask = (fields: object = {}) =>
@@ -95,4 +98,63 @@ t.test('completion against another write', async (t) => {
         )
       }
     }
+})
+
+t.test(
+  'closing does not wait for a user who attaches a file, and is reminded of the task',
+  onServer,
+  async (t) => {
+    const bob = await one.register('bob')
+    const project = await createProject(ada)
+    await setMember(ada, project, bob, 'editor')
+    const task = await newTask({ project_id: project.id })
+    const body = { relative_to: 'due', offset_minutes: -1440 }
+    await one.expect('createReminder', 201, { token: bob.token, params: { task_id: task.id }, body })
+    const attaching = createClient(options)
+    t.teardown(() => attaching.end())
+    await attaching.unsafe(`begin; select from users where id = '${bob.id}' for no key update`)
+    const { status, body: closed } = await patch(0, task.id, { status: 'done' })
+    t.equal(status, 200)
+    await attaching.unsafe('rollback')
+    const query = { task_id: [(closed as typeof task).next_task_id ?? ''] }
+    const { body: reminders } = await one.expect('listReminders', 200, { token: bob.token, query })
+    t.equal(reminders.items.length, 1, 'the next one has the reminder')
+  },
+)
+
+t.test('a follower who comes while users are locked is locked as well', onServer, async (t) => {
+  const [carl, project] = [await one.register('carl'), await createProject(ada)]
+  await setMember(ada, project, carl, 'editor')
+  const task = await newTask({ project_id: project.id })
+  const params = { task_id: task.id }
+  const closed = await resultAfter(
+    t,
+    {
+      hold: [held(`tasks where id = '${task.id}'`)],
+      change: `insert into task_followers (task_id, user_id) values ('${task.id}', '${carl.id}')`,
+    },
+    () => one.expect('updateTask', 200, { token, params, body: { status: 'done' } }),
+  )
+  const next = { token, params: { task_id: closed.body.next_task_id ?? '' } }
+  const { body: followers } = await one.expect('listTaskFollowers', 200, next)
+  t.ok(followers.items.some(({ user_id }) => user_id === carl.id))
+})
+
+t.test('a subtask in the trash does not keep a recurring task from being closed', async (t) => {
+  const task = await newTask()
+  const subtask = await createTask(ada, { parent_id: task.id, assignee_id: (await one.register('dora')).id })
+  await one.expect('deleteTask', 204, { token, params: { task_id: subtask.id } })
+  const update = [task.id, subtask.id].map((task_id) => ({ task_id, patch: { status: 'done' } }))
+  const reply = await one.call('batchTasks', { token, body: { update } })
+  t.not(reply.status, 503)
+  t.equal((await patch(0, task.id, { status: 'done' })).status, 200)
+})
+
+t.test('six close and reopen at once, and none has to come again', async (t) => {
+  const task = await newTask()
+  for (const _round of rounds) {
+    const statuses = ['done', 'todo', 'done', 'todo', 'done', 'todo']
+    const replies = await Promise.all(statuses.map((status, index) => patch(index, task.id, { status })))
+    t.strictSame([...new Set(replies.map(({ status }) => status))], [200])
+  }
 })
