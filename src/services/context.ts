@@ -73,10 +73,3 @@ export const anonymousContext = (db: Database, client: Client): OpContext<null> 
   idempotency: null,
   signal: () => new AbortController().signal,
 })
-
-/** The same context without conditions, for a further statement about a resource that has met them. */
-export const withoutConditions = <C extends OpContext>(ctx: C): C => ({
-  ...ctx,
-  ifMatch: null,
-  ifNoneMatch: null,
-})

@@ -26,7 +26,7 @@ import type { Created } from '../domain/idempotency.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { problems } from '../problems/problems.ts'
-import { type OpContext, transaction, withoutConditions, type OpTransaction } from './context.ts'
+import { type OpContext, transaction, type OpTransaction } from './context.ts'
 import { expectActive, expectFound, expectMatch, expectMay, expectSeen } from './expectations.ts'
 import { idempotent } from './idempotency.ts'
 
@@ -139,20 +139,29 @@ export const deleteIfEmptied = async (tx: TransactionContext, section: EditableS
 
 /**
  * Deletes a section. Its tasks are taken out of it in batches. Once some are, there is no refusal that would mean that nothing has
- * changed: the ETag is not compared again, and an outage leaves the outcome unknown.
+ * changed: what the caller was allowed to begin is finished, whatever they may do by then, and an outage leaves the outcome unknown.
  */
 export const deleteSection = async (ctx: OpContext<Principal>, path: SectionPath): Promise<void> => {
-  let isDeleted = await transaction(ctx, async (tx) =>
-    deleteIfEmptied(tx, expectEditable(tx, await lockSection(tx, path, 'delete'))),
-  )
-  const unconditional = withoutConditions(ctx)
+  const begun = await transaction(ctx, async (tx) => {
+    const section = expectEditable(tx, await lockSection(tx, path, 'delete'))
+    return (await deleteIfEmptied(tx, section)) ? null : section
+  })
+  if (begun !== null) await finishDeletion(ctx, path, begun)
+}
+
+const finishDeletion = async (
+  ctx: OpContext<Principal>,
+  path: SectionPath,
+  section: EditableSection,
+): Promise<void> => {
+  // Another request may have deleted it meanwhile.
+  const deleteNext = () =>
+    transaction(
+      ctx,
+      async (tx) => (await lockSection(tx, path, 'delete')) === null || deleteIfEmptied(tx, section),
+    )
   try {
-    while (!isDeleted)
-      isDeleted = await transaction(unconditional, async (tx) => {
-        const section = await lockSection(tx, path, 'delete')
-        // Another request may have deleted it meanwhile.
-        return section === null || deleteIfEmptied(tx, expectEditable(tx, section))
-      })
+    while (!(await deleteNext()));
   } catch (error) {
     throw error instanceof DatabaseUnavailable ? new OutcomeUnknown({ cause: error }) : error
   }
