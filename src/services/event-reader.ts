@@ -68,6 +68,12 @@ export const startReader = (start: EventPosition, { db, log, streams, prepare }:
     return events
   }
 
+  /** Ends a stream that lacks an event which the reader has passed. Its client reads it when it resumes. */
+  const endIncomplete = (stream: EventStream, error: unknown): void => {
+    log.warn({ err: error }, 'An event could not be sent to a stream, which was ended')
+    stream.content.destroy()
+  }
+
   const readOn = async (): Promise<void> => {
     await prepare()
     for (;;) {
@@ -79,8 +85,9 @@ export const startReader = (start: EventPosition, { db, log, streams, prepare }:
       asking = asked.catch(() => undefined)
       const events = await asked
       isSending = true
-      await sendToViewers(events, streams, stopping.signal)
-      isSending = false
+      await sendToViewers(events, streams, { stop: stopping.signal, failed: endIncomplete }).finally(
+        () => (isSending = false),
+      )
     }
   }
 
@@ -122,15 +129,21 @@ export const startReader = (start: EventPosition, { db, log, streams, prepare }:
 export const textOf = ({ position, type, json }: StreamedEvent): string =>
   serverSentEvent({ id: encodeEventPosition(position), type, data: json })
 
-/** Stops with the reader: streams that are opened afterwards belong to its successor. */
+interface Sending {
+  /** Streams that are opened after the reader has stopped belong to its successor. */
+  readonly stop: AbortSignal
+  /** Called with a stream that an event could not be sent to. */
+  readonly failed: (stream: EventStream, error: unknown) => void
+}
+
 const sendToViewers = async (
   events: readonly SharedEvent[],
   streams: OpenStreams,
-  stop: AbortSignal,
+  { stop, failed }: Sending,
 ): Promise<void> => {
   let sent = 0
   for (const event of events) {
-    const text = Buffer.from(textOf(event))
+    let text: Buffer | undefined
     for (const stream of recipientsOf(event, streams)) {
       if (sent === maxPerIteration || stream.content.readableLength > 0) {
         // Lets the connections write their buffers, so that a burst of events does not make a client look slow.
@@ -139,7 +152,11 @@ const sendToViewers = async (
       }
       if (stop.aborted) return
       if (!streams.all.has(stream) || !stream.isLive || !isAfter(event.position, stream.position)) continue
-      sendTo(stream, text)
+      try {
+        sendTo(stream, (text ??= Buffer.from(textOf(event))))
+      } catch (error) {
+        failed(stream, error)
+      }
       sent += 1
     }
   }
