@@ -5,8 +5,9 @@ import type { Principal } from '../domain/permissions.ts'
 import { type TaskFields } from '../domain/task-fields.ts'
 import { batchOf, countingStatement } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
-import type { TransactionContext } from './engine/context.ts'
+import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { anyOf } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow } from './engine/row-statements.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 import { beginVisibility } from './redelivery.ts'
@@ -184,7 +185,7 @@ const count = statement(
 
 /** What became of the rows of an import. Those that are undone or kept were created. */
 export const countRows = async (
-  { db }: Pick<TransactionContext, 'db'>,
+  { db }: Pick<StatementContext, 'db'>,
   { id }: { readonly id: string },
 ): Promise<ImportResult> => {
   const { created, updated, skipped, refused, undone, kept } = expectRow(await count(db, { import_id: id }))
@@ -465,11 +466,11 @@ export const showProjects = async (
   const hidden = await selectHidden(db, { import_id: id, limit: shownAtOnce })
   if (hidden.length === 0) return false
   const ids = hidden.map((project) => project.id)
-  await Promise.all([
-    insertManagers(db, { ids, user_id: principal.userId }),
-    restoreProjects(db, { ids, import_id: id }),
-    beginVisibility(db, ids),
-  ])
+  await pipeline(db, {
+    managers: () => insertManagers(db, { ids, user_id: principal.userId }),
+    projects: () => restoreProjects(db, { ids, import_id: id }),
+    visibility: () => beginVisibility(db, ids),
+  })
   return ids.length === shownAtOnce
 }
 
@@ -538,7 +539,7 @@ export interface CreatedRow {
 
 /** The rows of a type that have created something, parents before their subtasks. What is in the trash with its project is left out. */
 export const selectCreatedRows = (
-  { db }: Pick<TransactionContext, 'db'>,
+  { db }: Pick<StatementContext, 'db'>,
   {
     importId,
     type,
@@ -569,7 +570,7 @@ export interface CreatedSection extends CreatedRow {
 
 /** The same for sections. */
 export const selectCreatedSections = (
-  { db }: Pick<TransactionContext, 'db'>,
+  { db }: Pick<StatementContext, 'db'>,
   importId: string,
 ): Promise<readonly CreatedSection[]> => selectSections(db, { import_id: importId })
 

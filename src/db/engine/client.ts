@@ -18,7 +18,7 @@ import {
 import { listenForNotifications, type NotificationListener } from './notifications.ts'
 import { maxConnections, openPool } from './pool.ts'
 import type { ResultRow, StatementMode } from './session.ts'
-import { type Last, type Runner, runTransaction } from './transaction.ts'
+import { type Last, type Runner, runTransaction, type Transaction } from './transaction.ts'
 
 /** A database that statements run on. */
 export interface Database extends Runner {
@@ -42,7 +42,7 @@ export interface Database extends Runner {
    * @throws OutcomeUnknown when the commit was sent but not answered
    * @throws DatabaseUnavailable, TooManyConflicts, TooManyStatements, ConstraintViolation as `run` does, and the errors of `body`; nothing was done
    */
-  transaction<T>(body: (transaction: Runner) => Promise<T | Last<T>>, actor: string | null): Promise<T>
+  transaction<T>(body: (transaction: Transaction) => Promise<T | Last<T>>, actor: string | null): Promise<T>
   /** Listens for notifications until `close`. A no-op on the embedded database, which has only one session. */
   listen(channel: string, listener: NotificationListener): void
   /** The number of statements that are running or waiting for a connection. */
@@ -150,7 +150,7 @@ export const openDatabase = (options: ConnectionOptions, deadline: number = defa
   const transact = async <T>(
     work: Work,
     actor: string | null,
-    body: (transaction: Runner) => Promise<T | Last<T>>,
+    body: (transaction: Transaction) => Promise<T | Last<T>>,
   ): Promise<T> => {
     const session = pool.take()
     session.isHeld = true

@@ -2,7 +2,7 @@ import type { Client } from '../../domain/audit.ts'
 import type { Principal } from '../../domain/permissions.ts'
 import { mapRecord, type ParameterTypes, type Placeholders, placeholdersFor } from './parameters.ts'
 import { type SQL, sql } from '../schema/drizzle.ts'
-import type { Runner } from './transaction.ts'
+import type { Runner, Transaction } from './transaction.ts'
 
 /**
  * What the statements of an operation take from it: an operation, or its transaction. `principal` is null where no token is required.
@@ -17,6 +17,7 @@ export interface StatementContext<P extends Principal | null = Principal | null>
 export interface TransactionContext<
   P extends Principal | null = Principal | null,
 > extends StatementContext<P> {
+  readonly db: Transaction
   /** Calls `task` when the transaction has been committed. */
   readonly afterCommit: (task: () => void) => void
 }

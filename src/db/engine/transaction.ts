@@ -30,6 +30,12 @@ export interface Runner {
   readonly audited?: (event: AuditEvent) => void
 }
 
+/** A transaction: its statements run in the order in which they are sent. */
+export interface Transaction extends Runner {
+  /** The number of statements that were sent. */
+  readonly sent: () => number
+}
+
 /** A result that is known when the last statement of a transaction has been answered. */
 export interface Last<T> {
   readonly last: Promise<T>
@@ -79,7 +85,7 @@ interface Options {
 export const runTransaction = async <T>(
   session: Session,
   { work, limit, actor, failed }: Options,
-  body: (transaction: Runner) => Promise<T | Last<T>>,
+  body: (transaction: Transaction) => Promise<T | Last<T>>,
 ): Promise<T> => {
   const due = performance.now() + limit
   let late: Error | null = null
@@ -178,7 +184,7 @@ export const runTransaction = async <T>(
     () => undefined,
   )
   try {
-    const result = await runAs({ ...work, isInTransaction: true }, () => body({ run }))
+    const result = await runAs({ ...work, isInTransaction: true }, () => body({ run, sent: () => sent }))
     expectUsable()
     state = 'committing'
     // The commit decides. A view that was sent before it has been answered before.
