@@ -6,6 +6,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
 import { parameter, type ParametersOf } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow, rowDeletion } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { newest, selectPageOf } from './lists/list.ts'
@@ -169,11 +170,12 @@ export const lockAttachment = async (
   // An attachment stays with its task.
   const [place] = await selectTaskId(tx.db, { id })
   if (place === undefined) return null
-  const [, task, [row]] = await Promise.all([
-    lockUploader(tx.db, { id }),
-    lockTask(tx, place.task_id),
-    selectFacts(tx.db, { id }),
-  ])
+  const { task, facts } = await pipeline(tx.db, {
+    uploader: () => lockUploader(tx.db, { id }),
+    task: () => lockTask(tx, place.task_id),
+    facts: () => selectFacts(tx.db, { id }),
+  })
+  const [row] = facts
   if (task === null || row === undefined) return null
   const { uploaded_by, ...file } = row
   const relations: Relation[] = [...task.relations]

@@ -10,6 +10,7 @@ import { bindValues, type Condition, contains } from './engine/conditions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { createdAt, selectPageOf } from './lists/list.ts'
@@ -125,11 +126,12 @@ export const lockComment = async (
   // A comment stays with its task.
   const [place] = await selectTaskId(tx.db, { id })
   if (place === undefined) return null
-  const [task, , [row]] = await Promise.all([
-    lockTask(tx, place.task_id),
-    lock(tx.db, { id }),
-    selectFacts(tx.db, { id }),
-  ])
+  const { task, facts } = await pipeline(tx.db, {
+    task: () => lockTask(tx, place.task_id),
+    lock: () => lock(tx.db, { id }),
+    facts: () => selectFacts(tx.db, { id }),
+  })
+  const [row] = facts
   if (task === null || row === undefined) return null
   const { author_id, ...comment } = row
   const own: readonly Relation[] = author_id === tx.principal.userId ? ['author'] : []

@@ -7,6 +7,7 @@ import { countingStatement, untilNone } from './engine/batches.ts'
 import { builder, builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { retentionTime } from './engine/retention.ts'
 import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
@@ -133,7 +134,11 @@ export const lockExport = async (
   { db, principal }: TransactionContext<Principal>,
   id: string,
 ): Promise<ExportFacts | null> => {
-  const [, [facts]] = await Promise.all([lock(db, { id }), selectFacts(db, { id })])
+  const { rows } = await pipeline(db, {
+    lock: () => lock(db, { id }),
+    rows: () => selectFacts(db, { id }),
+  })
+  const [facts] = rows
   if (facts?.requested_by !== principal.userId) return null
   const { requested_by: _, ...rest } = facts
   return { ...rest, id, relations: ['self'] }

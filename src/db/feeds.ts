@@ -14,6 +14,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import type { ParametersOf } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { retentionTime } from './engine/retention.ts'
 import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
@@ -82,7 +83,11 @@ const countOwned = builtStatement('feeds.count_owned', { id: 'uuid' }, (db, p) =
 /** The number of feeds of the caller, whom it locks: of two concurrent creations, the second counts the feed of the first. */
 export const countOwnFeeds = async ({ db, principal }: TransactionContext<Principal>): Promise<number> => {
   const id = principal.userId
-  const [, [row]] = await Promise.all([lockCounters(db, { id }), countOwned(db, { id })])
+  const { count } = await pipeline(db, {
+    counters: () => lockCounters(db, { id }),
+    count: () => countOwned(db, { id }),
+  })
+  const [row] = count
   return row?.used ?? 0
 }
 
@@ -145,7 +150,11 @@ export const lockFeed = async (
   { db, principal }: TransactionContext<Principal>,
   id: string,
 ): Promise<FeedFacts | null> => {
-  const [, [row]] = await Promise.all([lock(db, { id }), selectFacts(db, { id })])
+  const { rows } = await pipeline(db, {
+    lock: () => lock(db, { id }),
+    rows: () => selectFacts(db, { id }),
+  })
+  const [row] = rows
   if (row === undefined) return null
   const { owner_id, ...facts } = row
   return { ...facts, relations: relationsToUser(principal, owner_id) }

@@ -4,6 +4,7 @@ import { allowsUser } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { constant } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { userUsageJson } from './read-models.ts'
@@ -59,7 +60,10 @@ export const readStorageUse = async ({
 
 /** The same, under a lock. */
 export const lockStorageUse = async (tx: TransactionContext<Principal>): Promise<StorageUse | null> => {
-  const [, use] = await Promise.all([lockCounters(tx.db, { id: tx.principal.userId }), readStorageUse(tx)])
+  const { use } = await pipeline(tx.db, {
+    counters: () => lockCounters(tx.db, { id: tx.principal.userId }),
+    use: () => readStorageUse(tx),
+  })
   return use
 }
 

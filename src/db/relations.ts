@@ -8,6 +8,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import { conditionsOf, filterOneOf } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { newest, selectPageOf } from './lists/list.ts'
@@ -80,10 +81,10 @@ export const lockRelation = async (
   tx: TransactionContext<Principal>,
   { taskId, relatedId, stored }: Relation,
 ): Promise<RelationFacts> => {
-  const [found, rows] = await Promise.all([
-    lockTasks(tx, [taskId, relatedId]),
-    selectFacts(tx.db, rowValues(stored)),
-  ])
+  const { found, rows } = await pipeline(tx.db, {
+    found: () => lockTasks(tx, [taskId, relatedId]),
+    rows: () => selectFacts(tx.db, rowValues(stored)),
+  })
   const facts = expectRow(rows)
   return {
     stored,

@@ -12,6 +12,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import { isOfProjects, nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import type { ParametersOf } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { newest, selectPage } from './lists/list.ts'
@@ -121,11 +122,12 @@ export const lockTag = async (
   { db, principal }: TransactionContext<Principal>,
   id: string,
 ): Promise<TagFacts | null> => {
-  const [, , [row]] = await Promise.all([
-    lockProject(db, { id }),
-    lock(db, { id }),
-    selectFacts(db, { id, caller: principal.userId }),
-  ])
+  const { facts } = await pipeline(db, {
+    project: () => lockProject(db, { id }),
+    lock: () => lock(db, { id }),
+    facts: () => selectFacts(db, { id, caller: principal.userId }),
+  })
+  const [row] = facts
   if (row === undefined) return null
   const { id: tagId, archived_at, sees_tagged_task, role, ...owned } = row
   const through: readonly Relation[] = sees_tagged_task ? ['sees_tagged_task'] : []
@@ -149,7 +151,10 @@ export const hideTag = async (
   tx: TransactionContext,
   { id }: Authorized<'tag.delete', TagFacts>,
 ): Promise<void> => {
-  await Promise.all([markDeleted(tx.db, { id }), untag(tx, { id })])
+  await pipeline(tx.db, {
+    tag: () => markDeleted(tx.db, { id }),
+    links: () => untag(tx, { id }),
+  })
 }
 
 /** Filters of a tag list. */

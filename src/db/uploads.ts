@@ -6,6 +6,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { minStepBack, retentionTime } from './engine/retention.ts'
 import type { ParametersOf, Placeholders } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { and, eq, isNotNull, isNull, sql } from './schema/drizzle.ts'
 import { tasks, uploads } from './schema/tables.ts'
@@ -151,7 +152,10 @@ const lock = rowLock('uploads.lock', uploads, 'update')
 
 /** Locks an upload, and reads it under the lock. */
 export const lockUpload = async (tx: TransactionContext<Principal>, id: string): Promise<Upload | null> => {
-  const [, upload] = await Promise.all([lock(tx.db, { id }), readUpload(tx, id)])
+  const { upload } = await pipeline(tx.db, {
+    lock: () => lock(tx.db, { id }),
+    upload: () => readUpload(tx, id),
+  })
   return upload
 }
 

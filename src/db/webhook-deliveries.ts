@@ -16,6 +16,7 @@ import { builder, builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
 import { parameter, type Placeholders, type ParametersOf } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { newest, selectPageOf, visibilityCheck } from './lists/list.ts'
@@ -594,10 +595,10 @@ export const insertDelivery = async (
   message: Message,
 ): Promise<void> => {
   const sequence = last_sequence + 1
-  await Promise.all([
-    advance(db, { id: webhookId, sequence }),
-    insert(db, { id, webhook_id: webhookId, sequence, ...message }),
-  ])
+  await pipeline(db, {
+    sequence: () => advance(db, { id: webhookId, sequence }),
+    delivery: () => insert(db, { id, webhook_id: webhookId, sequence, ...message }),
+  })
 }
 
 const reread = query(

@@ -13,6 +13,7 @@ import type { Database } from './engine/client.ts'
 import { isOfProjects } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import type { ParametersOf } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { newest, selectPage } from './lists/list.ts'
@@ -60,7 +61,11 @@ const countOwned = builtStatement('webhooks.count_owned', { id: 'uuid' }, (db, p
 /** The number of webhooks of the caller, whom it locks: of two concurrent creations, the second counts the webhook of the first. */
 export const countOwnWebhooks = async ({ db, principal }: TransactionContext<Principal>): Promise<number> => {
   const id = principal.userId
-  const [, [row]] = await Promise.all([lockCounters(db, { id }), countOwned(db, { id })])
+  const { count } = await pipeline(db, {
+    counters: () => lockCounters(db, { id }),
+    count: () => countOwned(db, { id }),
+  })
+  const [row] = count
   return row?.used ?? 0
 }
 
@@ -168,11 +173,12 @@ export const lockWebhook = async (
   { db, principal }: TransactionContext<Principal>,
   id: string,
 ): Promise<WebhookFacts | null> => {
-  const [, , [row]] = await Promise.all([
-    lockProject(db, { id }),
-    lock(db, { id }),
-    selectFacts(db, { id, caller: principal.userId }),
-  ])
+  const { rows } = await pipeline(db, {
+    project: () => lockProject(db, { id }),
+    lock: () => lock(db, { id }),
+    rows: () => selectFacts(db, { id, caller: principal.userId }),
+  })
+  const [row] = rows
   if (row === undefined) return null
   const { owner_id, project_id, role, ...facts } = row
   return { ...facts, relations: relationsToOwned(principal, { owner_id, project_id }, role) }

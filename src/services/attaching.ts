@@ -4,6 +4,7 @@ import {
   type NewAttachment,
   viewAttachment,
 } from '../db/attachments.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { chargeAttachment, lockStorageUse, type StorageUse } from '../db/quotas.ts'
 import { recordEventOfTask } from '../db/record-event.ts'
 import { countAttachment, lockTask, type TaskFacts } from '../db/task-facts.ts'
@@ -74,23 +75,23 @@ export const addAttachment = async (
 ): Promise<AddedToTask> =>
   parseAddition(
     await idempotent(ctx, async (tx, id) => {
-      const [use, seen, isHeld] = await Promise.all([
-        lockStorageUse(tx),
-        lockTask(tx, taskId),
-        upload === null || lockLeased(tx, upload),
-      ])
+      const { use, seen, isHeld } = await pipeline(tx.db, {
+        use: () => lockStorageUse(tx),
+        seen: () => lockTask(tx, taskId),
+        isHeld: () => upload === null || lockLeased(tx, upload),
+      })
       const task = expectAttachable(seen)
       expectRoom(use, { size: file.size, quota })
       if (!isHeld) throw problems.notFound()
       const changes = { before: {}, after: recordedFields(file) }
-      const [, , taskVersion, , , { json }] = await Promise.all([
-        insertAttachment(tx, id, task, file),
-        recordEventOfTask(tx, 'attachment.created', { taskId, resourceId: id }, changes),
-        countAttachment(tx, taskId, 1),
-        upload !== null && finishUpload(tx, upload, { attachment_id: id }),
-        chargeAttachment(tx, file.size),
-        viewAttachment(tx, id),
-      ])
-      return { json: additionText({ json, taskVersion }) }
+      const { taskVersion, view } = await pipeline(tx.db, {
+        attachment: () => insertAttachment(tx, id, task, file),
+        event: () => recordEventOfTask(tx, 'attachment.created', { taskId, resourceId: id }, changes),
+        taskVersion: () => countAttachment(tx, taskId, 1),
+        upload: () => upload !== null && finishUpload(tx, upload, { attachment_id: id }),
+        use: () => chargeAttachment(tx, file.size),
+        view: () => viewAttachment(tx, id),
+      })
+      return { json: additionText({ json: view.json, taskVersion }) }
     }),
   )

@@ -8,6 +8,7 @@ import {
   selectAttachmentFile,
   selectTaskAttachments,
 } from '../db/attachments.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { readStorageUse } from '../db/quotas.ts'
 import { recordEventOfTask } from '../db/record-event.ts'
 import { countAttachment, readTask } from '../db/task-facts.ts'
@@ -126,11 +127,11 @@ export const createAttachments = ({
         expectActive(attachment)
         const { task_id: taskId } = attachment
         const changes = { before: recordedFields(attachment), after: {} }
-        const [, , taskVersion] = await Promise.all([
-          removeAttachment(tx, attachment),
-          recordEventOfTask(tx, 'attachment.deleted', { taskId, resourceId: id }, changes),
-          countAttachment(tx, taskId, -1),
-        ])
+        const { taskVersion } = await pipeline(tx.db, {
+          attachment: () => removeAttachment(tx, attachment),
+          event: () => recordEventOfTask(tx, 'attachment.deleted', { taskId, resourceId: id }, changes),
+          taskVersion: () => countAttachment(tx, taskId, -1),
+        })
         tx.afterCommit(() => jobs.wake('remove_deleted_files'))
         return taskVersion
       }),

@@ -10,6 +10,7 @@ import {
   selectTaskComments,
   viewComment,
 } from '../db/comments.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import { forgetEventValues, recordEventOfTask } from '../db/record-event.ts'
 import { countComment, lockTask } from '../db/task-facts.ts'
@@ -55,14 +56,20 @@ export const createComment = async (
       const task = expectMay('comment.add', seen)
       expectActive(task)
       const mentions = await findMentioned(tx, taskId, body)
-      const [, , , taskVersion, { json }] = await Promise.all([
-        insertComment(tx, id, task, { body, mentions }),
-        recordEventOfTask(tx, 'comment.created', { taskId, resourceId: id }, { before: {}, after: { body } }),
-        followTask(tx, taskId),
-        countComment(tx, taskId, 1),
-        viewComment(tx, id),
-      ])
-      return { json: additionText({ json, taskVersion }) }
+      const { taskVersion, view } = await pipeline(tx.db, {
+        comment: () => insertComment(tx, id, task, { body, mentions }),
+        event: () =>
+          recordEventOfTask(
+            tx,
+            'comment.created',
+            { taskId, resourceId: id },
+            { before: {}, after: { body } },
+          ),
+        follower: () => followTask(tx, taskId),
+        taskVersion: () => countComment(tx, taskId, 1),
+        view: () => viewComment(tx, id),
+      })
+      return { json: additionText({ json: view.json, taskVersion }) }
     }),
   )
 
@@ -81,10 +88,10 @@ export const updateComment = (
       const { task_id: taskId, body: before } = comment
       const mentions = await findMentioned(tx, taskId, body)
       const changes = { before: { body: before }, after: { body } }
-      await Promise.all([
-        changeText(tx, comment, { body, mentions }),
-        recordEventOfTask(tx, 'comment.updated', { taskId, resourceId: id }, changes),
-      ])
+      await pipeline(tx.db, {
+        text: () => changeText(tx, comment, { body, mentions }),
+        event: () => recordEventOfTask(tx, 'comment.updated', { taskId, resourceId: id }, changes),
+      })
     }
     return last(viewComment(tx, id))
   })
@@ -97,11 +104,11 @@ export const deleteComment = (ctx: OpContext<Principal>, id: string): Promise<nu
     expectMatch(tx, comment)
     expectActive(comment)
     const resource = { taskId: comment.task_id, resourceId: id }
-    const [, , , taskVersion] = await Promise.all([
-      removeComment(tx, comment),
-      forgetEventValues(tx, resource),
-      recordEventOfTask(tx, 'comment.deleted', resource),
-      countComment(tx, comment.task_id, -1),
-    ])
+    const { taskVersion } = await pipeline(tx.db, {
+      comment: () => removeComment(tx, comment),
+      eventValues: () => forgetEventValues(tx, resource),
+      event: () => recordEventOfTask(tx, 'comment.deleted', resource),
+      taskVersion: () => countComment(tx, comment.task_id, -1),
+    })
     return taskVersion
   })

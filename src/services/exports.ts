@@ -2,6 +2,7 @@ import type { Readable } from 'node:stream'
 import type { components } from '../../generated/openapi.ts'
 import type { CreatedLink, CreateLink } from '../auth/file-links.ts'
 import { recordAudit } from '../db/audit.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   cancelExport,
@@ -89,10 +90,10 @@ export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }:
     // A repeat needs no room.
     if (!(await hasReplay(ctx))) await Promise.all([storage.check(), checkSpace()])
     return idempotent(ctx, async (tx, id) => {
-      const [, found] = await Promise.all([
-        lockCounters(tx.db, { id: tx.principal.userId }),
-        lockUser(tx, userId, { purpose: 'use' }),
-      ])
+      const { found } = await pipeline(tx.db, {
+        counters: () => lockCounters(tx.db, { id: tx.principal.userId }),
+        found: () => lockUser(tx, userId, { purpose: 'use' }),
+      })
       const user = expectSeen('user.see', found)
       if (!isOwn) expectMay('export.create_for_another', user)
       expectProven(user)
@@ -104,11 +105,11 @@ export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }:
       const used = await countExports(tx)
       if (used >= maxExports)
         throw problems.quotaExceeded({ resource: 'exports', quota: maxExports, used, size: 1 })
-      const [, , view] = await Promise.all([
-        insertExport(tx, id, { userId, projectId }),
-        isOwn ? null : recordAudit(tx, 'export.requested', { userId }),
-        viewExport(tx, id),
-      ])
+      const { view } = await pipeline(tx.db, {
+        export: () => insertExport(tx, id, { userId, projectId }),
+        audit: () => (isOwn ? null : recordAudit(tx, 'export.requested', { userId })),
+        view: () => viewExport(tx, id),
+      })
       tx.afterCommit(() => {
         jobs.wake('run_exports')
         if (!isOwn) mailer.sendDataExported({ to: user.email })

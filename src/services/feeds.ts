@@ -3,6 +3,7 @@ import { jsonWithSealed, jsonWithSecret, sealForReplay } from '../auth/replayed-
 import { recordAudit } from '../db/audit.ts'
 import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   type ChangeableFeed,
@@ -87,29 +88,35 @@ export const createFeeds = ({ replayKeys, publicUrl }: Deps): Feeds => {
       calendarLists(feed, { now: new Date(), ...ctx.principal })
       const id = newId()
       return withNewToken(ctx, id, async (tx, hash) => {
-        const [used, caller] = await Promise.all([countOwnFeeds(tx), readCaller(tx)])
+        const { used, caller } = await pipeline(tx.db, {
+          used: () => countOwnFeeds(tx),
+          caller: () => readCaller(tx),
+        })
         expectProven(caller)
         if (used >= maxFeeds)
           throw problems.quotaExceeded({ resource: 'feeds', quota: maxFeeds, used, size: 1 })
-        const [, , view] = await Promise.all([
-          insertFeed(tx, id, { ...feed, hash }),
-          recordAudit(tx, 'feed.created', { userId: tx.principal.userId }),
-          viewFeed(tx, id),
-        ])
+        const { view } = await pipeline(tx.db, {
+          feed: () => insertFeed(tx, id, { ...feed, hash }),
+          audit: () => recordAudit(tx, 'feed.created', { userId: tx.principal.userId }),
+          view: () => viewFeed(tx, id),
+        })
         return view
       })
     },
 
     rotateToken: (ctx, id) =>
       withNewToken(ctx, id, async (tx, hash) => {
-        const [feed, caller] = await Promise.all([openToChange(tx, id), readCaller(tx)])
+        const { feed, caller } = await pipeline(tx.db, {
+          feed: () => openToChange(tx, id),
+          caller: () => readCaller(tx),
+        })
         expectProven(caller)
         expectMatch(tx, feed)
-        const [, , view] = await Promise.all([
-          replaceToken(tx, feed, hash),
-          recordAudit(tx, 'feed.token_rotated', { userId: tx.principal.userId }),
-          viewFeed(tx, id),
-        ])
+        const { view } = await pipeline(tx.db, {
+          token: () => replaceToken(tx, feed, hash),
+          audit: () => recordAudit(tx, 'feed.token_rotated', { userId: tx.principal.userId }),
+          view: () => viewFeed(tx, id),
+        })
         return view
       }),
   }
@@ -154,8 +161,8 @@ export const deleteFeed = (ctx: OpContext<BearerPrincipal>, id: string): Promise
   transaction(ctx, async (tx) => {
     const feed = await openToChange(tx, id)
     expectMatch(tx, feed)
-    await Promise.all([
-      revokeFeed(tx, feed),
-      recordAudit(tx, 'feed.revoked', { userId: tx.principal.userId }),
-    ])
+    await pipeline(tx.db, {
+      feed: () => revokeFeed(tx, feed),
+      audit: () => recordAudit(tx, 'feed.revoked', { userId: tx.principal.userId }),
+    })
   })

@@ -1,5 +1,6 @@
 import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { recordEventOfTask } from '../db/record-event.ts'
 import {
   type ChangeableRelation,
@@ -40,7 +41,10 @@ const expectChangeable = (relation: RelationFacts): ChangeableRelation => {
 const expectNoCycle = async (tx: TransactionContext<Principal>, relation: RelationFacts): Promise<void> => {
   const { stored, isBlockerBlocked, isBlockedBlocking } = relation
   if (stored.kind !== 'blocks' || !isBlockedBlocking) return
-  const [, path] = await Promise.all([isBlockerBlocked ? lockJoins(tx) : null, findBlockingPath(tx, stored)])
+  const { path } = await pipeline(tx.db, {
+    joins: () => (isBlockerBlocked ? lockJoins(tx) : null),
+    path: () => findBlockingPath(tx, stored),
+  })
   if (path === 'too_many') throw problems.tooManyBlocked()
   if (path !== null) throw problems.blockingCycle(await seenOf(tx, path))
 }
@@ -55,16 +59,17 @@ const tellBoth = async (
   const isNew = type === 'task.related'
   const changes = (value: { readonly kind: RelationKind }) =>
     isNew ? { before: {}, after: value } : { before: value, after: {} }
-  await Promise.all([
-    recordEventOfTask(tx, type, { taskId, resourceId: otherTaskId }, changes({ kind })),
-    recordEventOfTask(
-      tx,
-      type,
-      { taskId: otherTaskId, resourceId: taskId },
-      changes({ kind: inverseKind(stored) }),
-    ),
-    kind === 'blocks' ? countBlocker(tx, otherTaskId, isNew ? 1 : -1) : null,
-  ])
+  await pipeline(tx.db, {
+    eventOfTask: () => recordEventOfTask(tx, type, { taskId, resourceId: otherTaskId }, changes({ kind })),
+    eventOfOther: () =>
+      recordEventOfTask(
+        tx,
+        type,
+        { taskId: otherTaskId, resourceId: taskId },
+        changes({ kind: inverseKind(stored) }),
+      ),
+    blocker: () => (kind === 'blocks' ? countBlocker(tx, otherTaskId, isNew ? 1 : -1) : null),
+  })
 }
 
 /** A page of the relations of a task. @throws Problem 404 */
@@ -100,7 +105,10 @@ export const addRelation = (ctx: OpContext<Principal>, path: RelationPath): Prom
     if (relation.isRelated) return
     if (relation.count >= maxRelations) throw problems.tooManyRelations()
     await expectNoCycle(tx, relation)
-    await Promise.all([insertRelation(tx, relation, id), tellBoth(tx, 'task.related', relation.stored)])
+    await pipeline(tx.db, {
+      relation: () => insertRelation(tx, relation, id),
+      events: () => tellBoth(tx, 'task.related', relation.stored),
+    })
   })
 }
 
@@ -111,6 +119,9 @@ export const endRelation = (ctx: OpContext<Principal>, path: RelationPath): Prom
     const relation = expectChangeable(await lockRelation(tx, named))
     expectActive(relation.task)
     if (!relation.isRelated) throw problems.notFound()
-    await Promise.all([removeRelation(tx, relation), tellBoth(tx, 'task.unrelated', relation.stored)])
+    await pipeline(tx.db, {
+      relation: () => removeRelation(tx, relation),
+      events: () => tellBoth(tx, 'task.unrelated', relation.stored),
+    })
   })
 }

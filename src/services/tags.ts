@@ -1,4 +1,5 @@
 import type { TransactionContext } from '../db/engine/context.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { lockProject } from '../db/projects.ts'
 import type { EditableProject } from '../db/sections.ts'
 import { hideTag, insertTag, lockTag, selectTag, selectTags, type TagFilter, viewTag } from '../db/tags.ts'
@@ -37,8 +38,11 @@ export const createTags = ({ jobs }: { readonly jobs: Jobs }): Tags => ({
   create: (ctx, { name, color = null, project_id = null }) =>
     idempotent(ctx, async (tx, id) => {
       const project = project_id === null ? null : await editNamed(tx, project_id)
-      const [, tag] = await Promise.all([insertTag(tx, id, { name, color, project }), viewTag(tx, id)])
-      return tag
+      const { view } = await pipeline(tx.db, {
+        tag: () => insertTag(tx, id, { name, color, project }),
+        view: () => viewTag(tx, id),
+      })
+      return view
     }),
 
   delete: (ctx, id) =>

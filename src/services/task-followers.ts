@@ -1,3 +1,4 @@
+import { pipeline } from '../db/engine/pipeline.ts'
 import { lockTask } from '../db/task-facts.ts'
 import { type FollowerFilter, isFollower, selectTaskFollowers, setFollower } from '../db/task-followers.ts'
 import type { Page, PageRequest } from '../domain/pages.ts'
@@ -19,7 +20,10 @@ export const listTaskFollowers = async (
 /** Makes the caller follow or unfollow a task that they can see. */
 const setFollowing = (ctx: OpContext<Principal>, taskId: string, isFollowing: boolean): Promise<void> =>
   transaction(ctx, async (tx) => {
-    const [found, wasFollower] = await Promise.all([lockTask(tx, taskId), isFollower(tx, taskId)])
+    const { found, wasFollower } = await pipeline(tx.db, {
+      found: () => lockTask(tx, taskId),
+      wasFollower: () => isFollower(tx, taskId),
+    })
     const task = expectMay('task.see', expectSeen('task.see', found))
     expectAbsent(tx, wasFollower)
     await setFollower(tx, task, !isFollowing)

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto'
 import type { AttachableTask } from '../db/attachments.ts'
 import { newId } from '../db/engine/ids.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { isReferenced } from '../db/files.ts'
 import { lockStorageUse } from '../db/quotas.ts'
 import { lockTask, readTaskOfUpload } from '../db/task-facts.ts'
@@ -121,7 +122,10 @@ export const createUploads = ({
   const lease = (ctx: OpContext<Principal>, { id, leaseId }: UploadLease, offset: number): Promise<Upload> =>
     transaction(ctx, async (tx) => {
       // The task is not locked, since the lease does not change it. The attachment is added under its lock.
-      const [found, task] = await Promise.all([lockUpload(tx, id), readTaskOfUpload(tx, id)])
+      const { found, task } = await pipeline(tx.db, {
+        found: () => lockUpload(tx, id),
+        task: () => readTaskOfUpload(tx, id),
+      })
       const upload = expectOwn(tx, found)
       const attachable =
         upload.task_id === null ? null : expectMay('attachment.add', expectSeen('attachment.see', task))
@@ -237,11 +241,11 @@ const expectMayStartAttachment = async (
   tx: OpTransaction<Principal>,
   { taskId, size, quota }: { readonly taskId: string; readonly size: number; readonly quota: number | null },
 ): Promise<AttachableTask> => {
-  const [use, task, unfinished] = await Promise.all([
-    lockStorageUse(tx),
-    lockTask(tx, taskId),
-    unfinishedBytes(tx),
-  ])
+  const { use, task, unfinished } = await pipeline(tx.db, {
+    use: () => lockStorageUse(tx),
+    task: () => lockTask(tx, taskId),
+    unfinished: () => unfinishedBytes(tx),
+  })
   const attachable = expectAttachable(task)
   expectRoom(use && { ...use, used: use.used + unfinished }, { size, quota })
   return attachable

@@ -1,6 +1,7 @@
 import { jsonWithSealed, jsonWithSecret, sealForReplay } from '../auth/replayed-secrets.ts'
 import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import { lockProject, type ManagedProject } from '../db/projects.ts'
 import { maxWebhooks } from '../db/quotas.ts'
@@ -121,9 +122,12 @@ export const createWebhooks = ({ webhookKeys, replayKeys, addressRules, jobs }: 
     message: Message,
   ): Promise<{ readonly json: string }> => {
     if (!webhook.is_enabled) throw problems.webhookDisabled()
-    const [, delivery] = await Promise.all([insertDelivery(tx, id, webhook, message), viewDelivery(tx, id)])
+    const { view } = await pipeline(tx.db, {
+      delivery: () => insertDelivery(tx, id, webhook, message),
+      view: () => viewDelivery(tx, id),
+    })
     tx.afterCommit(() => jobs.wake('send_webhooks'))
-    return delivery
+    return view
   }
 
   /** Runs `work`, which gives a new secret to the webhook with this id, once per Idempotency-Key. Its response shows the secret. */
@@ -152,17 +156,17 @@ export const createWebhooks = ({ webhookKeys, replayKeys, addressRules, jobs }: 
       const url = expectUrl(fields.url)
       const id = newId()
       return withNewSecret(ctx, id, async (tx, secret) => {
-        const [used, project] = await Promise.all([
-          countOwnWebhooks(tx),
-          projectId === null ? null : manageNamed(tx, projectId),
-        ])
+        const { used, project } = await pipeline(tx.db, {
+          used: () => countOwnWebhooks(tx),
+          project: () => (projectId === null ? null : manageNamed(tx, projectId)),
+        })
         if (used >= maxWebhooks)
           throw problems.quotaExceeded({ resource: 'webhooks', quota: maxWebhooks, used, size: 1 })
-        const [, webhook] = await Promise.all([
-          insertWebhook(tx, id, { ...fields, url, secret, project }),
-          viewWebhook(tx, id),
-        ])
-        return webhook
+        const { view } = await pipeline(tx.db, {
+          webhook: () => insertWebhook(tx, id, { ...fields, url, secret, project }),
+          view: () => viewWebhook(tx, id),
+        })
+        return view
       })
     },
 
@@ -180,8 +184,11 @@ export const createWebhooks = ({ webhookKeys, replayKeys, addressRules, jobs }: 
       return withNewSecret(ctx, id, async (tx, secret) => {
         const webhook = await openToChange(tx, id)
         expectMatch(tx, webhook)
-        const [, rotated] = await Promise.all([replaceSecret(tx, webhook, secret), viewWebhook(tx, id)])
-        return rotated
+        const { view } = await pipeline(tx.db, {
+          secret: () => replaceSecret(tx, webhook, secret),
+          view: () => viewWebhook(tx, id),
+        })
+        return view
       })
     },
 
@@ -198,10 +205,10 @@ export const createWebhooks = ({ webhookKeys, replayKeys, addressRules, jobs }: 
 
     redeliver: (ctx, path) =>
       idempotent(ctx, async (tx, id) => {
-        const [webhook, message] = await Promise.all([
-          openToChange(tx, path.webhookId),
-          selectMessage(tx, path),
-        ])
+        const { webhook, message } = await pipeline(tx.db, {
+          webhook: () => openToChange(tx, path.webhookId),
+          message: () => selectMessage(tx, path),
+        })
         if (message === null) throw problems.notFound()
         return deliver(tx, id, webhook, message)
       }),
