@@ -7,6 +7,7 @@ import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type ParametersOf } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
@@ -80,12 +81,12 @@ export const lockInviting = async (
   { projectId, mailbox }: { readonly projectId: string; readonly mailbox: string },
 ): Promise<SentInvitations> => {
   const { db, principal } = tx
-  const [, project, , sent] = await Promise.all([
-    lockSender(db, { id: principal.userId }),
-    lockProject(tx, projectId, 'use'),
-    lockMailbox(db, { mailbox }),
-    selectSent(db, { sender: principal.userId, mailbox }),
-  ])
+  const { project, sent } = await pipeline(tx.db, {
+    sender: () => lockSender(db, { id: principal.userId }),
+    project: () => lockProject(tx, projectId, 'use'),
+    mailbox: () => lockMailbox(db, { mailbox }),
+    sent: () => selectSent(db, { sender: principal.userId, mailbox }),
+  })
   const { sender_name: senderName, by_sender: bySender, to_mailbox: toMailbox } = expectRow(sent)
   return { project, senderName, bySender, toMailbox }
 }
@@ -138,10 +139,10 @@ export const insertInvitation = async (
   { mailbox, ...fields }: NewInvitation,
 ): Promise<void> => {
   const invited_by = principal.userId
-  await Promise.all([
-    upsert(db, { id, project_id, invited_by, ...fields }),
-    insertMail(db, { id, mailbox, invited_by }),
-  ])
+  await pipeline(db, {
+    invitation: () => upsert(db, { id, project_id, invited_by, ...fields }),
+    mail: () => insertMail(db, { id, mailbox, invited_by }),
+  })
 }
 
 const reread = query(
@@ -265,10 +266,10 @@ export const lockInvitation = async (
 ): Promise<ValidInvitation | null> => {
   const [place] = await selectPlace(db, { hash })
   if (place === undefined) return null
-  const [, rows] = await Promise.all([
-    lockToClose(db, { id: place.project_id }),
-    selectValid(db, { hash, caller: principal?.userId ?? null }),
-  ])
+  const { rows } = await pipeline(db, {
+    lock: () => lockToClose(db, { id: place.project_id }),
+    rows: () => selectValid(db, { hash, caller: principal?.userId ?? null }),
+  })
   return firstRow(rows)
 }
 
@@ -279,10 +280,10 @@ export const join = async (
   { id, project_id, role, own_role }: ValidInvitation,
 ): Promise<void> => {
   const isRaised = isHigherRole(role, own_role)
-  await Promise.all([
-    remove(tx.db, { id, project_id }),
-    isRaised ? grantRole(tx, { projectId: project_id, userId, role }) : undefined,
-  ])
+  await pipeline(tx.db, {
+    invitation: () => remove(tx.db, { id, project_id }),
+    role: () => (isRaised ? grantRole(tx, { projectId: project_id, userId, role }) : undefined),
+  })
 }
 
 /** Deletes expired invitations. */

@@ -3,6 +3,7 @@ import type { ProjectRole } from '../domain/project-roles.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { anyOf } from './engine/parameters.ts'
 import type { TransactionContext } from './engine/context.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { statement } from './engine/statement.ts'
 import { endVisibility, hasManyTasks } from './redelivery.ts'
 import { eq, sql } from './schema/drizzle.ts'
@@ -51,9 +52,14 @@ interface Affected {
  *
  * @throws LastManager when nobody would manage one of the projects
  */
-export const grantAccess = async ({ db }: TransactionContext, affected: Affected): Promise<void> => {
-  if (affected.projects.length === 0) return
-  const [, unmanaged] = await Promise.all([compute(db, { ...affected }), selectUnmanaged(db, affected)])
+export const grantAccess = (tx: TransactionContext, affected: Affected): Promise<void> | null =>
+  affected.projects.length === 0 ? null : computeAccess(tx, affected)
+
+const computeAccess = async ({ db }: TransactionContext, affected: Affected): Promise<void> => {
+  const { unmanaged } = await pipeline(db, {
+    memberships: () => compute(db, { ...affected }),
+    unmanaged: () => selectUnmanaged(db, affected),
+  })
   if (unmanaged.length > 0) throw new LastManager('project')
 }
 
@@ -91,10 +97,10 @@ export const setOwnRole = async (
  * @throws LastManager when they were its last manager
  */
 export const grantRole = async (tx: TransactionContext, own: OwnRole): Promise<void> => {
-  await Promise.all([
-    setOwnRole(tx, own),
-    grantAccess(tx, { projects: [own.projectId], users: [own.userId] }),
-  ])
+  await pipeline(tx.db, {
+    ownRole: () => setOwnRole(tx, own),
+    access: () => grantAccess(tx, { projects: [own.projectId], users: [own.userId] }),
+  })
 }
 
 const lockMany = builtStatement('projects.lock_many', { ids: 'uuid[]' }, (db, p) =>
@@ -107,12 +113,10 @@ const lockMany = builtStatement('projects.lock_many', { ids: 'uuid[]' }, (db, p)
 )
 
 /** Locks projects to change who has access to them. */
-export const lockProjectsToClose = async (
+export const lockProjectsToClose = (
   { db }: TransactionContext,
   ids: readonly string[],
-): Promise<void> => {
-  if (ids.length > 0) await lockMany(db, { ids })
-}
+): Promise<unknown> | null => (ids.length === 0 ? null : lockMany(db, { ids }))
 
 /** The members of the row `teams` who are not deleted; ends with a condition. */
 const fromMembersOfTeam = sql`
@@ -193,22 +197,27 @@ const removeAbandonedTeams = builtStatement('teams.delete_abandoned', { ids: 'uu
 
 /** Ends the access of a deleted user to locked projects. */
 const endAccessTo = async (tx: TransactionContext, userId: string, ids: readonly string[]): Promise<void> => {
-  if (ids.length === 0) return
-  const [trashed] = await Promise.all([trashAbandoned(tx.db, { ids }), purgeAbandoned(tx.db, { ids })])
-  await Promise.all([
-    trashed.length > 0 &&
+  const { trashed } = await pipeline(tx.db, {
+    trashed: () => trashAbandoned(tx.db, { ids }),
+    purged: () => purgeAbandoned(tx.db, { ids }),
+  })
+  await pipeline(tx.db, {
+    visibility: () =>
+      trashed.length > 0 &&
       endVisibility(
         tx.db,
         trashed.map(({ id }) => id),
       ),
-    grantAccess(tx, { projects: ids, users: [userId] }),
-  ])
+    access: () => grantAccess(tx, { projects: ids, users: [userId] }),
+  })
 }
 
 /** Takes locked teams away from a deleted manager. */
 const endManagementOf = async (tx: TransactionContext, ids: readonly string[]): Promise<void> => {
-  if (ids.length === 0) return
-  await Promise.all([removeAbandonedTeams(tx.db, { ids }), expectTeamManagers(tx, ids)])
+  await pipeline(tx.db, {
+    teams: () => removeAbandonedTeams(tx.db, { ids }),
+    managers: () => expectTeamManagers(tx, ids),
+  })
 }
 
 /**
@@ -218,10 +227,13 @@ const endManagementOf = async (tx: TransactionContext, ids: readonly string[]): 
  * @throws LastManager when others have access to a project or team that nobody else manages
  */
 export const endAccessOfUser = async (tx: TransactionContext, userId: string): Promise<void> => {
-  const [managed, granted] = await Promise.all([
-    lockTeamsOfManager(tx.db, { user_id: userId }),
-    lockProjectsOfUser(tx.db, { user_id: userId }),
-  ])
+  const { managed, granted } = await pipeline(tx.db, {
+    managed: () => lockTeamsOfManager(tx.db, { user_id: userId }),
+    granted: () => lockProjectsOfUser(tx.db, { user_id: userId }),
+  })
   const idsOf = (rows: readonly { readonly id: string }[]) => rows.map(({ id }) => id)
-  await Promise.all([endAccessTo(tx, userId, idsOf(granted)), endManagementOf(tx, idsOf(managed))])
+  await pipeline(tx.db, {
+    projects: () => granted.length > 0 && endAccessTo(tx, userId, idsOf(granted)),
+    teams: () => managed.length > 0 && endManagementOf(tx, idsOf(managed)),
+  })
 }

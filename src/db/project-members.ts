@@ -9,6 +9,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { newest, selectPageOf } from './lists/list.ts'
@@ -87,11 +88,12 @@ export const lockProjectMember = async (
   { projectId, userId }: ProjectMemberKey,
 ): Promise<{ readonly project: ProjectFacts; readonly member: ProjectMemberFacts } | null> => {
   const keys = { project_id: projectId, user_id: userId }
-  const [, project, [row]] = await Promise.all([
-    lockUser(tx.db, { id: userId }),
-    lockProject(tx, projectId, 'close'),
-    selectFacts(tx.db, keys),
-  ])
+  const { project, facts } = await pipeline(tx.db, {
+    user: () => lockUser(tx.db, { id: userId }),
+    project: () => lockProject(tx, projectId, 'close'),
+    facts: () => selectFacts(tx.db, keys),
+  })
+  const [row] = facts
   if (project === null || row === undefined) return null
   const { role, version, access } = row
   const self: readonly Relation[] = userId === tx.principal.userId ? ['self'] : []
@@ -130,10 +132,10 @@ export const removeRole = async (
   tx: TransactionContext,
   { project_id, user_id }: Authorized<'project_member.remove', ProjectMemberFacts>,
 ): Promise<void> => {
-  await Promise.all([
-    remove(tx.db, { project_id, user_id }),
-    grantAccess(tx, { projects: [project_id], users: [user_id] }),
-  ])
+  await pipeline(tx.db, {
+    member: () => remove(tx.db, { project_id, user_id }),
+    access: () => grantAccess(tx, { projects: [project_id], users: [user_id] }),
+  })
 }
 
 /** A member that the transaction has written. The lock of the project keeps it visible. */

@@ -6,6 +6,7 @@ import { seesProject } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { newest, selectPageOf } from './lists/list.ts'
@@ -79,12 +80,13 @@ export const lockProjectTeam = async (
   tx: TransactionContext<Principal>,
   { projectId, teamId }: ProjectTeamKey,
 ): Promise<ProjectTeamFacts> => {
-  const [, team, project, [row]] = await Promise.all([
-    lockPeople(tx.db, { team_id: teamId }),
-    lockTeam(tx, teamId, 'change'),
-    lockProject(tx, projectId, 'close'),
-    selectFacts(tx.db, { project_id: projectId, team_id: teamId }),
-  ])
+  const { team, project, facts } = await pipeline(tx.db, {
+    people: () => lockPeople(tx.db, { team_id: teamId }),
+    team: () => lockTeam(tx, teamId, 'change'),
+    project: () => lockProject(tx, projectId, 'close'),
+    facts: () => selectFacts(tx.db, { project_id: projectId, team_id: teamId }),
+  })
+  const [row] = facts
   return { project, team, role: row?.role ?? null, version: row?.version ?? null }
 }
 
@@ -108,10 +110,10 @@ export const setRole = async (
   { id: project_id }: ManagedProject,
   { teamId: team_id, role }: { readonly teamId: string; readonly role: ProjectRole },
 ): Promise<void> => {
-  await Promise.all([
-    upsert(tx.db, { project_id, team_id, role }),
-    grantAccess(tx, { projects: [project_id], users: null }),
-  ])
+  await pipeline(tx.db, {
+    team: () => upsert(tx.db, { project_id, team_id, role }),
+    access: () => grantAccess(tx, { projects: [project_id], users: null }),
+  })
 }
 
 const remove = builtStatement('project_teams.delete', key, (db, p) => db.delete(projectTeams).where(isKey(p)))
@@ -126,10 +128,10 @@ export const removeRole = async (
   { id: project_id }: ManagedProject,
   team_id: string,
 ): Promise<void> => {
-  await Promise.all([
-    remove(tx.db, { project_id, team_id }),
-    grantAccess(tx, { projects: [project_id], users: null }),
-  ])
+  await pipeline(tx.db, {
+    team: () => remove(tx.db, { project_id, team_id }),
+    access: () => grantAccess(tx, { projects: [project_id], users: null }),
+  })
 }
 
 /** A team of a project that the transaction has written. The lock of the project keeps it visible. */

@@ -10,6 +10,7 @@ import { allowsProject, isProjectInTrash, trashedProjectBranches } from './acces
 import { builtStatement } from './engine/built-statement.ts'
 import { firstRow } from './engine/row-statements.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { query } from './engine/statement.ts'
 import { deletedAt, lastDeletedFirst, selectPage } from './lists/list.ts'
 import { setOwnRole } from './memberships.ts'
@@ -93,7 +94,11 @@ export const lockTrashedProject = async (
   tx: TransactionContext<Principal>,
   id: string,
 ): Promise<TrashedProjectFacts | null> => {
-  const [, [row]] = await Promise.all([lockToClose(tx.db, { id }), selectFacts(tx, { id })])
+  const { facts } = await pipeline(tx.db, {
+    lock: () => lockToClose(tx.db, { id }),
+    facts: () => selectFacts(tx, { id }),
+  })
+  const [row] = facts
   if (row === undefined) return null
   const relations = relationsToProject(tx.principal, row.is_manager ? 'manager' : null)
   return { id, version: row.version, hasManager: row.has_manager, relations }
@@ -138,7 +143,10 @@ export const takeFromTrash = async (
 ): Promise<void> => {
   const { db, principal } = tx
   if (!hasManager) await setOwnRole(tx, { projectId: id, userId: principal.userId, role: 'manager' })
-  await Promise.all([restore(db, { id }), beginVisibility(db, [id])])
+  await pipeline(tx.db, {
+    project: () => restore(db, { id }),
+    visibility: () => beginVisibility(db, [id]),
+  })
 }
 
 const purge = builtStatement('trashed_projects.purge', { id: 'uuid' }, (db, p) =>

@@ -20,6 +20,7 @@ import { bindValues, nameContains } from './engine/conditions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { ContextPlaceholders, StatementContext, TransactionContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query, type StatementName } from './engine/statement.ts'
 import { createdAt, newestFirst, selectPage, visibilityCheck } from './lists/list.ts'
@@ -190,7 +191,10 @@ export const lockProject = async (
   id: string,
   purpose: keyof typeof lockFor,
 ): Promise<ProjectFacts | null> => {
-  const [, project] = await Promise.all([lockFor[purpose](tx.db, { id }), readProject(tx, id)])
+  const { project } = await pipeline(tx.db, {
+    lock: () => lockFor[purpose](tx.db, { id }),
+    project: () => readProject(tx, id),
+  })
   return project
 }
 
@@ -239,7 +243,10 @@ const trash = builtStatement('projects.trash', { id: 'uuid' }, (db, p) =>
 
 /** Moves a project with its content to the trash, which ends the access of its members. */
 export const moveToTrash = async ({ db }: TransactionContext, { id }: ManagedProject): Promise<void> => {
-  await Promise.all([trash(db, { id }), endVisibility(db, [id])])
+  await pipeline(db, {
+    project: () => trash(db, { id }),
+    visibility: () => endVisibility(db, [id]),
+  })
 }
 
 /** Filters and order of a list of projects. */

@@ -2,8 +2,9 @@ import { nilId } from '../domain/nil-id.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { Placeholders } from './engine/parameters.ts'
+import { pipeline, pipelineEach } from './engine/pipeline.ts'
 import { statement, type StatementName } from './engine/statement.ts'
-import type { Runner } from './engine/transaction.ts'
+import type { Transaction } from './engine/transaction.ts'
 import { and, eq, type SQL, sql } from './schema/drizzle.ts'
 import { projects } from './schema/tables.ts'
 
@@ -145,15 +146,18 @@ const computeMembers = statement(
 )
 
 /** Ends what is seen of locked projects that the transaction has moved to the trash; see `hasManyTasks`. */
-export const endVisibility = async (db: Runner, ids: readonly string[]): Promise<void> => {
-  await Promise.all([
-    recordHidden(db, { ids }),
-    computeMembers(db, { ids }),
-    ...ids.map((id) => deliverHidden(db, { id, ...start })),
-  ])
+export const endVisibility = async (db: Transaction, ids: readonly string[]): Promise<void> => {
+  await pipeline(db, {
+    tombstones: () => recordHidden(db, { ids }),
+    members: () => computeMembers(db, { ids }),
+    tasks: () => pipelineEach(db, ids, (id) => deliverHidden(db, { id, ...start })),
+  })
 }
 
 /** Begins what is seen of locked projects that the transaction has restored, with `visible_in`; see `hasManyTasks`. */
-export const beginVisibility = async (db: Runner, ids: readonly string[]): Promise<void> => {
-  await Promise.all([computeMembers(db, { ids }), ...ids.map((id) => deliverShown(db, { id, ...start }))])
+export const beginVisibility = async (db: Transaction, ids: readonly string[]): Promise<void> => {
+  await pipeline(db, {
+    members: () => computeMembers(db, { ids }),
+    tasks: () => pipelineEach(db, ids, (id) => deliverShown(db, { id, ...start })),
+  })
 }

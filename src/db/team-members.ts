@@ -9,6 +9,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import { nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { newest, selectPageOf, visibilityCheck } from './lists/list.ts'
@@ -86,12 +87,13 @@ export const lockTeamMember = async (
   { teamId, userId }: TeamMemberKey,
 ): Promise<{ readonly team: TeamFacts; readonly member: TeamMemberFacts } | null> => {
   const keys = { team_id: teamId, user_id: userId }
-  const [, team, [row], projects] = await Promise.all([
-    lockUser(tx.db, { id: userId }),
-    lockTeam(tx, teamId, 'change'),
-    selectFacts(tx.db, keys),
-    projectsOfTeam(tx, teamId),
-  ])
+  const { team, facts, projects } = await pipeline(tx.db, {
+    user: () => lockUser(tx.db, { id: userId }),
+    team: () => lockTeam(tx, teamId, 'change'),
+    facts: () => selectFacts(tx.db, keys),
+    projects: () => projectsOfTeam(tx, teamId),
+  })
+  const [row] = facts
   if (team === null || row === undefined) return null
   const self: readonly Relation[] = userId === tx.principal.userId ? ['self'] : []
   return { team, member: { ...keys, ...row, projects, relations: [...team.relations, ...self] } }
@@ -125,12 +127,16 @@ export const setRole = async (
 ): Promise<void> => {
   const { user_id, projects } = member
   if (member.role === null)
-    await Promise.all([
-      lockProjectsToClose(tx, projects),
-      insert(tx.db, { team_id, user_id, role }),
-      grantAccess(tx, { projects, users: [user_id] }),
-    ])
-  else await Promise.all([update(tx.db, { team_id, user_id, role }), expectTeamManagers(tx, [team_id])])
+    await pipeline(tx.db, {
+      projects: () => lockProjectsToClose(tx, projects),
+      member: () => insert(tx.db, { team_id, user_id, role }),
+      access: () => grantAccess(tx, { projects, users: [user_id] }),
+    })
+  else
+    await pipeline(tx.db, {
+      member: () => update(tx.db, { team_id, user_id, role }),
+      managers: () => expectTeamManagers(tx, [team_id]),
+    })
 }
 
 const remove = builtStatement('team_members.delete', key, (db, p) => db.delete(teamMembers).where(isKey(p)))
@@ -144,12 +150,12 @@ export const removeMember = async (
   tx: TransactionContext,
   { team_id, user_id, projects }: Authorized<'team_member.remove', TeamMemberFacts>,
 ): Promise<void> => {
-  await Promise.all([
-    lockProjectsToClose(tx, projects),
-    remove(tx.db, { team_id, user_id }),
-    grantAccess(tx, { projects, users: [user_id] }),
-    expectTeamManagers(tx, [team_id]),
-  ])
+  await pipeline(tx.db, {
+    projects: () => lockProjectsToClose(tx, projects),
+    member: () => remove(tx.db, { team_id, user_id }),
+    access: () => grantAccess(tx, { projects, users: [user_id] }),
+    managers: () => expectTeamManagers(tx, [team_id]),
+  })
 }
 
 /** A member that the transaction has written. The lock of the team keeps it visible. */

@@ -3,6 +3,7 @@ import type { TeamRole } from '../domain/team-roles.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { firstRow, rowLock } from './engine/row-statements.ts'
 import { lockUser } from './members.ts'
 import { expectTeamManagers, grantAccess, lockProjectsToClose } from './memberships.ts'
@@ -78,24 +79,27 @@ export const applyTeamChange = async (
   { team, role }: TeamChange,
 ): Promise<boolean> => {
   const ids = { team_id: team, user_id: userId }
-  const [, , rows, projects] = await Promise.all([
-    lockUser(tx.db, { id: userId }),
-    lockTeam(tx.db, { id: team }),
-    selectFacts(tx.db, ids),
-    projectsOfTeam(tx, team),
-  ])
+  const { rows, projects } = await pipeline(tx.db, {
+    user: () => lockUser(tx.db, { id: userId }),
+    team: () => lockTeam(tx.db, { id: team }),
+    rows: () => selectFacts(tx.db, ids),
+    projects: () => projectsOfTeam(tx, team),
+  })
   const present = firstRow(rows)
   if (present === null) return false
   if (present.role !== null && present.source !== source) return true
   if (present.role !== null && role !== null) {
-    await Promise.all([update(tx.db, { ...ids, role }), expectTeamManagers(tx, [team])])
+    await pipeline(tx.db, {
+      member: () => update(tx.db, { ...ids, role }),
+      managers: () => expectTeamManagers(tx, [team]),
+    })
     return true
   }
-  await Promise.all([
-    lockProjectsToClose(tx, projects),
-    role === null ? remove(tx.db, ids) : insert(tx.db, { ...ids, role, source }),
-    grantAccess(tx, { projects, users: [userId] }),
-    role === null && expectTeamManagers(tx, [team]),
-  ])
+  await pipeline(tx.db, {
+    projects: () => lockProjectsToClose(tx, projects),
+    remove: () => (role === null ? remove(tx.db, ids) : insert(tx.db, { ...ids, role, source })),
+    access: () => grantAccess(tx, { projects, users: [userId] }),
+    managers: () => role === null && expectTeamManagers(tx, [team]),
+  })
   return true
 }

@@ -11,6 +11,7 @@ import { allowsTeam, teamBranches } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { nameContains } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { newest, selectPage } from './lists/list.ts'
@@ -64,7 +65,10 @@ export const insertTeam = async (
   id: string,
   name: string,
 ): Promise<void> => {
-  await Promise.all([insert(db, { id, name }), insertManager(db, { team_id: id, user_id: principal.userId })])
+  await pipeline(db, {
+    team: () => insert(db, { id, name }),
+    manager: () => insertManager(db, { team_id: id, user_id: principal.userId }),
+  })
 }
 
 /** What a change of a team depends on. */
@@ -106,7 +110,11 @@ export const lockTeam = async (
   purpose: 'change' | 'delete',
 ): Promise<TeamFacts | null> => {
   const lock = purpose === 'change' ? lockToChange : lockToDelete
-  const [, [row]] = await Promise.all([lock(db, { id }), selectFacts(db, { id, caller: principal.userId })])
+  const { rows } = await pipeline(db, {
+    lock: () => lock(db, { id }),
+    rows: () => selectFacts(db, { id, caller: principal.userId }),
+  })
+  const [row] = rows
   if (row === undefined) return null
   const { role, shares_project, ...facts } = row
   return { ...facts, relations: relationsToTeam(principal, { role, shares_project }) }
@@ -148,11 +156,11 @@ export const removeTeam = async (
   { id }: ManagedTeam,
   projects: readonly string[],
 ): Promise<void> => {
-  await Promise.all([
-    lockProjectsToClose(tx, projects),
-    remove(tx.db, { id }),
-    grantAccess(tx, { projects, users: null }),
-  ])
+  await pipeline(tx.db, {
+    projects: () => lockProjectsToClose(tx, projects),
+    team: () => remove(tx.db, { id }),
+    access: () => grantAccess(tx, { projects, users: null }),
+  })
 }
 
 /** Filters of a list of teams. */

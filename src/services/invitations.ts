@@ -1,4 +1,5 @@
 import { hashInvitationToken, newInvitationToken } from '../auth/opaque-tokens.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   insertInvitation,
@@ -86,11 +87,11 @@ export const createInvitations = ({ mode, maxPerDay, isRegistrationOpen, mailer 
           invitedByName: senderName,
         }),
       )
-      const [, invitation] = await Promise.all([
-        insertInvitation(tx, id, managed, { ...fields, mailbox, hash }),
-        viewInvitation(tx, id),
-      ])
-      return invitation
+      const { view } = await pipeline(tx.db, {
+        invitation: () => insertInvitation(tx, id, managed, { ...fields, mailbox, hash }),
+        view: () => viewInvitation(tx, id),
+      })
+      return view
     })
   },
 
@@ -117,7 +118,10 @@ export const createInvitations = ({ mode, maxPerDay, isRegistrationOpen, mailer 
     if (hash === null) throw problems.invalidInvitation('/token')
     return transaction(ctx, async (tx) => {
       const { userId } = tx.principal
-      const [, invitation] = await Promise.all([lockUser(tx.db, { id: userId }), lockInvitation(tx, hash)])
+      const { invitation } = await pipeline(tx.db, {
+        user: () => lockUser(tx.db, { id: userId }),
+        invitation: () => lockInvitation(tx, hash),
+      })
       if (invitation === null) throw problems.invalidInvitation('/token')
       await join(tx, userId, invitation)
       return last(viewProject(tx, invitation.project_id))

@@ -1,3 +1,4 @@
+import { pipeline } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import { grantRole } from '../db/memberships.ts'
 import {
@@ -68,11 +69,11 @@ export const createProject = async (
   expectMetadata(project.metadata ?? {})
   const after = valuesOf(project)
   const created = await idempotent(ctx, async (tx, id) => {
-    await Promise.all([
-      insertProject(tx, id, project),
-      recordProjectEvent(tx, 'project.created', id, { before: {}, after }),
-      grantRole(tx, { projectId: id, userId: tx.principal.userId, role: 'manager' }),
-    ])
+    await pipeline(tx.db, {
+      project: () => insertProject(tx, id, project),
+      event: () => recordProjectEvent(tx, 'project.created', id, { before: {}, after }),
+      role: () => grantRole(tx, { projectId: id, userId: tx.principal.userId, role: 'manager' }),
+    })
     return viewProject(tx, id)
   })
   return { ...created, version: 1, variant: newProjectVariant }
@@ -108,10 +109,10 @@ export const updateProject = (
     expectActive(project)
     const changes = changedFields(fields, project, after)
     if (changes !== null)
-      await Promise.all([
-        updateFields(tx, project, after),
-        recordProjectEvent(tx, 'project.updated', id, changes),
-      ])
+      await pipeline(tx.db, {
+        fields: () => updateFields(tx, project, after),
+        event: () => recordProjectEvent(tx, 'project.updated', id, changes),
+      })
     return last(viewProject(tx, id))
   })
 }
@@ -125,10 +126,10 @@ export const setProjectArchived = (
   transaction(ctx, async (tx) => {
     const project = await manage(tx, id, 'close')
     if (isArchived !== (project.archived_at !== null))
-      await Promise.all([
-        setArchived(tx, project, isArchived),
-        recordProjectEvent(tx, isArchived ? 'project.archived' : 'project.unarchived', id),
-      ])
+      await pipeline(tx.db, {
+        archived: () => setArchived(tx, project, isArchived),
+        event: () => recordProjectEvent(tx, isArchived ? 'project.archived' : 'project.unarchived', id),
+      })
     return last(viewProject(tx, id))
   })
 
@@ -142,7 +143,10 @@ export const createProjects = ({ jobs }: { readonly jobs: Jobs }): Projects => (
   delete: (ctx, id) =>
     transaction(ctx, async (tx) => {
       const project = await manage(tx, id, 'close')
-      await Promise.all([moveToTrash(tx, project), recordProjectEvent(tx, 'project.deleted', id)])
+      await pipeline(tx.db, {
+        project: () => moveToTrash(tx, project),
+        event: () => recordProjectEvent(tx, 'project.deleted', id),
+      })
       tx.afterCommit(() => jobs.wake('redeliver_tasks'))
     }),
 })

@@ -1,3 +1,4 @@
+import { pipeline } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   insertTeam,
@@ -36,8 +37,11 @@ export const getTeam = async (ctx: OpContext<Principal>, id: string): Promise<Te
 /** Creates a team, which the caller manages. */
 export const createTeam = (ctx: OpContext<Principal>, name: string): Promise<Created> =>
   idempotent(ctx, async (tx, id) => {
-    const [, team] = await Promise.all([insertTeam(tx, id, name), viewTeam(tx, id)])
-    return team
+    const { view } = await pipeline(tx.db, {
+      team: () => insertTeam(tx, id, name),
+      view: () => viewTeam(tx, id),
+    })
+    return view
   })
 
 /**
@@ -70,6 +74,9 @@ export const updateTeam = (
 /** Deletes a team, which ends the access that its members have through it. */
 export const deleteTeam = (ctx: OpContext<Principal>, id: string): Promise<void> =>
   transaction(ctx, async (tx) => {
-    const [team, projects] = await Promise.all([manage(tx, id, 'delete'), projectsOfTeam(tx, id)])
+    const { team, projects } = await pipeline(tx.db, {
+      team: () => manage(tx, id, 'delete'),
+      projects: () => projectsOfTeam(tx, id),
+    })
     await removeTeam(tx, team, projects)
   })

@@ -1,3 +1,4 @@
+import { pipeline } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   lockTrashedMembers,
@@ -43,10 +44,10 @@ export const createTrash = ({ jobs }: { readonly jobs: Jobs }): Trash => ({
 
   restoreProject: (ctx, id) =>
     transaction(ctx, async (tx) => {
-      const [, project] = await Promise.all([
-        lockTrashedMembers(tx, id),
-        openTrashed(tx, id, 'project_trash.restore'),
-      ])
+      const { project } = await pipeline(tx.db, {
+        trashedMembers: () => lockTrashedMembers(tx, id),
+        project: () => openTrashed(tx, id, 'project_trash.restore'),
+      })
       await takeFromTrash(tx, project)
       await recordProjectEvent(tx, 'project.restored', id)
       tx.afterCommit(() => jobs.wake('redeliver_tasks'))
