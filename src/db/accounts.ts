@@ -1,6 +1,7 @@
 import type { SessionPrincipal } from '../domain/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
 import { secondFactors, sessions, users } from './schema/tables.ts'
 import { isRecent } from './recent.ts'
@@ -73,7 +74,11 @@ const readFacts = ({ id, username, email, secret, confirmed_at, ...row }: FactRo
  * and what ends access, such as a new password.
  */
 export const lockAccount = async ({ db }: TransactionContext, id: string): Promise<AccountFacts | null> => {
-  const [, [row]] = await Promise.all([lockToChange(db, { id }), selectFacts(db, { id })])
+  const { facts } = await pipeline(db, {
+    lock: () => lockToChange(db, { id }),
+    facts: () => selectFacts(db, { id }),
+  })
+  const [row] = facts
   return row === undefined ? null : readFacts(row)
 }
 
@@ -110,10 +115,11 @@ export const lockOwnAccount = async ({
   db,
   principal: { userId: id, credential },
 }: TransactionContext<SessionPrincipal>): Promise<OwnAccount | null> => {
-  const [, [row]] = await Promise.all([
-    lockToChange(db, { id }),
-    selectOwn(db, { id, session_id: credential.sessionId }),
-  ])
+  const { facts } = await pipeline(db, {
+    lock: () => lockToChange(db, { id }),
+    facts: () => selectOwn(db, { id, session_id: credential.sessionId }),
+  })
+  const [row] = facts
   return row === undefined ? null : ({ ...readFacts(row), isProven: row.is_proven } as OwnAccount)
 }
 

@@ -14,6 +14,7 @@ import { builder, builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders, type ParametersOf } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { newest, selectPage } from './lists/list.ts'
@@ -144,7 +145,11 @@ export const lockApiToken = async (
   { db, principal }: TransactionContext<Principal>,
   { id, userId }: { readonly id: string; readonly userId: string },
 ): Promise<ApiTokenFacts | null> => {
-  const [, [row]] = await Promise.all([lock(db, { id }), selectFacts(db, { id, user_id: userId })])
+  const { facts } = await pipeline(db, {
+    lock: () => lock(db, { id }),
+    facts: () => selectFacts(db, { id, user_id: userId }),
+  })
+  const [row] = facts
   return row === undefined ? null : { id, userId, relations: relationsToUser(principal, userId) }
 }
 

@@ -1,5 +1,6 @@
 import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
+import { pipeline } from './engine/pipeline.ts'
 import {
   countOneTimeTokens,
   insertOneTimeToken,
@@ -35,10 +36,10 @@ export const leaveAddress = async (
   undoHash: Buffer | null,
 ): Promise<void> => {
   const undoing = { purpose: 'undo_email', userId: id, email, lifetime: undoLifetime } as const
-  await Promise.all([
-    voidOneTimeTokens(tx, id),
-    undoHash !== null && insertOneTimeToken(tx, { ...undoing, hash: undoHash }),
-  ])
+  await pipeline(tx.db, {
+    oneTimeTokens: () => voidOneTimeTokens(tx, id),
+    token: () => undoHash !== null && insertOneTimeToken(tx, { ...undoing, hash: undoHash }),
+  })
 }
 
 /** A change of address that is undone: the address before, and when it was changed. */
@@ -53,10 +54,10 @@ export const takeUndoToken = async (
   tx: TransactionContext,
   { userId, hash }: { readonly userId: string; readonly hash: Buffer },
 ): Promise<UndoneChange | null> => {
-  const [, token] = await Promise.all([
-    lockToRename(tx.db, { id: userId }),
-    takeOneTimeToken(tx, { purpose: 'undo_email', hash }),
-  ])
+  const { token } = await pipeline(tx.db, {
+    lock: () => lockToRename(tx.db, { id: userId }),
+    token: () => takeOneTimeToken(tx, { purpose: 'undo_email', hash }),
+  })
   if (token === null || token.email === null) return null
   return { userId, email: token.email, changedAt: token.created_at }
 }
@@ -84,8 +85,8 @@ export const restoreAddress = async (
   { userId, email, changedAt }: UndoneChange,
   unmatchableHash: string,
 ): Promise<void> => {
-  await Promise.all([
-    restore(tx.db, { id: userId, email, unmatchable_hash: unmatchableHash }),
-    voidUndoTokens(tx, { userId, since: changedAt }),
-  ])
+  await pipeline(tx.db, {
+    address: () => restore(tx.db, { id: userId, email, unmatchable_hash: unmatchableHash }),
+    undoTokens: () => voidUndoTokens(tx, { userId, since: changedAt }),
+  })
 }

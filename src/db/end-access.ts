@@ -1,5 +1,6 @@
 import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { voidOneTimeTokens } from './one-time-tokens.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
 import {
@@ -47,7 +48,10 @@ export const endAccess = async (
   userId: string,
   { keptSession = null }: { readonly keptSession?: string | null } = {},
 ): Promise<void> => {
-  await Promise.all([voidOneTimeTokens(tx, userId), endSessions(tx, userId, keptSession)])
+  await pipeline(tx.db, {
+    oneTimeTokens: () => voidOneTimeTokens(tx, userId),
+    sessions: () => endSessions(tx, userId, keptSession),
+  })
 }
 
 const deleteApiTokens = builtStatement('end_access.delete_api_tokens', { user_id: 'uuid' }, (db, p) =>
@@ -115,25 +119,25 @@ const deleteExports = builtStatement('end_access.delete_exports', { user_id: 'uu
  * calendar feed, or a webhook. Their exports go with it. A second factor stays: it lets nobody in by itself.
  */
 export const endEarlierAccess = async (tx: TransactionContext, userId: string): Promise<void> => {
-  await Promise.all([
-    deleteOneTimeTokens(tx.db, { user_id: userId }),
-    discardPassword(tx.db, { user_id: userId }),
-    endSessions(tx, userId),
-    revokeApiTokens(tx, userId),
-    revokeFeeds(tx, userId),
-    deleteIdentities(tx.db, { user_id: userId }),
-    deleteExports(tx.db, { user_id: userId }),
-    disableWebhooks(tx.db, { user_id: userId }),
-  ])
+  await pipeline(tx.db, {
+    oneTimeTokens: () => deleteOneTimeTokens(tx.db, { user_id: userId }),
+    password: () => discardPassword(tx.db, { user_id: userId }),
+    sessions: () => endSessions(tx, userId),
+    apiTokens: () => revokeApiTokens(tx, userId),
+    feeds: () => revokeFeeds(tx, userId),
+    identities: () => deleteIdentities(tx.db, { user_id: userId }),
+    exports: () => deleteExports(tx.db, { user_id: userId }),
+    webhooks: () => disableWebhooks(tx.db, { user_id: userId }),
+  })
 }
 
 /** Deletes every credential of a user who is deleted. */
 export const removeCredentials = async (tx: TransactionContext, userId: string): Promise<void> => {
-  await Promise.all([
-    deleteOneTimeTokens(tx.db, { user_id: userId }),
-    endSessions(tx, userId),
-    revokeApiTokens(tx, userId),
-    discardSecondFactor(tx, userId),
-    deleteIdentities(tx.db, { user_id: userId }),
-  ])
+  await pipeline(tx.db, {
+    oneTimeTokens: () => deleteOneTimeTokens(tx.db, { user_id: userId }),
+    sessions: () => endSessions(tx, userId),
+    apiTokens: () => revokeApiTokens(tx, userId),
+    secondFactor: () => discardSecondFactor(tx, userId),
+    identities: () => deleteIdentities(tx.db, { user_id: userId }),
+  })
 }

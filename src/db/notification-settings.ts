@@ -5,6 +5,7 @@ import type { Database } from './engine/client.ts'
 import { builder, builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { CallerGone } from './engine/errors.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { isNotificationReason, type NotificationReason } from './notifications.ts'
@@ -90,7 +91,11 @@ export const lockNotificationSettings = async ({
   principal,
 }: TransactionContext<Principal>): Promise<SettingsFacts> => {
   const id = principal.userId
-  const [, [row]] = await Promise.all([lockToChange(db, { id }), selectFacts(db, { id })])
+  const { facts } = await pipeline(db, {
+    lock: () => lockToChange(db, { id }),
+    facts: () => selectFacts(db, { id }),
+  })
+  const [row] = facts
   if (row === undefined) throw new CallerGone()
   const { mail_digest, mail_reminders, version, time_zone } = row
   return {

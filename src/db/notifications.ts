@@ -8,6 +8,7 @@ import { allowsNotification, isSeenBy } from './access/permissions.ts'
 import { deletionInBatches } from './engine/batches.ts'
 import { builder, builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, rowLock } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
@@ -87,7 +88,11 @@ export const lockNotification = async (
   tx: TransactionContext<Principal>,
   id: string,
 ): Promise<NotificationFacts | null> => {
-  const [, [row]] = await Promise.all([lock(tx.db, { id }), selectFacts(tx, { id })])
+  const { facts } = await pipeline(tx.db, {
+    lock: () => lock(tx.db, { id }),
+    facts: () => selectFacts(tx, { id }),
+  })
+  const [row] = facts
   return row === undefined ? null : { ...row, id, relations: ['recipient'] }
 }
 

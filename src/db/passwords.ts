@@ -1,6 +1,7 @@
 import type { Authorized, Principal, SessionPrincipal } from '../domain/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { firstRow } from './engine/row-statements.ts'
 import { takeOneTimeToken } from './one-time-tokens.ts'
 import { and, eq, isNull, sql } from './schema/drizzle.ts'
@@ -69,10 +70,10 @@ export const takeResetToken = async (
   tx: TransactionContext,
   { userId, hash }: { readonly userId: string; readonly hash: Buffer },
 ): Promise<boolean> => {
-  const [, token] = await Promise.all([
-    lockToChange(tx.db, { id: userId }),
-    takeOneTimeToken(tx, { purpose: 'reset_password', hash }),
-  ])
+  const { token } = await pipeline(tx.db, {
+    lock: () => lockToChange(tx.db, { id: userId }),
+    token: () => takeOneTimeToken(tx, { purpose: 'reset_password', hash }),
+  })
   return token !== null
 }
 
@@ -106,6 +107,9 @@ export const lockUserByEmail = async (
   { db }: TransactionContext,
   email: string,
 ): Promise<(AccountPassword & { readonly id: string; readonly mails: number }) | null> => {
-  const [, rows] = await Promise.all([lockByEmail(db, { email }), selectByEmail(db, { email })])
+  const { rows } = await pipeline(db, {
+    lock: () => lockByEmail(db, { email }),
+    rows: () => selectByEmail(db, { email }),
+  })
   return firstRow(rows)
 }

@@ -1,6 +1,7 @@
 import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { TransactionContext } from './engine/context.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, rowDeletion } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
 import { retentionTime } from './engine/retention.ts'
@@ -151,7 +152,11 @@ export const lockRefresh = async (
   nextHashes: readonly Buffer[],
 ): Promise<RefreshFacts | null> => {
   const next_hashes = nextHashes.map((one) => one.toString('hex'))
-  const [, [row]] = await Promise.all([lock(db, { hash }), selectFacts(db, { hash, next_hashes })])
+  const { facts } = await pipeline(db, {
+    lock: () => lock(db, { hash }),
+    facts: () => selectFacts(db, { hash, next_hashes }),
+  })
+  const [row] = facts
   if (row === undefined) return null
   return {
     hash,
@@ -188,11 +193,11 @@ export const rotate = async (
   nextHash: Buffer,
 ): Promise<void> => {
   const { userAgent: user_agent, address } = tx.client
-  await Promise.all([
-    markSpent(tx.db, { hash }),
-    continueSession(tx.db, { id: sessionId, user_agent, address }),
-    insertRefreshToken(tx, { hash: nextHash, sessionId }),
-  ])
+  await pipeline(tx.db, {
+    previous: () => markSpent(tx.db, { hash }),
+    session: () => continueSession(tx.db, { id: sessionId, user_agent, address }),
+    next: () => insertRefreshToken(tx, { hash: nextHash, sessionId }),
+  })
 }
 
 const removeReused = rowDeletion('sessions.delete_reused', sessions)

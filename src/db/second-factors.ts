@@ -5,6 +5,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { instantText } from './engine/instant-text.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { aliasedTable, and, eq, sql } from './schema/drizzle.ts'
@@ -96,7 +97,10 @@ export const confirmSecret = async (
   { step, recoveryHashes }: Confirmation,
 ): Promise<void> => {
   const hashes = recoveryHashes.map((hash) => hash.toString('hex'))
-  await Promise.all([confirm(db, { user_id: id, step }), insertCodes(db, { user_id: id, hashes })])
+  await pipeline(db, {
+    secret: () => confirm(db, { user_id: id, step }),
+    codes: () => insertCodes(db, { user_id: id, hashes }),
+  })
 }
 
 const useStep = builtStatement('second_factors.use_step', { user_id: 'uuid', step: 'int8' }, (db, p) =>
@@ -137,7 +141,10 @@ export const removeSecondFactor = async (
   tx: TransactionContext,
   { id }: OwnAccount | Authorized<'user.set_password', AccountFacts>,
 ): Promise<void> => {
-  await Promise.all([discardSecondFactor(tx, id), removeChallenges(tx.db, { user_id: id })])
+  await pipeline(tx.db, {
+    secondFactor: () => discardSecondFactor(tx, id),
+    challenges: () => removeChallenges(tx.db, { user_id: id }),
+  })
 }
 
 const selectAfter = statement(

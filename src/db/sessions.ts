@@ -15,6 +15,7 @@ import type { Database } from './engine/client.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { WritesRefused } from './engine/errors.ts'
 import { parameter, type Placeholders, type Row } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { rowDeletion, rowLock } from './engine/row-statements.ts'
 import { statement } from './engine/statement.ts'
 import { newest, selectPage } from './lists/list.ts'
@@ -200,7 +201,11 @@ export const lockSession = async (
   { db, principal }: TransactionContext<Principal>,
   id: string,
 ): Promise<SessionFacts | null> => {
-  const [, [row]] = await Promise.all([lock(db, { id }), selectFacts(db, { id })])
+  const { facts } = await pipeline(db, {
+    lock: () => lock(db, { id }),
+    facts: () => selectFacts(db, { id }),
+  })
+  const [row] = facts
   if (row === undefined) return null
   return { id, userId: row.user_id, relations: relationsToUser(principal, row.user_id) }
 }

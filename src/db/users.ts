@@ -18,6 +18,7 @@ import { CallerGone, ConstraintViolation, isUnknownValue } from './engine/errors
 import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
 import { conditionsOf, filterOneOf, nameContains } from './engine/conditions.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { newest, selectPage } from './lists/list.ts'
 import { lockUser as lockToUse } from './members.ts'
 import { userJson } from './read-models.ts'
@@ -130,7 +131,10 @@ export const insertUser = async (
     time_zone: timeZone,
     password_hash: passwordHash,
   }
-  await Promise.all([insert(tx.db, row), expectFreeAddress(tx, { id, email: names.email })])
+  await pipeline(tx.db, {
+    user: () => insert(tx.db, row),
+    address: () => expectFreeAddress(tx, { id, email: names.email }),
+  })
 }
 
 const probeTimeZone = statement(
@@ -258,15 +262,18 @@ const selectCaller = builtStatement('users.select_caller', { id: 'uuid', session
  *
  * @throws CallerGone when the caller was disabled or deleted since they were authenticated
  */
-export const readCaller = async ({
-  db,
-  principal,
-}: StatementContext<Principal>): Promise<{
+export const readCaller = (ctx: StatementContext<Principal>): Caller | Promise<Caller> =>
+  // The shell has no account.
+  ctx.principal.credential.kind === 'shell'
+    ? { principal: ctx.principal, is_proven: true }
+    : readAccountOfCaller(ctx)
+
+interface Caller {
   readonly principal: Principal
   readonly is_proven: boolean
-}> => {
-  // The shell has no account.
-  if (principal.credential.kind === 'shell') return { principal, is_proven: true }
+}
+
+const readAccountOfCaller = async ({ db, principal }: StatementContext<Principal>): Promise<Caller> => {
   const session = isInSession(principal) ? principal.credential.sessionId : null
   const [row] = await selectCaller(db, { id: principal.userId, session_id: session })
   if (row === undefined) throw new CallerGone()
@@ -296,13 +303,14 @@ export const lockUser = async (
 ): Promise<UserFacts | null> => {
   const { db } = tx
   const lock = lockFor[purpose]
-  const [, , caller, [row], others] = await Promise.all([
-    removesAdministrator && lockAdministrators(db, {}),
-    lock(db, { id }),
-    readCaller(tx),
-    selectFacts(db, { id }),
-    removesAdministrator ? selectOtherAdministrator(db, { id }) : [],
-  ])
+  const { caller, facts, others } = await pipeline(tx.db, {
+    administrators: () => removesAdministrator && lockAdministrators(db, {}),
+    lock: () => lock(db, { id }),
+    caller: () => readCaller(tx),
+    facts: () => selectFacts(db, { id }),
+    others: () => (removesAdministrator ? selectOtherAdministrator(db, { id }) : []),
+  })
+  const [row] = facts
   if (row === undefined) return null
   return {
     ...row,
@@ -350,10 +358,11 @@ export const updateFields = async (
   const { id, username, email, display_name, role, time_zone, is_disabled, ...after } = { ...user, ...change }
   const { attachment_quota_bytes, task_quota } = after
   const names = { username, email, display_name }
-  await Promise.all([
-    update(tx.db, { id, ...names, role, time_zone, is_disabled, attachment_quota_bytes, task_quota }),
-    email !== user.email && expectFreeAddress(tx, { id, email }),
-  ])
+  await pipeline(tx.db, {
+    user: () =>
+      update(tx.db, { id, ...names, role, time_zone, is_disabled, attachment_quota_bytes, task_quota }),
+    address: () => email !== user.email && expectFreeAddress(tx, { id, email }),
+  })
 }
 
 const hide = builtStatement('users.hide', { id: 'uuid' }, (db, p) =>
@@ -385,7 +394,10 @@ export const hideUser = async (
   { db }: TransactionContext,
   { id }: Authorized<'user.delete', UserFacts>,
 ): Promise<void> => {
-  await Promise.all([hide(db, { id }), hideTags(db, { id })])
+  await pipeline(db, {
+    user: () => hide(db, { id }),
+    tags: () => hideTags(db, { id }),
+  })
 }
 
 const selectLive = statement(

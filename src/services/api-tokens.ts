@@ -15,6 +15,7 @@ import {
 import { recordAudit } from '../db/audit.ts'
 import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { selectUser } from '../db/users.ts'
 import type { Created } from '../domain/idempotency.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
@@ -59,14 +60,14 @@ export const createApiTokens = ({ credentials, replayKeys }: Deps): ApiTokens =>
       ctx,
       async (tx) => {
         const account = expectSignedIn(await lockOwnAccount(tx))
-        const [, , { json, is_expired: isExpired }] = await Promise.all([
-          insertApiToken(tx, id, account, { ...fields, hash }),
-          recordAudit(tx, 'api_token.created', { userId: account.id, tokenId: id }),
-          viewApiToken(tx, id),
-        ])
+        const { view } = await pipeline(tx.db, {
+          apiToken: () => insertApiToken(tx, id, account, { ...fields, hash }),
+          audit: () => recordAudit(tx, 'api_token.created', { userId: account.id, tokenId: id }),
+          view: () => viewApiToken(tx, id),
+        })
         // By the clock of the database.
-        if (isExpired) throw problems.invalidField('/expires_at', 'must be in the future')
-        return { json, replay: jsonWithSealed(json, 'token', sealed) }
+        if (view.is_expired) throw problems.invalidField('/expires_at', 'must be in the future')
+        return { json: view.json, replay: jsonWithSealed(view.json, 'token', sealed) }
       },
       id,
     )
@@ -97,7 +98,10 @@ export const createApiTokens = ({ credentials, replayKeys }: Deps): ApiTokens =>
 
 const revoke = async (tx: TransactionContext<SessionPrincipal>, token: RevocableApiToken): Promise<void> => {
   const { id: tokenId, userId } = token
-  await Promise.all([removeApiToken(tx, token), recordAudit(tx, 'api_token.revoked', { userId, tokenId })])
+  await pipeline(tx.db, {
+    apiToken: () => removeApiToken(tx, token),
+    audit: () => recordAudit(tx, 'api_token.revoked', { userId, tokenId }),
+  })
 }
 
 /** A page of the caller's API tokens. */

@@ -1,5 +1,6 @@
 import { lockCaller } from '../db/engine/callers.ts'
 import { newId } from '../db/engine/ids.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { lockKey, selectResponse, type StoredResponse, storeResponse } from '../db/idempotency-keys.ts'
 import type { Created, Idempotency } from '../domain/idempotency.ts'
 import type { Principal } from '../domain/permissions.ts'
@@ -28,10 +29,16 @@ export const idempotent = <P extends Principal>(
   const { idempotency: key } = ctx
   return transaction<P, Created>(ctx, async (tx) => {
     if (key === null) {
-      const [, { json }] = await Promise.all([lockCaller(tx), work(tx, id)])
+      // Sent first. The work sends what it needs then, or nothing.
+      const locked = lockCaller(tx)
+      const [{ json }] = await Promise.all([work(tx, id), locked])
       return { id, json, replayed: false }
     }
-    const [, , stored] = await Promise.all([lockKey(tx, key), lockCaller(tx), selectResponse(tx, key)])
+    const { stored } = await pipeline(tx.db, {
+      key: () => lockKey(tx, key),
+      caller: () => lockCaller(tx),
+      stored: () => selectResponse(tx, key),
+    })
     if (stored !== null) return replayOf(key, stored)
     const { json, replay = json } = await work(tx, id)
     // Not sent with the commit: the driver repeats a statement whose plan is outdated, which could then be after a rollback.

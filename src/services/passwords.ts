@@ -6,6 +6,7 @@ import { forgetAttempts } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
 import { discardSecondFactor, endAccess } from '../db/end-access.ts'
 import type { TransactionContext } from '../db/engine/context.ts'
+import { pipeline, pipelineEach } from '../db/engine/pipeline.ts'
 import { removeIdentities } from '../db/identities.ts'
 import { findUserOfToken, insertOneTimeToken } from '../db/one-time-tokens.ts'
 import {
@@ -99,7 +100,7 @@ const unlinkAll = async (
   actor: { readonly actorId?: string } = {},
 ): Promise<readonly string[]> => {
   const issuers = await removeIdentities(tx, userId)
-  await Promise.all(issuers.map(() => recordAudit(tx, 'identity.unlinked', { userId, ...actor })))
+  await pipelineEach(tx.db, issuers, () => recordAudit(tx, 'identity.unlinked', { userId, ...actor }))
   return issuers
 }
 
@@ -116,13 +117,13 @@ export const setPassword = (
     const user = expectMay('user.set_password', seen)
     expectProven(user)
     expectUntagged(tx)
-    const [hadSecondFactor, , , issuers] = await Promise.all([
-      resetsSecondFactor && discardSecondFactor(tx, userId),
-      setPasswordOf(tx, user, newHash),
-      endAccess(tx, userId),
-      isOnly && !user.may_use_password ? [] : unlinkAll(tx, userId),
-      recordAudit(tx, 'password.set', { userId }),
-    ])
+    const { hadSecondFactor, issuers } = await pipeline(tx.db, {
+      hadSecondFactor: () => resetsSecondFactor && discardSecondFactor(tx, userId),
+      password: () => setPasswordOf(tx, user, newHash),
+      access: () => endAccess(tx, userId),
+      issuers: () => (isOnly && !user.may_use_password ? [] : unlinkAll(tx, userId)),
+      audit: () => recordAudit(tx, 'password.set', { userId }),
+    })
     if (hadSecondFactor) await recordAudit(tx, 'second_factor.disabled', { userId })
     return { userId, email: user.email, issuers }
   })
@@ -161,12 +162,12 @@ export const createPasswords = ({
       transaction(ctx, async (tx) => {
         const account = expectSignedIn(await lockOwnAccount(tx))
         checked.expectStill(account)
-        await Promise.all([
-          setOwnPassword(tx, userId, newHash),
-          checked.attemptKey && forgetAttempts(tx, checked.attemptKey),
-          endAccess(tx, userId, { keptSession: credential.sessionId }),
-          recordAudit(tx, 'password.changed', { userId }),
-        ])
+        await pipeline(tx.db, {
+          password: () => setOwnPassword(tx, userId, newHash),
+          attempts: () => checked.attemptKey && forgetAttempts(tx, checked.attemptKey),
+          access: () => endAccess(tx, userId, { keptSession: credential.sessionId }),
+          audit: () => recordAudit(tx, 'password.changed', { userId }),
+        })
       }),
       () => credentials.forgetUser(userId),
     )
@@ -179,10 +180,10 @@ export const createPasswords = ({
       const user = await lockUserByEmail(tx, email)
       const mayGetMail = user !== null && usablePassword(user) !== null && user.mails < maxMailsPerHour
       const reset = { purpose: 'reset_password', hash, lifetime: resetTokenLifetime } as const
-      await Promise.all([
-        mayGetMail && insertOneTimeToken(tx, { ...reset, userId: user.id }),
-        recordAudit(tx, 'password.reset_requested', { userId: user?.id ?? null }),
-      ])
+      await pipeline(tx.db, {
+        token: () => mayGetMail && insertOneTimeToken(tx, { ...reset, userId: user.id }),
+        audit: () => recordAudit(tx, 'password.reset_requested', { userId: user?.id ?? null }),
+      })
       return mayGetMail
     })
     if (isStored) mailer.sendPasswordReset({ to: email, token })
@@ -196,18 +197,18 @@ export const createPasswords = ({
     const newHash = await passwords.hash(newPassword)
     const unlinked = await thenForget(
       transaction(ctx, async (tx) => {
-        const [taken, account] = await Promise.all([
-          takeResetToken(tx, { userId, hash }),
-          lockAccount(tx, userId),
-        ])
+        const { taken, account } = await pipeline(tx.db, {
+          taken: () => takeResetToken(tx, { userId, hash }),
+          account: () => lockAccount(tx, userId),
+        })
         if (!taken || account === null) throw problems.invalidResetToken()
         if (isOnly && !account.mayUsePassword) throw problems.passwordsClosed()
-        const [, , issuers] = await Promise.all([
-          setOwnPassword(tx, userId, newHash),
-          endAccess(tx, userId),
-          unlinkAll(tx, userId, { actorId: userId }),
-          recordAudit(tx, 'password.reset', { userId, actorId: userId }),
-        ])
+        const { issuers } = await pipeline(tx.db, {
+          password: () => setOwnPassword(tx, userId, newHash),
+          access: () => endAccess(tx, userId),
+          issuers: () => unlinkAll(tx, userId, { actorId: userId }),
+          audit: () => recordAudit(tx, 'password.reset', { userId, actorId: userId }),
+        })
         return { userId, email: account.email, issuers }
       }),
       () => credentials.forgetUser(userId),

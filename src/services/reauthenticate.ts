@@ -3,6 +3,7 @@ import { lockOwnAccount, type OwnAccount } from '../db/accounts.ts'
 import { forgetAttempts } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
 import type { TransactionContext } from '../db/engine/context.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { renewAuthentication } from '../db/reauthentication.ts'
 import { selectOwnEnrolment } from '../db/second-factors.ts'
 import type { KeyRing } from '../domain/key-ring.ts'
@@ -59,9 +60,9 @@ const renew = async (
   account: OwnAccount,
   attemptKey: Buffer | null,
 ): Promise<void> => {
-  await Promise.all([
-    renewAuthentication(tx, account),
-    attemptKey && forgetAttempts(tx, attemptKey),
-    recordAudit(tx, 'session.reauthenticated', { userId: account.id }),
-  ])
+  await pipeline(tx.db, {
+    authentication: () => renewAuthentication(tx, account),
+    attempts: () => attemptKey && forgetAttempts(tx, attemptKey),
+    audit: () => recordAudit(tx, 'session.reauthenticated', { userId: account.id }),
+  })
 }

@@ -6,6 +6,7 @@ import { newTotpSecret, otpauthUri, qrCode, totpSecretText } from '../auth/totp.
 import { lockAccount, lockOwnAccount } from '../db/accounts.ts'
 import { forgetAttempts } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import {
   confirmSecret,
   type Enrolled,
@@ -70,11 +71,11 @@ export const createSecondFactors = ({
       const account = expectSignedIn(await lockOwnAccount(tx))
       checked.expectStill(account)
       if (account.secondFactor?.isConfirmed === true) throw problems.secondFactorEnabled()
-      await Promise.all([
-        replaceSecret(tx, account, secret),
-        checked.attemptKey && forgetAttempts(tx, checked.attemptKey),
-        recordAudit(tx, 'second_factor.enrolled', { userId }),
-      ])
+      await pipeline(tx.db, {
+        secret: () => replaceSecret(tx, account, secret),
+        attempts: () => checked.attemptKey && forgetAttempts(tx, checked.attemptKey),
+        audit: () => recordAudit(tx, 'second_factor.enrolled', { userId }),
+      })
       return account.username
     })
     const uri = otpauthUri(plain, username)
@@ -91,11 +92,11 @@ export const createSecondFactors = ({
       const secondFactor = expectToConfirm(account.secondFactor)
       const step = stepOf(secondFactorKeys, secondFactor, code)
       if (step === null) return false
-      await Promise.all([
-        confirmSecret(tx, account, { step, recoveryHashes }),
-        forgetAttempts(tx, attemptKey),
-        recordAudit(tx, 'second_factor.confirmed', { userId }),
-      ])
+      await pipeline(tx.db, {
+        secret: () => confirmSecret(tx, account, { step, recoveryHashes }),
+        attempts: () => forgetAttempts(tx, attemptKey),
+        audit: () => recordAudit(tx, 'second_factor.confirmed', { userId }),
+      })
       return true
     })
     if (!isConfirmed) throw await recordWrongCode(ctx)
@@ -114,12 +115,12 @@ export const createSecondFactors = ({
       checked.expectStill(account)
       const secondFactor = expectConfirmed(account.secondFactor)
       if (!(await proveCode(tx, secondFactorKeys, secondFactor, code))) return false
-      await Promise.all([
-        removeSecondFactor(tx, account),
-        checked.attemptKey && forgetAttempts(tx, checked.attemptKey),
-        forgetAttempts(tx, codeKey),
-        recordAudit(tx, 'second_factor.disabled', { userId }),
-      ])
+      await pipeline(tx.db, {
+        secondFactor: () => removeSecondFactor(tx, account),
+        attempts: () => checked.attemptKey && forgetAttempts(tx, checked.attemptKey),
+        codeAttempts: () => forgetAttempts(tx, codeKey),
+        audit: () => recordAudit(tx, 'second_factor.disabled', { userId }),
+      })
       return true
     })
     if (!isDisabled) throw await recordWrongCode(ctx)
@@ -138,10 +139,10 @@ export const resetSecondFactor = (ctx: OpContext<Principal>, userId: string): Pr
     if (account === null || account.secondFactor === null) return false
     const relations = relationsToUser(tx.principal, userId)
     const guarded = expectMay('user.set_password', { ...account, relations })
-    await Promise.all([
-      removeSecondFactor(tx, guarded),
-      recordAudit(tx, 'second_factor.disabled', { userId }),
-    ])
+    await pipeline(tx.db, {
+      secondFactor: () => removeSecondFactor(tx, guarded),
+      audit: () => recordAudit(tx, 'second_factor.disabled', { userId }),
+    })
     return true
   })
 

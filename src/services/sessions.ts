@@ -5,6 +5,7 @@ import { lockOwnAccount } from '../db/accounts.ts'
 import { recordAudit } from '../db/audit.ts'
 import { endSessions } from '../db/end-access.ts'
 import type { TransactionContext } from '../db/engine/context.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { type Last, last } from '../db/engine/transaction.ts'
 import {
   lockRefresh,
@@ -76,7 +77,10 @@ export const createSessions = ({ accessTokens, credentials, refreshKeys }: Deps)
       await thenForget(
         transaction(ctx, async (tx) => {
           expectSignedIn(await lockOwnAccount(tx))
-          await Promise.all([endSessions(tx, userId), recordAudit(tx, 'session.all_ended', { userId })])
+          await pipeline(tx.db, {
+            sessions: () => endSessions(tx, userId),
+            audit: () => recordAudit(tx, 'session.all_ended', { userId }),
+          })
         }),
         () => credentials.forgetUser(userId),
       )
@@ -122,11 +126,11 @@ const refresh = async (
   if (token.repeatable !== null) return last(viewStarted(tx, token.repeatable))
   if (!token.isSpent && !token.isExpiredForCertain) return null
   const { sessionId, userId } = token
-  await Promise.all([
-    removeRefreshedSession(tx, token),
+  await pipeline(tx.db, {
+    session: () => removeRefreshedSession(tx, token),
     // A token that nobody could have used is no sign of a theft.
-    token.isLive && recordAudit(tx, 'session.token_reused', { userId, sessionId }),
-  ])
+    audit: () => token.isLive && recordAudit(tx, 'session.token_reused', { userId, sessionId }),
+  })
   return { endedSessionId: sessionId }
 }
 
@@ -135,5 +139,8 @@ const endSession = async (
   session: Authorized<'session.end_other', SessionFacts>,
 ): Promise<void> => {
   const { id: sessionId, userId } = session
-  await Promise.all([removeSession(tx, session), recordAudit(tx, 'session.ended', { userId, sessionId })])
+  await pipeline(tx.db, {
+    session: () => removeSession(tx, session),
+    audit: () => recordAudit(tx, 'session.ended', { userId, sessionId }),
+  })
 }

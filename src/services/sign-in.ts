@@ -7,6 +7,7 @@ import { lockAccount, rehashPassword } from '../db/accounts.ts'
 import { forgetAttempts, insertAttempt } from '../db/attempts.ts'
 import { recordAudit } from '../db/audit.ts'
 import { newId } from '../db/engine/ids.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import { hasInvitation, join, lockInvitation } from '../db/invitations.ts'
 import { findUserOfToken, takeOneTimeToken } from '../db/one-time-tokens.ts'
@@ -128,12 +129,12 @@ export const createSignIn = ({
       if (!isOpen && !isFirst) throw problems.registrationClosed()
       const invitation = invitationHash === null ? null : await lockInvitation(tx, invitationHash)
       if (invitationHash !== null && invitation === null) throw invalidInvitation()
-      await Promise.all([
-        insertUser(tx, id, { ...fields, passwordHash, role: isFirst ? 'admin' : 'member' }),
-        startSession(tx, { userId: id, tokenHash, action: 'user.registered' }),
-        invitation && actAs(tx, id),
-        invitation && join(tx, id, invitation),
-      ])
+      await pipeline(tx.db, {
+        user: () => insertUser(tx, id, { ...fields, passwordHash, role: isFirst ? 'admin' : 'member' }),
+        session: () => startSession(tx, { userId: id, tokenHash, action: 'user.registered' }),
+        actor: () => invitation && actAs(tx, id),
+        membership: () => invitation && join(tx, id, invitation),
+      })
       return last(viewStarted(tx, tokenHash))
     })
     return issueTokens(accessTokens, started, { refreshToken })
@@ -158,19 +159,22 @@ export const createSignIn = ({
       if (account === null || usablePassword(account) !== passwordHash) return 'wrong_password'
       if (account.isDisabled) throw problems.accountDisabled()
       const { id: userId, secondFactor } = account
-      const proven = [
-        forgetAttempts(tx, attemptKey),
-        newHash !== null && rehashPassword(tx, account, newHash),
-      ]
+      const proven = {
+        attempts: () => forgetAttempts(tx, attemptKey),
+        hash: () => newHash !== null && rehashPassword(tx, account, newHash),
+      }
       if (secondFactor?.isConfirmed === true) {
-        await Promise.all([
+        await pipeline(tx.db, {
           ...proven,
-          insertChallenge(tx, account, { hash: challenge.hash }),
-          recordAudit(tx, 'sign_in.challenged', { userId }),
-        ])
+          challenge: () => insertChallenge(tx, account, { hash: challenge.hash }),
+          audit: () => recordAudit(tx, 'sign_in.challenged', { userId }),
+        })
         return 'challenged'
       }
-      await Promise.all([...proven, startSession(tx, { userId, tokenHash: refreshToken.hash })])
+      await pipeline(tx.db, {
+        ...proven,
+        session: () => startSession(tx, { userId, tokenHash: refreshToken.hash }),
+      })
       return last(viewStarted(tx, refreshToken.hash))
     })
     if (started === 'wrong_password') throw await wrongPassword()
@@ -186,22 +190,26 @@ export const createSignIn = ({
     const attemptKey = await countCodeAttempt(ctx, attemptKeys, userId)
     const { token: refreshToken, hash: tokenHash } = newRefreshToken()
     const started = await transaction(ctx, async (tx) => {
-      const [account, challengedId] = await Promise.all([
-        lockAccount(tx, userId),
-        findUserOfToken(tx, wanted),
-      ])
+      const { account, challengedId } = await pipeline(tx.db, {
+        account: () => lockAccount(tx, userId),
+        challengedId: () => findUserOfToken(tx, wanted),
+      })
       if (account === null || account.isDisabled || challengedId === null) return null
       const { secondFactor } = account
       if (secondFactor?.isConfirmed !== true) return null
       if (!(await proveCode(tx, secondFactorKeys, secondFactor, code))) return null
-      const [taken] = await Promise.all([takeOneTimeToken(tx, wanted), forgetAttempts(tx, attemptKey)])
+      const { taken } = await pipeline(tx.db, {
+        taken: () => takeOneTimeToken(tx, wanted),
+        attempts: () => forgetAttempts(tx, attemptKey),
+      })
       const { identity_id: id = null, sid = null } = taken ?? {}
       const claims = taken?.claims == null ? null : parseClaims(taken.claims)
       const identity = id === null ? null : { id, sid, hours: providerSessionHours }
-      await Promise.all([
-        id !== null && claims && useIdentity(tx, { id, userId, email: claims.email }, reauthDays),
-        startSession(tx, { userId, tokenHash, identity }),
-      ])
+      await pipeline(tx.db, {
+        identity: () =>
+          id !== null && claims && useIdentity(tx, { id, userId, email: claims.email }, reauthDays),
+        session: () => startSession(tx, { userId, tokenHash, identity }),
+      })
       return last(viewStarted(tx, tokenHash).then((session) => ({ session, claims })))
     })
     if (started === null) {

@@ -1,6 +1,7 @@
 import { recordAudit } from '../db/audit.ts'
 import type { TransactionContext } from '../db/engine/context.ts'
 import { newId } from '../db/engine/ids.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { insertProviderSession } from '../db/identities.ts'
 import type { ProvenBy } from '../db/one-time-tokens.ts'
 import { insertRefreshToken } from '../db/refresh-tokens.ts'
@@ -28,10 +29,11 @@ export const startSession = async (
 ): Promise<void> => {
   const sessionId = newId()
   const { hours = null, authenticatedAt = null } = identity ?? {}
-  await Promise.all([
-    insertSession(tx, { id: sessionId, userId, hours, authenticatedAt }),
-    insertRefreshToken(tx, { hash: tokenHash, sessionId }),
-    identity && insertProviderSession(tx, { sessionId, identityId: identity.id, sid: identity.sid }),
-    recordAudit(tx, action, { userId, actorId: userId, sessionId }),
-  ])
+  await pipeline(tx.db, {
+    session: () => insertSession(tx, { id: sessionId, userId, hours, authenticatedAt }),
+    refreshToken: () => insertRefreshToken(tx, { hash: tokenHash, sessionId }),
+    providerSession: () =>
+      identity && insertProviderSession(tx, { sessionId, identityId: identity.id, sid: identity.sid }),
+    audit: () => recordAudit(tx, action, { userId, actorId: userId, sessionId }),
+  })
 }

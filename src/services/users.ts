@@ -5,6 +5,7 @@ import { recordAudit } from '../db/audit.ts'
 import { hasChangedEmailOften, leaveAddress, restoreAddress, takeUndoToken } from '../db/email-changes.ts'
 import { endAccess, removeCredentials, revokeApiTokens, revokeFeeds } from '../db/end-access.ts'
 import { newId } from '../db/engine/ids.ts'
+import { pipeline, pipelineEach } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import { removeIdentitiesSince } from '../db/identities.ts'
 import { endAccessOfUser } from '../db/memberships.ts'
@@ -95,13 +96,13 @@ export const createUser = async (
   return idempotent(
     ctx,
     async (tx, id) => {
-      const [, , , view] = await Promise.all([
+      const { view } = await pipeline(tx.db, {
         // Otherwise the next account to register would count as the first and become an administrator.
-        claimInstallation(tx),
-        insertUser(tx, id, user),
-        recordAudit(tx, 'user.created', { userId: id }),
-        viewUser(tx, id),
-      ])
+        installation: () => claimInstallation(tx),
+        user: () => insertUser(tx, id, user),
+        audit: () => recordAudit(tx, 'user.created', { userId: id }),
+        view: () => viewUser(tx, id),
+      })
       return view
     },
     newUserId,
@@ -189,14 +190,17 @@ export const updateUser = async (
       throw problems.emailChangedOften()
 
     if (changed.size > 0)
-      await Promise.all([
-        updateFields(tx, changeable, change),
-        changed.has('email') && leaveAddress(tx, changeable, isOwn ? undoHash : null),
-        changed.has('is_disabled') && after.is_disabled && endAccess(tx, id),
-        changed.has('time_zone') && rescheduleDigest(tx, id, after.time_zone),
-        changed.has('time_zone') && moveRemindersOfUser(tx, id, new Date()),
-        ...auditedActions(changed, change).map((action) => recordAudit(tx, action, { userId: id })),
-      ])
+      await pipeline(tx.db, {
+        fields: () => updateFields(tx, changeable, change),
+        address: () => changed.has('email') && leaveAddress(tx, changeable, isOwn ? undoHash : null),
+        access: () => changed.has('is_disabled') && after.is_disabled && endAccess(tx, id),
+        digest: () => changed.has('time_zone') && rescheduleDigest(tx, id, after.time_zone),
+        reminders: () => changed.has('time_zone') && moveRemindersOfUser(tx, id, new Date()),
+        audits: () =>
+          pipelineEach(tx.db, auditedActions(changed, change), (action) =>
+            recordAudit(tx, action, { userId: id }),
+          ),
+      })
     const previousEmail = changed.has('email') ? user.email : null
     return last(viewUser(tx, id).then((row) => ({ ...row, previousEmail })))
   })
@@ -216,11 +220,11 @@ const deleteUser = (ctx: OpContext<Principal>, id: string): Promise<void> =>
     expectProven(user)
     expectMatch(tx, user)
     if (leavesNoAdministrator(user, null)) throw problems.lastAdmin()
-    await Promise.all([
-      hideUser(tx, deletable),
-      removeCredentials(tx, id),
-      recordAudit(tx, 'user.deleted', { userId: id }),
-    ])
+    await pipeline(tx.db, {
+      user: () => hideUser(tx, deletable),
+      credentials: () => removeCredentials(tx, id),
+      audit: () => recordAudit(tx, 'user.deleted', { userId: id }),
+    })
     await endAccessOfUser(tx, id)
   })
 
@@ -318,18 +322,18 @@ export const createUsers = ({
         const undone = await takeUndoToken(tx, { userId, hash })
         if (undone === null) throw problems.invalidUndoToken()
         const reset = { purpose: 'reset_password', userId, lifetime: resetTokenLifetime } as const
-        const [, , issuers] = await Promise.all([
-          restoreAddress(tx, undone, passwords.unmatchable),
-          endAccess(tx, userId),
-          removeIdentitiesSince(tx, { userId, since: undone.changedAt }),
-          revokeApiTokens(tx, userId),
-          revokeFeeds(tx, userId),
+        const { issuers } = await pipeline(tx.db, {
+          address: () => restoreAddress(tx, undone, passwords.unmatchable),
+          access: () => endAccess(tx, userId),
+          issuers: () => removeIdentitiesSince(tx, { userId, since: undone.changedAt }),
+          apiTokens: () => revokeApiTokens(tx, userId),
+          feeds: () => revokeFeeds(tx, userId),
           // After the others were voided.
-          insertOneTimeToken(tx, { ...reset, hash: resetHash }),
-          recordAudit(tx, 'user.email_change_undone', { userId, actorId: userId }),
-        ])
-        await Promise.all(
-          issuers.map(() => recordAudit(tx, 'identity.unlinked', { userId, actorId: userId })),
+          token: () => insertOneTimeToken(tx, { ...reset, hash: resetHash }),
+          audit: () => recordAudit(tx, 'user.email_change_undone', { userId, actorId: userId }),
+        })
+        await pipelineEach(tx.db, issuers, () =>
+          recordAudit(tx, 'identity.unlinked', { userId, actorId: userId }),
         )
         return { email: undone.email, issuers }
       }),

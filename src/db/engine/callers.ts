@@ -4,6 +4,7 @@ import { users } from '../schema/tables.ts'
 import { builtStatement } from './built-statement.ts'
 import type { TransactionContext } from './context.ts'
 import { CallerGone } from './errors.ts'
+import type { Transaction } from './transaction.ts'
 
 // Its condition holds for the row as it is when it is locked.
 const lock = builtStatement('users.lock_caller', { id: 'uuid' }, (db, p) =>
@@ -20,9 +21,11 @@ const lock = builtStatement('users.lock_caller', { id: 'uuid' }, (db, p) =>
  *
  * @throws CallerGone
  */
-export const lockCaller = async ({ db, principal }: TransactionContext<Principal>): Promise<void> => {
+export const lockCaller = ({ db, principal }: TransactionContext<Principal>): Promise<void> | null =>
   // The shell has no account.
-  if (principal.credential.kind === 'shell') return
-  const rows = await lock(db, { id: principal.userId })
+  principal.credential.kind === 'shell' ? null : lockAccount(db, principal.userId)
+
+const lockAccount = async (db: Transaction, id: string): Promise<void> => {
+  const rows = await lock(db, { id })
   if (rows.length === 0) throw new CallerGone()
 }
