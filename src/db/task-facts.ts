@@ -3,6 +3,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import { anyOf, type Placeholders } from './engine/parameters.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { SerializationFailure } from './engine/errors.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow } from './engine/row-statements.ts'
 import type { StatementName } from './engine/statement.ts'
 import { and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
@@ -99,11 +100,11 @@ export const lockTasks = async (
   { db, principal }: TransactionContext<Principal>,
   ids: readonly string[],
 ): Promise<ReadonlyMap<string, TaskFacts>> => {
-  const [locked, , rows] = await Promise.all([
-    lockProjects(db, { project_ids: [], task_ids: ids }),
-    lockTaskRows(db, { ids }),
-    selectFacts(db, { ids, caller: principal.userId }),
-  ])
+  const { locked, rows } = await pipeline(db, {
+    locked: () => lockProjects(db, { project_ids: [], task_ids: ids }),
+    lock: () => lockTaskRows(db, { ids }),
+    rows: () => selectFacts(db, { ids, caller: principal.userId }),
+  })
   const lockedProjects = new Set(locked.map(({ id }) => id))
   return new Map(
     rows.map((row) => {

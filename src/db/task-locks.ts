@@ -7,6 +7,7 @@ import { builtStatement } from './engine/built-statement.ts'
 import { anyOf } from './engine/parameters.ts'
 import type { TransactionContext } from './engine/context.ts'
 import { SerializationFailure } from './engine/errors.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { query, statement } from './engine/statement.ts'
 import { aliasedTable, and, eq, isNull, type SQL, sql } from './schema/drizzle.ts'
 import { memberships, projects, reminders, sections, tags, tasks, taskTags, users } from './schema/tables.ts'
@@ -318,7 +319,7 @@ export const lockReferences = async (
   const ifAny = <T>(names: readonly string[], read: () => Promise<readonly T[]>) =>
     names.length === 0 ? [] : read()
   // Users are locked before tasks, so these owners are read first. Under the lock, they are compared.
-  const owners = await ifAny(leaving, () => selectOwners(db, { ids: leaving }))
+  const owners = leaving.length === 0 ? [] : await selectOwners(db, { ids: leaving })
   const userIds = [...named, ...owners.map(({ owner_id }) => owner_id)]
   const taskIds = [...ids, ...parents, ...(trashed === undefined ? [] : [trashed])]
   const ofProjects = { project_ids: projectIds, task_ids: taskIds }
@@ -334,28 +335,30 @@ export const lockReferences = async (
         throw new SerializationFailure()
     return found
   }
-  const lockAndSelect = async () =>
-    (
-      await Promise.all([
-        lockTaskRows(db, { ids }),
-        selectTasks(db, { ids, with_descriptions: writesDescriptions }),
-      ])
-    )[1]
+  const lockAndSelect = async () => {
+    const { found } = await pipeline(db, {
+      lock: () => lockTaskRows(db, { ids }),
+      found: () => selectTasks(db, { ids, with_descriptions: writesDescriptions }),
+    })
+    return found
+  }
   const hasTrees = references.countsAnew === true || taskIds.length > ids.length || roots.length > 0
   const ofAny = [...projectIds, ...taskIds]
   const linked = references.writesTags === true ? ids : []
-  const [lockedUsers, lockedProjects, ofSections, , rows, ofProject, ofTags, ofLinks] = await Promise.all([
-    ifAny([...userIds, ...turning], () =>
-      lockUsers(db, { ids: userIds, repeated: turning, starts_series: startsSeries }),
-    ),
-    ifAny(ofAny, () => lockProjects(db, ofProjects)),
-    ifAny([...sectionIds, ...anchors], () => lockSections(db, { ids: sectionIds, task_ids: anchors })),
-    ifAny(tagIds, () => lockTags(db, { ids: tagIds })),
-    ifAny(taskIds, hasTrees ? lockTreesAndSelect : lockAndSelect),
-    ifAny(ofAny, () => selectProjects(db, { ...ofProjects, caller: tx.principal.userId })),
-    ifAny(tagIds, () => selectTags(tx, { ids: tagIds })),
-    ifAny(linked, () => selectLinks(db, { ids: linked })),
-  ])
+  const { lockedUsers, lockedProjects, ofSections, rows, ofProject, ofTags, ofLinks } = await pipeline(db, {
+    lockedUsers: () =>
+      ifAny([...userIds, ...turning], () =>
+        lockUsers(db, { ids: userIds, repeated: turning, starts_series: startsSeries }),
+      ),
+    lockedProjects: () => ifAny(ofAny, () => lockProjects(db, ofProjects)),
+    ofSections: () =>
+      ifAny([...sectionIds, ...anchors], () => lockSections(db, { ids: sectionIds, task_ids: anchors })),
+    tags: () => ifAny(tagIds, () => lockTags(db, { ids: tagIds })),
+    rows: () => ifAny(taskIds, hasTrees ? lockTreesAndSelect : lockAndSelect),
+    ofProject: () => ifAny(ofAny, () => selectProjects(db, { ...ofProjects, caller: tx.principal.userId })),
+    ofTags: () => ifAny(tagIds, () => selectTags(tx, { ids: tagIds })),
+    ofLinks: () => ifAny(linked, () => selectLinks(db, { ids: linked })),
+  })
   const areLocked = new Set(lockedProjects.map(({ id }) => id))
   for (const { project_id } of rows)
     if (project_id !== null && !areLocked.has(project_id)) throw new SerializationFailure()
@@ -379,12 +382,12 @@ export const lockReferences = async (
   const isRepeating = startsSeries || repeated.length > 0
   const whole = isRepeating ? rows.map(({ id }) => id) : []
   const growing = [...new Set(parents.flatMap((id) => recurringRoot(tasksById, id)?.id ?? []))]
-  const [ofTrees, related, sizes, ofCopied] = await Promise.all([
-    ifAny(whole, () => selectLinks(db, { ids: whole })),
-    ifAny(whole, () => selectRelated(db, { ids: whole })),
-    ifAny(growing, () => countTrees(db, { ids: growing })),
-    ifAny(copiedIds, () => selectUsersOfTasks(db, { ids: copiedIds })),
-  ])
+  const { ofTrees, related, sizes, ofCopied } = await pipeline(db, {
+    ofTrees: () => ifAny(whole, () => selectLinks(db, { ids: whole })),
+    related: () => ifAny(whole, () => selectRelated(db, { ids: whole })),
+    sizes: () => ifAny(growing, () => countTrees(db, { ids: growing })),
+    ofCopied: () => ifAny(copiedIds, () => selectUsersOfTasks(db, { ids: copiedIds })),
+  })
   for (const { owner_id, assignee_id } of copied) [owner_id, assignee_id].forEach(expectLocked)
   for (const { id } of ofCopied) expectLocked(id)
   const links = Map.groupBy(isRepeating ? ofTrees : ofLinks, ({ task_id }) => task_id)

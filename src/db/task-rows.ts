@@ -4,6 +4,7 @@ import type { Authorized, Principal } from '../domain/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import { anyOf } from './engine/parameters.ts'
 import type { TransactionContext } from './engine/context.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { statement } from './engine/statement.ts'
 import { eq, type SQL, sql } from './schema/drizzle.ts'
 import { tasks } from './schema/tables.ts'
@@ -210,9 +211,9 @@ export const addNamedTags = async (
 ): Promise<void> => {
   const values = { tags: { rows }, owner_id: principal.userId }
   const hasTags = (isShared: boolean) => rows.some(({ project_id }) => (project_id !== null) === isShared)
-  await Promise.all([
-    hasTags(false) && insertPersonal(db, values),
-    hasTags(true) && insertOfProjects(db, values),
-    linkNamed(db, values),
-  ])
+  await pipeline(db, {
+    personal: () => hasTags(false) && insertPersonal(db, values),
+    shared: () => hasTags(true) && insertOfProjects(db, values),
+    links: () => linkNamed(db, values),
+  })
 }

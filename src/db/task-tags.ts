@@ -5,6 +5,7 @@ import { allowsTaskTag } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter, type Placeholders } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { statement, type StatementName } from './engine/statement.ts'
 import { newest, selectPageOf } from './lists/list.ts'
 import { tagJson } from './read-models.ts'
@@ -82,11 +83,11 @@ export const untagging = (
     const rows = await lockLinks(tx.db, values)
     if (rows.length === 0) return 0
     const links = rows.map(({ task_id, tag_id }) => ({ taskId: task_id, tagId: tag_id }))
-    await Promise.all([
-      removeLinks(tx, links),
-      touchTasks(tx, idsOf(links).task_ids),
-      recordUntagged(tx, links),
-    ])
+    await pipeline(tx.db, {
+      links: () => removeLinks(tx, links),
+      tasks: () => touchTasks(tx, idsOf(links).task_ids),
+      untagged: () => recordUntagged(tx, links),
+    })
     return rows.length
   }
 }

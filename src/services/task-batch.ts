@@ -1,4 +1,5 @@
 import { newId } from '../db/engine/ids.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { type Preconditions, withoutVariant } from '../domain/entity-tags.ts'
 import type { Principal } from '../domain/permissions.ts'
 import { scopesOfNewTask } from '../domain/scopes.ts'
@@ -78,7 +79,10 @@ export const runBatch = async (
       const plan = await openPlan(tx, referencesOfBatch(batch, ctx.principal.userId))
       const results = planItems(plan, batch)
       if (atomic && results.some(({ problem }) => problem !== null)) throw new NotApplied(results)
-      await Promise.all([!dryRun && writePlan(tx, plan), countOwnedTasks(tx, plan, taskQuota)])
+      await pipeline(tx.db, {
+        plan: () => !dryRun && writePlan(tx, plan),
+        ownedTasks: () => countOwnedTasks(tx, plan, taskQuota),
+      })
       if (dryRun) throw new NotApplied(results)
       return { json: writeResponse(requestId, results) }
     })

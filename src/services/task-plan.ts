@@ -1,4 +1,5 @@
 import type { TransactionContext } from '../db/engine/context.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { recordTagged, recordUntagged } from '../db/record-event.ts'
 import { recordTagsOfNew, recordTaskEvents, type TaskEvent } from '../db/record-task-events.ts'
 import { moveReminders, remindOfCopies } from '../db/reminders.ts'
@@ -227,7 +228,15 @@ const isEqual = (one: PlannedTask, other: PlannedTask): boolean =>
  * Writes what was planned, with the events, and what follows from it. The statements are sent in this order, before the first answer:
  * tags change while the task still has its viewers, whom triggers count for each tag, and events read what was written.
  */
-export const writePlan = async (tx: TransactionContext<Principal>, plan: TaskPlan): Promise<void> => {
+export const writePlan = (tx: TransactionContext<Principal>, plan: TaskPlan): Promise<void> | null =>
+  isEmpty(plan) ? null : write(tx, plan)
+
+const isEmpty = ({ before, tasks, namedTags, withdrawn }: TaskPlan): boolean =>
+  namedTags.length === 0 &&
+  withdrawn.size === 0 &&
+  [...tasks.values()].every((task) => task === before.get(task.id))
+
+const write = async (tx: TransactionContext<Principal>, plan: TaskPlan): Promise<void> => {
   const { before, tasks, namedTags, repeats } = plan
   const added = [...tasks.values()].filter(({ id }) => !before.has(id))
   const requested = added.filter(({ id }) => !repeats.has(id))
@@ -258,34 +267,34 @@ export const writePlan = async (tx: TransactionContext<Principal>, plan: TaskPla
   const copies = [...repeats].map(([to, { id: from }]) => ({ from, to }))
   const redated = redatedIn(changes)
   const tagged = new Set([...ofAdded.map(({ taskId }) => taskId), ...namedTags.map(({ task_id }) => task_id)])
-  await Promise.all([
-    ifAny(added, () =>
-      insertTasks(
-        tx,
-        added.map((task) => insertionOf(task, counts.get(task.id))),
+  await pipeline(tx.db, {
+    added: () =>
+      ifAny(added, () =>
+        insertTasks(
+          tx,
+          added.map((task) => insertionOf(task, counts.get(task.id))),
+        ),
       ),
-    ),
-    ifAny(unlinked, () => removeLinks(tx, unlinked)),
-    ifAny([...ofAdded, ...linked], () => addLinks(tx, [...ofAdded, ...linked])),
-    ifAny(namedTags, () => addNamedTags(tx, namedTags)),
-    ifAny(updates, () => updateTasks(tx, updates)),
-    ifAny(unblocking, () => redeliverBlocked(tx, unblocking)),
-    ifAny(events, () => recordTaskEvents(tx, events)),
-    ifAny([...tagged], () => recordTagsOfNew(tx, [...tagged])),
-    ifAny(recurred, () => recordTaskEvents(tx, recurred)),
-    ifAny(linked, () => recordTagged(tx, linked)),
-    ifAny(unlinked, () => recordUntagged(tx, unlinked)),
-    ifAny(followers, () => followTasks(tx, followers)),
-    ifAny(copies, () => followCopies(tx, copies)),
-    ifAny(copies, () => remindOfCopies(tx, copies, plan.now)),
-    ifAny([...redated.due, ...redated.start], () => moveReminders(tx, redated, plan.now)),
-    ifAny([...plan.withdrawn], () => deleteWithdrawn(tx, [...plan.withdrawn])),
-  ])
+    removedLinks: () => ifAny(unlinked, () => removeLinks(tx, unlinked)),
+    links: () => ifAny([...ofAdded, ...linked], () => addLinks(tx, [...ofAdded, ...linked])),
+    namedTags: () => ifAny(namedTags, () => addNamedTags(tx, namedTags)),
+    updates: () => ifAny(updates, () => updateTasks(tx, updates)),
+    unblocked: () => ifAny(unblocking, () => redeliverBlocked(tx, unblocking)),
+    events: () => ifAny(events, () => recordTaskEvents(tx, events)),
+    tags: () => ifAny([...tagged], () => recordTagsOfNew(tx, [...tagged])),
+    recurrences: () => ifAny(recurred, () => recordTaskEvents(tx, recurred)),
+    tagged: () => ifAny(linked, () => recordTagged(tx, linked)),
+    untagged: () => ifAny(unlinked, () => recordUntagged(tx, unlinked)),
+    followers: () => ifAny(followers, () => followTasks(tx, followers)),
+    followersOfCopies: () => ifAny(copies, () => followCopies(tx, copies)),
+    remindersOfCopies: () => ifAny(copies, () => remindOfCopies(tx, copies, plan.now)),
+    reminders: () => ifAny([...redated.due, ...redated.start], () => moveReminders(tx, redated, plan.now)),
+    withdrawn: () => ifAny([...plan.withdrawn], () => deleteWithdrawn(tx, [...plan.withdrawn])),
+  })
 }
 
-const ifAny = async (items: readonly unknown[], write: () => Promise<void>): Promise<void> => {
-  if (items.length > 0) await write()
-}
+const ifAny = (items: readonly unknown[], write: () => Promise<void>): Promise<void> | null =>
+  items.length === 0 ? null : write()
 
 /** Whether the tasks that wait for it are blocked. */
 const isBlocking = ({ status, isTrashed }: PlannedTask): boolean => !isTrashed && isOpen(status)

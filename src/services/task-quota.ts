@@ -13,13 +13,20 @@ const shareOfOthers = 1 / 2
  *
  * @throws Problem 413 when a user would own more than their quota
  */
-export const countOwnedTasks = async (
+export const countOwnedTasks = (
   tx: TransactionContext<Principal>,
   plan: TaskPlan,
   installationQuota: number | null,
+): Promise<void> | null => {
+  const changes = changesOfOwners(plan)
+  return changes.gained.size === 0 ? null : countChanges(tx, changes, installationQuota)
+}
+
+const countChanges = async (
+  tx: TransactionContext<Principal>,
+  { gained, received }: ReturnType<typeof changesOfOwners>,
+  installationQuota: number | null,
 ): Promise<void> => {
-  const { gained, received } = changesOfOwners(plan)
-  if (gained.size === 0) return
   const caller = tx.principal.userId
   for (const { user_id, tasks, task_quota } of await countTasks(tx, gained)) {
     const size = gained.get(user_id) ?? 0

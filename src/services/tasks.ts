@@ -1,4 +1,5 @@
 import { lockUploaders } from '../db/attachments.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import { destinationOf, NoRoom } from '../db/positions.ts'
 import { referencesOfTrashed } from '../db/task-locks.ts'
@@ -66,11 +67,11 @@ export const createTask = (
   return idempotent(ctx, async (tx, id) => {
     const plan = await openPlan(tx, referencesOfCreation(task, ctx.principal.userId))
     planCreation(plan, id, task)
-    const [, , view] = await Promise.all([
-      writePlan(tx, plan),
-      countOwnedTasks(tx, plan, taskQuota),
-      viewTask(tx, id),
-    ])
+    const { view } = await pipeline(tx.db, {
+      plan: () => writePlan(tx, plan),
+      ownedTasks: () => countOwnedTasks(tx, plan, taskQuota),
+      view: () => viewTask(tx, id),
+    })
     return view
   })
 }
@@ -92,7 +93,10 @@ export const updateTask = (
   return transaction(ctx, async (tx) => {
     const plan = await openPlan(tx, referencesOfPatch(id, patch))
     planUpdate(plan, { id, conditions: tx }, patch)
-    await Promise.all([writePlan(tx, plan), countOwnedTasks(tx, plan, taskQuota)])
+    await pipeline(tx.db, {
+      plan: () => writePlan(tx, plan),
+      ownedTasks: () => countOwnedTasks(tx, plan, taskQuota),
+    })
     return last(viewTask(tx, id))
   })
 }
@@ -117,7 +121,10 @@ export const moveTask = async (
       const position = await findTaskPosition(tx, { ...task, ...place }, destination)
       if (position === null) throw problems.unknownReference(`/${destination.side}`, 'task')
       changeTask(plan, task, { ...place, position })
-      await Promise.all([writePlan(tx, plan), countOwnedTasks(tx, plan, taskQuota)])
+      await pipeline(tx.db, {
+        plan: () => writePlan(tx, plan),
+        ownedTasks: () => countOwnedTasks(tx, plan, taskQuota),
+      })
       return last(viewTask(tx, id))
     })
   try {
@@ -162,7 +169,10 @@ export const restoreTask = (ctx: OpContext<Principal>, id: string): Promise<Task
  */
 export const deleteTrashedTask = (ctx: OpContext<Principal>, id: string): Promise<void> =>
   transaction(ctx, async (tx) => {
-    const [, plan] = await Promise.all([lockUploaders(tx, id), openPlan(tx, { trashed: id })])
+    const { plan } = await pipeline(tx.db, {
+      uploaders: () => lockUploaders(tx, id),
+      plan: () => openPlan(tx, { trashed: id }),
+    })
     await deleteTasks(tx, expectDeletable(plan, { id, conditions: tx }))
   })
 
