@@ -10,6 +10,7 @@ import { allowsOwn } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import type { ParametersOf } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow, rowDeletion } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { newest, selectPage } from './lists/list.ts'
@@ -92,10 +93,10 @@ export const insertIdentity = async (
   { userId, ...fields }: NewIdentity,
   reauthDays: number,
 ): Promise<void> => {
-  await Promise.all([
-    insert(db, { ...fields, user_id: userId }),
-    setDue(db, { id: userId, days: reauthDays }),
-  ])
+  await pipeline(db, {
+    identity: () => insert(db, { ...fields, user_id: userId }),
+    due: () => setDue(db, { id: userId, days: reauthDays }),
+  })
 }
 
 const use = builtStatement('identities.use', { id: 'uuid', email: 'text?' }, (db, p) =>
@@ -111,7 +112,10 @@ export const useIdentity = async (
   { id, userId, email }: Pick<NewIdentity, 'id' | 'userId' | 'email'>,
   reauthDays: number,
 ): Promise<void> => {
-  await Promise.all([use(db, { id, email }), setDue(db, { id: userId, days: reauthDays })])
+  await pipeline(db, {
+    identity: () => use(db, { id, email }),
+    due: () => setDue(db, { id: userId, days: reauthDays }),
+  })
 }
 
 const insertSession = builtStatement(
@@ -215,12 +219,12 @@ export const removeIdentity = async (
   { db }: TransactionContext,
   { id, userId }: Authorized<'identity.unlink' | 'user.set_password', LinkedIdentity>,
 ): Promise<void> => {
-  await Promise.all([
+  await pipeline(db, {
     // First what refers to the identity by way of its sessions.
-    deleteSessions(db, { identity_id: id }),
-    remove(db, { id }),
-    forgetDue(db, { id: userId }),
-  ])
+    sessions: () => deleteSessions(db, { identity_id: id }),
+    identity: () => remove(db, { id }),
+    due: () => forgetDue(db, { id: userId }),
+  })
 }
 
 const removeAll = builtStatement('identities.delete_of_user', { user_id: 'uuid' }, (db, p) =>
@@ -232,7 +236,10 @@ export const removeIdentities = async (
   { db }: TransactionContext,
   userId: string,
 ): Promise<readonly string[]> => {
-  const [rows] = await Promise.all([removeAll(db, { user_id: userId }), forgetDue(db, { id: userId })])
+  const { rows } = await pipeline(db, {
+    rows: () => removeAll(db, { user_id: userId }),
+    due: () => forgetDue(db, { id: userId }),
+  })
   return rows.map(({ issuer }) => issuer)
 }
 
@@ -260,10 +267,10 @@ export const removeIdentitiesSince = async (
   { db }: TransactionContext,
   { userId, since }: { readonly userId: string; readonly since: string },
 ): Promise<readonly string[]> => {
-  const [rows] = await Promise.all([
-    removeRecent(db, { user_id: userId, since }),
-    forgetDue(db, { id: userId }),
-  ])
+  const { rows } = await pipeline(db, {
+    rows: () => removeRecent(db, { user_id: userId, since }),
+    due: () => forgetDue(db, { id: userId }),
+  })
   return rows.map(({ issuer }) => issuer)
 }
 

@@ -18,6 +18,7 @@ import type { Database } from './engine/client.ts'
 import { conditionsOf, filterOneOf } from './engine/conditions.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { parameter } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { retentionTime } from './engine/retention.ts'
 import { expectRow, firstRow, rowLock } from './engine/row-statements.ts'
 import { query, statement } from './engine/statement.ts'
@@ -206,7 +207,11 @@ export const lockImport = async (
   { db, principal }: TransactionContext<Principal>,
   id: string,
 ): Promise<ImportFacts | null> => {
-  const [, [facts]] = await Promise.all([lock(db, { id }), selectFacts(db, { id })])
+  const { rows } = await pipeline(db, {
+    lock: () => lock(db, { id }),
+    rows: () => selectFacts(db, { id }),
+  })
+  const [facts] = rows
   if (facts?.user_id !== principal.userId) return null
   const { user_id: _, ...rest } = facts
   return { ...rest, id, relations: ['self'] }

@@ -3,6 +3,7 @@ import { deletionInBatches } from './engine/batches.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { StatementContext, TransactionContext } from './engine/context.ts'
 import type { Placeholders } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { retentionTime } from './engine/retention.ts'
 import { expectRow } from './engine/row-statements.ts'
 import { and, eq, type SQL, sql, type SQLWrapper } from './schema/drizzle.ts'
@@ -134,7 +135,10 @@ export const endLogin = async (
   ended: EndedLogin,
 ): Promise<readonly string[]> => {
   const values = { user_id: userId, ...ended }
-  const [rows] = await Promise.all([deleteSessions(db, values), deleteChallenges(db, values)])
+  const { rows } = await pipeline(db, {
+    rows: () => deleteSessions(db, values),
+    challenges: () => deleteChallenges(db, values),
+  })
   return rows.map(({ id }) => id)
 }
 

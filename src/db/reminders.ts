@@ -11,6 +11,7 @@ import type { StatementContext, TransactionContext } from './engine/context.ts'
 import { anyOf, type Parameters, type ParametersOf, type Placeholders } from './engine/parameters.ts'
 import { retentionTime } from './engine/retention.ts'
 import { deletionInBatches } from './engine/batches.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow, rowDeletion, rowLock } from './engine/row-statements.ts'
 import { query, statement, type StatementName } from './engine/statement.ts'
 import { selectPage } from './lists/list.ts'
@@ -162,12 +163,13 @@ export const lockForReminder = async (
   taskId: string,
 ): Promise<(NewReminderFacts & Pick<TaskFacts, 'relations'>) | null> => {
   const { userId } = tx.principal
-  const [, task, , [row]] = await Promise.all([
-    lockUser(tx.db, { id: userId }),
-    lockTask(tx, taskId),
-    lockCount(tx.db, { user_id: userId }),
-    selectNew(tx.db, { task_id: taskId, user_id: userId }),
-  ])
+  const { task, facts } = await pipeline(tx.db, {
+    user: () => lockUser(tx.db, { id: userId }),
+    task: () => lockTask(tx, taskId),
+    counters: () => lockCount(tx.db, { user_id: userId }),
+    facts: () => selectNew(tx.db, { task_id: taskId, user_id: userId }),
+  })
+  const [row] = facts
   return task === null || row === undefined ? null : { ...row, relations: task.relations }
 }
 
@@ -210,7 +212,10 @@ const countLive = statement(
 /** Locks and counts the caller's reminders of open tasks. */
 export const countReminders = async ({ db, principal }: TransactionContext<Principal>): Promise<number> => {
   const values = { user_id: principal.userId }
-  const [, counted] = await Promise.all([lockCount(db, values), countLive(db, values)])
+  const { counted } = await pipeline(db, {
+    counters: () => lockCount(db, values),
+    counted: () => countLive(db, values),
+  })
   return expectRow(counted).reminders
 }
 
@@ -279,12 +284,13 @@ export const lockReminder = async (
   // A reminder stays with its task and its user.
   const [place] = await selectPlace(tx.db, { id })
   if (place?.user_id !== tx.principal.userId) return null
-  const [, task, , [row]] = await Promise.all([
-    lockUser(tx.db, { id: place.user_id }),
-    lockTask(tx, place.task_id),
-    lock(tx.db, { id }),
-    selectBases(tx.db, { ids: [id] }),
-  ])
+  const { task, bases } = await pipeline(tx.db, {
+    user: () => lockUser(tx.db, { id: place.user_id }),
+    task: () => lockTask(tx, place.task_id),
+    lock: () => lock(tx.db, { id }),
+    bases: () => selectBases(tx.db, { ids: [id] }),
+  })
+  const [row] = bases
   if (row === undefined || task?.relations.includes('sees_task') !== true) return null
   return { ...row, relations: ['recipient'] }
 }

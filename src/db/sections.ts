@@ -5,6 +5,7 @@ import { allowsProject, seesProject } from './access/permissions.ts'
 import { builtStatement } from './engine/built-statement.ts'
 import type { ContextPlaceholders, StatementContext, TransactionContext } from './engine/context.ts'
 import { anyOf, parameter, type Placeholders } from './engine/parameters.ts'
+import { pipeline } from './engine/pipeline.ts'
 import { expectRow, firstRow, rowDeletion } from './engine/row-statements.ts'
 import { query } from './engine/statement.ts'
 import { selectPageOf } from './lists/list.ts'
@@ -142,12 +143,13 @@ export const lockSection = async (
 ): Promise<SectionFacts | null> => {
   const path = { project_id: projectId, id: sectionId }
   const lock = purpose === 'change' ? lockToChange : lockToDelete
-  const [ofSection, , [row]] = await Promise.all([
-    lockProject(tx, projectId, 'change'),
-    lock(tx.db, path),
-    selectFacts(tx.db, path),
-  ])
-  return row === undefined ? null : { ...row, project: ofSection }
+  const { projectFacts, facts } = await pipeline(tx.db, {
+    projectFacts: () => lockProject(tx, projectId, 'change'),
+    lock: () => lock(tx.db, path),
+    facts: () => selectFacts(tx.db, path),
+  })
+  const [row] = facts
+  return row === undefined ? null : { ...row, project: projectFacts }
 }
 
 const spread = builtStatement('sections.spread', { ids: 'uuid[]', positions: 'text[]' }, (db, p) =>
@@ -257,10 +259,10 @@ export const takeTasksOut = async (
   { id, project }: EditableSection,
   ids: readonly string[],
 ): Promise<void> => {
-  const [, taken] = await Promise.all([
-    lockTaskRows(tx.db, { ids }),
-    takeOut(tx.db, { project_id: project.id, id, ids }),
-  ])
+  const { taken } = await pipeline(tx.db, {
+    lock: () => lockTaskRows(tx.db, { ids }),
+    taken: () => takeOut(tx.db, { project_id: project.id, id, ids }),
+  })
   const type = 'task.updated'
   const [before, after] = [{ section_id: id }, { section_id: null }]
   const events = taken.map(({ task_id, project_id, owner_id, assignee_id }) => {

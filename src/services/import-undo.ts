@@ -1,4 +1,5 @@
 import { untilNone } from '../db/engine/batches.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import {
   countRows,
   type CreatedRow,
@@ -104,7 +105,10 @@ const undoProject = async (
   } catch (error) {
     return markRow(notAllowed(error))
   }
-  await Promise.all([moveToTrash(tx, managed), recordProjectEvent(tx, 'project.deleted', id)])
+  await pipeline(tx.db, {
+    project: () => moveToTrash(tx, managed),
+    event: () => recordProjectEvent(tx, 'project.deleted', id),
+  })
   return markRow(null)
 }
 

@@ -1,3 +1,4 @@
+import { pipeline } from '../db/engine/pipeline.ts'
 import { countImports, insertImport, type NewImport, viewImport } from '../db/imports.ts'
 import { lockCounters } from '../db/quotas.ts'
 import { countUnfinishedImports, finishUpload, lockLeased } from '../db/uploads.ts'
@@ -52,13 +53,13 @@ const lockImporter = (tx: OpTransaction<Principal>) => lockCounters(tx.db, { id:
  * @throws Problem 403, 413
  */
 export const expectMayStartImport = async (tx: OpTransaction<Principal>): Promise<void> => {
-  const [, { is_proven }, imports, unfinished] = await Promise.all([
-    lockImporter(tx),
-    readCaller(tx),
-    countImports(tx),
-    countUnfinishedImports(tx),
-  ])
-  expectImportable({ is_proven, used: imports + unfinished })
+  const { caller, imports, unfinished } = await pipeline(tx.db, {
+    lock: () => lockImporter(tx),
+    caller: () => readCaller(tx),
+    imports: () => countImports(tx),
+    unfinished: () => countUnfinishedImports(tx),
+  })
+  expectImportable({ is_proven: caller.is_proven, used: imports + unfinished })
 }
 
 /** How a stored file came, and what is done with it. */
@@ -77,20 +78,20 @@ export const addImport = (
   { jobs, days, upload }: Arrival,
 ): Promise<Created> =>
   idempotent(ctx, async (tx, id) => {
-    const [, { is_proven }, used, isHeld] = await Promise.all([
-      lockImporter(tx),
-      readCaller(tx),
-      countImports(tx),
-      upload === null || lockLeased(tx, upload),
-    ])
+    const { caller, used, isHeld } = await pipeline(tx.db, {
+      lock: () => lockImporter(tx),
+      caller: () => readCaller(tx),
+      used: () => countImports(tx),
+      isHeld: () => upload === null || lockLeased(tx, upload),
+    })
     // Identity was proven when the upload was started, which may be hours ago.
-    expectImportable({ is_proven: is_proven || upload !== null, used })
+    expectImportable({ is_proven: caller.is_proven || upload !== null, used })
     if (!isHeld) throw problems.notFound()
-    const [, , view] = await Promise.all([
-      insertImport(tx, id, file, days),
-      upload !== null && finishUpload(tx, upload, { import_id: id }),
-      viewImport(tx, id),
-    ])
+    const { view } = await pipeline(tx.db, {
+      import: () => insertImport(tx, id, file, days),
+      upload: () => upload !== null && finishUpload(tx, upload, { import_id: id }),
+      view: () => viewImport(tx, id),
+    })
     tx.afterCommit(() => jobs.wake('run_imports'))
     return view
   })

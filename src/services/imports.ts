@@ -1,6 +1,7 @@
 import { isDeepStrictEqual } from 'node:util'
 import type { components } from '../../generated/openapi.ts'
 import type { FileForm } from '../contract/files.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import { removeRows } from '../db/import-records.ts'
 import {
@@ -109,7 +110,10 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
       const isReadAnew = found.status === 'failed' || options.format !== found.format
       if (isReadAnew || !isDeepStrictEqual(options.csv, found.csv)) {
         expectFile(found)
-        await Promise.all([removeRows(tx, found), queueImport(tx, found, 'reading')])
+        await pipeline(tx.db, {
+          rows: () => removeRows(tx, found),
+          import: () => queueImport(tx, found, 'reading'),
+        })
         tx.afterCommit(() => jobs.wake('run_imports'))
       }
       return last(viewImport(tx, id))
@@ -124,7 +128,10 @@ export const createImports = ({ storage, jobs, importMaxBytes, importFileDays }:
       if (found.version !== version) throw problems.preconditionFailed()
       expectRunnable(found)
       if (found.project_id !== null) await expectTarget(tx, found.project_id)
-      await Promise.all([removeRows(tx, found), queueImport(tx, found, 'running')])
+      await pipeline(tx.db, {
+        rows: () => removeRows(tx, found),
+        import: () => queueImport(tx, found, 'running'),
+      })
       tx.afterCommit(() => jobs.wake('run_imports'))
       return last(viewImport(tx, id))
     }),

@@ -11,6 +11,7 @@ import { readClock } from '../db/engine/database-clock.ts'
 import type { TransactionContext } from '../db/engine/context.ts'
 import { ConstraintViolation } from '../db/engine/errors.ts'
 import { newId } from '../db/engine/ids.ts'
+import { pipeline, pipelineEach } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import type { Runner } from '../db/engine/transaction.ts'
 import {
@@ -241,35 +242,37 @@ export const createOidc = (deps: Deps): Oidc => {
   ): Promise<SignedIn> =>
     transaction<Principal | null, SignedIn>(ctx, async (tx) => {
       const { id, userId } = await identify(tx)
-      const [taken, account, identities] = await Promise.all([
-        takeOidcCode(tx, hash),
-        lockAccount(tx, userId),
-        identitiesOf(tx, userId),
-      ])
+      const { taken, account, identities } = await pipeline(tx.db, {
+        taken: () => takeOidcCode(tx, hash),
+        account: () => lockAccount(tx, userId),
+        identities: () => identitiesOf(tx, userId),
+      })
       // It was used, or unlinked, or the account deleted, meanwhile.
       if (taken === null || account === null || !identities.some((one) => one.id === id))
         throw problems.invalidOidcCode()
       if (account.isDisabled) throw problems.accountDisabled()
       const provenBy = { id, sid: identity.sid }
       if (account.secondFactor?.isConfirmed === true && !identity.hasSecondFactor) {
-        await Promise.all([
-          insertChallenge(tx, account, {
-            hash: challenge.hash,
-            identity: { ...provenBy, claims: challengedClaims(identity) },
-          }),
-          recordAudit(tx, 'sign_in.challenged', { userId }),
-        ])
+        await pipeline(tx.db, {
+          challenge: () =>
+            insertChallenge(tx, account, {
+              hash: challenge.hash,
+              identity: { ...provenBy, claims: challengedClaims(identity) },
+            }),
+          audit: () => recordAudit(tx, 'sign_in.challenged', { userId }),
+        })
         return 'challenged'
       }
-      await Promise.all([
-        useIdentity(tx, { id, userId, email: identity.email }, deps.reauthDays),
-        startSession(tx, {
-          userId,
-          tokenHash: refreshToken.hash,
-          // A browser that is signed in at the provider signs in without its user, so an unknown time can be any.
-          identity: { ...provenBy, hours: deps.sessionHours, authenticatedAt: identity.authTime ?? 0 },
-        }),
-      ])
+      await pipeline(tx.db, {
+        identity: () => useIdentity(tx, { id, userId, email: identity.email }, deps.reauthDays),
+        session: () =>
+          startSession(tx, {
+            userId,
+            tokenHash: refreshToken.hash,
+            // A browser that is signed in at the provider signs in without its user, so an unknown time can be any.
+            identity: { ...provenBy, hours: deps.sessionHours, authenticatedAt: identity.authTime ?? 0 },
+          }),
+      })
       return last(viewStarted(tx, refreshToken.hash))
     })
 
@@ -382,15 +385,18 @@ export const createOidc = (deps: Deps): Oidc => {
       const identity = await redeemInSession(ctx, input, 'link')
       const id = newId()
       const json = await transaction(ctx, async (tx) => {
-        const [account, linked] = await Promise.all([lockOwnAccount(tx), findIdentity(tx, identity)])
+        const { account, linked } = await pipeline(tx.db, {
+          account: () => lockOwnAccount(tx),
+          linked: () => findIdentity(tx, identity),
+        })
         expectProven({ is_proven: expectSignedIn(account).isProven })
         if (linked !== null)
           throw linked.userId === userId ? problems.identityLinked() : problems.identityOfAnotherAccount()
         const { issuer, subject, email } = identity
-        await Promise.all([
-          insertIdentity(tx, { id, userId, issuer, subject, email }, deps.reauthDays),
-          recordAudit(tx, 'identity.linked', { userId }),
-        ])
+        await pipeline(tx.db, {
+          identity: () => insertIdentity(tx, { id, userId, issuer, subject, email }, deps.reauthDays),
+          audit: () => recordAudit(tx, 'identity.linked', { userId }),
+        })
         return last(viewIdentity(tx, id))
       })
       return { id, json }
@@ -400,18 +406,21 @@ export const createOidc = (deps: Deps): Oidc => {
       const { userId } = ctx.principal
       const identity = await redeemInSession(ctx, input, 'reauthenticate')
       await transaction(ctx, async (tx) => {
-        const [own, identities] = await Promise.all([lockOwnAccount(tx), identitiesOf(tx, userId)])
+        const { own, identities } = await pipeline(tx.db, {
+          own: () => lockOwnAccount(tx),
+          identities: () => identitiesOf(tx, userId),
+        })
         const account = expectSignedIn(own)
         const { issuer, subject, email, authTime } = identity
         const linked = identities.find((one) => one.issuer === issuer && one.subject === subject)
         if (linked === undefined) throw problems.foreignIdentity()
         // The provider was asked for a recent one, and was checked; the session gets the time of that, not of now.
         if (authTime === null) throw problems.unusableOidcCode()
-        await Promise.all([
-          renewAuthentication(tx, account, authTime),
-          useIdentity(tx, { id: linked.id, userId, email }, deps.reauthDays),
-          recordAudit(tx, 'session.reauthenticated', { userId }),
-        ])
+        await pipeline(tx.db, {
+          authentication: () => renewAuthentication(tx, account, authTime),
+          identity: () => useIdentity(tx, { id: linked.id, userId, email }, deps.reauthDays),
+          audit: () => recordAudit(tx, 'session.reauthenticated', { userId }),
+        })
       })
     },
 
@@ -443,8 +452,8 @@ export const createOidc = (deps: Deps): Oidc => {
           transaction(ctx, async (tx) => {
             await lockAccount(tx, userId)
             const ended = await endLogin(tx, userId, logout)
-            await Promise.all(
-              ended.map((sessionId) => recordAudit(tx, 'session.ended_by_provider', { userId, sessionId })),
+            await pipelineEach(tx.db, ended, (sessionId) =>
+              recordAudit(tx, 'session.ended_by_provider', { userId, sessionId }),
             )
           }),
           () => credentials.forgetUser(userId),
@@ -457,18 +466,21 @@ export const createOidc = (deps: Deps): Oidc => {
       const { userId } = ctx.principal
       const issuer = await thenForget(
         transaction(ctx, async (tx) => {
-          const [own, facts, identities] = await Promise.all([
-            lockOwnAccount(tx),
-            readIdentityFacts(tx, identityId),
-            identitiesOf(tx, userId),
-          ])
+          const { own, facts, identities } = await pipeline(tx.db, {
+            own: () => lockOwnAccount(tx),
+            facts: () => readIdentityFacts(tx, identityId),
+            identities: () => identitiesOf(tx, userId),
+          })
           const account = expectSignedIn(own)
           const identity = expectMay('identity.unlink', expectSeen('identity.see', facts))
           expectProven({ is_proven: account.isProven })
           const issuers = new Set(providers.all.map(({ settings }) => settings.issuer))
           const isOther = identities.some(({ id, issuer }) => id !== identityId && issuers.has(issuer))
           if (usablePassword(account) === null && !isOther) throw problems.lastSignInMethod()
-          await Promise.all([removeIdentity(tx, identity), recordAudit(tx, 'identity.unlinked', { userId })])
+          await pipeline(tx.db, {
+            identity: () => removeIdentity(tx, identity),
+            audit: () => recordAudit(tx, 'identity.unlinked', { userId }),
+          })
           return identity.issuer
         }),
         () => credentials.forgetUser(userId),
@@ -500,13 +512,19 @@ export const unlinkIdentities = (
   { usablePassword, issuers: known }: UnlinkingDeps,
 ): Promise<UnlinkedByOperator> =>
   transaction(ctx, async (tx) => {
-    const [account, identities] = await Promise.all([lockAccount(tx, userId), identitiesOf(tx, userId)])
+    const { account, identities } = await pipeline(tx.db, {
+      account: () => lockAccount(tx, userId),
+      identities: () => identitiesOf(tx, userId),
+    })
     const relations = relationsToUser(tx.principal, userId)
     const isUnlinked = (one: Subject): boolean => issuer === null || one.issuer === issuer
     const unlinked = identities.filter(isUnlinked)
     for (const { id } of unlinked) {
       const identity = expectMay('user.set_password', { id, userId, relations })
-      await Promise.all([removeIdentity(tx, identity), recordAudit(tx, 'identity.unlinked', { userId })])
+      await pipeline(tx.db, {
+        identity: () => removeIdentity(tx, identity),
+        audit: () => recordAudit(tx, 'identity.unlinked', { userId }),
+      })
     }
     const isOther = identities.some((one) => !isUnlinked(one) && known.has(one.issuer))
     return {
@@ -593,10 +611,10 @@ const linkByAddress = async (
     throw problems.emailOfAnotherAccount()
   await endEarlierAccess(tx, userId)
   const identity = { id: newId(), userId, issuer, subject, email }
-  await Promise.all([
-    insertIdentity(tx, identity, reauthDays),
-    recordAudit(tx, 'identity.linked', { userId, actorId: userId }),
-  ])
+  await pipeline(tx.db, {
+    identity: () => insertIdentity(tx, identity, reauthDays),
+    audit: () => recordAudit(tx, 'identity.linked', { userId, actorId: userId }),
+  })
   return identity
 }
 
@@ -652,13 +670,13 @@ const createAccount = async (
       if (invitationHash !== null && invitation === null) throw invalidInvitation()
       const { userId } = ids
       const names = { username, email, displayName: displayName ?? username, timeZone }
-      await Promise.all([
-        insertUser(tx, userId, { ...names, passwordHash: null, role: 'member' }),
-        insertIdentity(tx, { ...ids, issuer, subject, email }, reauthDays),
-        recordAudit(tx, 'user.registered', { userId, actorId: userId }),
-        invitation && actAs(tx, userId),
-        invitation && join(tx, userId, invitation),
-      ])
+      await pipeline(tx.db, {
+        user: () => insertUser(tx, userId, { ...names, passwordHash: null, role: 'member' }),
+        identity: () => insertIdentity(tx, { ...ids, issuer, subject, email }, reauthDays),
+        audit: () => recordAudit(tx, 'user.registered', { userId, actorId: userId }),
+        actor: () => invitation && actAs(tx, userId),
+        membership: () => invitation && join(tx, userId, invitation),
+      })
       return ids
     })
   for (let attempt = 1; ; attempt += 1) {

@@ -1,4 +1,5 @@
 import type { components } from '../../generated/openapi.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import {
   changeReminder,
@@ -62,10 +63,10 @@ export const createReminder = (
     const task = expectMay('task.see', expectSeen('task.see', await lockForReminder(tx, taskId)))
     if (task.of_task >= maxPerTask) throw quotaExceeded('task_reminders', maxPerTask, task.of_task)
     if (task.reminders >= maxReminders) throw quotaExceeded('reminders', maxReminders, task.reminders)
-    const [, view] = await Promise.all([
-      insertReminder(tx, id, taskId, computed({ ...time, snoozed_until: null }, task)),
-      viewReminder(tx, id),
-    ])
+    const { view } = await pipeline(tx.db, {
+      reminder: () => insertReminder(tx, id, taskId, computed({ ...time, snoozed_until: null }, task)),
+      view: () => viewReminder(tx, id),
+    })
     return view
   })
 }

@@ -1,5 +1,6 @@
 import type { TransactionContext } from '../db/engine/context.ts'
 import { DatabaseUnavailable, OutcomeUnknown } from '../db/engine/errors.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { last } from '../db/engine/transaction.ts'
 import { type Destination, destinationOf } from '../db/positions.ts'
 import { lockProject } from '../db/projects.ts'
@@ -82,11 +83,11 @@ export const createSection = (
     const editable = expectMay('project.edit', project)
     expectActive(project)
     const position = await positionOf(tx, editable, id, destinationOf(place))
-    const [, section] = await Promise.all([
-      insertSection(tx, editable, id, { name, position }),
-      viewSection(tx, { projectId, sectionId: id }),
-    ])
-    return section
+    const { view } = await pipeline(tx.db, {
+      section: () => insertSection(tx, editable, id, { name, position }),
+      view: () => viewSection(tx, { projectId, sectionId: id }),
+    })
+    return view
   })
 }
 
@@ -133,7 +134,10 @@ export const deleteIfEmptied = async (tx: TransactionContext, section: EditableS
     await takeTasksOut(tx, section, tasks)
     return false
   }
-  await Promise.all([takeTasksOut(tx, section, tasks), removeSection(tx, section)])
+  await pipeline(tx.db, {
+    tasks: () => takeTasksOut(tx, section, tasks),
+    section: () => removeSection(tx, section),
+  })
   return true
 }
 

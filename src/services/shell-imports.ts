@@ -3,6 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises'
 import type { components } from '../../generated/openapi.ts'
 import { recordAudit } from '../db/audit.ts'
 import { newId } from '../db/engine/ids.ts'
+import { pipeline } from '../db/engine/pipeline.ts'
 import { removeRows } from '../db/import-records.ts'
 import { changeOptions, insertImport, queueImport, selectImport, setAuthors } from '../db/imports.ts'
 import { lockUser } from '../db/users.ts'
@@ -85,7 +86,10 @@ export const runFromShell = (
     const mapped = new Map([...found.users, ...users].map((user) => [user.source_id, user]))
     await changeOptions(owner, found, { ...found, users: [...mapped.values()] })
     await setAuthors(owner, found, authors)
-    await Promise.all([removeRows(owner, found), queueImport(owner, found, 'running')])
+    await pipeline(tx.db, {
+      rows: () => removeRows(owner, found),
+      import: () => queueImport(owner, found, 'running'),
+    })
     await recordAudit(tx, 'import.run', { userId })
   })
 
