@@ -53,6 +53,7 @@ export const copyDatabase = async (
   } catch (error) {
     throw translateError(error)
   } finally {
+    // oxlint-disable-next-line eslint/no-restricted-properties -- Not in a transaction.
     await Promise.all([source.end({ timeout: 5 }), target.end({ timeout: 5 })])
   }
 }

@@ -75,6 +75,7 @@ export const createAttachments = ({
     async attachFile(ctx, { taskId, form }) {
       const quota = attachmentQuotaBytes
       // Before the file is received; decided under locks later.
+      // oxlint-disable-next-line eslint/no-restricted-properties -- Not in a transaction.
       const [task, use] = await Promise.all([readTask(ctx, taskId), readStorageUse(ctx)])
       expectAttachable(task)
       // A replay needs no free quota, and whether the request is a replay is known only once the file has been received.

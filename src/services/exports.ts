@@ -88,6 +88,7 @@ export const createExports = ({ storage, checkSpace, jobs, mailer, createLink }:
     if (!isOwn && projectId !== null)
       throw problems.invalidField('/project_id', 'cannot be combined with user_id')
     // A repeat needs no room.
+    // oxlint-disable-next-line eslint/no-restricted-properties -- Not in a transaction.
     if (!(await hasReplay(ctx))) await Promise.all([storage.check(), checkSpace()])
     return idempotent(ctx, async (tx, id) => {
       const { found } = await pipeline(tx.db, {

@@ -31,6 +31,7 @@ export const idempotent = <P extends Principal>(
     if (key === null) {
       // Sent first. The work sends what it needs then, or nothing.
       const locked = lockCaller(tx)
+      // oxlint-disable-next-line eslint/no-restricted-properties -- The work is not one statement.
       const [{ json }] = await Promise.all([work(tx, id), locked])
       return { id, json, replayed: false }
     }

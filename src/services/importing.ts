@@ -39,6 +39,7 @@ const expectImportable = ({ is_proven, used }: Importer): void => {
  * @throws Problem 403, 413
  */
 export const checkImportable = async (ctx: OpContext<Principal>): Promise<void> => {
+  // oxlint-disable-next-line eslint/no-restricted-properties -- Not in a transaction.
   const [{ is_proven }, used] = await Promise.all([readCaller(ctx), countImports(ctx)])
   // A repeat needs no room. Looked up last, because its import may be among those that were counted.
   if (!(await hasReplay(ctx))) expectImportable({ is_proven, used })

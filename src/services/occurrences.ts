@@ -18,6 +18,7 @@ export const listOccurrences = async (
   id: string,
   limit: number,
 ): Promise<Occurrences | null> => {
+  // oxlint-disable-next-line eslint/no-restricted-properties -- Not in a transaction.
   const [task, series] = await Promise.all([readTask(ctx, id), selectSeries(ctx, id)])
   expectSeen('task.see', task)
   return occurrencesOf(series ?? noSeries, limit)

@@ -26,6 +26,7 @@ interface Deps {
 
 export const createCheckReadiness = ({ db, databaseFolder, storage, readinessTime }: Deps): CheckReadiness =>
   memoizeFor(readinessTime, async () => {
+    // oxlint-disable-next-line eslint/no-restricted-properties -- Not in a transaction.
     const [isStorageReady, freeBytes] = await Promise.all([
       canStore(storage),
       databaseFolder === null ? Infinity : freeBytesOf(databaseFolder).catch(() => Infinity),

@@ -243,6 +243,7 @@ const countSignIn = async (
   const name = email ?? username
   if (name === undefined) throw problems.noAccountName()
   const attemptKey = attemptKeys.ofSignIn(name, ctx.client)
+  // oxlint-disable-next-line eslint/no-restricted-properties -- Not in a transaction.
   const [wait, stored] = await Promise.all([
     insertAttempt(ctx, attemptKey),
     email === undefined ? selectStoredPasswordByUsername(ctx, name) : selectStoredPassword(ctx, name),
